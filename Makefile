@@ -1,0 +1,54 @@
+# make run · make test · make check · make bench: each does its own set-up, and none needs the network again.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c requirements.lock
+
+.PHONY: run test check format lock setup setup-dev page clean
+
+run: setup page
+	$(BIN)/python -m scripts.serve
+
+test: setup-dev page check
+
+check:
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+format:
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+setup: $(VENV)/.installed
+setup-dev: $(VENV)/.installed-dev
+page: routes/web/node_modules/.installed
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
+	@echo "Installing dependencies (once, about two minutes)…"
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml requirements.lock | $(BIN)/python
+	@echo "Installing dependencies and test tools (once)…"
+	$(PIP) -e '.[dev,sentence-transformers]'
+	@touch $@ $(VENV)/.installed
+
+# The page's two libraries. Without npm (or without network) the page shows plain text and works all the same.
+routes/web/node_modules/.installed: routes/web/package.json routes/web/package-lock.json
+	@if command -v npm >/dev/null 2>&1; then \
+	  cd routes/web && npm ci --silent --no-audit --no-fund && touch node_modules/.installed \
+	  || echo "npm could not install the page's libraries: the page will show plain text."; \
+	else echo "npm is not here: the page will show plain text instead of Markdown."; fi
+
+# The one lock file: every version, direct or not, with the test tools.
+lock: setup-dev
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+
+clean:
+	rm -rf $(VENV) routes/web/node_modules build *.egg-info

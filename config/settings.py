@@ -1,0 +1,185 @@
+"""Settings: typed, bounded, frozen sections, read from the environment over one optional wenmai.toml.
+
+Every setting has one name, the same in both places: `MAX_RECENT_TURNS=5` in the environment,
+`max_recent_turns = 5` in the file. A section is only how the code hands a service its share.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from config.sources import FlatSource, explain_refusals, read_toml
+
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class ServerSettings(Section):
+    """Where the server listens, who may call it, and what one caller may take."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+    api_keys: tuple[SecretStr, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    max_body_bytes: int = Field(1_000_000, ge=1_000, le=100_000_000)
+    max_upload_bytes: int = Field(50_000_000, ge=1_000, le=2_000_000_000)
+    max_streams: int = Field(1_000, ge=1, le=100_000)
+    ping_interval_s: Positive = 15
+    disconnect_grace_s: float = Field(30, ge=0, le=3600)
+    shutdown_grace_s: float = Field(30, ge=0, le=3600)
+    progress_prefix: Literal["STATUS", "CONTENT"] = "STATUS"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("api_keys", "allowed_hosts", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        """In the environment a list is written with commas."""
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+
+class StoreSettings(Section):
+    """The vector store: embedded in `data_dir` unless `qdrant_url` names a server."""
+
+    data_dir: Path = Path("data")
+    qdrant_url: str | None = None
+    qdrant_api_key: SecretStr | None = None
+    qdrant_timeout_s: Positive = 5
+    conversation_collection: str = Field("conversations", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    knowledge_collection: str = Field("knowledge", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    document_collection: str = Field("documents", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    session_collection: str = Field("sessions", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    memory_collection: str = Field("memories", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    shard_number: int = Field(1, ge=1, le=1024)
+    replication_factor: int = Field(1, ge=1, le=32)
+    write_consistency_factor: int = Field(1, ge=1, le=32)
+
+    @field_validator("qdrant_url", "qdrant_api_key", mode="before")
+    @classmethod
+    def _blank_is_unset(cls, value: object) -> object:
+        return None if value == "" else value
+
+
+class ConversationSettings(Section):
+    """What of a conversation is remembered, for how long, and how the model is told."""
+
+    max_recent_turns: int = Field(5, ge=0, le=100)
+    max_relevant_turns: int = Field(2, ge=0, le=50)
+    relevant_turn_threshold: Fraction = 0.5
+    conversation_expire_days: int = Field(30, ge=1, le=36_500)
+    cleanup_cron: str = "0 3 * * *"
+    timezone: str | None = None
+    use_chat_mode: bool = True
+    message_layout: Literal["one_system", "many_system"] = "one_system"
+    max_question_chars: int = Field(8_000, ge=1, le=100_000)
+
+
+class RetrievalSettings(Section):
+    """How candidates are found, fused, judged and cut."""
+
+    reranker_input_top_n: int = Field(20, ge=1, le=200)
+    rerank_score_threshold: Fraction = 0.2
+    rrf_k: int = Field(60, ge=1, le=1_000)
+    dense_weight: float = Field(1.0, ge=0, le=10, allow_inf_nan=False)
+    sparse_weight: float = Field(1.0, ge=0, le=10, allow_inf_nan=False)
+    insert_block_max_parallel: int = Field(4, ge=1, le=64)
+    insert_block_timeout_s: Positive = 20
+
+
+class LLMSettings(Section):
+    """One `[llms.<model_id>]` table. `api_key_env` names an environment variable that holds the key."""
+
+    provider: str = Field(pattern=r"^(openai|extractive|llama_index:[\w.]+:\w+)$")
+    model: str = ""
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    api_key_env: str | None = None
+    context_window: int = Field(32_768, ge=512, le=10_000_000)
+    max_tokens: int = Field(2_048, ge=1, le=1_000_000)
+    temperature: float = Field(0.2, ge=0, le=2, allow_inf_nan=False)
+    layout: Literal["one_system", "many_system", "flat"] | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class ModelSettings(Section):
+    """Which models answer, embed and judge. Nothing here is fetched unless it is named."""
+
+    embedding: str = Field(
+        "bundled", pattern=r"^(bundled|sentence-transformers:.+|openai|llama_index:[\w.]+:\w+)$"
+    )
+    embedding_model: str = "text-embedding-3-small"
+    embedding_base_url: str | None = None
+    embedding_api_key: SecretStr | None = None
+    embedding_options: dict[str, Any] = Field(default_factory=dict)
+    reranker: str = Field(
+        "calibrated", pattern=r"^(calibrated|none|http|cross-encoder:.+|llama_index:[\w.]+:\w+)$"
+    )
+    reranker_model: str = ""
+    reranker_url: str | None = None
+    reranker_api_key: SecretStr | None = None
+    openai_api_key: SecretStr | None = None
+    openai_base_url: str | None = None
+    llm_model: str | None = None
+    llms: dict[str, LLMSettings] = Field(default_factory=dict)
+    first_token_timeout_s: Positive = 60
+    token_timeout_s: Positive = 60
+    answer_timeout_s: Positive = 600
+
+    @field_validator(
+        "openai_api_key", "openai_base_url", "llm_model", "embedding_base_url", "embedding_api_key",
+        "reranker_url", "reranker_api_key", mode="before",
+    )  # fmt: skip
+    @classmethod
+    def _blank_is_unset(cls, value: object) -> object:
+        return None if value == "" else value
+
+
+class KnowledgeSettings(Section):
+    """How documents are cut. Sizes are tokens of the embedding model (estimated)."""
+
+    load_sample: bool = True
+    chunk_tokens: int = Field(256, ge=32, le=4_096)
+    chunk_overlap_tokens: int = Field(0, ge=0, le=1_024)
+
+
+class Settings(BaseSettings):
+    """All sections. Build it with `load_settings()`."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    store: StoreSettings = Field(default_factory=StoreSettings)
+    conversation: ConversationSettings = Field(default_factory=ConversationSettings)
+    retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
+    models: ModelSettings = Field(default_factory=ModelSettings)
+    knowledge: KnowledgeSettings = Field(default_factory=KnowledgeSettings)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Explicit values, then the environment, then the file."""
+        environment = FlatSource(settings_cls, os.environ, unknown="ignored")
+        file = FlatSource(settings_cls, read_toml(os.environ), unknown="refused")
+        return init_settings, environment, file
+
+
+def load_settings(**sections: Any) -> Settings:
+    """Read the settings; raises ConfigurationError with one line that names key, value and allowed range."""
+    with explain_refusals():
+        return Settings(**sections)

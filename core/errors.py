@@ -1,0 +1,131 @@
+"""Domain errors. Each knows its wire `code` and whether trying again can help.
+
+WenmaiError
+├── BadRequestError          malformed or out of range; the message names the field
+│   ├── EmptyQuestionError · QuestionTooLongError
+│   ├── UnsupportedMediaError · UnreadableDocumentError · EmptyFileError
+├── NotFoundError            unknown, or somebody else's: the same answer
+│   ├── UnknownSessionError · UnknownTurnError · UnknownModelError · UnknownDocumentError
+├── ConflictError
+│   ├── TurnConflictError · SessionBusyError · DocumentConflictError
+├── UnavailableError         an outside part does not answer; retryable
+│   ├── StoreUnavailableError · LLMUnavailableError · LLMTruncatedError · EmbeddingUnavailableError
+│   └── NotStoredError
+├── StartRefusedError        the configuration or the data folder does not allow a start
+│   └── StoreLockedError
+"""
+
+from __future__ import annotations
+
+
+class WenmaiError(Exception):
+    """Base of all domain errors. `str(error)` is one plain sentence for a person."""
+
+    code = "internal"
+    retryable = False
+
+
+class BadRequestError(WenmaiError):
+    code = "invalid_request"
+
+
+class EmptyQuestionError(BadRequestError):
+    code = "empty_question"
+
+
+class QuestionTooLongError(BadRequestError):
+    code = "question_too_long"
+
+
+class InvalidParentError(BadRequestError):
+    code = "invalid_parent_turn"
+
+
+class UnsupportedMediaError(BadRequestError):
+    code = "unsupported_media_type"
+
+
+class EmptyFileError(BadRequestError):
+    code = "empty_file"
+
+
+class UnreadableDocumentError(BadRequestError):
+    """A document that cannot be turned into text; `code` says why (`encrypted`, `no_text`, …)."""
+
+    def __init__(self, message: str, code: str = "unreadable_document") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotFoundError(WenmaiError):
+    code = "not_found"
+
+
+class UnknownSessionError(NotFoundError):
+    code = "unknown_session"
+
+
+class UnknownTurnError(NotFoundError):
+    code = "unknown_turn"
+
+
+class UnknownModelError(NotFoundError):
+    code = "unknown_model"
+
+
+class UnknownDocumentError(NotFoundError):
+    code = "unknown_document"
+
+
+class UnknownJobError(NotFoundError):
+    code = "unknown_job"
+
+
+class ConflictError(WenmaiError):
+    code = "conflict"
+
+
+class TurnConflictError(ConflictError):
+    code = "turn_conflict"
+
+
+class SessionBusyError(ConflictError):
+    code = "session_busy"
+    retryable = True
+
+
+class UnavailableError(WenmaiError):
+    code = "unavailable"
+    retryable = True
+
+
+class StoreUnavailableError(UnavailableError):
+    code = "store_unavailable"
+
+
+class NotStoredError(UnavailableError):
+    code = "not_stored"
+
+
+class EmbeddingUnavailableError(UnavailableError):
+    code = "embedding_unavailable"
+
+
+class LLMUnavailableError(UnavailableError):
+    code = "llm_unavailable"
+
+
+class LLMTruncatedError(UnavailableError):
+    code = "llm_truncated"
+
+
+class StartRefusedError(WenmaiError):
+    """The server must not start like this; the message says what to change. Exit code 2."""
+
+    code = "start_refused"
+
+
+class StoreLockedError(StartRefusedError):
+    """Another process owns the embedded store. Exit code 1."""
+
+    code = "store_locked"

@@ -1,0 +1,118 @@
+"""Documents, chunks, candidates and citations: what is read in, and what is found again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class DocumentStatus(StrEnum):
+    INGESTING = "ingesting"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A stretch of a parsed document under one heading and on one page.
+
+    `text` is plain or Markdown text; `heading` is the path of headings from the outermost in;
+    `page` counts from 1 and is None where the format has no pages; `char_start` is the offset of
+    `text` in the document's whole text (all sections' texts joined by "\\n\\n").
+    """
+
+    text: str
+    heading: tuple[str, ...] = ()
+    page: int | None = None
+    char_start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedDocument:
+    title: str
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One uploaded file. `content_hash` is the SHA-256 of its bytes in hex; times are UTC microseconds."""
+
+    document_id: str
+    owner: str
+    file_name: str
+    content_hash: str
+    size_bytes: int
+    created_us: int
+    status: DocumentStatus
+    chunk_count: int = 0
+    external_id: str | None = None
+    tags: tuple[str, ...] = ()
+    date: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document as it is indexed. Offsets are characters into the document's text."""
+
+    chunk_id: str
+    document_id: str
+    file_name: str
+    text: str
+    position: int
+    heading: str = ""
+    page: int | None = None
+    char_start: int = 0
+    char_end: int = 0
+
+    @property
+    def indexed_text(self) -> str:
+        """What is embedded: the heading path says what the text is about when the text does not."""
+        return f"{self.heading}\n{self.text}" if self.heading else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A chunk on its way through ranking.
+
+    Scores are raw (`dense` cosine −1…1, `sparse` a BM25 sum ≥ 0) and None when that list did not
+    return the chunk; ranks count from 1. `fused` is the weighted RRF score. `probability` is the
+    reranker's, 0…1. `key_passage` is verbatim text of the chunk. `reason` comes from InsertBlock.
+    """
+
+    chunk: Chunk
+    dense: float | None = None
+    sparse: float | None = None
+    dense_rank: int | None = None
+    sparse_rank: int | None = None
+    fused: float = 0.0
+    probability: float = 0.0
+    key_passage: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A chunk as the answer's source (PROTOCOL section 5); `index` counts from 1."""
+
+    index: int
+    document_id: str
+    file_name: str
+    chunk_id: str
+    score: float
+    page: int | None
+    heading: str
+    char_start: int
+    char_end: int
+    key_passage: str
+    text: str
+    reason: str = ""
+    cited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalResult:
+    """What the pipeline found: `kept` passed the threshold, best first; `considered` is every reranked one."""
+
+    kept: tuple[Candidate, ...]
+    considered: tuple[Candidate, ...] = field(default=())

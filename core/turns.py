@@ -1,0 +1,75 @@
+"""Turns: one question and its answer, the unit that is stored and that forms a tree by its parents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from core.knowledge import Citation
+
+TURN_SCHEMA = 1
+
+
+class TurnStatus(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+    @property
+    def finished(self) -> bool:
+        return self is not TurnStatus.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one model call; `estimated` when the provider did not say."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    estimated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A stored turn. `created_us` is UTC microseconds; `seq` counts from 0 within the session.
+
+    `prompt` is the manifest of what was sent to the model, part by part; `request_hash` tells a
+    retry of the same request from another request under the same id.
+    """
+
+    turn_id: str
+    session_id: str
+    owner: str
+    user_query: str
+    created_us: int
+    status: TurnStatus
+    parent_turn_id: str | None = None
+    assistant_response: str = ""
+    thinking: str = ""
+    sources: tuple[Citation, ...] = ()
+    seq: int = 0
+    model_id: str = "default"
+    token_count: int = 0
+    usage: Usage = field(default_factory=Usage)
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    prompt: list[dict[str, Any]] = field(default_factory=list)
+    request_hash: str = ""
+
+    @property
+    def timestamp(self) -> str:
+        return rfc3339(self.created_us)
+
+    @property
+    def text(self) -> str:
+        """What is embedded as the turn."""
+        return f"用户: {self.user_query}\n助手: {self.assistant_response}"
+
+
+def rfc3339(created_us: int) -> str:
+    """UTC microseconds as RFC 3339 with microseconds and Z, which sorts as text in time order."""
+    moment = datetime.fromtimestamp(created_us // 1_000_000, UTC).replace(microsecond=created_us % 1_000_000)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
