@@ -29,6 +29,24 @@ class BadRequestError(WenmaiError):
     code = "invalid_request"
 
 
+class MalformedRequestError(BadRequestError):
+    """Not even readable: broken JSON, a wrong encoding, a duplicate key."""
+
+    code = "invalid_json"
+
+
+class MalformedFormError(MalformedRequestError):
+    code = "invalid_form"
+
+
+class ForbiddenHostError(BadRequestError):
+    code = "invalid_host"
+
+
+class BodyTooLargeError(BadRequestError):
+    code = "body_too_large"
+
+
 class EmptyQuestionError(BadRequestError):
     code = "empty_question"
 
@@ -92,6 +110,19 @@ class TurnConflictError(ConflictError):
 class SessionBusyError(ConflictError):
     code = "session_busy"
     retryable = True
+
+
+class TooManyStreamsError(WenmaiError):
+    code = "too_many_streams"
+    retryable = True
+
+
+class UnauthorizedError(WenmaiError):
+    code = "unauthorized"
+
+
+class ForbiddenError(WenmaiError):
+    code = "forbidden"
 
 
 class UnavailableError(WenmaiError):

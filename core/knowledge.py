@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -108,11 +108,3 @@ class Citation:
     text: str
     reason: str = ""
     cited: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievalResult:
-    """What the pipeline found: `kept` passed the threshold, best first; `considered` is every reranked one."""
-
-    kept: tuple[Candidate, ...]
-    considered: tuple[Candidate, ...] = field(default=())

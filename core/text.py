@@ -8,6 +8,7 @@ import unicodedata
 _LINE_BREAKS = re.compile("\r\n|[\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MANY_NEWLINES = re.compile(r"\n{3,}")
+_LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_'.-]*")
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
 
 
@@ -28,12 +29,40 @@ def preprocess_question(text: str) -> str:
 
 
 def is_mostly_chinese(text: str) -> bool:
-    """True when a person reading Chinese wrote this: a fifth of its letters are CJK ideographs."""
-    letters = [char for char in text if char.isalpha()]
-    cjk = sum("\u3400" <= char <= "\u9fff" for char in letters)
-    return cjk * 5 >= len(letters) > 0
+    """True when a person reading Chinese wrote this: it has more CJK ideographs than Latin words.
+
+    Words, not letters: a question about RERANK_SCORE_THRESHOLD in Chinese is a Chinese question.
+    """
+    cjk = sum("\u3400" <= char <= "\u9fff" for char in text)
+    return cjk > len(_LATIN_WORD.findall(text))
 
 
 def fold_width(text: str) -> str:
     """NFKC: full-width letters and digits become the ordinary ones."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+class TextScrubber:
+    """`scrub` for text that comes in pieces: a CRLF or a surrogate pair may be cut between two of them."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """The scrubbed text so far decided; at most one character is held back."""
+        text = self._held + piece
+        self._held = ""
+        if text and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):
+            text, self._held = text[:-1], text[-1]
+        return scrub(_join_surrogates(text))
+
+    def flush(self) -> str:
+        """What was held back, at the end."""
+        text, self._held = self._held, ""
+        return scrub(text)
+
+
+def _join_surrogates(text: str) -> str:
+    if not _SURROGATES.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,342 @@
+"""The one place that knows the adapters: opens every part in order, closes it in reverse."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.llms.llm import LLM
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+
+from api.knowledge_handler import KnowledgeHandler
+from api.prompt import PromptBuilder
+from api.running_turns import RunningTurns
+from api.search_handler import SearchHandler
+from api.sessions_handler import SessionsHandler
+from api.start import Readiness, load_sample_once, opened_task
+from api.turn_run import Pipeline
+from config.prompt_library import PromptLibrary
+from config.settings import LLMSettings, ModelSettings, Settings, StoreSettings
+from core.errors import StartRefusedError
+from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.messages import Layout
+from services.backfill import Backfill
+from services.conversation_manager import ConversationManager
+from services.embedding import EmbeddingService
+from services.extractive_llm import MODEL_NAME, ExtractiveLLM
+from services.insert_block import InsertBlock
+from services.knowledge.formats import FORMATS
+from services.knowledge.knowledge_base import KnowledgeBase
+from services.knowledge.parsing import ParserProcess
+from services.knowledge.splitter import StructureSplitter
+from services.llm_service import DEFAULT_MODEL_ID, LLMService, ModelEntry
+from services.query_builder import QueryBuilder
+from services.reranking import RerankService
+from services.retention import SessionRecords
+from services.retriever import Retriever
+from services.schedule import CleanupSchedule
+from services.sessions import SessionStore
+from services.store import VectorStore
+from services.turn_store import TurnStore
+
+log = structlog.get_logger()
+
+SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
+EMBEDDED_FOLDER = "store"  # below DATA_DIR
+DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Everything a route or a script may ask for."""
+
+    settings: Settings
+    chat: KnowledgeHandler
+    sessions: SessionsHandler
+    search: SearchHandler
+    knowledge: KnowledgeBase
+    conversations: ConversationManager
+    backfill: Backfill
+    schedule: CleanupSchedule
+    llms: LLMService
+    embedding: EmbeddingService
+    running: RunningTurns
+    store: VectorStore
+    readiness: Readiness
+
+    @property
+    def supported_formats(self) -> list[str]:
+        return sorted(FORMATS)
+
+    async def health(self) -> dict[str, str]:
+        """Problems by part; empty when a question can be asked."""
+        return await self.readiness.problems()
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What the maintenance scripts need when no server runs."""
+
+    conversations: ConversationManager
+    backfill: Backfill
+
+
+@asynccontextmanager
+async def open_container(settings: Settings) -> AsyncIterator[Container]:
+    """Raises StartRefusedError (one plain line) when the configuration or the data does not allow a start."""
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(_open_store(settings.store))
+        embedding = await _open_embedding(settings.models, stack)
+        readiness = Readiness(store, settings.store, embedding)
+        llms = LLMService(await _open_llms(settings, stack))
+        conversations = _conversations(settings, store, embedding)
+        stack.push_async_callback(conversations.close)
+        knowledge = await stack.enter_async_context(_open_knowledge(settings, store, embedding))
+        schedule = await stack.enter_async_context(_open_schedule(settings, conversations))
+        reranker = _open_reranker(settings.models, embedding.name, stack)
+        container = _assemble(
+            settings, store, embedding, reranker, llms, conversations, knowledge, schedule, readiness
+        )
+        await readiness.prepare(conversations.recover_running, knowledge.recover)
+        await stack.enter_async_context(opened_task(readiness.keep_trying()))
+        await stack.enter_async_context(opened_task(conversations.index_missing()))
+        if settings.knowledge.load_sample:
+            sample = load_sample_once(knowledge, settings.store.data_dir, SHARED_OWNER)
+            await stack.enter_async_context(opened_task(sample))
+        stack.push_async_callback(container.running.close, 0)
+        yield container
+
+
+@asynccontextmanager
+async def open_maintenance(settings: Settings) -> AsyncIterator[Maintenance]:
+    """Store and embedding only. Raises StoreLockedError when a server has the embedded store."""
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(_open_store(settings.store))
+        embedding = await _open_embedding(settings.models, stack)
+        await Readiness(store, settings.store, embedding).prepare()
+        conversations = _conversations(settings, store, embedding)
+        stack.push_async_callback(conversations.close)
+        yield Maintenance(conversations, _backfill(settings, store, conversations))
+
+
+def _assemble(
+    settings: Settings,
+    store: VectorStore,
+    embedding: EmbeddingService,
+    reranker: BaseNodePostprocessor | None,
+    llms: LLMService,
+    conversations: ConversationManager,
+    knowledge: KnowledgeBase,
+    schedule: CleanupSchedule,
+    readiness: Readiness,
+) -> Container:
+    sessions = SessionStore(store, settings.store.session_collection)
+    running = RunningTurns(settings.server.max_streams)
+    library = PromptLibrary()
+    pipeline = Pipeline(
+        conversations=conversations,
+        queries=QueryBuilder(embedding),
+        retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
+        reranking=RerankService(reranker, settings.retrieval, embedding.name),
+        insert_block=InsertBlock(library.text("insert_block"), settings.retrieval),
+        prompts=PromptBuilder(library),
+        threshold=settings.retrieval.rerank_score_threshold,
+        shared_owner=SHARED_OWNER,
+    )
+    return Container(
+        settings=settings,
+        chat=KnowledgeHandler(pipeline, sessions, llms, running, settings.server, settings.conversation),
+        sessions=SessionsHandler(sessions, conversations.turns, running),
+        search=SearchHandler(pipeline),
+        knowledge=knowledge,
+        conversations=conversations,
+        backfill=_backfill(settings, store, conversations),
+        schedule=schedule,
+        llms=llms,
+        embedding=embedding,
+        running=running,
+        store=store,
+        readiness=readiness,
+    )
+
+
+def _conversations(
+    settings: Settings, store: VectorStore, embedding: EmbeddingService
+) -> ConversationManager:
+    turns = TurnStore(store, settings.store.conversation_collection)
+    records = SessionRecords(store, settings.store.session_collection)
+    return ConversationManager(turns, embedding, settings.conversation, records)
+
+
+def _backfill(settings: Settings, store: VectorStore, conversations: ConversationManager) -> Backfill:
+    names = settings.store
+    return Backfill(conversations.turns, store, names.conversation_collection, names.session_collection)
+
+
+@asynccontextmanager
+async def _open_store(settings: StoreSettings) -> AsyncIterator[VectorStore]:
+    if settings.qdrant_url:
+        from services.adapters.qdrant_server import open_qdrant_server
+
+        async with open_qdrant_server(settings) as server:
+            yield server
+    else:
+        from services.adapters.edge_client import open_edge_client
+
+        async with open_edge_client(settings.data_dir / EMBEDDED_FOLDER) as edge:
+            yield edge
+
+
+@asynccontextmanager
+async def _open_knowledge(
+    settings: Settings, store: VectorStore, embedding: EmbeddingService
+) -> AsyncIterator[KnowledgeBase]:
+    from services.adapters.document_readers import parse_document
+
+    cutting = settings.knowledge
+    splitter = StructureSplitter(
+        chunk_tokens=cutting.chunk_tokens, overlap_tokens=cutting.chunk_overlap_tokens
+    )
+    parser = ParserProcess(parse_document, splitter)
+    async with KnowledgeBase(store, embedding, parser, settings.store) as knowledge:
+        yield knowledge
+
+
+@asynccontextmanager
+async def _open_schedule(
+    settings: Settings, conversations: ConversationManager
+) -> AsyncIterator[CleanupSchedule]:
+    from services.adapters.scheduler import open_schedule
+
+    conversation = settings.conversation
+    job = conversations.cleanup_expired_conversations
+    async with open_schedule(job, conversation.cleanup_cron, conversation.timezone) as schedule:
+        yield schedule
+
+
+async def _open_embedding(models: ModelSettings, stack: AsyncExitStack) -> EmbeddingService:
+    model, name, dimension = _embedding_model(models)
+    service = EmbeddingService(model, name, dimension)
+    stack.push_async_callback(service.close)
+    if not dimension:
+        service.dimension = len((await service.embed_passages(["dimension"]))[0])
+    return service
+
+
+def _embedding_model(models: ModelSettings) -> tuple[BaseEmbedding, str, int]:
+    """The model, its name as the store records it, and its dimension (0: ask the model)."""
+    kind, _, target = models.embedding.partition(":")
+    if kind == "bundled":
+        from services.adapters.bundled_embedding import DIMENSION, NAME, BundledEmbedding
+
+        return BundledEmbedding(), NAME, DIMENSION
+    if kind == "sentence-transformers":
+        from services.adapters.sentence_transformers_embedding import SentenceTransformersEmbedding
+
+        return SentenceTransformersEmbedding(target), target.rstrip("/").rpartition("/")[2], 0
+    if kind == "openai":
+        from services.adapters.openai_embedding import OpenAIEmbedding
+
+        key = models.embedding_api_key or models.openai_api_key
+        base_url = models.embedding_base_url or models.openai_base_url or "https://api.openai.com/v1"
+        return OpenAIEmbedding(models.embedding_model, base_url, key), models.embedding_model, 0
+    from services.adapters.llama_index_loader import load_class
+
+    return load_class(models.embedding, BaseEmbedding, models.embedding_options), target, 0  # type: ignore[type-abstract]
+
+
+def _open_reranker(
+    models: ModelSettings, embedding_name: str, stack: AsyncExitStack
+) -> BaseNodePostprocessor | None:
+    kind, _, target = models.reranker.partition(":")
+    if kind == "none":
+        return None
+    if kind == "calibrated":
+        from services.calibrated_reranker import CalibratedReranker
+
+        return CalibratedReranker(embedding_name)
+    if kind == "cross-encoder":
+        from services.adapters.cross_encoder import CrossEncoderReranker
+
+        return CrossEncoderReranker(target)
+    if kind == "http":
+        from services.adapters.http_reranker import HttpReranker
+
+        if not models.reranker_url:
+            raise StartRefusedError("RERANKER=http needs RERANKER_URL, the address of a /rerank endpoint.")
+        reranker = HttpReranker(models.reranker_url, models.reranker_model, models.reranker_api_key)
+        stack.push_async_callback(reranker.aclose)
+        return reranker
+    from services.adapters.llama_index_loader import load_class
+
+    return load_class(models.reranker, BaseNodePostprocessor, {})  # type: ignore[type-abstract]
+
+
+def _configured_llms(models: ModelSettings) -> dict[str, LLMSettings]:
+    """The tables of the file; `default` is OPENAI_… of the environment, else the first, else extractive."""
+    entries = dict(models.llms)
+    if DEFAULT_MODEL_ID not in entries:
+        if models.openai_base_url or models.openai_api_key:
+            entries[DEFAULT_MODEL_ID] = LLMSettings(
+                provider="openai",
+                model=models.llm_model or DEFAULT_OPENAI_MODEL,
+                base_url=models.openai_base_url,
+                api_key=models.openai_api_key,
+            )
+        elif entries:
+            entries[DEFAULT_MODEL_ID] = next(iter(entries.values()))
+        else:
+            entries[DEFAULT_MODEL_ID] = LLMSettings(provider="extractive")
+    return {DEFAULT_MODEL_ID: entries.pop(DEFAULT_MODEL_ID), **entries}
+
+
+async def _open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, ModelEntry]:
+    models = settings.models
+    timeouts = StreamTimeouts(models.first_token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
+    layout = Layout(settings.conversation.message_layout)
+    if not settings.conversation.use_chat_mode:
+        layout = Layout.FLAT
+    entries: dict[str, ModelEntry] = {}
+    for model_id, entry in _configured_llms(models).items():
+        llm = await _open_llm(model_id, entry, models, stack)
+        entries[model_id] = ModelEntry(
+            model_id=model_id,
+            provider=entry.provider.partition(":")[0],
+            label=entry.model or entry.provider,
+            wrapper=LLMStreamWrapper(llm, timeouts),
+            layout=Layout(entry.layout) if entry.layout else layout,
+            context_window=entry.context_window,
+            max_tokens=entry.max_tokens,
+            generative=entry.provider != MODEL_NAME,
+        )
+    return entries
+
+
+async def _open_llm(model_id: str, entry: LLMSettings, models: ModelSettings, stack: AsyncExitStack) -> LLM:
+    if entry.provider == MODEL_NAME:
+        return ExtractiveLLM()
+    if entry.provider == "openai":
+        from services.adapters.openai_llm import make_http_client, make_openai_llm
+
+        client = await stack.enter_async_context(make_http_client(models.token_timeout_s))
+        return make_openai_llm(entry, _api_key(model_id, entry, models), client, models.token_timeout_s)
+    from services.adapters.llama_index_loader import load_class
+
+    options: dict[str, Any] = {"model": entry.model} if entry.model else {}
+    return load_class(entry.provider, LLM, {**options, **entry.options})  # type: ignore[type-abstract]
+
+
+def _api_key(model_id: str, entry: LLMSettings, models: ModelSettings) -> str:
+    """An own server often needs no key; the public API always does."""
+    given = entry.api_key or (models.openai_api_key if not entry.api_key_env else None)
+    key = os.environ.get(entry.api_key_env, "") if entry.api_key_env else ""
+    key = given.get_secret_value() if given else key
+    if not key and (entry.api_key_env or not entry.base_url):
+        wanted = entry.api_key_env or "OPENAI_API_KEY"
+        raise StartRefusedError(f"Model {model_id!r} has no API key: set {wanted}.")
+    return key or "none"

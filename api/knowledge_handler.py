@@ -1,0 +1,167 @@
+"""Asking: everything that may refuse a question happens in `begin_turn`, before the first byte."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from api.replay import replay
+from api.running_turns import RunningTurns
+from api.turn_request import TurnRequest
+from api.turn_run import Pipeline, TurnModels, TurnRun
+from config.settings import ConversationSettings, ServerSettings
+from core.errors import (
+    EmptyQuestionError,
+    InvalidParentError,
+    QuestionTooLongError,
+    TurnConflictError,
+    UnknownTurnError,
+)
+from core.events import Event
+from core.text import preprocess_question
+from core.turns import Turn, TurnStatus
+from services.clock import Clock, utc_now_us
+from services.conversation_manager import UNSET
+from services.llm_service import LLMService
+from services.sessions import Session, SessionStore
+from services.turn_stream import TurnStream
+
+
+class KnowledgeHandler:
+    """The use case behind POST /knowledge_chat_conversation."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        sessions: SessionStore,
+        llms: LLMService,
+        running: RunningTurns,
+        server: ServerSettings,
+        conversation: ConversationSettings,
+        clock: Clock = utc_now_us,
+    ) -> None:
+        self._pipeline = pipeline
+        self._sessions = sessions
+        self._llms = llms
+        self._running = running
+        self._server = server
+        self._conversation = conversation
+        self._clock = clock
+
+    async def process_conversation(self, request: TurnRequest) -> AsyncGenerator[Event, None]:
+        """Begin the turn and yield its events to DONE. Raises what `begin_turn` raises, before any event."""
+        stream = await self.begin_turn(request)
+        async with aclosing(stream.follow()) as batches:
+            async for batch in batches:
+                for _, event in batch:
+                    yield event
+
+    async def begin_turn(self, request: TurnRequest) -> TurnStream:
+        """Start the turn, attach to it while it runs, or replay it once completed.
+
+        Raises BadRequestError, NotFoundError, ConflictError, TooManyStreamsError or
+        StoreUnavailableError; then nothing has been stored and no model was called.
+        """
+        request = replace(request, question=self._checked_question(request.question))
+        models = self._models(request)
+        turn_id = request.turn_id or str(uuid.uuid4())
+        if turn_id == request.parent_turn_id:
+            raise InvalidParentError("parent_turn_id: a turn cannot be its own parent.")
+        async with self._running.starting(turn_id):
+            running = self._running.get(turn_id)
+            stored = running.turn if running else await self._stored(request.turn_id)
+            if stored is not None:
+                _check_same_request(stored, request)
+            if running is not None:
+                return running.stream
+            if stored is not None and stored.status is TurnStatus.COMPLETED:
+                return replay(stored, self._pipeline.prompts.language(stored.user_query))
+            return await self._start(request, turn_id, stored, models)
+
+    def running_turn(self, turn_id: str, owner: str) -> TurnRun | None:
+        """The run of a turn that is still going, for its owner."""
+        run = self._running.get(turn_id)
+        return run if run is not None and run.turn.owner == owner else None
+
+    async def stream_of(self, turn_id: str, owner: str) -> TurnStream:
+        """A running turn's stream, or a stored turn replayed. Raises UnknownTurnError."""
+        run = self.running_turn(turn_id, owner)
+        if run is not None:
+            return run.stream
+        stored = await self._pipeline.conversations.turns.get(turn_id)
+        if stored is None or stored.owner != owner:
+            raise UnknownTurnError("turn_id: there is no such turn.")
+        return replay(stored, self._pipeline.prompts.language(stored.user_query))
+
+    def stop(self, turn_id: str, owner: str) -> bool:
+        """Cut a running turn: what was said is stored as cancelled. False when it is not running."""
+        run = self.running_turn(turn_id, owner)
+        if run is None:
+            return False
+        run.cut(TurnStatus.CANCELLED)
+        return True
+
+    def _checked_question(self, text: str) -> str:
+        question = preprocess_question(text)
+        if not question:
+            raise EmptyQuestionError("question: must not be empty.")
+        limit = self._conversation.max_question_chars
+        if len(question) > limit:
+            raise QuestionTooLongError(f"question: {len(question)} characters, at most {limit} are allowed.")
+        return question
+
+    def _models(self, request: TurnRequest) -> TurnModels:
+        answer = self._llms.get(request.model_id)
+        self._pipeline.prompts.check_fits(request, answer)
+        judge = self._llms.get(request.insert_block_llm_id) if request.insert_block_llm_id else answer
+        judging = request.use_insert_block and judge.generative
+        return TurnModels(answer, judge if judging else None)
+
+    async def _stored(self, turn_id: str | None) -> Turn | None:
+        return await self._pipeline.conversations.turns.get(turn_id) if turn_id else None
+
+    async def _start(
+        self, request: TurnRequest, turn_id: str, stored: Turn | None, models: TurnModels
+    ) -> TurnStream:
+        session_id = request.session_id or (stored.session_id if stored else str(uuid.uuid4()))
+        parent = request.parent_turn_id
+        if stored is not None and parent == UNSET:
+            parent = stored.parent_turn_id
+        with self._running.claim(session_id, exclusive=parent == UNSET):
+            session = await self._session(request, session_id, stored)
+            branch = await self._pipeline.conversations.find_branch(session_id, request.owner, parent)
+            turn = Turn(
+                turn_id=turn_id,
+                session_id=session_id,
+                owner=request.owner,
+                user_query=request.question,
+                created_us=stored.created_us if stored else self._clock(),
+                status=TurnStatus.RUNNING,
+                parent_turn_id=branch.parent_turn_id,
+                seq=stored.seq if stored else branch.next_seq,
+                model_id=request.model_id,
+                request_hash=request.fingerprint,
+            )
+            await self._pipeline.conversations.add_conversation_turn(turn)
+            await self._sessions.touch(session, request.question)
+            run = TurnRun(self._pipeline, request, turn, branch, models, self._server.disconnect_grace_s)
+            run.stream.expect_reader()
+            self._running.start(run)
+        return run.stream
+
+    async def _session(self, request: TurnRequest, session_id: str, stored: Turn | None) -> Session:
+        if request.session_id is None and stored is None:
+            now = self._clock()
+            return Session(session_id, request.owner, "", now, now)
+        return await self._sessions.get(session_id, request.owner)
+
+
+def _check_same_request(stored: Turn, request: TurnRequest) -> None:
+    """A turn id names one request for ever; somebody else's id is answered as a conflict, not as a hint."""
+    same_session = request.session_id in (None, stored.session_id)
+    same_parent = request.parent_turn_id in (UNSET, stored.parent_turn_id)
+    same = stored.owner == request.owner and stored.request_hash == request.fingerprint
+    if not (same and same_session and same_parent):
+        raise TurnConflictError("turn_id: already used for another request.")

@@ -1,0 +1,38 @@
+"""Sentences for people, in Chinese and English."""
+
+from __future__ import annotations
+
+from config.prompt_library import Language
+
+_TEXTS: dict[str, tuple[str, str]] = {
+    "retrieving": ("正在进行混合检索...", "Searching the knowledge base..."),
+    "reranking": ("正在重排候选资料...", "Ranking what was found..."),
+    "filtering": ("正在筛选资料...", "Keeping what is relevant..."),
+    "nothing_found": ("资料中没有找到相关内容。", "Nothing relevant was found in the documents."),
+    "generating": ("正在生成回答...", "Writing the answer..."),
+    "finished": ("完成", "Finished"),
+    "internal": (
+        "服务器内部错误,请重试;若仍然出现,请把请求编号告诉管理员。",
+        "Something went wrong here. Try again; if it stays, give the request id to the operator.",
+    ),
+    "no_answer": ("模型没有给出任何内容,请重试。", "The model returned no text. Try again."),
+    "was_failed": ("这一轮当时失败了,可以重试。", "This turn failed. It can be sent again."),
+    "was_interrupted": (
+        "这一轮在完成前中断了,可以重试。",
+        "This turn was interrupted before it was complete. It can be sent again.",
+    ),
+    "was_running": (
+        "这一轮正由另一个进程处理,请稍后再看。",
+        "This turn is being answered by another process. Look again shortly.",
+    ),
+    "not_stored": (
+        "回答未能保存到存储中,请再次发送以保存。",
+        "The answer could not be stored. Send the question again to keep it.",
+    ),
+}
+
+
+def say(key: str, language: Language) -> str:
+    """The sentence for `key`. Raises KeyError when there is none."""
+    chinese, english = _TEXTS[key]
+    return chinese if language == "zh" else english

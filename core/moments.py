@@ -1,0 +1,36 @@
+"""Times written as text, read as UTC microseconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+LATEST_ZONE = timezone(timedelta(hours=-12))
+"""A local time read in this zone is the latest instant that it can mean anywhere."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_END_US = 253_402_300_800_000_000  # the year 10000, where datetime ends
+_ZULU = re.compile(r"\s*(?:z|utc|gmt)$", re.IGNORECASE)
+
+
+def is_moment(created_us: int) -> bool:
+    """After 1970, which stands for "not known", and before the year 10000."""
+    return 0 < created_us < _END_US
+
+
+def parse_time(text: str, zone: tzinfo) -> int | None:
+    """ISO 8601 or RFC 3339 as UTC microseconds; `zone` is for times that name none. None: not readable.
+
+    Of the two instants that a local time has when clocks are set back, the later one, so that nothing
+    expires early; the same for the hour that is skipped when they are set forward.
+    """
+    try:
+        moment = datetime.fromisoformat(_ZULU.sub("+00:00", text.strip()))
+        if moment.tzinfo is not None:
+            moments = [moment]
+        else:
+            moments = [moment.replace(tzinfo=zone, fold=fold) for fold in (0, 1)]
+        created_us = max((each.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1) for each in moments)
+    except (ValueError, OverflowError):
+        return None
+    return created_us if is_moment(created_us) else None

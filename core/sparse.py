@@ -1,0 +1,178 @@
+"""Chinese-first BM25 sparse vectors: the store multiplies in the IDF, no corpus is held in memory.
+
+A document's weight of a term is BM25's saturated term frequency; a question's weight says how much of
+the meaning the term carries. Words and character bigrams overlap in Chinese, so the question's weights
+share one word's worth between a long word and its bigrams: nothing counts double.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from core.query import SparseTerms
+from core.stopwords import STOP_CHARACTERS, STOP_WORDS
+from core.text import fold_width
+
+# Robertson and Zaragoza's k1; b below their 0.75 because chunks are cut to nearly one length.
+K1 = 1.2
+B = 0.5
+AVERAGE_WORDS = 180.0  # of a 256-token chunk
+CHARACTERS_PER_WORD = 1.6  # Chinese
+LONGEST_INDEXED = 200_000  # characters; far beyond any chunk
+LONGEST_STEMMED = 100_000  # characters; a stem costs 30 µs, so a hostile text would cost seconds
+MAX_QUESTION_REPEATS = 2.0
+
+_CJK = (
+    "\u2e80-\u2fdf\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\u0e00-\u0e7f\U00020000-\U0003ffff"
+)
+# Joiners and word characters are disjoint, so no input makes this backtrack.
+_RUN = re.compile(rf"([{_CJK}]+)|([^\W{_CJK}]+(?:[.\-/:@'’][^\W{_CJK}]+)*(?:\+\+|#)?)")
+# Characters that NFKC leaves alone, or turns into others that are no letters either: the usual Chinese text.
+_NEEDS_FOLDING = re.compile("[^\x00-\x7f\u3001-\u301f\u4e00-\u9fff，。！？：；（）“”‘’…—·]")
+_PART = re.compile(r"[^\W\d_]+|\d+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_stemmers = threading.local()  # a stemmer keeps the word it works on: one per thread
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedTerm:
+    """A question's term; `weight` 0…1 is its share of a word."""
+
+    text: str
+    weight: float
+
+
+def encode_document(text: str) -> SparseTerms:
+    """The vector stored with a chunk: saturated term frequencies."""
+    counts: Counter[str] = Counter()
+    words = 0.0
+    for pieces, length in _runs(text):
+        counts.update(piece for piece, _ in pieces)
+        words += length
+    norm = K1 * (1 - B + B * words / AVERAGE_WORDS)
+    return _vector((term, count * (K1 + 1) / (count + norm)) for term, count in counts.items())
+
+
+def encode_query(text: str) -> SparseTerms:
+    """The vector a question is searched with; empty when it has only stop words."""
+    return _vector((term.text, term.weight) for term in question_terms(text))
+
+
+def terms(text: str) -> list[str]:
+    """All index terms in the order of the text, repeats included."""
+    return [piece for pieces, _ in _runs(text) for piece, _ in pieces]
+
+
+def question_terms(text: str) -> list[WeightedTerm]:
+    """The question's distinct terms with their weights, first seen first."""
+    weights: dict[str, float] = {}
+    for pieces, _ in _runs(text):
+        for piece, weight in pieces:
+            weights[piece] = min(weights.get(piece, 0.0) + weight, MAX_QUESTION_REPEATS)
+    return [WeightedTerm(piece, weight) for piece, weight in weights.items()]
+
+
+def folded(text: str) -> str:
+    """Full-width and compatibility letters become the ordinary ones (NFKC); usual text is left as it is."""
+    return fold_width(text) if _NEEDS_FOLDING.search(text) else text
+
+
+def is_cjk(term: str) -> bool:
+    """Whether a term is of a script without spaces: its matches are found by substring."""
+    return term[0] >= "\u2e80" or "\u0e00" <= term[0] <= "\u0e7f"
+
+
+def word_stems(text: str) -> frozenset[str]:
+    """The terms of a text outside the scripts without spaces (those are found by substring)."""
+    found = {word for _, word in _RUN.findall(folded(text[:LONGEST_INDEXED]))}
+    found.discard("")
+    return frozenset().union(*map(_word_stems, found))
+
+
+def _runs(text: str) -> Iterator[tuple[Iterable[tuple[str, float]], float]]:
+    """Terms with question weights, and the length in words, of each run of one script."""
+    stemmed = len(text) <= LONGEST_STEMMED
+    for match in _RUN.finditer(folded(text[:LONGEST_INDEXED])):
+        run, word = match.groups()
+        if run:
+            yield _cjk_terms(run), len(run) / CHARACTERS_PER_WORD
+        else:
+            yield _word_terms(word, stemmed), 1.0
+
+
+def _cjk_terms(run: str) -> list[tuple[str, float]]:
+    """Words, and the bigrams within and between them, of a run of Chinese (or kana, Hangul, Thai)."""
+    import rjieba  # loads its dictionary at import (0.1 s), so not before the first Chinese text
+
+    found: list[tuple[str, float]] = []
+    before = ""
+    for word in rjieba.cut(run, False):
+        if word in STOP_WORDS or word in STOP_CHARACTERS:
+            before = ""
+            continue
+        if before:  # two single characters are a name or a word unknown to the dictionary
+            found.append((before[-1] + word[0], 0.7 if len(before) == len(word) == 1 else 0.25))
+        found.extend(_cjk_word(word))
+        before = word
+    return found
+
+
+@lru_cache(maxsize=32_768)
+def _cjk_word(word: str) -> tuple[tuple[str, float], ...]:
+    if len(word) == 1:
+        return ((word, 0.3),)
+    if len(word) == 2:
+        return ((word, 1.0),)
+    share = 0.9 / (len(word) - 1)
+    return ((word, 0.6), *((word[at : at + 2], share) for at in range(len(word) - 1)))
+
+
+@lru_cache(maxsize=32_768)
+def _word_terms(word: str, stemmed: bool) -> tuple[tuple[str, float], ...]:
+    """A plain word's stem, or an identifier whole (1) and in its parts (0.4 each)."""
+    lowered = word.lower().replace("’", "'").removesuffix("'s")
+    acronym = word.isupper() and 1 < len(word) <= 5
+    if lowered in STOP_WORDS and not acronym:
+        return ()
+    if lowered.isalpha() and not _CAMEL.search(word):
+        return ((_stem(lowered) if stemmed and not acronym else lowered, 1.0),)
+    found = {lowered: 1.0}
+    if lowered[0] == "v" and lowered[1:2].isdigit():
+        found.setdefault(lowered[1:], 0.4)
+    for part in _PART.findall(_CAMEL.sub(" ", word).lower()):
+        if part not in STOP_WORDS and (len(part) > 2 or (part.isalpha() and len(part) > 1)):
+            found.setdefault(_stem(part) if stemmed else part, 0.4)
+    return tuple(found.items())
+
+
+@lru_cache(maxsize=32_768)
+def _word_stems(word: str) -> frozenset[str]:
+    return frozenset(piece for piece, _ in _word_terms(word, True))
+
+
+def _stem(word: str) -> str:
+    if len(word) < 4 or len(word) > 32:
+        return word
+    if not hasattr(_stemmers, "english"):
+        import snowballstemmer
+
+        _stemmers.english = snowballstemmer.stemmer("english")
+    return str(_stemmers.english.stemWord(word))
+
+
+def _vector(weights: Iterable[tuple[str, float]]) -> SparseTerms:
+    """Terms hashed to u32. CRC-32 is the same in every process, version and language, and runs in C;
+    Python's own hash() is salted per process. Two terms of a question collide once in millions."""
+    found: dict[int, float] = {}
+    for term, weight in weights:
+        index = zlib.crc32(term.encode("utf-8", "replace"))
+        found[index] = found.get(index, 0.0) + weight
+    indices = sorted(found)
+    return SparseTerms(indices, [found[index] for index in indices])

@@ -1,0 +1,164 @@
+"""Documents and the jobs that read them in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from python_multipart.exceptions import MultipartParseError
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+
+from api.container import SHARED_OWNER
+from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaError
+from core.knowledge import Document
+from core.turns import rfc3339
+from routes.dependencies import LOCAL_OWNER, ContainerDep, Owner
+from routes.openapi import errors
+from routes.wire import chunk_object
+from services.knowledge.upload import Upload
+
+router = APIRouter(tags=["documents"], responses=errors(401, 404, 422))
+
+MAX_FIELDS = 8
+UPLOAD_SCHEMA: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary"},
+                        "external_id": {"type": "string", "description": "The caller's own id for it."},
+                        "tags": {"type": "string", "description": "Separated by commas."},
+                        "date": {"type": "string", "format": "date"},
+                    },
+                }
+            }
+        },
+    }
+}
+
+Limit = Annotated[int, Query(ge=1, le=500)]
+Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the page before")]
+
+
+@router.post(
+    "/documents",
+    status_code=201,
+    openapi_extra=UPLOAD_SCHEMA,
+    responses={200: {"description": "The same bytes are there already."}, **errors(400, 413, 415, 503)},
+)
+async def add_document(
+    request: Request, response: Response, container: ContainerDep, owner: Owner
+) -> dict[str, Any]:
+    """Add one document. It is checked and parsed at once; embedding goes on as a job."""
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise UnsupportedMediaError("Content-Type must be multipart/form-data with a field `file`.")
+    addition = await container.knowledge.add(await _read_form(request, owner))
+    if addition.existing:
+        response.status_code = 200
+    return {
+        "document": document_object(addition.document),
+        "job_id": addition.job_id,
+        "existing": addition.existing,
+    }
+
+
+@router.get("/documents")
+async def list_documents(
+    container: ContainerDep, owner: Owner, limit: Limit = 100, cursor: Cursor = None
+) -> dict[str, Any]:
+    """Newest first, paged."""
+    page = await container.knowledge.list_documents(readable(owner), limit, cursor)
+    return {"documents": [document_object(document) for document in page.documents], "next": page.next_cursor}
+
+
+@router.get("/documents/{document_id}")
+async def get_document(document_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """One document."""
+    return document_object(await container.knowledge.get_document(str(document_id), readable(owner)))
+
+
+@router.get("/documents/{document_id}/chunks")
+async def list_chunks(
+    document_id: UUID, container: ContainerDep, owner: Owner, limit: Limit = 100, cursor: Cursor = None
+) -> dict[str, Any]:
+    """Its chunks, in document order."""
+    page = await container.knowledge.chunks(str(document_id), readable(owner), limit, cursor)
+    return {"chunks": [chunk_object(chunk) for chunk in page.chunks], "next": page.next_cursor}
+
+
+@router.delete("/documents/{document_id}")
+async def delete_document(document_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """Erase a document with all its chunks."""
+    await container.knowledge.delete(str(document_id), erasable(owner))
+    return {"document_id": str(document_id), "deleted": True}
+
+
+@router.get("/jobs")
+async def list_jobs(container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """The jobs that wait, run, or ended lately; the newest first."""
+    return {"jobs": [asdict(job) for job in container.knowledge.list_jobs(readable(owner))]}
+
+
+@router.get("/jobs/{job_id}")
+async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """How far a job is: stage, done, total, error."""
+    return asdict(container.knowledge.job(str(job_id), readable(owner)))
+
+
+def readable(owner: str) -> tuple[str, ...]:
+    return (owner, SHARED_OWNER)
+
+
+def erasable(owner: str) -> tuple[str, ...]:
+    """Shared documents belong to the operator; without API keys that is whoever sits here."""
+    return readable(owner) if owner == LOCAL_OWNER else (owner,)
+
+
+def document_object(document: Document) -> dict[str, Any]:
+    body = asdict(document)
+    del body["owner"], body["created_us"]
+    return {**body, "created_at": rfc3339(document.created_us), "shared": document.owner == SHARED_OWNER}
+
+
+async def _read_form(request: Request, owner: str) -> Upload:
+    try:
+        async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
+            return await _upload(form, owner)
+    except HTTPException as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: HTTPException) -> BadRequestError:
+    """The parser refuses a file name of thousands of characters as if the whole form were broken."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MultipartParseError) and "header size" in str(cause):
+            return BadRequestError("file: the name is too long.")
+        cause = cause.__context__
+    return MalformedFormError(str(error.detail))
+
+
+async def _upload(form: FormData, owner: str) -> Upload:
+    file = form.get("file")
+    if not isinstance(file, UploadFile):
+        raise BadRequestError("missing: file")
+    return Upload(
+        owner=owner,
+        file_name=file.filename or "",
+        content=await file.read(),
+        external_id=_field(form, "external_id"),
+        tags=tuple((_field(form, "tags") or "").split(",")),
+        date=_field(form, "date"),
+    )
+
+
+def _field(form: FormData, name: str) -> str | None:
+    value = form.get(name)
+    return value if isinstance(value, str) and value else None

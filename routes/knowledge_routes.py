@@ -1,0 +1,81 @@
+"""POST /knowledge_chat_conversation, and the streams of turns: resume and stop."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from routes.dependencies import ContainerDep, Owner
+from routes.errors import request_id
+from routes.json_body import body_schema, json_body
+from routes.openapi import EVENT_STREAM, errors
+from routes.schemas import ChatBody
+from routes.sse import StreamFormat, stream_response
+from routes.whole_turn import WholeTurn
+from services.turn_stream import TurnStream
+
+router = APIRouter(tags=["conversation"])
+
+
+@router.post(
+    "/knowledge_chat_conversation",
+    response_model=None,
+    responses={200: EVENT_STREAM, **errors(400, 401, 404, 409, 413, 415, 422, 429, 503)},
+    openapi_extra=body_schema(ChatBody),
+)
+async def knowledge_chat_conversation(
+    request: Request,
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[ChatBody, Depends(json_body(ChatBody))],
+) -> Response:
+    """Ask a question; the answer streams as Server-Sent Events, or comes whole with `stream: false`."""
+    stream = await container.chat.begin_turn(body.to_request(owner, request_id(request)))
+    if body.stream:
+        return stream_response(stream, container.settings.server, body.stream_format)
+    return await _whole(stream)
+
+
+@router.get(
+    "/turns/{turn_id}/stream", response_model=None, responses={200: EVENT_STREAM, **errors(401, 404, 422)}
+)
+async def resume_turn(
+    turn_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    after: Annotated[int | None, Query(ge=0)] = None,
+    last_event_id: Annotated[str | None, Header(max_length=100)] = None,
+    stream_format: StreamFormat = "prefix",
+) -> Response:
+    """Replay a turn's events from the one after `after` (or Last-Event-ID), and follow while it runs."""
+    stream = await container.chat.stream_of(str(turn_id), owner)
+    seen = after if after is not None else _number(last_event_id, str(turn_id))
+    return stream_response(stream, container.settings.server, stream_format, seen)
+
+
+@router.post("/turns/{turn_id}/stop", responses=errors(401, 404, 422))
+async def stop_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """Stop a running turn; what was said is kept as cancelled. `stopped` is false when it had ended."""
+    stopped = container.chat.stop(str(turn_id), owner)
+    if not stopped:
+        await container.chat.stream_of(str(turn_id), owner)
+    return {"turn_id": str(turn_id), "stopped": stopped}
+
+
+def _number(last_event_id: str | None, turn_id: str) -> int:
+    prefix, _, number = (last_event_id or "").rpartition(":")
+    return int(number) if prefix == turn_id and number.isdigit() and len(number) < 10 else 0
+
+
+async def _whole(stream: TurnStream) -> JSONResponse:
+    """Every part of the stream in one object; a failed turn answers 503 with the error beside them."""
+    whole = WholeTurn()
+    async with aclosing(stream.follow()) as batches:
+        async for batch in batches:
+            for _, event in batch:
+                whole.add(event)
+    return JSONResponse(whole.body, status_code=503 if "error" in whole.body else 200)

@@ -1,0 +1,75 @@
+"""The wire's request bodies: strict types, unknown fields refused (PROTOCOL section 1)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from api.turn_request import TurnRequest
+from services.conversation_manager import UNSET
+
+Uuid = Annotated[UUID, Field(strict=False)]
+
+
+class WireModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+
+
+class ChatBody(WireModel):
+    """What POST /knowledge_chat_conversation takes."""
+
+    question: str = Field(description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming.")
+    session_id: Uuid | None = Field(None, description="Absent: a new session is made.")
+    turn_id: Uuid | None = Field(None, description="The client's id for this turn: the retry key.")
+    parent_turn_id: Uuid | None = Field(
+        None, description="Absent: the session's latest completed turn; null: a new root."
+    )
+    thinking: bool = Field(False, description="Ask for visible thinking.")
+    model_id: str = Field("default", max_length=200, description="A key of the configuration.")
+    rerank_top_n: int = Field(10, ge=1, le=50, description="Candidates shown to the model at most.")
+    use_insert_block: bool = Field(False, description="Judge candidates one by one with an LLM.")
+    insert_block_llm_id: str | None = Field(None, max_length=200, description="Which model judges.")
+    stream: bool = Field(True, description="false: one JSON object with the same parts.")
+    stream_format: Literal["prefix", "json"] = "prefix"
+
+    @field_validator("question")
+    @classmethod
+    def _no_nul(cls, question: str) -> str:
+        if "\0" in question:
+            raise ValueError("must not contain the NUL character")
+        return question
+
+    def to_request(self, owner: str, request_id: str) -> TurnRequest:
+        given_parent = "parent_turn_id" in self.model_fields_set
+        return TurnRequest(
+            question=self.question,
+            owner=owner,
+            request_id=request_id,
+            session_id=_text(self.session_id),
+            turn_id=_text(self.turn_id),
+            parent_turn_id=_text(self.parent_turn_id) if given_parent else UNSET,
+            thinking=self.thinking,
+            model_id=self.model_id,
+            rerank_top_n=self.rerank_top_n,
+            use_insert_block=self.use_insert_block,
+            insert_block_llm_id=self.insert_block_llm_id,
+        )
+
+
+class SessionBody(WireModel):
+    """What POST /sessions takes."""
+
+    title: str = Field("", max_length=200)
+
+
+class SessionChanges(WireModel):
+    """What PATCH /sessions/{id} takes; absent fields stay as they are."""
+
+    title: str | None = Field(None, min_length=1, max_length=200)
+    hold: bool | None = Field(None, description="true: kept from expiry.")
+
+
+def _text(value: UUID | None) -> str | None:
+    return str(value) if value is not None else None

@@ -1,0 +1,118 @@
+"""uvicorn around the application: plain refusals, a greeting, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from sse_starlette.sse import AppStatus
+
+from config.settings import ServerSettings, Settings
+from core.errors import StartRefusedError, StoreLockedError, WenmaiError
+from routes.app import create_app
+
+GREETING = """
+Wenmai 问脉 is ready: {url}
+
+  curl -N {url}/knowledge_chat_conversation \\
+    -H 'Content-Type: application/json' \\
+    -d '{{"question": "父子链是什么?"}}'
+"""
+
+
+class Server(uvicorn.Server):
+    """Opens the application itself, so that a refusal is one line and not a traceback."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServerSettings) -> None:
+        super().__init__(config)
+        self._app = app
+        self._settings = settings
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn would raise the signal again when it is done, before the container has closed."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+            print(GREETING.format(url=f"http://{host}:{port}"), flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no new connections, let open answers finish, cut the rest, then close."""
+        for server in self.servers:
+            server.close()
+        container = getattr(self._app.state, "container", None)
+        if container is not None:
+            await container.running.close(self._settings.shutdown_grace_s)
+        await super().shutdown(sockets)
+
+
+def run_server(settings: Settings) -> int:
+    """Serve until stopped. Returns the exit code."""
+    AppStatus.enable_automatic_graceful_drain = False  # open answers finish; `shutdown` bounds how long
+    app = create_app(settings)
+    try:
+        listener = _bind(settings.server)
+    except OSError as error:
+        address = f"{settings.server.host}:{settings.server.port}"
+        print(f"wenmai: cannot listen on {address}: {error.strerror}. Set PORT.", file=sys.stderr)
+        return 2
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        timeout_keep_alive=75,
+        lifespan="off",
+        h11_max_incomplete_event_size=65_536,
+        server_header=False,
+    )
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_run(config, app, settings, listener))
+
+
+async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, listener: socket.socket) -> int:
+    try:
+        async with app.router.lifespan_context(app):
+            await Server(config, app, settings.server).serve(sockets=[listener])
+    except StoreLockedError as error:
+        print(f"wenmai: {error}", file=sys.stderr)
+        return 1
+    except (StartRefusedError, WenmaiError) as error:
+        print(f"wenmai: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _bind(server: ServerSettings) -> socket.socket:
+    """Bound before anything is loaded, so that a port in use is told at once."""
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((server.host, server.port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:  # not there on Windows
+        return None
+    return uvloop.new_event_loop

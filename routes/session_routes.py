@@ -1,0 +1,98 @@
+"""Sessions and turns: list, read, rename, hold, erase."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query
+
+from routes.dependencies import ContainerDep, Owner
+from routes.json_body import body_schema, json_body
+from routes.openapi import errors
+from routes.schemas import SessionBody, SessionChanges
+from routes.wire import node_object, session_object, turn_object
+
+router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422))
+
+
+@router.get("/sessions")
+async def list_sessions(
+    container: ContainerDep,
+    owner: Owner,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    before: Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the page before")] = None,
+) -> dict[str, Any]:
+    """Newest first, paged."""
+    page = await container.sessions.newest(owner, limit, before)
+    sessions = [session_object(session, count) for session, count in page.sessions]
+    return {"sessions": sessions, "next": page.next_before_us}
+
+
+@router.post("/sessions", status_code=201, openapi_extra=body_schema(SessionBody))
+async def create_session(
+    container: ContainerDep, owner: Owner, body: Annotated[SessionBody, Depends(json_body(SessionBody))]
+) -> dict[str, Any]:
+    """An empty session; usually one is made by asking without a session_id."""
+    return session_object(await container.sessions.create(owner, body.title), 0)
+
+
+@router.get("/sessions/{session_id}")
+async def get_session(session_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """One session."""
+    return session_object(*await container.sessions.get(str(session_id), owner))
+
+
+@router.patch("/sessions/{session_id}", openapi_extra=body_schema(SessionChanges))
+async def change_session(
+    session_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[SessionChanges, Depends(json_body(SessionChanges))],
+) -> dict[str, Any]:
+    """Rename, or hold: a held session is kept from expiry."""
+    return session_object(await container.sessions.change(str(session_id), owner, body.title, body.hold))
+
+
+@router.delete("/sessions/{session_id}")
+async def erase_session(session_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """Erase the session with all its turns."""
+    return {
+        "session_id": str(session_id),
+        "turns_erased": await container.sessions.erase(str(session_id), owner),
+    }
+
+
+@router.get("/sessions/{session_id}/turns")
+async def list_turns(
+    session_id: UUID, container: ContainerDep, owner: Owner, leaf: UUID | None = None
+) -> dict[str, Any]:
+    """The branch that ends in `leaf` (the newest turn when absent), from its root on."""
+    turns = await container.sessions.branch(str(session_id), owner, str(leaf) if leaf else None)
+    return {"turns": [turn_object(turn) for turn in turns]}
+
+
+@router.get("/sessions/{session_id}/tree")
+async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """Every turn of the session with its parent, in time order."""
+    return {"turns": [node_object(node) for node in await container.sessions.tree(str(session_id), owner)]}
+
+
+@router.get("/turns/{turn_id}")
+async def get_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """One turn with its citations."""
+    return turn_object(await container.sessions.turn(str(turn_id), owner))
+
+
+@router.get("/turns/{turn_id}/prompt")
+async def get_prompt(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """What was sent to the model for this turn, part by part."""
+    turn = await container.sessions.turn(str(turn_id), owner)
+    return {"turn_id": turn.turn_id, "model_id": turn.model_id, "parts": turn.prompt}
+
+
+@router.delete("/turns/{turn_id}")
+async def erase_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """Erase one turn; its children read as roots."""
+    await container.sessions.erase_turn(str(turn_id), owner)
+    return {"turn_id": str(turn_id), "erased": True}

@@ -1,0 +1,33 @@
+"""`stream: false`: the parts of a stream gathered into one JSON object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.events import ContentEvent, ErrorEvent, Event, SessionEvent, SourceEvent, StatusEvent, ThinkEvent
+from routes.sse import citation_object, status_object
+
+
+class WholeTurn:
+    """`body` has an `error` when the turn failed, beside all that was said until then."""
+
+    def __init__(self) -> None:
+        self.body: dict[str, Any] = {"thinking": "", "content": "", "sources": []}
+
+    def add(self, event: Event) -> None:
+        match event:
+            case SessionEvent(session_id):
+                self.body["session_id"] = session_id
+            case ThinkEvent(text):
+                self.body["thinking"] += text
+            case ContentEvent(text):
+                self.body["content"] += text
+            case SourceEvent(citations):
+                self.body["sources"] = [citation_object(citation) for citation in citations]
+            case StatusEvent("error", message, fields):
+                self.body["error"] = {"message": message, **fields}
+            case StatusEvent("finished"):
+                told = status_object(event)
+                self.body.update({key: told[key] for key in told if key not in ("stage", "message")})
+            case ErrorEvent(message):
+                self.body.setdefault("error", {"code": "turn_failed", "message": message, "retryable": True})

@@ -1,0 +1,115 @@
+"""Remove expired conversations.
+
+`python -m scripts.cleanup_expired` shows what would go, `--apply` deletes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from scripts.maintenance import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    CommandError,
+    add_server_options,
+    ask_server,
+    print_table,
+    run,
+    server_of,
+    whole_days,
+)
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+    from services.retention import ExpiryReport
+
+SESSIONS_SHOWN = 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done (also when nothing is expired), 1 failed, 2 refused."""
+    options = _parse(arguments)
+    return run(lambda settings: _clean_up(settings, options))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m scripts.cleanup_expired", description=__doc__)
+    parser.add_argument("--days", type=whole_days, help="older than this (default: CONVERSATION_EXPIRE_DAYS)")
+    parser.add_argument("--apply", action="store_true", help="delete; without it nothing is changed")
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="confirm --days below CONVERSATION_EXPIRE_DAYS together with --apply",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    add_server_options(parser)
+    return parser.parse_args(arguments)
+
+
+async def _clean_up(settings: Settings, options: argparse.Namespace) -> int:
+    configured = settings.conversation.conversation_expire_days
+    days: int = options.days or configured
+    if options.apply and days < configured and not options.yes:
+        raise CommandError(
+            f"--days {days} is less than CONVERSATION_EXPIRE_DAYS = {configured}: "
+            "add --yes to delete turns that are kept so far",
+            EXIT_REFUSED,
+        )
+    report = await _expire(settings, options, days)
+    if options.json:
+        _print_json(report)
+    else:
+        _print_report(report)
+    return EXIT_OK
+
+
+async def _expire(settings: Settings, options: argparse.Namespace, days: int) -> ExpiryReport:
+    from api.container import open_maintenance
+    from core.errors import StoreLockedError
+    from services.retention import ExpiryReport
+
+    try:
+        async with open_maintenance(settings) as maintenance:
+            return await maintenance.conversations.delete_old_conversations(days, dry_run=not options.apply)
+    except StoreLockedError:
+        server = server_of(settings, options.url, options.api_key)
+        params = {"dry_run": str(not options.apply).lower(), "days": str(days)}
+        return await ask_server(server, "/admin/cleanup", params, ExpiryReport)
+
+
+def _print_json(report: ExpiryReport) -> None:
+    import json
+    from dataclasses import asdict
+
+    print(json.dumps(asdict(report), ensure_ascii=False, indent=2))
+
+
+def _print_report(report: ExpiryReport) -> None:
+    print_table(
+        [
+            ("older than", report.cutoff),
+            ("turns before", report.total_before),
+            ("turns expired", report.matched),
+            ("turns deleted", report.deleted),
+            ("turns after", report.total_after),
+            ("kept, session on hold", report.held),
+            ("kept, time not readable", report.unparsable),
+            ("sessions removed", report.sessions_removed),
+        ]
+    )
+    largest = sorted(report.sessions.items(), key=lambda item: (-item[1], item[0]))
+    for session_id, count in largest[:SESSIONS_SHOWN]:
+        print(f"  {session_id}  {count}")
+    if len(largest) > SESSIONS_SHOWN:
+        print(f"  and {len(largest) - SESSIONS_SHOWN} more sessions")
+    if report.unparsable:
+        print("Times that are not readable: see python -m scripts.backfill_parent_turns")
+    if report.dry_run and report.matched:
+        print("Nothing was changed: add --apply to delete.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

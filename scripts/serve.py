@@ -1,0 +1,63 @@
+"""Start the server: `python -m scripts.serve`. Settings come from the environment and wenmai.toml."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+
+from config.settings import ServerSettings, Settings, load_settings
+from config.sources import ConfigurationError
+
+SHORTEST_PUBLIC_KEY = 32
+EXIT_REFUSED = 2
+EXIT_LOCKED = 1
+
+
+def main() -> int:
+    """Exit codes: 0 stopped, 1 the store is in use, 2 the configuration is refused."""
+    # Two math threads on a small machine spin against each other; read when numpy and the models load.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    try:
+        settings = load_settings()
+        check_binding(settings.server)
+    except ConfigurationError as error:
+        print(f"wenmai: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    from config.logging import configure_logging
+
+    configure_logging(settings.server.log_level)
+    return _serve(settings)
+
+
+def check_binding(server: ServerSettings) -> None:
+    """Raises ConfigurationError when the network could reach a server that asks nobody for a key."""
+    if is_loopback(server.host):
+        return
+    if not server.api_keys:
+        raise ConfigurationError(
+            f"HOST = {server.host!r} is reachable from the network: set API_KEYS to a key of "
+            f"at least {SHORTEST_PUBLIC_KEY} characters, or bind 127.0.0.1."
+        )
+    if any(len(key.get_secret_value()) < SHORTEST_PUBLIC_KEY for key in server.api_keys):
+        raise ConfigurationError(
+            f"API_KEYS has a key shorter than {SHORTEST_PUBLIC_KEY} characters, too short for a public HOST."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _serve(settings: Settings) -> int:
+    from routes.server import run_server
+
+    return run_server(settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""One collection on disk, and what can be wrong with it. Runs in the store process only.
+
+On disk: `collection.json` (the spec) beside `shard/` (the engine's files).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import qdrant_edge as edge
+
+from services.adapters import edge_engine as engine
+from services.adapters import edge_parts as parts
+from services.adapters import edge_wire as wire
+from services.adapters.edge_files import sync_folder, write_durably
+
+_SPEC_FILE = "collection.json"
+_SHARD_FOLDER = "shard"
+_CLOSED_FILE = "closed.json"
+_DISK_FULL = ("No space left", "quota exceeded")
+_ENGINE_TROUBLE = ("Service runtime error", "Service internal error", "Out of memory", *_DISK_FULL)
+_FLOAT_BYTES = 4
+UNKNOWN_POINT = "No point with id"
+
+
+class Refusal(Exception):  # noqa: N818 — it is a verdict with a sentence, not always an error
+    """A request, or the start, ends with this verdict and this plain sentence."""
+
+    def __init__(self, verdict: wire.Verdict, sentence: str) -> None:
+        super().__init__(sentence)
+        self.verdict = verdict
+
+
+def refusal_from(error: Exception) -> Refusal:
+    """The engine raises bare `Exception`; only its sentence tells whose fault it was."""
+    sentence = str(error)
+    if isinstance(error, OSError) or any(mark in sentence for mark in _ENGINE_TROUBLE):
+        return Refusal(wire.Verdict.UNAVAILABLE, sentence)
+    if UNKNOWN_POINT in sentence:
+        return Refusal(wire.Verdict.UNKNOWN_POINT, sentence)
+    return Refusal(wire.Verdict.REFUSED, sentence)
+
+
+class Collection(msgspec.Struct):
+    spec: wire.CollectionSpec
+    shard: edge.EdgeShard
+
+
+class Closed(msgspec.Struct):
+    """Left behind by an orderly close, so that the next start notices points that went missing."""
+
+    points: int
+
+
+def create_collection(folder: Path, spec: wire.CollectionSpec) -> None:
+    (folder / _SHARD_FOLDER).mkdir(parents=True)
+    edge.EdgeShard.create(str(folder / _SHARD_FOLDER), engine.shard_config(spec)).close()
+    write_durably(folder / _SPEC_FILE, msgspec.json.encode(spec))
+
+
+def open_collection(folder: Path) -> Collection:
+    """Raises Refusal(UNREADABLE): a damaged collection must never look like an empty one."""
+    try:
+        spec = msgspec.json.decode((folder / _SPEC_FILE).read_bytes(), type=wire.CollectionSpec)
+        collection = Collection(spec, edge.EdgeShard.load(str(folder / _SHARD_FOLDER)))
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise _unreadable(folder, str(error)) from None
+    _check_points(folder, collection)
+    return collection
+
+
+def _unreadable(folder: Path, why: str) -> Refusal:
+    full = any(mark in why for mark in _DISK_FULL)
+    advice = "make room on its disk" if full else "put the folder back from a backup"
+    sentence = f"the collection in {folder} cannot be read ({why}); {advice}"
+    return Refusal(wire.Verdict.UNREADABLE, " ".join(sentence.split()))
+
+
+def _check_points(folder: Path, collection: Collection) -> None:
+    note = folder / _CLOSED_FILE
+    if not note.exists():
+        return
+    try:
+        left = msgspec.json.decode(note.read_bytes(), type=Closed).points
+    except msgspec.DecodeError as error:
+        raise _unreadable(folder, f"{note.name}: {error}") from None
+    present = collection.shard.count(edge.CountRequest(exact=True))
+    if present != left:
+        raise _unreadable(folder, f"{left} points were left there and {present} are found")
+    note.unlink()
+    sync_folder(folder)
+
+
+def close_collection(folder: Path, collection: Collection) -> None:
+    left = collection.shard.count(edge.CountRequest(exact=True))
+    collection.shard.close()
+    write_durably(folder / _CLOSED_FILE, msgspec.json.encode(Closed(left)))
+
+
+def check_vectors(spec: wire.CollectionSpec, points: Iterable[parts.Point]) -> None:
+    """Refuse a batch of which one vector does not fit; the engine would write the points before it."""
+    for point in points:
+        for name, vector in point.vectors.items():
+            _check_vector(spec, name, vector)
+
+
+def _check_vector(spec: wire.CollectionSpec, name: str, vector: parts.Vector) -> None:
+    known = spec.dense if isinstance(vector, bytes) else spec.sparse_idf
+    if name not in known:
+        kind = "dense" if isinstance(vector, bytes) else "sparse"
+        raise Refusal(wire.Verdict.REFUSED, f"Not existing vector name error: {name} ({kind})")
+    if isinstance(vector, bytes) and len(vector) != spec.dense[name].size * _FLOAT_BYTES:
+        got, expected = len(vector) // _FLOAT_BYTES, spec.dense[name].size
+        raise Refusal(
+            wire.Verdict.REFUSED, f"Vector dimension error: {name} expected dim: {expected}, got {got}"
+        )
+
+
+def check_room(folder: Path, reserve_bytes: int) -> None:
+    disk = os.statvfs(folder)
+    free_bytes = disk.f_bavail * disk.f_frsize
+    if free_bytes < reserve_bytes:
+        raise Refusal(
+            wire.Verdict.UNAVAILABLE,
+            f"the disk of the data folder is full: {free_bytes >> 20} MB are left, and the last "
+            f"{reserve_bytes >> 20} MB are not written",
+        )

@@ -1,0 +1,253 @@
+"""Between the wire and the engine's own types, both ways. Runs in the store process only."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+import qdrant_edge as edge
+
+from services.adapters import edge_parts as parts
+from services.adapters import edge_wire as wire
+
+_DISTANCES = {name: getattr(edge.Distance, name) for name in ("Cosine", "Dot", "Euclid", "Manhattan")}
+_INDEX_KINDS = {
+    "keyword": edge.PayloadSchemaType.Keyword,
+    "integer": edge.PayloadSchemaType.Integer,
+    "float": edge.PayloadSchemaType.Float,
+    "geo": edge.PayloadSchemaType.Geo,
+    "text": edge.PayloadSchemaType.Text,
+    "bool": edge.PayloadSchemaType.Bool,
+    "datetime": edge.PayloadSchemaType.Datetime,
+    "uuid": edge.PayloadSchemaType.Uuid,
+}
+
+
+# ---- to the engine ------------------------------------------------------------------------------
+
+
+def shard_config(spec: wire.CollectionSpec) -> edge.EdgeConfig:
+    return edge.EdgeConfig(
+        vectors={
+            name: edge.EdgeVectorParams(dense.size, _DISTANCES[dense.distance])
+            for name, dense in spec.dense.items()
+        }
+        or None,
+        sparse_vectors={
+            name: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf if idf else None)
+            for name, idf in spec.sparse_idf.items()
+        }
+        or None,
+    )
+
+
+def index_schema(spec: wire.IndexSpec) -> Any:
+    if spec.kind == "keyword":
+        return edge.KeywordIndexParams(is_tenant=spec.is_tenant)
+    if spec.kind == "uuid":
+        return edge.UuidIndexParams(is_tenant=spec.is_tenant)
+    if spec.kind == "integer":
+        return edge.IntegerIndexParams(lookup=spec.lookup, range=spec.range, is_principal=spec.is_principal)
+    return _INDEX_KINDS[spec.kind]
+
+
+def floats(raw: bytes) -> list[float]:
+    values = array("f")
+    values.frombytes(raw)
+    return values.tolist()
+
+
+def _vector(vector: parts.Vector) -> Any:
+    if isinstance(vector, bytes):
+        return floats(vector)
+    indices = array("I")
+    indices.frombytes(vector.indices)
+    return edge.SparseVector(indices.tolist(), floats(vector.values))
+
+
+def points(batch: Iterable[parts.Point]) -> list[edge.Point]:
+    return [edge.Point(p.id, _vectors_in(p.vectors), p.payload) for p in batch]
+
+
+def point_vectors(batch: Iterable[parts.Point]) -> list[edge.PointVectors]:
+    return [edge.PointVectors(p.id, _vectors_in(p.vectors)) for p in batch]
+
+
+def _vectors_in(vectors: parts.Vectors) -> dict[str, Any]:
+    return {name: _vector(vector) for name, vector in vectors.items()}
+
+
+def _range(c: parts.InRange) -> Any:
+    return edge.FieldCondition(c.key, range=edge.RangeFloat(gt=c.gt, gte=c.gte, lt=c.lt, lte=c.lte))
+
+
+def _time(c: parts.InTime) -> Any:
+    return edge.FieldCondition(c.key, range=edge.RangeDateTime(gt=c.gt, gte=c.gte, lt=c.lt, lte=c.lte))
+
+
+def _count(c: parts.HasCount) -> Any:
+    return edge.FieldCondition(c.key, values_count=edge.ValuesCount(gt=c.gt, gte=c.gte, lt=c.lt, lte=c.lte))
+
+
+class _Boolean:
+    """A truth value that the engine does not take for a number.
+
+    qdrant-edge-py 0.9.0 reads Python's True as the integer 1, which no stored `true` equals; its binding
+    recognises the boolean of one library only, and by name.
+    """
+
+    def __init__(self, value: bool) -> None:
+        self._value = value
+
+    def __bool__(self) -> bool:
+        return self._value
+
+
+_Boolean.__name__, _Boolean.__module__ = "bool_", "numpy"
+
+
+def _match_value(c: parts.MatchValue) -> Any:
+    value: Any = _Boolean(c.value) if isinstance(c.value, bool) else c.value
+    return edge.FieldCondition(c.key, match=edge.MatchValue(value))
+
+
+def _match_any(c: parts.MatchAny) -> Any:
+    return edge.FieldCondition(c.key, match=edge.MatchAny(c.values))  # type: ignore[arg-type]  # mixed lists
+
+
+def _match_except(c: parts.MatchExcept) -> Any:
+    return edge.FieldCondition(c.key, match=edge.MatchExcept(c.values))  # type: ignore[arg-type]
+
+
+_CONDITIONS: dict[type[parts.Message], Callable[[Any], Any]] = {
+    parts.MatchValue: _match_value,
+    parts.MatchAny: _match_any,
+    parts.MatchExcept: _match_except,
+    parts.MatchText: lambda c: edge.FieldCondition(c.key, match=edge.MatchText(c.text)),
+    parts.InRange: _range,
+    parts.InTime: _time,
+    parts.HasCount: _count,
+    parts.IsEmpty: lambda c: edge.IsEmptyCondition(c.key),
+    parts.IsNull: lambda c: edge.IsNullCondition(c.key),
+    parts.HasId: lambda c: edge.HasIdCondition(set(c.ids)),
+    parts.HasVector: lambda c: edge.HasVectorCondition(c.name),
+    parts.Nested: lambda c: edge.NestedCondition(c.key, filter_(c.filter)),
+    parts.Filter: lambda c: filter_(c),
+}
+
+
+def filter_(condition: parts.Filter) -> edge.Filter:
+    least = condition.min_should
+    return edge.Filter(
+        must=_conditions(condition.must),
+        should=_conditions(condition.should),
+        must_not=_conditions(condition.must_not),
+        min_should=None if least is None else edge.MinShould(_conditions(least) or [], condition.min_count),
+    )
+
+
+def optional_filter(condition: parts.Filter | None) -> edge.Filter | None:
+    return None if condition is None else filter_(condition)
+
+
+def _conditions(conditions: list[parts.Condition] | None) -> list[Any] | None:
+    return None if conditions is None else [_CONDITIONS[type(c)](c) for c in conditions]
+
+
+def order_by(order: parts.OrderBy) -> edge.OrderBy:
+    direction = edge.Direction.Desc if order.descending else edge.Direction.Asc
+    return edge.OrderBy(order.key, direction, order.start_from)
+
+
+def _ranking(ranking: parts.Ranking | None) -> Any:
+    match ranking:
+        case None:
+            return None
+        case parts.Nearest():
+            return edge.Query.Nearest(_vector(ranking.vector), using=ranking.using)
+        case parts.Rrf():
+            return edge.Fusion.Rrf(ranking.k, ranking.weights)
+        case parts.Dbsf():
+            return edge.Fusion.Dbsf()
+        case parts.OrderBy():
+            return order_by(ranking)
+
+
+def _prefetch(prefetch: parts.Prefetch) -> edge.Prefetch:
+    return edge.Prefetch(
+        limit=prefetch.limit,
+        query=_ranking(prefetch.ranking),
+        prefetches=[_prefetch(inner) for inner in prefetch.prefetches],
+        filter=optional_filter(prefetch.filter),
+        score_threshold=prefetch.score_threshold,
+    )
+
+
+def query(request: parts.Query) -> edge.QueryRequest:
+    return edge.QueryRequest(
+        limit=request.limit,
+        offset=request.offset,
+        query=_ranking(request.ranking),
+        prefetches=[_prefetch(prefetch) for prefetch in request.prefetches],
+        with_vector=request.with_vectors,
+        with_payload=payload_choice(request.with_payload),
+        filter=optional_filter(request.filter),
+        score_threshold=request.score_threshold,
+        params=_search_params(request),
+    )
+
+
+def _search_params(request: parts.Query) -> edge.SearchParams | None:
+    if request.idf_corpus is not None:
+        idf = edge.IdfParams(filter_(request.idf_corpus))
+        return edge.SearchParams(exact=request.exact, idf=idf)
+    return edge.SearchParams(exact=True) if request.exact else None
+
+
+def payload_choice(choice: parts.PayloadChoice) -> Any:
+    if isinstance(choice, bool):
+        return choice
+    return edge.PayloadSelector.Exclude(choice.keys) if choice.exclude else choice.keys
+
+
+# ---- from the engine ----------------------------------------------------------------------------
+
+
+def plain_id(point_id: Any) -> parts.PointId:
+    return str(point_id) if isinstance(point_id, UUID) else point_id
+
+
+def record(found: edge.Record) -> wire.Found:
+    return wire.Found(
+        plain_id(found.id), found.payload, _vectors_out(found.vector), order_value=found.order_value
+    )
+
+
+def scored(found: edge.ScoredPoint) -> wire.Found:
+    return wire.Found(
+        plain_id(found.id),
+        found.payload,
+        _vectors_out(found.vector),
+        found.score,
+        found.order_value,
+        found.version,
+    )
+
+
+def _vectors_out(vectors: Any) -> parts.Vectors | None:
+    return None if vectors is None else {name: _vector_out(vector) for name, vector in vectors.items()}
+
+
+def _vector_out(vector: Any) -> parts.Vector:
+    if isinstance(vector, edge.SparseVector):
+        return parts.SparseValues(array("I", vector.indices).tobytes(), array("f", vector.values).tobytes())
+    return array("f", vector).tobytes()
+
+
+def index_state(index: edge.PayloadIndexInfo) -> wire.IndexState:
+    kind = next(name for name, value in _INDEX_KINDS.items() if value == index.data_type)
+    return wire.IndexState(
+        wire.IndexSpec(kind, is_tenant=getattr(index.params, "is_tenant", None)), index.points
+    )

@@ -1,0 +1,104 @@
+"""Files of the embedded store that are ours: the lock of the data folder, and durable small files."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+LOCK_FILE = "lock"
+_LOCK_WAIT_S = 1.0
+_ORPHAN_WAIT_S = 20.0
+_LOCK_RETRY_S = 0.02
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a data folder: the store process and the server that started it."""
+
+    pid: int = 0
+    server_pid: int = 0
+    started: str = "an unknown time"
+
+
+class FolderHeldError(Exception):
+    def __init__(self, holder: Holder) -> None:
+        super().__init__(holder)
+        self.holder = holder
+
+
+def lock_folder(folder: Path) -> int:
+    """Lock `folder` for this process's life; returns the descriptor that holds it.
+
+    Waits a second. When the holder's server is gone the holder is closing its shards, maybe after a long
+    compaction, and is worth a longer wait. Raises FolderHeldError, OSError.
+    """
+    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    began = time.monotonic()
+    while not _try_lock(descriptor):
+        holder = _read_holder(descriptor)
+        patience_s = _LOCK_WAIT_S if _is_alive(holder.server_pid) else _ORPHAN_WAIT_S
+        if time.monotonic() - began > patience_s:
+            os.close(descriptor)
+            raise FolderHeldError(holder)
+        time.sleep(_LOCK_RETRY_S)
+    _write_holder(descriptor)
+    return descriptor
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_holder(descriptor: int) -> Holder:
+    try:
+        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
+    except msgspec.DecodeError:
+        return Holder()
+
+
+def _write_holder(descriptor: int) -> None:
+    holder = Holder(os.getpid(), os.getppid(), datetime.now(UTC).isoformat(timespec="seconds"))
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, msgspec.json.encode(holder), 0)
+    os.fsync(descriptor)
+
+
+def _is_alive(pid: int) -> bool:
+    """An unknown holder (0) counts as alive: the short wait is for it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a new file, or replace an old one, so that a crash leaves the whole of one of them."""
+    partial = path.with_name(path.name + ".partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    partial.rename(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,224 @@
+"""What the server and its store process say to each other: frames, requests, replies.
+
+A frame is a header (body length as u32, verdict as u8, big endian) and a msgpack body. Requests go one
+way, replies come back in the order of the requests; a request's verdict is always OK. Both sides import
+this file, so it knows neither engine nor client.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from services.adapters.edge_parts import (
+    Filter,
+    Message,
+    Number,
+    OrderBy,
+    Part,
+    PayloadChoice,
+    Point,
+    PointId,
+    Query,
+    VectorChoice,
+    Vectors,
+)
+
+HEADER = struct.Struct(">IB")
+MAX_BODY_BYTES = 2**32 - 1
+
+
+class Verdict(IntEnum):
+    """How a request ended. Anything but OK has a plain sentence (UTF-8) as its body."""
+
+    OK = 0
+    REFUSED = 1
+    UNAVAILABLE = 2
+    UNKNOWN_POINT = 3
+    LOCKED = 4
+    UNREADABLE = 5
+
+
+# ---- collections --------------------------------------------------------------------------------
+
+
+class DenseSpec(Part):
+    """`distance` is one of Cosine, Dot, Euclid, Manhattan."""
+
+    size: int
+    distance: str
+
+
+class CollectionSpec(Part):
+    dense: dict[str, DenseSpec]
+    sparse_idf: dict[str, bool]
+    metadata: dict[str, Any] | None = None
+
+
+class IndexSpec(Part):
+    """`kind` is a payload schema type: keyword, integer, float, bool, datetime, uuid, text, geo."""
+
+    kind: str
+    is_tenant: bool | None = None
+    lookup: bool | None = None
+    range: bool | None = None
+    is_principal: bool | None = None
+
+
+# ---- requests -----------------------------------------------------------------------------------
+
+
+class ListCollections(Message):
+    pass
+
+
+class CreateCollection(Message):
+    collection: str
+    spec: CollectionSpec
+
+
+class DeleteCollection(Message):
+    collection: str
+
+
+class Describe(Message):
+    collection: str
+
+
+class CreateIndex(Message):
+    collection: str
+    field: str
+    spec: IndexSpec
+
+
+class Upsert(Message):
+    collection: str
+    points: list[Point]
+
+
+class UpdateVectors(Message):
+    collection: str
+    points: list[Point]
+
+
+class SetPayload(Message):
+    """Exactly one of `ids` and `filter` is set, here and in the next two."""
+
+    collection: str
+    payload: dict[str, Any]
+    ids: list[PointId] | None = None
+    filter: Filter | None = None
+
+
+class DeletePayload(Message):
+    collection: str
+    keys: list[str]
+    ids: list[PointId] | None = None
+    filter: Filter | None = None
+
+
+class Delete(Message):
+    collection: str
+    ids: list[PointId] | None = None
+    filter: Filter | None = None
+
+
+class Retrieve(Message):
+    collection: str
+    ids: list[PointId]
+    with_payload: PayloadChoice = True
+    with_vectors: VectorChoice = False
+
+
+class Scroll(Message):
+    collection: str
+    limit: int
+    filter: Filter | None = None
+    offset: PointId | None = None
+    order_by: OrderBy | None = None
+    with_payload: PayloadChoice = True
+    with_vectors: VectorChoice = False
+
+
+class Count(Message):
+    collection: str
+    filter: Filter | None = None
+
+
+class Facet(Message):
+    collection: str
+    key: str
+    limit: int
+    filter: Filter | None = None
+
+
+class QueryBatch(Message):
+    collection: str
+    queries: list[Query]
+
+
+class Optimize(Message):
+    collection: str
+
+
+Request = (
+    ListCollections | CreateCollection | DeleteCollection | Describe | CreateIndex
+    | Upsert | UpdateVectors | SetPayload | DeletePayload | Delete
+    | Retrieve | Scroll | Count | Facet | QueryBatch | Optimize
+)  # fmt: skip
+
+
+# ---- replies ------------------------------------------------------------------------------------
+
+
+class Hello(Part):
+    """Sent once, when all shards are open."""
+
+    collections: int
+
+
+class Found(Part):
+    """A record; of a query it has a `score`, of an ordered scroll an `order_value`."""
+
+    id: PointId
+    payload: dict[str, Any] | None = None
+    vectors: Vectors | None = None
+    score: float = 0.0
+    order_value: Number | None = None
+    version: int = 0
+
+
+class Page(Part):
+    records: list[Found]
+    next_offset: PointId | None = None
+
+
+class IndexState(Part):
+    spec: IndexSpec
+    points: int
+
+
+class Description(Part):
+    spec: CollectionSpec
+    points: int
+    segments: int
+    indexes: dict[str, IndexState]
+
+
+class FacetHit(Part):
+    value: bool | int | str
+    count: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(body: object) -> bytes:
+    return _encoder.encode(body)
+
+
+def frame(body: bytes, verdict: Verdict = Verdict.OK) -> bytes:
+    return HEADER.pack(len(body), verdict) + body

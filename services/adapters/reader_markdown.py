@@ -1,0 +1,52 @@
+"""Markdown: one section per heading; what stands under a heading stays as it was written."""
+
+from __future__ import annotations
+
+import re
+
+from llama_index.core.readers.base import BaseReader
+from llama_index.core.schema import Document
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from core.text import scrub
+from services.adapters.decoding import decode
+from services.adapters.outline import Outline
+
+_FRONT_MATTER = re.compile(
+    r"\A---[ \t]*\n(?=[\w-]+[ \t]*:)(?:(?!---[ \t]*\n)[^\n]*\n){0,200}---[ \t]*(?:\n|\Z)"
+)
+
+# What of a heading is read; "" stands for the token's own words.
+_TEXTS = {"text": "", "code_inline": "", "image": "", "text_special": "", "softbreak": " ", "hardbreak": " "}
+
+
+class MarkdownReader(BaseReader):
+    """Only headings of the document itself count: a `#` in code, a quote or a list is text."""
+
+    def __init__(self) -> None:
+        self._inline = MarkdownIt("commonmark")
+        self._blocks = MarkdownIt("commonmark").enable("table").disable("inline")
+
+    def load_data(self, content: bytes) -> list[Document]:
+        text = _FRONT_MATTER.sub("", scrub(decode(content)).lstrip("\ufeff"))
+        lines = text.split("\n")
+        outline = Outline()
+        body_start = 0
+        tokens = self._blocks.parse(text)
+        for index, token in enumerate(tokens):
+            if token.type == "heading_open" and token.level == 0 and token.map:
+                outline.block("\n".join(lines[body_start : token.map[0]]))
+                outline.heading(int(token.tag[1:]), self._plain(tokens[index + 1].content))
+                body_start = token.map[1]
+        outline.block("\n".join(lines[body_start:]))
+        return outline.finish()
+
+    def _plain(self, heading: str) -> str:
+        """The heading's words without emphasis, links and code marks."""
+        tokens = self._inline.parseInline(heading)
+        return " ".join("".join(_texts(tokens[0].children or [])).split()) if tokens else ""
+
+
+def _texts(tokens: list[Token]) -> list[str]:
+    return [_TEXTS[token.type] or token.content for token in tokens if token.type in _TEXTS]

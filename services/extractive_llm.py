@@ -1,0 +1,117 @@
+"""The answerer without a model: quotes the key passages of the prompt's own knowledge, never invents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    CompletionResponse,
+    CompletionResponseGen,
+    LLMMetadata,
+    MessageRole,
+)
+from llama_index.core.llms.custom import CustomLLM
+
+from core.messages import Passage, parse_knowledge
+from core.passages import key_passage, presence
+from core.sparse import WeightedTerm, question_terms
+from core.text import is_mostly_chinese
+from services.query_builder import joined_wordings
+
+MODEL_NAME = "extractive"
+MAX_QUOTES = 3
+WORTH_QUOTING = 0.7  # of the best quote's share of the question's terms, and of the best relevance
+PIECE_CHARS = 24
+
+_INTRO = {True: "资料中的相关内容:", False: "From the documents:"}
+_NOTHING = {
+    True: "资料中没有找到能回答这个问题的内容。可以换一种说法,或先添加相关文档。",
+    False: "The documents hold nothing that answers this. Try other words, or add documents about it.",
+}
+
+
+class ExtractiveLLM(CustomLLM):
+    """A LlamaIndex LLM that reads the knowledge blocks of its prompt and quotes what answers."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name=MODEL_NAME, is_chat_model=True, context_window=32_768)
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "ExtractiveLLM"
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text=answer(prompt, []))
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        return (CompletionResponse(text="", delta=piece) for piece in _pieces(answer(prompt, [])))
+
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+        contents = [message.content or "" for message in messages]
+        users = [message.content or "" for message in messages if message.role == MessageRole.USER]
+        asked = [text for text in users if not parse_knowledge(text)]
+        text = answer("\n\n".join(contents[:-1]), asked[:-1], asked[-1] if asked else "")
+        return _stream(text)
+
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        return _stream(answer(prompt, []))
+
+
+def answer(context: str, previous_questions: Sequence[str], question: str | None = None) -> str:
+    """Quotes from the knowledge blocks in `context`, best first; a plain statement when there are none."""
+    passages = parse_knowledge(context)
+    asked = question if question is not None else context[-500:]
+    chinese = is_mostly_chinese(asked)
+    if not passages:
+        return _NOTHING[chinese]
+    joined = joined_wordings(asked, previous_questions)
+    terms = question_terms(joined[0][0] if joined else asked)
+    quotes = "\n\n".join(_block(quote, index) for index, quote in _quotes(terms, passages))
+    return f"{_INTRO[chinese]}\n\n{quotes}"
+
+
+def _quotes(terms: Sequence[WeightedTerm], passages: Sequence[Passage]) -> Iterator[tuple[int, str]]:
+    """The first passage, and at most two more that say about as much of what was asked."""
+    found = [(passage.index, key_passage(terms, passage.text)) for passage in passages]
+    values = [
+        _share(terms, quote) * (passage.relevance >= WORTH_QUOTING * passages[0].relevance)
+        for passage, (_, quote) in zip(passages, found, strict=True)
+    ]
+    shown: set[str] = set()
+    for (index, quote), value in zip(found, values, strict=True):
+        worth = not shown or value >= WORTH_QUOTING * max(values) > 0
+        if quote and worth and quote not in shown and len(shown) < MAX_QUOTES:
+            shown.add(quote)
+            yield index, quote
+
+
+def _share(terms: Sequence[WeightedTerm], quote: str) -> float:
+    here = presence(terms, quote)
+    return sum(term.weight for term, present in zip(terms, here, strict=True) if present)
+
+
+def _block(quote: str, index: int) -> str:
+    lines = [f"> {line}".rstrip() for line in quote.splitlines()]
+    return "\n".join(lines) + f" [{index}]"
+
+
+def _pieces(text: str) -> Iterator[str]:
+    return (text[start : start + PIECE_CHARS] for start in range(0, len(text), PIECE_CHARS))
+
+
+async def _stream(text: str) -> AsyncGenerator[ChatResponse, None]:
+    for piece in _pieces(text):
+        yield ChatResponse(
+            message=ChatMessage(role=MessageRole.ASSISTANT, content=""),
+            delta=piece,
+        )
+    yield ChatResponse(
+        message=ChatMessage(role=MessageRole.ASSISTANT, content=text),
+        delta="",
+        additional_kwargs={"finish_reason": "stop"},
+    )

@@ -1,0 +1,114 @@
+"""Parsing in a process of its own: a hostile or huge file costs that process, never the server."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+import anyio.to_process
+from llama_index.core.schema import TransformComponent
+
+from core.errors import UnreadableDocumentError
+from core.knowledge import ParsedDocument
+from services.knowledge.pieces import Pieces
+from services.knowledge.splitter import cut
+
+ParseDocument = Callable[[str, bytes], ParsedDocument]
+"""File name, content → document. Blocking; must be a top-level function, so that it can be sent over."""
+
+PROCESSES = 2
+SUDDEN_S = 0.5
+
+
+class DocumentParser(Protocol):
+    async def __call__(self, file_name: str, content: bytes) -> Pieces:
+        """Raises BadRequestError of the kind that fits, with its code."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ParseLimits:
+    """`idle_s`: a child that has had nothing to do for so long ends, and its memory is free again."""
+
+    wall_s: float = 60
+    cpu_s: int = 30
+    memory_bytes: int = 1 << 30
+    idle_s: float = 60
+
+
+class ParserProcess:
+    """Parses and cuts in a child, two at a time; a child that exceeds a limit is killed and replaced."""
+
+    def __init__(
+        self, parse: ParseDocument, splitter: TransformComponent, limits: ParseLimits | None = None
+    ) -> None:
+        self._parse = parse
+        self._splitter = splitter
+        self._limits = limits or ParseLimits()
+        self._limiter = anyio.CapacityLimiter(PROCESSES)
+
+    async def __call__(self, file_name: str, content: bytes) -> Pieces:
+        async with self._limiter:  # waiting for a free process does not count against the time limit
+            started = anyio.current_time()
+            try:
+                return await self._in_child(file_name, content)
+            except anyio.BrokenWorkerProcess:
+                if anyio.current_time() - started > SUDDEN_S:
+                    raise _too_complex("takes too much time or memory to read") from None
+            # An idle child may have ended at the very moment it was asked; that is not the file's fault.
+            try:
+                return await self._in_child(file_name, content)
+            except anyio.BrokenWorkerProcess:
+                raise _too_complex("takes too much time or memory to read") from None
+
+    async def _in_child(self, file_name: str, content: bytes) -> Pieces:
+        try:
+            with anyio.fail_after(self._limits.wall_s):
+                return await anyio.to_process.run_sync(
+                    _parse_and_cut, self._parse, self._splitter, self._limits, file_name, content,
+                    cancellable=True, limiter=anyio.CapacityLimiter(1),
+                )  # fmt: skip
+        except TimeoutError:
+            raise _too_complex("takes too long to read") from None
+
+
+def _too_complex(why: str) -> UnreadableDocumentError:
+    return UnreadableDocumentError(f"The file {why}.", code="too_complex")
+
+
+def _parse_and_cut(
+    parse: ParseDocument, splitter: TransformComponent, limits: ParseLimits, file_name: str, content: bytes
+) -> Pieces:
+    """Runs in the child; domain errors travel back with their code."""
+    _limit_this_process(limits)
+    try:
+        return Pieces.pack(cut(parse(file_name, content), splitter))
+    except MemoryError:
+        raise _too_complex("takes too much memory to read") from None
+    finally:
+        _end_this_process_after(limits.idle_s)
+
+
+def _limit_this_process(limits: ParseLimits) -> None:
+    if sys.platform == "win32":
+        return  # there, only the time limit holds
+    import resource
+
+    # Should the server die while this process hangs, nobody else would end it.
+    _end_this_process_after(limits.wall_s + 1)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    used_s = int(usage.ru_utime + usage.ru_stime)
+    _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (used_s + limits.cpu_s, hardest))
+    _, hardest = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, hardest))
+
+
+def _end_this_process_after(seconds: float) -> None:
+    """Replaces the deadline set before. The signal's default action ends the process."""
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -1,0 +1,95 @@
+"""The question in the forms it is searched with: as asked, and joined with what was asked before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from core.query import Query, QueryForm
+from core.sparse import encode_query, is_cjk, question_terms
+from services.embedding import EmbeddingService
+
+MAX_FORM_CHARS = 600  # about the embedder's window; a question longer than that stands alone
+CERTAIN_FOLLOW_UP = 1.0
+POSSIBLE_FOLLOW_UP = 0.5
+SHORT_WORDS = 2.0  # of own meaning: fewer make a question lean on what came before
+STANDALONE_WORDS = 4.0
+
+# Words that contain a pointing character without pointing (应该, 其他, 因此, 土耳其, 吉他) are left out.
+_POINTS_BACK_ZH = re.compile(
+    r"^\s*(?:那|还有|還有|另外|然后|然後|接着|接著|再|继续|繼續|除此|除了)"
+    r"|[它她牠]|(?<![其吉])他|[这這那](?:个|個|些|种|種|里|裡|样|樣|儿|次|家|款|项|項|两|兩)|[这這]是"
+    r"|(?<![应應])[该該](?!怎|如何)|(?<![因如彼由就])此(?!外)|(?<![尤耳极極])其(?![实實他它余餘次])"
+    r"|上述|前者|后者|後者|刚才|剛才|上面|前面|第[一二两三四五六七八九十\d]+[个個种種条條点點项項](?=[呢是怎有要需的？?]|$|方[法式])|另一[个個种種]"
+)
+_TRAILING_NE = re.compile(r"呢[？?。!！\s]*$")
+_INTERROGATIVE = re.compile(r"什么|什麼|怎|如何|哪|谁|誰|多少|几|幾|何时|何時|吗|嗎")
+_POINTS_BACK_EN = re.compile(
+    r"^\s*(?:and|but|so|also|then|or|what about|how about|what else|really|ok|okay|yes|no|more|continue)\b"
+    r"|\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|those|these|another one|instead)\b"
+    r"|\bthe (?:former|latter|same)\b"
+    r"|\b(?:first|second|third|other|last|next) (?:one|option|point|method|step)s?\b"
+    r"|\b(?:this|that)\b(?=\s*(?:\?|$|[.,!]|is|was|does|do|did|will|would|can|could|mean|work|happen|one|cost))",
+    re.IGNORECASE,
+)
+
+
+class QueryBuilder:
+    """Makes a Query without any model call but the embedding, which happens once for all forms."""
+
+    def __init__(self, embedding: EmbeddingService) -> None:
+        self._embedding = embedding
+
+    async def build(self, question: str, previous_questions: Sequence[str]) -> Query:
+        """`previous_questions` oldest first; at most the last two are used.
+
+        Raises EmbeddingUnavailableError.
+        """
+        wordings = [(question, 1.0), *joined_wordings(question, previous_questions)]
+        vectors = await self._embedding.embed_queries([text[: MAX_FORM_CHARS * 4] for text, _ in wordings])
+        forms = tuple(
+            QueryForm(text, vector, encode_query(text), weight)
+            for (text, weight), vector in zip(wordings, vectors, strict=True)
+        )
+        return Query(question, forms)
+
+
+def joined_wordings(question: str, previous_questions: Sequence[str]) -> list[tuple[str, float]]:
+    """The context-joined wording and its weight; nothing for a question that stands alone."""
+    before = [text for text in previous_questions if text.strip()][-2:]
+    weight = follow_up_weight(question) if before else 0.0
+    if weight == 0.0:
+        return []
+    if len(before) == 2 and follow_up_weight(before[1]) < CERTAIN_FOLLOW_UP:
+        before = before[1:]  # the last question names its own topic
+    context = " ".join(text.strip()[-MAX_FORM_CHARS:] for text in before)
+    return [(f"{context} {question}", weight)]
+
+
+def follow_up_weight(question: str) -> float:
+    """How far the question leans on what was asked before: 0 stands alone, 1 surely leans.
+
+    A word that points back makes a short question a sure follow-up and a long one a possible one;
+    so does having next to no words of one's own.
+    """
+    if len(question) > MAX_FORM_CHARS:
+        return 0.0
+    own = own_words(question)
+    if _points_back(question):
+        return CERTAIN_FOLLOW_UP if own < STANDALONE_WORDS + 1 else POSSIBLE_FOLLOW_UP
+    if own <= 1.0:
+        return CERTAIN_FOLLOW_UP
+    return POSSIBLE_FOLLOW_UP if own <= SHORT_WORDS else 0.0
+
+
+def _points_back(question: str) -> bool:
+    if _POINTS_BACK_ZH.search(question) or _POINTS_BACK_EN.search(question):
+        return True
+    return bool(_TRAILING_NE.search(question)) and not _INTERROGATIVE.search(question)
+
+
+def own_words(question: str) -> float:
+    """How many words of its own meaning the question has; bigrams across words do not count."""
+    return sum(
+        term.weight for term in question_terms(question) if term.weight >= 0.3 or not is_cjk(term.text)
+    )

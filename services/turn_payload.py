@@ -1,0 +1,97 @@
+"""A turn as it is stored: the payload of one point in the conversation collection."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from qdrant_client import models
+
+from core.knowledge import Citation
+from core.query import SparseTerms
+from core.turns import TURN_SCHEMA, Turn, TurnStatus, Usage
+
+SKELETON_FIELDS = ["turn_id", "parent_turn_id", "created_us", "seq", "status"]
+
+
+class TurnPayload(BaseModel):
+    """The stored form. The first eight fields keep the names that earlier versions wrote."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    session_id: str
+    user_query: str
+    assistant_response: str = ""
+    timestamp: str = ""
+    context_docs: list[Any] = Field(default_factory=list)
+    token_count: int = 0
+    turn_id: str
+    parent_turn_id: str | None = None
+    owner: str = ""
+    status: TurnStatus = TurnStatus.COMPLETED
+    model_id: str = "default"
+    thinking: str = ""
+    sources: list[dict[str, Any]] = Field(default_factory=list)
+    seq: int = 0
+    created_us: int = 0
+    prompt: list[dict[str, Any]] = Field(default_factory=list)
+    usage: dict[str, Any] = Field(default_factory=dict)
+    timings_ms: dict[str, float] = Field(default_factory=dict)
+    request_hash: str = ""
+    schema_version: int = Field(TURN_SCHEMA, alias="schema")
+
+
+def to_payload(turn: Turn) -> dict[str, Any]:
+    """The JSON object that is stored; `context_docs` names the chunks shown to the model, best first."""
+    payload = TurnPayload(
+        session_id=turn.session_id,
+        user_query=turn.user_query,
+        assistant_response=turn.assistant_response,
+        timestamp=turn.timestamp,
+        context_docs=[citation.chunk_id for citation in turn.sources],
+        token_count=turn.token_count,
+        turn_id=turn.turn_id,
+        parent_turn_id=turn.parent_turn_id,
+        owner=turn.owner,
+        status=turn.status,
+        model_id=turn.model_id,
+        thinking=turn.thinking,
+        sources=[asdict(citation) for citation in turn.sources],
+        seq=turn.seq,
+        created_us=turn.created_us,
+        prompt=turn.prompt,
+        usage=asdict(turn.usage),
+        timings_ms=turn.timings_ms,
+        request_hash=turn.request_hash,
+        schema=TURN_SCHEMA,
+    )
+    return payload.model_dump(mode="json", by_alias=True)
+
+
+def from_payload(stored: dict[str, Any]) -> Turn:
+    """Read a stored payload back. Raises pydantic.ValidationError when it is not a turn."""
+    payload = TurnPayload.model_validate(stored)
+    return Turn(
+        turn_id=payload.turn_id,
+        session_id=payload.session_id,
+        owner=payload.owner,
+        user_query=payload.user_query,
+        created_us=payload.created_us,
+        status=payload.status,
+        parent_turn_id=payload.parent_turn_id,
+        assistant_response=payload.assistant_response,
+        thinking=payload.thinking,
+        sources=tuple(Citation(**source) for source in payload.sources),
+        seq=payload.seq,
+        model_id=payload.model_id,
+        token_count=payload.token_count,
+        usage=Usage(**payload.usage) if payload.usage else Usage(),
+        timings_ms=payload.timings_ms,
+        prompt=payload.prompt,
+        request_hash=payload.request_hash,
+    )
+
+
+def sparse_vector(terms: SparseTerms) -> models.SparseVector:
+    return models.SparseVector(indices=terms.indices, values=terms.values)

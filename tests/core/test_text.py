@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.text import TextScrubber, is_mostly_chinese, preprocess_question, scrub
+
+BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+ANY = st.text(st.characters(codec=None) | st.sampled_from(BREAKS + "\0\n\ud83d\ude00"), max_size=30)
+
+
+def test_every_unicode_line_break_becomes_lf() -> None:
+    assert scrub("a\r\nb" + "".join(f"{char}x" for char in BREAKS)) == "a\nb" + "\nx" * len(BREAKS)
+
+
+def test_nul_is_dropped_and_a_lone_surrogate_replaced() -> None:
+    assert scrub("a\0b\ud800c") == "ab\ufffdc"
+
+
+def test_a_question_is_trimmed_and_its_empty_lines_are_limited() -> None:
+    assert preprocess_question("  a\n\n\n\nb \n") == "a\n\nb"
+
+
+def test_invisible_characters_alone_are_no_question() -> None:
+    assert preprocess_question("\u200b\ufeff \n\u2060") == ""
+
+
+@given(ANY, st.lists(st.integers(0, 30), max_size=5))
+def test_scrubbing_pieces_gives_what_scrubbing_the_whole_gives(text: str, cuts: list[int]) -> None:
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    scrubber = TextScrubber()
+    said = "".join(scrubber.feed(text[a:b]) for a, b in itertools.pairwise(edges))
+    whole = TextScrubber()
+    assert said + scrubber.flush() == whole.feed(text) + whole.flush()
+    assert not any(char in said for char in BREAKS + "\0")
+    said.encode()
+
+
+def test_language_is_told_by_the_script() -> None:
+    assert is_mostly_chinese("RERANK_SCORE_THRESHOLD 是什么意思?")
+    assert not is_mostly_chinese("What does 父子链 mean?")
+    assert is_mostly_chinese("父子链是什么?")
+    assert not is_mostly_chinese("What is a branch?")
+    assert not is_mostly_chinese("123")

@@ -1,0 +1,247 @@
+"""The server as people run it: a process of its own, over real sockets."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.support.app import CHAT, HASHING
+from tests.support.server import RunningServer, running_server, start_server, stop_server
+from tests.support.sse import Streamed, frames
+from tests.support.stub_llm import StubLLM, running_stub
+
+
+def ask(url: str, question: str, **body: Any) -> Streamed:
+    response = httpx.post(f"{url}{CHAT}", json={"question": question, **body}, timeout=60)
+    assert response.status_code == 200, response.text
+    return Streamed(frames(response.text))
+
+
+def turns(url: str, session_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = httpx.get(f"{url}/sessions/{session_id}/turns").json()["turns"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def stub() -> Iterator[StubLLM]:
+    with running_stub(StubLLM()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def with_model(stub: StubLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server whose model is the stub, named as the environment names any OpenAI-compatible one."""
+    folder = tmp_path_factory.mktemp("with-model")
+    with running_server(
+        folder, OPENAI_BASE_URL=stub.url, EMBEDDING=HASHING, LOAD_SAMPLE="false", DISCONNECT_GRACE_S="0"
+    ) as server:
+        yield server
+
+
+def test_questions_about_the_product_cite_the_right_guide_in_both_languages(server_url: str) -> None:
+    chinese = ask(server_url, "父子链是什么?")
+    follow_up = ask(server_url, "它有什么用?", session_id=chinese.session_id)
+    english = ask(server_url, "How do I change the model?")
+    for turn in (chinese, follow_up, english):
+        assert (turn.kinds[0], turn.kinds[-1]) == ("SESSION", "DONE")
+        assert "ERROR" not in turn.kinds
+    assert "conversations" in chinese.sources[0]["file_name"] or "父子链" in chinese.sources[0]["text"]
+    assert "父子链" in chinese.answer
+    assert any("父子链" in source["text"] for source in follow_up.sources)
+    assert any(word in english.answer for word in ("LLM_MODEL", "OPENAI_BASE_URL"))
+    assert follow_up.finished["parent_turn_id"] == chinese.finished["turn_id"]
+
+
+def test_what_the_documents_do_not_hold_is_refused(server_url: str) -> None:
+    for question in ("今天北京天气怎么样?", "Who won the football world cup in 1998?"):
+        turn = ask(server_url, question)
+        assert turn.sources == [], [source["heading"] for source in turn.sources]
+
+
+def test_it_is_ready_within_five_seconds_and_loads_no_torch(server: RunningServer) -> None:
+    assert server.ready_after_s < 5 * float(os.environ.get("SLOW_MACHINE_FACTOR", "2"))
+    maps = Path(f"/proc/{server.pid}/maps").read_text()
+    assert "torch" not in maps
+
+
+def test_both_turns_are_there_after_kill_nine_and_restart(tmp_path: Path) -> None:
+    quick = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
+    first = start_server(tmp_path, **quick)
+    one = ask(first.url, "First question?")
+    two = ask(first.url, "Second question?", session_id=one.session_id)
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait()
+    assert first.process.stdout is not None
+    first.process.stdout.close()
+    with running_server(tmp_path, **quick) as again:
+        stored = turns(again.url, one.session_id)
+    assert [turn["turn_id"] for turn in stored] == [one.finished["turn_id"], two.finished["turn_id"]]
+    assert [turn["assistant_response"] for turn in stored] == [one.answer, two.answer]
+    assert stored[1]["parent_turn_id"] == stored[0]["turn_id"]
+
+
+def test_the_models_tokens_arrive_one_by_one(with_model: RunningServer, stub: StubLLM) -> None:
+    stub.pause_s, stub.words = 0.1, tuple(f"w{number} " for number in range(8))
+    arrivals = []
+    with httpx.stream("POST", f"{with_model.url}{CHAT}", json={"question": "Count."}, timeout=30) as response:
+        for chunk in response.iter_raw():
+            arrivals += [time.monotonic()] * chunk.count(b"data: CONTENT:")
+    stub.pause_s = 0.0
+    gaps = [later - earlier for earlier, later in itertools.pairwise(arrivals)]
+    assert len(arrivals) == 8
+    assert sorted(gaps)[len(gaps) // 2] > 0.05
+
+
+def test_the_model_gets_the_messages_in_order(with_model: RunningServer, stub: StubLLM) -> None:
+    first = ask(with_model.url, "Where is the lighthouse?")
+    ask(with_model.url, "And who keeps it?", session_id=first.session_id)
+    told = stub.bodies[-1]["messages"]
+    assert [message["role"] for message in told] == ["system", "user", "assistant", "user"]
+    assert told[1]["content"] == "Where is the lighthouse?"
+    assert told[2]["content"] == first.answer
+    assert told[-1]["content"] == "And who keeps it?"
+    assert stub.bodies[-1]["stream"] is True
+
+
+def test_a_refusing_model_says_so_and_tells_nothing_of_its_reply(
+    with_model: RunningServer, stub: StubLLM
+) -> None:
+    stub.status = 401
+    turn = ask(with_model.url, "Hello?")
+    stub.status = 200
+    assert turn.finished["status"] == "failed"
+    assert "401" in turn.text("ERROR")
+    assert "secret" not in str(turn.frames)
+
+
+def test_an_answer_that_breaks_off_is_never_stored_as_complete(
+    with_model: RunningServer, stub: StubLLM
+) -> None:
+    stub.cut = True
+    turn = ask(with_model.url, "Hello?")
+    stub.cut = False
+    assert turn.answer == "".join(stub.words)
+    assert next(s for s in turn.statuses if s["stage"] == "error")["code"] == "llm_truncated"
+    assert turn.finished["status"] == "failed"
+
+
+def test_a_stopped_turn_is_kept_as_cancelled_and_closes_the_model(
+    with_model: RunningServer, stub: StubLLM
+) -> None:
+    stub.pause_s, stub.words = 0.05, tuple("abcdefgh" * 20)
+    left = stub.left
+    turn_id = str(uuid.uuid4())
+    body = {"question": "Go on and on.", "turn_id": turn_id}
+    text = ""
+    with httpx.stream("POST", f"{with_model.url}{CHAT}", json=body, timeout=30) as response:
+        for chunk in response.iter_text():
+            text += chunk
+            if text.count("CONTENT:") == 3:
+                httpx.post(f"{with_model.url}/turns/{turn_id}/stop").raise_for_status()
+    stub.pause_s = 0.0
+    turn = Streamed(frames(text))
+    assert turn.finished["status"] == "cancelled"
+    assert "ERROR" not in turn.kinds
+    stored = httpx.get(f"{with_model.url}/turns/{turn_id}").json()
+    assert (stored["status"], stored["assistant_response"]) == ("cancelled", turn.answer)
+    wait_until(lambda: stub.left == left + 1)
+
+
+def test_a_reader_that_leaves_closes_the_model_when_there_is_no_grace(
+    with_model: RunningServer, stub: StubLLM
+) -> None:
+    stub.pause_s, stub.words = 0.05, tuple("abcdefgh" * 20)
+    left = stub.left
+    with httpx.stream("POST", f"{with_model.url}{CHAT}", json={"question": "Leave?"}, timeout=30) as response:
+        next(chunk for chunk in response.iter_text() if "CONTENT:" in chunk)
+    wait_until(lambda: stub.left == left + 1)
+    stub.pause_s = 0.0
+
+
+def test_a_second_server_on_the_same_data_is_refused_in_one_line(
+    with_model: RunningServer, tmp_path: Path
+) -> None:
+    import subprocess
+    import sys
+
+    from tests.support.server import ROOT, clean_environment
+
+    folder = psutil.Process(with_model.pid).environ()["DATA_DIR"]
+    second = subprocess.run(
+        [sys.executable, "-m", "scripts.serve"],
+        cwd=ROOT,
+        env=clean_environment({"DATA_DIR": folder, "PORT": "0", "EMBEDDING": HASHING}),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert len(second.stderr.strip().splitlines()) == 1
+    assert str(folder) in second.stderr
+
+
+def test_two_hundred_turns_leave_no_thread_descriptor_or_task_behind(
+    with_model: RunningServer, stub: StubLLM
+) -> None:
+    stub.words = ("ok",)
+    process = psutil.Process(with_model.pid)
+
+    def measure() -> tuple[int, int, int]:
+        wait_until(lambda: running(with_model.url) == 0)
+        time.sleep(0.5)
+        return process.num_threads(), process.num_fds(), tasks(with_model.url)
+
+    with httpx.Client(base_url=with_model.url, timeout=30) as client:
+        for number in range(20):
+            client.post(CHAT, json={"question": f"Warm {number}?"})
+        before = measure()
+        for number in range(200):
+            assert "DONE:" in client.post(CHAT, json={"question": f"Question {number}?"}).text
+        after = measure()
+    assert after[0] <= before[0]
+    assert after[1] <= before[1]
+    assert after[2] <= before[2]
+
+
+def running(url: str) -> int:
+    count: int = httpx.get(f"{url}/admin/stats").json()["running_turns"]
+    return count
+
+
+def tasks(url: str) -> int:
+    count: int = httpx.get(f"{url}/admin/stats").json()["tasks"]
+    return count
+
+
+def wait_until(condition: Any, limit_s: float = 5.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def test_sigterm_lets_the_open_answer_finish(stub: StubLLM, tmp_path: Path) -> None:
+    stub.pause_s, stub.words = 0.1, tuple("abcdefghij")
+    server = start_server(tmp_path, OPENAI_BASE_URL=stub.url, EMBEDDING=HASHING, LOAD_SAMPLE="false")
+    text = ""
+    with httpx.stream("POST", f"{server.url}{CHAT}", json={"question": "Finish?"}, timeout=30) as response:
+        for chunk in response.iter_text():
+            if "CONTENT:" not in text and "CONTENT:" in chunk:
+                server.process.terminate()
+            text += chunk
+    stub.pause_s = 0.0
+    assert Streamed(frames(text)).answer == "abcdefghij"
+    assert Streamed(frames(text)).finished["status"] == "completed"
+    assert server.process.wait(timeout=20) == 0
+    stop_server(server)

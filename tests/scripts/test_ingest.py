@@ -1,0 +1,153 @@
+"""The script against a small HTTP server that speaks the documents' and jobs' part of the protocol."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from email.message import Message
+from email.parser import BytesParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.ingest import main
+
+
+class Documents(ThreadingHTTPServer):
+    """Keeps uploads by name; a file that says so is refused, fails, or finds the server busy once."""
+
+    uploads: dict[str, dict[str, str]]
+    keys: set[str]
+    busy = 1
+    polls = 0
+    knows_jobs = True
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Documents
+
+    def do_POST(self) -> None:
+        self.server.keys.add(self.headers.get("Authorization", ""))
+        head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        fields = {_name(part): part for part in _parts(BytesParser().parsebytes(head + body))}
+        file_name = str(fields["file"].get_filename())
+        text = _text(fields.pop("file"))
+        if "busy" in text and self.server.busy:
+            self.server.busy -= 1
+            self._answer(503, {"error": {"message": "busy"}}, {"Retry-After": "0"})
+        elif "refuse" in text:
+            self._answer(415, {"error": {"message": "It cannot be read."}})
+        else:
+            existing = file_name in self.server.uploads
+            self.server.uploads[file_name] = {name: _text(part) for name, part in fields.items()}
+            document = {"document_id": file_name, "status": "ingesting", "owner": "local"}
+            job_id = None if existing else f"fail-{file_name}" if "fail" in text else file_name
+            self._answer(201, {"document": document, "job_id": job_id, "existing": existing})
+
+    def do_GET(self) -> None:
+        self.server.polls += 1
+        kind, _, key = self.path.strip("/").partition("/")
+        if kind == "documents":
+            self._answer(200, {"document_id": key, "status": "ready"})
+        elif not self.server.knows_jobs:
+            self._answer(404, {"error": {"message": "no such job"}})
+        elif key.startswith("fail"):
+            self._answer(200, {"stage": "failed", "done": 1, "total": 2, "error": "The model failed."})
+        else:
+            stage = "done" if self.server.polls % 2 else "embedding"
+            self._answer(200, {"stage": stage, "done": 1, "total": 2})
+
+    def _answer(self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def _parts(message: Message) -> Iterator[Message]:
+    return (part for part in message.walk() if not part.is_multipart())
+
+
+def _name(part: Message) -> str:
+    return str(part.get_param("name", header="content-disposition"))
+
+
+def _text(part: Message) -> str:
+    content = part.get_payload(decode=True)
+    assert isinstance(content, bytes)
+    return content.decode()
+
+
+@pytest.fixture
+def server() -> Iterator[Documents]:
+    with Documents(("127.0.0.1", 0), Handler) as opened:
+        opened.uploads, opened.keys = {}, set()
+        thread = threading.Thread(target=opened.serve_forever, args=(0.01,))
+        thread.start()
+        yield opened
+        opened.shutdown()
+        thread.join()
+
+
+def run(server: Documents, *arguments: str | Path) -> int:
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    return main([*map(str, arguments), "--url", url])
+
+
+def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
+    server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "guide"
+    (folder / "zh").mkdir(parents=True)
+    for name in ("a.md", "zh/b.md", "skipped.png"):
+        (folder / name).write_text("text busy")
+    (tmp_path / "c.txt").write_text("text")
+    arguments = (folder, tmp_path / "c.txt", "--tags", "x,y", "--date", "2026-01-31", "--api-key", "k")
+    assert run(server, *arguments) == 0
+    ids = {name: fields["external_id"] for name, fields in server.uploads.items()}
+    assert ids == {"a.md": "a.md", "b.md": "zh/b.md", "c.txt": "c.txt"}
+    assert server.uploads["a.md"]["tags"] == "x,y"
+    assert server.uploads["a.md"]["date"] == "2026-01-31"
+    assert server.keys == {"Bearer k"}
+    assert capsys.readouterr().out == "added 3, already there 0, failed 0\n"
+    assert run(server, folder) == 0
+    assert capsys.readouterr().out == "added 0, already there 2, failed 0\n"
+
+
+def test_what_fails_is_named_with_its_reason_and_the_rest_is_added(
+    server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("a.md", "refuse"), ("b.md", "fail"), ("c.md", "fine")):
+        (tmp_path / name).write_text(text)
+    assert run(server, tmp_path, tmp_path / "missing.md") == 1
+    captured = capsys.readouterr()
+    assert captured.out == "added 1, already there 0, failed 3\n"
+    for line in ("a.md: It cannot be read.", "b.md: The model failed.", "missing.md: [Errno 2]"):
+        assert line in captured.err
+
+
+def test_a_job_that_another_worker_has_is_followed_by_its_document(
+    server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.knows_jobs = False
+    (tmp_path / "a.md").write_text("text")
+    assert run(server, tmp_path) == 0
+    assert capsys.readouterr().out == "added 1, already there 0, failed 0\n"
+
+
+def test_an_empty_folder_and_a_missing_server_are_failures(
+    server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(server, tmp_path) == 1
+    (tmp_path / "a.md").write_text("text")
+    assert main([str(tmp_path), "--url", "http://127.0.0.1:1"]) == 1
+    assert "no answer from http://127.0.0.1:1" in capsys.readouterr().err

@@ -1,0 +1,206 @@
+"""The maintenance commands: usage, both ways to the store, exit codes (RELIABILITY B104–B111)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.container import open_maintenance
+from config.settings import Settings
+from scripts import backfill_parent_turns, cleanup_expired
+from scripts.maintenance import CommandError, Server, ask_server, server_of
+from services.retention import DAY_US, ExpiryReport
+from tests.services.conversation_stores import uid, write_point
+from tests.support.app import HASHING, make_settings
+from tests.support.server import ROOT, RunningServer, clean_environment, running_server
+
+SESSION = uid(100)
+
+
+def command(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", f"scripts.{script}", *arguments],
+        cwd=ROOT,
+        env=clean_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+async def clean_up(settings: Settings, *arguments: str) -> int:
+    return await cleanup_expired._clean_up(settings, cleanup_expired._parse(arguments))
+
+
+async def repair(settings: Settings, *arguments: str) -> int:
+    return await backfill_parent_turns._repair(settings, backfill_parent_turns._parse(arguments))
+
+
+async def old_turns(settings: Settings, *days_ago: float) -> None:
+    """Turns of this age, as an earlier version wrote them, in one session."""
+    async with open_maintenance(settings) as maintenance:
+        for number, days in enumerate(days_ago):
+            moment = time.gmtime(time.time() - days * DAY_US / 1e6)
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", moment)
+            await write_point(
+                maintenance.conversations.turns._store, uid(number), session_id=SESSION, timestamp=stamp
+            )
+
+
+async def stored(settings: Settings) -> int:
+    async with open_maintenance(settings) as maintenance:
+        return await maintenance.conversations.turns.count()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return make_settings(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, Path]]:
+    """A server with a key, and the folder that it has open."""
+    folder = tmp_path_factory.mktemp("maintained")
+    with running_server(folder, EMBEDDING=HASHING, LOAD_SAMPLE="false", API_KEYS="secret") as server:
+        yield server, folder
+
+
+@pytest.mark.parametrize("script", ["cleanup_expired", "backfill_parent_turns"])
+def test_help_comes_at_once(script: str) -> None:
+    """Red when a model library is imported before the arguments are read."""
+    code = f"import sys, scripts.{script} as s; s._parse([]); print(sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=clean_environment({}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "qdrant_client" not in loaded.stdout
+    assert "pydantic" not in loaded.stdout
+    shown = command(script, "--help")
+    assert (shown.returncode, "--apply" in shown.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("cleanup_expired", ["--days", "0"]),
+        ("cleanup_expired", ["--days", "0", "--apply", "--yes"]),
+        ("cleanup_expired", ["--days", "soon"]),
+        ("cleanup_expired", ["--delete"]),
+        ("backfill_parent_turns", ["--assume-timezone", "Mars/Olympus"]),
+        ("backfill_parent_turns", ["everything"]),
+    ],
+)
+def test_bad_usage_exits_with_2(script: str, arguments: list[str]) -> None:
+    shown = command(script, *arguments)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "Traceback" not in shown.stderr
+
+
+def test_a_bad_configuration_is_one_line_and_exits_with_2(tmp_path: Path) -> None:
+    shown = command("cleanup_expired", DATA_DIR=str(tmp_path), CONVERSATION_EXPIRE_DAYS="0")
+    assert shown.returncode == 2
+    assert "CONVERSATION_EXPIRE_DAYS" in shown.stderr
+    assert len(shown.stderr.splitlines()) == 1
+
+
+async def test_a_dry_run_counts_and_apply_deletes(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await old_turns(settings, 40, 31, 29)
+    assert await clean_up(settings, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["matched"], report["deleted"], report["dry_run"]) == (2, 0, True)
+    assert report["total_after"] == 3
+    assert await clean_up(settings, "--apply") == 0
+    assert "turns deleted" in capsys.readouterr().out
+    assert await stored(settings) == 1
+
+
+async def test_fewer_days_than_configured_need_a_yes(settings: Settings) -> None:
+    await old_turns(settings, 29, 1)
+    with pytest.raises(CommandError, match="--yes") as refused:
+        await clean_up(settings, "--apply", "--days", "7")
+    assert refused.value.exit_code == 2
+    assert await clean_up(settings, "--days", "7") == 0
+    assert await stored(settings) == 2
+    assert await clean_up(settings, "--apply", "--days", "7", "--yes") == 0
+    assert await stored(settings) == 1
+
+
+async def test_the_plan_of_a_repair_is_shown_and_saved(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await old_turns(settings, 3, 2, 1)
+    file = tmp_path / "plan.json"
+    assert await repair(settings, "--json", str(file)) == 0
+    assert "Nothing was changed" in capsys.readouterr().out
+    (session,) = json.loads(file.read_text(encoding="utf-8"))["sessions"]
+    assert [change["parent_turn_id"] for change in session["changes"]] == [None, uid(0), uid(1)]
+
+
+async def test_a_second_repair_has_nothing_to_do(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await old_turns(settings, 2, 1)
+    assert await repair(settings, "--apply") == 0
+    assert "nothing to repair" not in capsys.readouterr().out
+    assert await repair(settings, "--apply") == 0
+    assert "nothing to repair" in capsys.readouterr().out
+
+
+async def test_an_empty_store_is_fine_and_an_unknown_session_is_not(settings: Settings) -> None:
+    assert await repair(settings) == 0
+    assert await clean_up(settings, "--apply") == 0
+    with pytest.raises(CommandError, match=SESSION) as failed:
+        await repair(settings, "--session", SESSION)
+    assert failed.value.exit_code == 1
+
+
+async def test_with_a_server_running_the_server_does_it(
+    small_server: tuple[RunningServer, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, folder = small_server
+    settings = make_settings(folder, server={"api_keys": ("secret",)})
+    assert await clean_up(settings, "--url", server.url, "--apply", "--json") == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["dry_run"] is False
+    assert server.url in shown.err
+    assert await repair(settings, "--url", server.url, "--apply") == 0
+    assert "nothing to repair" in capsys.readouterr().out
+
+
+async def test_a_wrong_key_is_told_in_the_servers_words(small_server: tuple[RunningServer, Path]) -> None:
+    server, folder = small_server
+    with pytest.raises(CommandError, match=r"401.*API key"):
+        await clean_up(make_settings(folder), "--url", server.url, "--api-key", "wrong")
+
+
+async def test_a_locked_store_without_a_server_is_explained(small_server: tuple[RunningServer, Path]) -> None:
+    with pytest.raises(CommandError, match="--url"):
+        await clean_up(make_settings(small_server[1]), "--url", "http://127.0.0.1:9")
+
+
+async def test_an_answer_of_something_else_is_not_believed(small_server: tuple[RunningServer, Path]) -> None:
+    server = Server(small_server[0].url, "secret")
+    with pytest.raises(CommandError, match=r"405|404"):
+        await ask_server(server, "/health/ready", {}, ExpiryReport)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"), [("127.0.0.1", "http://127.0.0.1:8123"), ("::", "http://[::1]:8123")]
+)
+def test_the_address_comes_from_host_and_port(tmp_path: Path, host: str, url: str) -> None:
+    settings = make_settings(tmp_path, server={"host": host, "port": 8123, "api_keys": ("one", "two")})
+    assert server_of(settings, None, None) == Server(url, "one")
+    assert server_of(settings, "http://elsewhere/", "mine") == Server("http://elsewhere", "mine")

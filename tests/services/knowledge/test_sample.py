@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.knowledge.sample import Failure, FolderReport, load_folder, supported_files
+from tests.support.knowledge import Bench, memory_store, open_bench
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with memory_store() as store, open_bench(store) as opened:
+        yield opened
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "zh").mkdir()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "zh" / "index.md").write_text("# 开始\n\n第一步。", encoding="utf-8")
+    (tmp_path / "index.md").write_text("# Start\n\nFirst step.", encoding="utf-8")
+    (tmp_path / "bad.md").write_text("poison", encoding="utf-8")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    (tmp_path / ".git" / "hidden.md").write_text("hidden", encoding="utf-8")
+    (tmp_path / "link.md").symlink_to(tmp_path / "index.md")
+    return tmp_path
+
+
+def test_the_files_of_a_folder_are_the_supported_ones_in_order(folder: Path) -> None:
+    names = [path.relative_to(folder).as_posix() for path in supported_files(folder)]
+    assert names == ["bad.md", "empty.txt", "index.md", "zh/index.md"]
+
+
+async def test_a_folder_is_added_once_and_what_fails_is_named_with_its_reason(
+    bench: Bench, folder: Path
+) -> None:
+    report = await load_folder(bench.knowledge, folder, "shared", tags=("guide",))
+    assert (report.added, report.existing) == (2, 0)
+    assert [failure.file for failure in report.failed] == ["bad.md", "empty.txt"]
+    assert report.failed[1] == Failure("empty.txt", "file: the file is empty.")
+    page = await bench.knowledge.list_documents(["shared"], 10)
+    ready = {document.external_id: document.tags for document in page.documents if not document.error}
+    assert ready == {"index.md": ("guide",), "zh/index.md": ("guide",)}
+    (folder / "bad.md").unlink()
+    (folder / "empty.txt").unlink()
+    assert await load_folder(bench.knowledge, folder, "shared") == FolderReport(0, 2, ())

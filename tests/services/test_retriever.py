@@ -1,0 +1,124 @@
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from qdrant_client import models
+
+from config.settings import RetrievalSettings
+from core.knowledge import Chunk
+from core.query import Query, QueryForm
+from core.sparse import encode_query
+from services.knowledge.chunk_payload import ChunkPayload
+from services.retriever import Retriever
+from services.store import VectorStore
+from tests.services.guide import COLLECTION, OWNER, open_collection, point
+
+DOCUMENTS = {
+    "north": ("专业版的费用是每月九十九元", [1.0, 0.0]),
+    "east": ("回收站保留三十天", [0.0, 1.0]),
+    "between": ("团队版的费用另议", [0.6, 0.8]),
+}
+
+
+def chunk(name: str, text: str) -> Chunk:
+    chunk_id = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+    return Chunk(chunk_id, f"doc-{name}", f"{name}.md", text, 3, "指南", 2, 10, 10 + len(text))
+
+
+def form(text: str, dense: Sequence[float], weight: float = 1.0) -> QueryForm:
+    return QueryForm(text, list(dense), encode_query(text), weight)
+
+
+def ask(*forms: QueryForm) -> Query:
+    return Query(forms[0].text, forms)
+
+
+class CountingStore:
+    """The store, with its round trips counted."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self.batches: list[int] = []
+
+    async def query_batch_points(self, name: str, requests: Sequence[Any]) -> list[models.QueryResponse]:
+        self.batches.append(len(requests))
+        return await self._store.query_batch_points(name, requests)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[VectorStore]:
+    async with open_collection(2) as opened:
+        points = [point(chunk(name, text), vector) for name, (text, vector) in DOCUMENTS.items()]
+        points.append(point(chunk("foreign", "别人的费用"), [1.0, 0.0], owner="owner-b"))
+        points.append(point(chunk("unready", "还没好的费用"), [1.0, 0.0], ready=False))
+        await opened.upsert(COLLECTION, points)
+        yield opened
+
+
+def retriever(store: Any, **settings: Any) -> Retriever:
+    return Retriever(store, COLLECTION, RetrievalSettings(**settings))
+
+
+async def test_what_both_lists_find_comes_first_with_its_scores_and_ranks(store: VectorStore) -> None:
+    found = await retriever(store).search(ask(form("专业版的费用", [1.0, 0.0])), [OWNER])
+    first = found[0]
+    assert first.chunk == chunk("north", DOCUMENTS["north"][0])
+    assert (first.dense_rank, first.sparse_rank) == (1, 1)
+    assert first.dense == pytest.approx(1.0, abs=1e-5)
+    assert first.sparse is not None
+    assert first.sparse > 0
+    assert first.fused == pytest.approx(2 / 61)
+    assert [item.fused for item in found] == sorted((item.fused for item in found), reverse=True)
+
+
+async def test_only_ready_chunks_of_the_owners_are_found(store: VectorStore) -> None:
+    """Discriminates: dropping the owner or the ready condition from the filter."""
+    query = ask(form("费用", [1.0, 0.0]))
+    names = {item.chunk.file_name for item in await retriever(store).search(query, [OWNER])}
+    assert names == {"north.md", "east.md", "between.md"}
+    both = {item.chunk.file_name for item in await retriever(store).search(query, [OWNER, "owner-b"])}
+    assert both == names | {"foreign.md"}
+    assert await retriever(store).search(query, ["nobody"]) == []
+    assert await retriever(store).search(query, []) == []
+
+
+async def test_a_search_can_be_limited_to_documents(store: VectorStore) -> None:
+    found = await retriever(store).search(ask(form("费用", [1.0, 0.0])), [OWNER], ["doc-between"])
+    assert [item.chunk.document_id for item in found] == ["doc-between"]
+
+
+async def test_all_lists_of_all_forms_come_in_one_round_trip(store: VectorStore) -> None:
+    counting = CountingStore(store)
+    query = ask(form("它呢？", [1.0, 0.0]), form("专业版的费用 它呢？", [0.0, 1.0]))
+    await retriever(counting).search(query, [OWNER])
+    assert counting.batches == [3]  # the first form has stop words only, so no sparse list
+
+
+async def test_a_chunk_found_by_words_alone_still_has_its_cosine(store: VectorStore) -> None:
+    found = await retriever(store, reranker_input_top_n=1, dense_weight=0.0).search(
+        ask(form("回收站", [1.0, 0.0])), [OWNER]
+    )
+    assert [item.chunk.file_name for item in found] == ["east.md"]
+    assert found[0].dense == pytest.approx(0.0, abs=1e-5)
+    assert found[0].dense_rank is None
+
+
+async def test_never_more_than_the_reranker_takes(store: VectorStore) -> None:
+    query = ask(form("费用", [1.0, 0.0]))
+    assert len(await retriever(store, reranker_input_top_n=2).search(query, [OWNER])) == 2
+
+
+async def test_a_weak_form_cannot_outvote_the_question(store: VectorStore) -> None:
+    """Discriminates: fusing all forms with weight 1."""
+    raw, joined = form("", [1.0, 0.0]), form("", [0.0, 1.0], 0.1)
+    found = await retriever(store).search(ask(raw, joined), [OWNER])
+    assert found[0].chunk.file_name == "north.md"
+
+
+def test_a_payload_gives_back_the_chunk_it_was_made_from() -> None:
+    original = chunk("north", "文本")
+    stored = ChunkPayload.from_chunk(original, OWNER, 7, ["a"], ready=True).model_dump()
+    assert stored["ready"] is True
+    assert stored["owner"] == OWNER
+    assert ChunkPayload.model_validate({**stored, "later_field": 1}).to_chunk() == original

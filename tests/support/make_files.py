@@ -1,0 +1,66 @@
+"""Small real files of each kind, made in memory."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from io import BytesIO
+
+import docx
+import pypdf
+
+
+def pdf(pages: Sequence[Sequence[str]]) -> bytes:
+    """A PDF whose pages have these lines of Latin text; no lines make a page without text (a scan)."""
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
+    kids = []
+    for lines in pages:
+        shown = " ".join(f"({_escaped(line)}) Tj T*" for line in lines)
+        stream = f"BT /F1 12 Tf 14 TL 72 720 Td {shown} ET" if lines else ""
+        kids.append(len(objects) + 1)
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R"
+            " /Resources << /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>"
+        )
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    references = " ".join(f"{kid} 0 R" for kid in kids)
+    objects[1] = f"<< /Type /Pages /Kids [{references}] /Count {len(kids)} >>"
+    return _assembled(objects)
+
+
+def _escaped(line: str) -> str:
+    return line.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
+
+
+def _assembled(objects: Sequence[str]) -> bytes:
+    body, offsets = b"%PDF-1.4\n", []
+    for number, text in enumerate(objects, start=1):
+        offsets.append(len(body))
+        body += f"{number} 0 obj\n{text}\nendobj\n".encode("latin-1")
+    table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
+    size = len(objects) + 1
+    trailer = f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer\n<< /Size {size} /Root 1 0 R >>\n"
+    return body + f"{trailer}startxref\n{len(body)}\n%%EOF\n".encode("latin-1")
+
+
+def encrypted_pdf(password: str) -> bytes:
+    writer = pypdf.PdfWriter(clone_from=BytesIO(pdf([["secret"]])))
+    writer.encrypt(password, owner_password="owner", algorithm="RC4-128")
+    out = BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def docx_bytes(document: docx.document.Document) -> bytes:
+    out = BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def archive(members: dict[str, bytes]) -> bytes:
+    """A zip file with these members, compressed."""
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return out.getvalue()

@@ -1,0 +1,181 @@
+"""The documents stay true: settings, routes, links, dependencies and commands are compared with the code."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from config.settings import LLMSettings, Settings
+from config.sources import section_of
+
+ROOT = Path(__file__).parent.parent
+GUIDE = ROOT / "docs" / "guide"
+LANGUAGES = ("zh", "en")
+READMES = (ROOT / "README.md", ROOT / "README.zh.md")
+PAGES = sorted([*READMES, ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+
+ROW = re.compile(r"^\| ([\w-][\w\-, ]*) \|(.*)\|$", re.M)
+LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+HEADERS = {"Name", "名称", "Package", "包", "---"}
+ROUTE = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) (/[\w/{}.]*)")
+CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+SETTING_NAME = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b")
+NOT_SETTINGS = {"WENMAI_CONFIG", "DEEPSEEK_API_KEY"}
+
+
+@pytest.fixture(params=LANGUAGES)
+def language(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def routes() -> dict[str, Any]:
+    """Path → methods, of the OpenAPI description."""
+    from routes.app import create_app
+
+    paths: dict[str, Any] = create_app(Settings()).openapi()["paths"]
+    return paths
+
+
+def table_rows(page: Path) -> list[tuple[str, str]]:
+    """First cell and the rest of every row of the page's tables."""
+    return [row for row in ROW.findall(page.read_text(encoding="utf-8")) if row[0] not in HEADERS]
+
+
+def code_blocks(page: Path) -> list[tuple[str, str]]:
+    """Language and text of every fenced block."""
+    return CODE_BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def settings_fields() -> Iterator[tuple[str, FieldInfo, dict[str, Any]]]:
+    """Name as documented, field, JSON schema, of every setting and every field of a model table."""
+    sections: list[type[BaseModel]] = [
+        cast(type[BaseModel], field.annotation) for field in Settings.model_fields.values()
+    ]
+    sections.append(LLMSettings)
+    for section in sections:
+        schema = section.model_json_schema()["properties"]
+        for name, field in section.model_fields.items():
+            yield (name if section is LLMSettings else name.upper()), field, schema[name]
+
+
+def documented_settings(language: str) -> dict[str, list[str]]:
+    """Name → default, range, meaning."""
+    return {
+        name: [cell.strip() for cell in rest.split("|")]
+        for name, rest in table_rows(GUIDE / language / "settings.md")
+    }
+
+
+def shown_default(field: FieldInfo) -> str:
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(default, bool):
+        return str(default).lower()
+    empty = field.is_required() or default is None or default in ("", (), {})
+    return "" if empty else str(default)
+
+
+def shown_range(schema: dict[str, Any]) -> str:
+    for variant in [schema, *schema.get("anyOf", [])]:
+        if "enum" in variant:
+            return ", ".join(variant["enum"])
+    if "minimum" in schema and "maximum" in schema:
+        return f"{int(schema['minimum'])}–{int(schema['maximum'])}"
+    return f"> {int(schema['exclusiveMinimum'])}" if "exclusiveMinimum" in schema else ""
+
+
+def test_every_setting_is_documented_with_its_default_and_range_and_no_other(language: str) -> None:
+    expected = {
+        name: [shown_default(field), shown_range(schema)] for name, field, schema in settings_fields()
+    }
+    documented = documented_settings(language)
+    assert {name: cells[:2] for name, cells in documented.items()} == expected
+    assert all(cells[2] for cells in documented.values())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_settings_named_in_a_page_exist(page: Path) -> None:
+    known = {name.upper() for name in section_of(Settings)} | NOT_SETTINGS
+    named = set(SETTING_NAME.findall(page.read_text(encoding="utf-8")))
+    assert {name for name in named if "__" not in name} <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_relative_links_lead_to_files(page: Path) -> None:
+    for image, target in LINK.findall(page.read_text(encoding="utf-8")):
+        if not image and "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_routes_named_in_the_documents_exist(routes: dict[str, Any]) -> None:
+    known = {f"{method.upper()} {path}" for path, methods in routes.items() for method in methods}
+    named = {
+        f"{method} {path}"
+        for page in PAGES
+        for method, path in ROUTE.findall(page.read_text(encoding="utf-8"))
+    }
+    assert named - {"GET /openapi.json"} <= known
+
+
+def test_every_route_is_named_in_the_guide(language: str, routes: dict[str, Any]) -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in (GUIDE / language).glob("*.md"))
+    assert [path for path in routes if not re.search(rf" {re.escape(path)}[`?]", text)] == []
+
+
+def test_both_languages_have_the_same_files_and_headings() -> None:
+    outlines = [
+        {
+            page.name: [line.split(" ")[0] for line in _prose(page).splitlines() if line.startswith("#")]
+            for page in (GUIDE / language).glob("*.md")
+        }
+        for language in LANGUAGES
+    ]
+    assert outlines[0] == outlines[1]
+    assert outlines[0]
+
+
+def test_both_readmes_have_the_same_commands_and_dependencies() -> None:
+    english, chinese = READMES
+    assert [name for name, _ in table_rows(english)] == [name for name, _ in table_rows(chinese)]
+    assert [kind for kind, _ in code_blocks(english)] == [kind for kind, _ in code_blocks(chinese)]
+
+
+@pytest.mark.parametrize("readme", READMES, ids=lambda page: page.name)
+def test_readme_names_every_direct_dependency(readme: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    for extra in project["project"]["optional-dependencies"].values():
+        wanted += extra
+    listed = {name.strip() for names, _ in table_rows(readme) for name in names.split(",")}
+    assert listed == {re.split(r"[=;<> ]", package)[0] for package in wanted}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_name_existing_make_targets_and_scripts(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    assert set(re.findall(r"(?:^|`)make (\w+)", text, re.M)) <= targets
+    for script in re.findall(r"python -m scripts\.(\w+)", text):
+        assert (ROOT / "scripts" / f"{script}.py").is_file(), script
+
+
+def test_model_tables_in_the_guides_are_accepted(language: str) -> None:
+    blocks = code_blocks(GUIDE / language / "models.md")
+    tables = [tomllib.loads(body) for kind, body in blocks if kind == "toml"]
+    assert tables
+    for table in tables:
+        assert set(table) <= set(section_of(Settings))
+        for entry in table["llms"].values():
+            LLMSettings.model_validate(entry)
+
+
+def _prose(page: Path) -> str:
+    """The text without code: a `#` in a block is no heading."""
+    return CODE_BLOCK.sub("", page.read_text(encoding="utf-8"))
