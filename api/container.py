@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
+from api.configured_models import api_key_for, configured_llms
 from api.knowledge_handler import KnowledgeHandler
 from api.prompt import PromptBuilder
 from api.running_turns import RunningTurns
@@ -34,7 +34,7 @@ from services.knowledge.formats import FORMATS
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.knowledge.parsing import ParserProcess
 from services.knowledge.splitter import StructureSplitter
-from services.llm_service import DEFAULT_MODEL_ID, LLMService, ModelEntry
+from services.llm_service import LLMService, ModelEntry
 from services.query_builder import QueryBuilder
 from services.reranking import RerankService
 from services.retention import SessionRecords
@@ -48,7 +48,6 @@ log = structlog.get_logger()
 
 SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
 EMBEDDED_FOLDER = "store"  # below DATA_DIR
-DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,13 @@ class Container:
     @property
     def supported_formats(self) -> list[str]:
         return sorted(FORMATS)
+
+    async def recover_running(self) -> int:
+        """Turns a crash left running become interrupted; beside other workers only those too old to run."""
+        shared = self.settings.store.qdrant_url is not None
+        return await self.conversations.recover_running(
+            self.settings.models.answer_timeout_s if shared else 0
+        )
 
     async def health(self) -> dict[str, str]:
         """Problems by part; empty when a question can be asked."""
@@ -102,7 +108,7 @@ async def open_container(settings: Settings) -> AsyncIterator[Container]:
         container = _assemble(
             settings, store, embedding, reranker, llms, conversations, knowledge, schedule, readiness
         )
-        await readiness.prepare(conversations.recover_running, knowledge.recover)
+        await readiness.prepare(container.recover_running, knowledge.recover)
         await stack.enter_async_context(opened_task(readiness.keep_trying()))
         await stack.enter_async_context(opened_task(conversations.index_missing()))
         if settings.knowledge.load_sample:
@@ -277,24 +283,6 @@ def _open_reranker(
     return load_class(models.reranker, BaseNodePostprocessor, {})  # type: ignore[type-abstract]
 
 
-def _configured_llms(models: ModelSettings) -> dict[str, LLMSettings]:
-    """The tables of the file; `default` is OPENAI_… of the environment, else the first, else extractive."""
-    entries = dict(models.llms)
-    if DEFAULT_MODEL_ID not in entries:
-        if models.openai_base_url or models.openai_api_key:
-            entries[DEFAULT_MODEL_ID] = LLMSettings(
-                provider="openai",
-                model=models.llm_model or DEFAULT_OPENAI_MODEL,
-                base_url=models.openai_base_url,
-                api_key=models.openai_api_key,
-            )
-        elif entries:
-            entries[DEFAULT_MODEL_ID] = next(iter(entries.values()))
-        else:
-            entries[DEFAULT_MODEL_ID] = LLMSettings(provider="extractive")
-    return {DEFAULT_MODEL_ID: entries.pop(DEFAULT_MODEL_ID), **entries}
-
-
 async def _open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, ModelEntry]:
     models = settings.models
     timeouts = StreamTimeouts(models.first_token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
@@ -302,7 +290,7 @@ async def _open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, 
     if not settings.conversation.use_chat_mode:
         layout = Layout.FLAT
     entries: dict[str, ModelEntry] = {}
-    for model_id, entry in _configured_llms(models).items():
+    for model_id, entry in configured_llms(models).items():
         llm = await _open_llm(model_id, entry, models, stack)
         entries[model_id] = ModelEntry(
             model_id=model_id,
@@ -324,19 +312,8 @@ async def _open_llm(model_id: str, entry: LLMSettings, models: ModelSettings, st
         from services.adapters.openai_llm import make_http_client, make_openai_llm
 
         client = await stack.enter_async_context(make_http_client(models.token_timeout_s))
-        return make_openai_llm(entry, _api_key(model_id, entry, models), client, models.token_timeout_s)
+        return make_openai_llm(entry, api_key_for(model_id, entry, models), client, models.token_timeout_s)
     from services.adapters.llama_index_loader import load_class
 
     options: dict[str, Any] = {"model": entry.model} if entry.model else {}
     return load_class(entry.provider, LLM, {**options, **entry.options})  # type: ignore[type-abstract]
-
-
-def _api_key(model_id: str, entry: LLMSettings, models: ModelSettings) -> str:
-    """An own server often needs no key; the public API always does."""
-    given = entry.api_key or (models.openai_api_key if not entry.api_key_env else None)
-    key = os.environ.get(entry.api_key_env, "") if entry.api_key_env else ""
-    key = given.get_secret_value() if given else key
-    if not key and (entry.api_key_env or not entry.base_url):
-        wanted = entry.api_key_env or "OPENAI_API_KEY"
-        raise StartRefusedError(f"Model {model_id!r} has no API key: set {wanted}.")
-    return key or "none"

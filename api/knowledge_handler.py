@@ -23,7 +23,7 @@ from core.events import Event
 from core.text import preprocess_question
 from core.turns import Turn, TurnStatus
 from services.clock import Clock, utc_now_us
-from services.conversation_manager import UNSET
+from services.conversation_manager import UNSET, Branch
 from services.llm_service import LLMService
 from services.sessions import Session, SessionStore
 from services.turn_stream import TurnStream
@@ -131,7 +131,7 @@ class KnowledgeHandler:
             parent = stored.parent_turn_id
         with self._running.claim(session_id, exclusive=parent == UNSET):
             session = await self._session(request, session_id, stored)
-            branch = await self._pipeline.conversations.find_branch(session_id, request.owner, parent)
+            branch = await self._branch(session_id, request, parent)
             turn = Turn(
                 turn_id=turn_id,
                 session_id=session_id,
@@ -150,6 +150,16 @@ class KnowledgeHandler:
             run.stream.expect_reader()
             self._running.start(run)
         return run.stream
+
+    async def _branch(self, session_id: str, request: TurnRequest, parent: str | None) -> Branch:
+        """A retry whose stored parent has expired meanwhile grows on as a root, as its siblings read."""
+        conversations = self._pipeline.conversations
+        try:
+            return await conversations.find_branch(session_id, request.owner, parent)
+        except InvalidParentError:
+            if request.parent_turn_id == parent:
+                raise
+            return await conversations.find_branch(session_id, request.owner, None)
 
     async def _session(self, request: TurnRequest, session_id: str, stored: Turn | None) -> Session:
         if request.session_id is None and stored is None:

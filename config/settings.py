@@ -29,6 +29,7 @@ class ServerSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
     api_keys: tuple[SecretStr, ...] = ()
+    admin_api_keys: tuple[SecretStr, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     max_body_bytes: int = Field(1_000_000, ge=1_000, le=100_000_000)
     max_upload_bytes: int = Field(50_000_000, ge=1_000, le=2_000_000_000)
@@ -39,7 +40,7 @@ class ServerSettings(Section):
     progress_prefix: Literal["STATUS", "CONTENT"] = "STATUS"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
-    @field_validator("api_keys", "allowed_hosts", mode="before")
+    @field_validator("api_keys", "admin_api_keys", "allowed_hosts", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         """In the environment a list is written with commas."""

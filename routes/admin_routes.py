@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from routes.dependencies import ContainerDep, Owner
+from routes.dependencies import Admin, ContainerDep
 from routes.openapi import errors
 
-router = APIRouter(prefix="/admin", tags=["admin"], responses=errors(401, 422, 503))
+router = APIRouter(prefix="/admin", tags=["admin"], responses=errors(401, 403, 422, 503))
 
 DryRun = Annotated[bool, Query(description="true: only count, change nothing")]
 
@@ -19,7 +19,7 @@ DryRun = Annotated[bool, Query(description="true: only count, change nothing")]
 @router.post("/cleanup")
 async def cleanup(
     container: ContainerDep,
-    owner: Owner,
+    admin: Admin,
     dry_run: DryRun = True,
     days: Annotated[int | None, Query(ge=1, le=36_500)] = None,
 ) -> dict[str, Any]:
@@ -31,7 +31,7 @@ async def cleanup(
 @router.post("/backfill")
 async def backfill(
     container: ContainerDep,
-    owner: Owner,
+    admin: Admin,
     dry_run: DryRun = True,
     assume_timezone: Annotated[str, Query(max_length=64)] = "UTC",
     new_owner: Annotated[str, Query(alias="owner", min_length=1, max_length=200)] = "local",
@@ -43,13 +43,13 @@ async def backfill(
 
 
 @router.get("/schedule")
-async def schedule(container: ContainerDep, owner: Owner) -> dict[str, Any]:
+async def schedule(container: ContainerDep, admin: Admin) -> dict[str, Any]:
     """When the clean-up runs next, and how it went last."""
     return asdict(container.schedule.state())
 
 
 @router.get("/stats")
-async def stats(container: ContainerDep, owner: Owner) -> dict[str, Any]:
+async def stats(container: ContainerDep, admin: Admin) -> dict[str, Any]:
     """How much is stored, and what runs just now."""
     store = container.settings.store
     names = {

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
+from pydantic import SecretStr
 
 from api.container import Container
-from core.errors import UnauthorizedError
+from core.errors import ForbiddenError, UnauthorizedError
 
 LOCAL_OWNER = "local"
 
@@ -24,17 +26,41 @@ ContainerDep = Annotated[Container, Depends(get_container)]
 def get_owner(request: Request, container: ContainerDep) -> str:
     """Who asks: one owner per API key; without keys everybody here is the local owner.
 
-    Raises UnauthorizedError. Every key is compared, in constant time.
+    Raises UnauthorizedError.
     """
-    keys = container.settings.server.api_keys
-    if not keys:
+    server = container.settings.server
+    if not server.api_keys and not server.admin_api_keys:
         return LOCAL_OWNER
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    given = token.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
-    matches = [key for key in keys if hmac.compare_digest(key.get_secret_value().encode(), given.encode())]
-    if not matches:
+    key = _matching(_given_key(request), [*server.api_keys, *server.admin_api_keys])
+    if key is None:
         raise UnauthorizedError("API key missing or wrong: send Authorization: Bearer <key>.")
-    return f"key-{hashlib.sha256(matches[0].get_secret_value().encode()).hexdigest()[:16]}"
+    return f"key-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
 Owner = Annotated[str, Depends(get_owner)]
+
+
+def get_admin(request: Request, container: ContainerDep, owner: Owner) -> str:
+    """Whoever may act on everybody's data: the local owner, or the holder of an ADMIN_API_KEYS key.
+
+    Raises UnauthorizedError or ForbiddenError.
+    """
+    keys = container.settings.server.admin_api_keys
+    if owner != LOCAL_OWNER and _matching(_given_key(request), keys) is None:
+        raise ForbiddenError("This needs a key of ADMIN_API_KEYS.")
+    return owner
+
+
+Admin = Annotated[str, Depends(get_admin)]
+
+
+def _given_key(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+
+
+def _matching(given: str, keys: Sequence[SecretStr]) -> str | None:
+    """Every key is compared, each in constant time."""
+    secrets = [key.get_secret_value() for key in keys]
+    matches = [secret for secret in secrets if hmac.compare_digest(secret.encode(), given.encode())]
+    return matches[0] if matches else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from python_multipart.exceptions import MultipartParseError
+from sse_starlette import EventSourceResponse
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
@@ -16,7 +19,8 @@ from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaErr
 from core.knowledge import Document
 from core.turns import rfc3339
 from routes.dependencies import LOCAL_OWNER, ContainerDep, Owner
-from routes.openapi import errors
+from routes.openapi import EVENT_STREAM, errors
+from routes.sse import HEADERS
 from routes.wire import chunk_object
 from services.knowledge.upload import Upload
 
@@ -110,6 +114,18 @@ async def list_jobs(container: ContainerDep, owner: Owner) -> dict[str, Any]:
 async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
     """How far a job is: stage, done, total, error."""
     return asdict(container.knowledge.job(str(job_id), readable(owner)))
+
+
+@router.get("/jobs/{job_id}/stream", response_model=None, responses={200: EVENT_STREAM})
+async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> EventSourceResponse:
+    """The job's state now and after every change, as JSON events; ends with the final one."""
+    changes = container.knowledge.job_changes(str(job_id), readable(owner))
+
+    async def events() -> AsyncIterator[bytes]:
+        async for snapshot in changes:
+            yield f"event: job\ndata: {json.dumps(asdict(snapshot))}\n\n".encode()
+
+    return EventSourceResponse(events(), headers=HEADERS, sep="\n")
 
 
 def readable(owner: str) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ class EdgeMiddleware:
         """A page of another site must reach neither by rebinding a name nor by a cross-site request."""
         host = headers.get("host", "")
         name = urlsplit(f"//{host}").hostname or ""
-        guarded = not self._settings.api_keys or self._settings.allowed_hosts
+        keys = self._settings.api_keys or self._settings.admin_api_keys
+        guarded = not keys or self._settings.allowed_hosts
         if guarded and name not in self._hosts:
             raise ForbiddenHostError("Host: not a name of this server. Set ALLOWED_HOSTS to add it.")
         origin = headers.get("origin")

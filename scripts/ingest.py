@@ -114,9 +114,11 @@ class Ingester:
 
     def _outcome(self, addition: AdditionReply, bar: tqdm[NoReturn]) -> str | None:
         """Why it failed; None when it did not."""
+        shown = -1
         while True:
             job = self._job(addition)
-            bar.set_postfix_str(f"{job.done}/{job.total} chunks")
+            bar.set_postfix_str(f"{job.done}/{job.total} chunks", refresh=job.done != shown)
+            shown = job.done
             if job.stage in FINAL:
                 return None if job.stage == "done" else job.error or f"it was {job.stage}"
             time.sleep(POLL_S)

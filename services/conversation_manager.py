@@ -130,9 +130,14 @@ class ConversationManager:
         """The nightly job: delete_old_conversations with CONVERSATION_EXPIRE_DAYS."""
         return await self.delete_old_conversations(self._settings.conversation_expire_days)
 
-    async def recover_running(self) -> int:
-        """At start: turns that a crash left running become interrupted. Returns how many."""
-        wanted = models.Filter(must=[equals("status", TurnStatus.RUNNING.value)])
+    async def recover_running(self, min_age_s: float = 0) -> int:
+        """At start: turns that a crash left running become interrupted. Returns how many.
+
+        With other workers on the same store, `min_age_s` is how long an answer may take at most.
+        """
+        began = models.Range(lte=self._clock() - int(min_age_s * 1_000_000))
+        old = models.FieldCondition(key="created_us", range=began)
+        wanted = models.Filter(must=[equals("status", TurnStatus.RUNNING.value), old])
         ids = [str(record.id) async for record in self.turns.scroll(wanted, with_payload=["turn_id"])]
         if ids:
             await self.turns.set_payload({"status": TurnStatus.INTERRUPTED.value}, ids)

@@ -10,6 +10,7 @@ from core.sparse import encode_query, is_cjk, question_terms
 from services.embedding import EmbeddingService
 
 MAX_FORM_CHARS = 600  # about the embedder's window; a question longer than that stands alone
+MAX_PREVIOUS = 3
 CERTAIN_FOLLOW_UP = 1.0
 POSSIBLE_FOLLOW_UP = 0.5
 SHORT_WORDS = 2.0  # of own meaning: fewer make a question lean on what came before
@@ -41,7 +42,7 @@ class QueryBuilder:
         self._embedding = embedding
 
     async def build(self, question: str, previous_questions: Sequence[str]) -> Query:
-        """`previous_questions` oldest first; at most the last two are used.
+        """`previous_questions` oldest first; at most the last three are used.
 
         Raises EmbeddingUnavailableError.
         """
@@ -56,12 +57,13 @@ class QueryBuilder:
 
 def joined_wordings(question: str, previous_questions: Sequence[str]) -> list[tuple[str, float]]:
     """The context-joined wording and its weight; nothing for a question that stands alone."""
-    before = [text for text in previous_questions if text.strip()][-2:]
+    before = [text for text in previous_questions if text.strip()][-MAX_PREVIOUS:]
     weight = follow_up_weight(question) if before else 0.0
     if weight == 0.0:
         return []
-    if len(before) == 2 and follow_up_weight(before[1]) < CERTAIN_FOLLOW_UP:
-        before = before[1:]  # the last question names its own topic
+    # back to the last question that names its own topic
+    named = [at for at, text in enumerate(before) if follow_up_weight(text) < CERTAIN_FOLLOW_UP]
+    before = before[max(named, default=0) :]
     context = " ".join(text.strip()[-MAX_FORM_CHARS:] for text in before)
     return [(f"{context} {question}", weight)]
 

@@ -79,9 +79,6 @@ class SessionRecords:
                 return
 
 
-StoredSessionRecords = SessionRecords
-
-
 @dataclass(frozen=True, slots=True)
 class _Expired:
     """Points of one kind that are old, each with its session; `kind` is asked again when they are deleted."""

@@ -36,11 +36,11 @@ class _Found:
     point: models.ScoredPoint
     scores: dict[str, float] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
+    cosine: float | None = None
 
-    def note(self, kind: str, score: float, rank: int | None) -> None:
+    def note(self, kind: str, score: float, rank: int) -> None:
         self.scores[kind] = max(self.scores.get(kind, -math.inf), score)
-        if rank is not None:
-            self.ranks[kind] = min(self.ranks.get(kind, rank), rank)
+        self.ranks[kind] = min(self.ranks.get(kind, rank), rank)
 
 
 class Retriever:
@@ -75,11 +75,13 @@ class Retriever:
             for kind, trust in ((DENSE, self._settings.dense_weight), (SPARSE, self._settings.sparse_weight)):
                 if kind == SPARSE and not form.sparse.indices:
                     continue
-                requests.append(self._request(form, kind, wanted))
+                requests.append(self._request(query, form, kind, wanted))
                 kinds.append((kind, form.weight * trust))
         return requests, kinds
 
-    def _request(self, form: QueryForm, kind: str, wanted: models.Filter) -> models.QueryRequest:
+    def _request(
+        self, query: Query, form: QueryForm, kind: str, wanted: models.Filter
+    ) -> models.QueryRequest:
         sparse = models.SparseVector(indices=form.sparse.indices, values=form.sparse.values)
         return models.QueryRequest(
             query=form.dense if kind == DENSE else sparse,
@@ -87,8 +89,8 @@ class Retriever:
             filter=wanted,
             limit=self._settings.reranker_input_top_n,
             with_payload=True,
-            # a chunk found by its words alone still needs its cosine to be judged
-            with_vector=[DENSE] if kind == SPARSE else False,
+            # the score of one list says nothing of the other forms, nor of what words alone have found
+            with_vector=[DENSE] if kind == SPARSE or len(query.forms) > 1 else False,
         )
 
     def _fuse(self, query: Query, rankings: list[_Ranking]) -> list[Candidate]:
@@ -97,7 +99,8 @@ class Retriever:
             for rank, point in enumerate(ranking.points, start=1):
                 entry = found.setdefault(str(point.id), _Found(point))
                 entry.note(ranking.kind, point.score, rank)
-                _note_cosine(entry, point, query)
+                if entry.cosine is None:
+                    _note_cosine(entry, point, query)
         fused = reciprocal_rank_fusion(
             [[str(point.id) for point in ranking.points] for ranking in rankings],
             [ranking.weight for ranking in rankings],
@@ -117,17 +120,21 @@ def _searchable(owners: Sequence[str], document_ids: Sequence[str]) -> models.Fi
 
 
 def _note_cosine(entry: _Found, point: models.ScoredPoint, query: Query) -> None:
-    """The cosine of a chunk that came with its vector (both are unit length); no rank in the dense list."""
+    """The chunk's cosine to all forms, by their weights, from the vector it came with (unit length).
+
+    A chunk that is near only to what was asked before must not look as near as one that answers now.
+    """
     vector = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
-    if vector is not None and DENSE not in entry.scores:
-        cosines = np.asarray([form.dense for form in query.forms]) @ np.asarray(vector, dtype=float)
-        entry.note(DENSE, float(cosines.max()), None)
+    if vector is None:
+        return
+    cosines = np.asarray([form.dense for form in query.forms]) @ np.asarray(vector, dtype=float)
+    entry.cosine = float(np.average(cosines, weights=[form.weight for form in query.forms]))
 
 
 def _candidate(found: _Found, fused: float) -> Candidate:
     return Candidate(
         chunk=ChunkPayload.model_validate(found.point.payload or {}).to_chunk(),
-        dense=found.scores.get(DENSE),
+        dense=found.scores.get(DENSE) if found.cosine is None else found.cosine,
         sparse=found.scores.get(SPARSE),
         dense_rank=found.ranks.get(DENSE),
         sparse_rank=found.ranks.get(SPARSE),

@@ -18,7 +18,7 @@ CONNECT_TIMEOUT_S = 10
 MAX_RETRIES = 2  # by the SDK, before the first token only, honouring Retry-After
 
 
-class OpenAICompatibleLLM(OpenAILike):
+class OpenAICompatibleLLM(OpenAILike):  # type: ignore[misc]  # the package has no type marker
     """Adds what OpenAILike leaves out: our errors, the finish reason, and a check that the answer ended."""
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -17,6 +16,7 @@ from apscheduler.triggers.cron import CronTrigger
 
 from core.errors import StartRefusedError
 from services.retention import ExpiryReport
+from services.schedule import CleanupState
 
 log = structlog.get_logger()
 
@@ -29,19 +29,7 @@ DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _NUMBERED = re.compile(r"(?P<first>[0-7])(?:-(?P<last>[0-7]))?(?:/(?P<step>[1-7]))?")
 
 
-@dataclass(frozen=True, slots=True)
-class CleanupState:
-    """Times are RFC 3339; None when it has not run yet, or never will again."""
-
-    cron: str
-    timezone: str
-    next_run: str | None
-    last_run: str | None
-    last_result: ExpiryReport | None
-    last_error: str | None
-
-
-class CleanupSchedule:
+class CronSchedule:
     """What the job did last, and when it runs next."""
 
     def __init__(self, scheduler: AsyncIOScheduler, cron: str, timezone: str) -> None:
@@ -80,7 +68,7 @@ class CleanupSchedule:
 
 
 @asynccontextmanager
-async def open_schedule(job: Job, cron: str, timezone: str | None = None) -> AsyncIterator[CleanupSchedule]:
+async def open_schedule(job: Job, cron: str, timezone: str | None = None) -> AsyncIterator[CronSchedule]:
     """Run `job` at the times of `cron` in `timezone` (None: the machine's) until the block ends.
 
     A run that is under way then is cancelled. Raises StartRefusedError in one line.
@@ -91,14 +79,14 @@ async def open_schedule(job: Job, cron: str, timezone: str | None = None) -> Asy
 
 
 @asynccontextmanager
-async def run_on(job: Job, trigger: Any, cron: str, timezone: str) -> AsyncIterator[CleanupSchedule]:
+async def run_on(job: Job, trigger: Any, cron: str, timezone: str) -> AsyncIterator[CronSchedule]:
     """One run at a time; those that were missed are made up by one."""
 
     async def run() -> ExpiryReport:
         return await job()  # APScheduler awaits what it can see to be a coroutine function
 
     scheduler = AsyncIOScheduler(timezone=UTC)
-    schedule = CleanupSchedule(scheduler, cron, timezone)
+    schedule = CronSchedule(scheduler, cron, timezone)
     heard = EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES
     scheduler.add_listener(schedule.heard, heard)
     scheduler.add_job(

@@ -18,7 +18,7 @@ from services.knowledge.document_store import DocumentStore
 from services.knowledge.pieces import Pieces
 from services.knowledge.upload import chunk_id_of
 
-BATCH_CHUNKS = 16
+BATCH_CHUNKS = 8
 TOUCH_EVERY_US = 30_000_000
 
 

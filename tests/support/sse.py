@@ -19,7 +19,8 @@ class Frame:
 def parse_sse(wire: str) -> list[tuple[str, str, str]]:
     """(event, id, data) by the WHATWG rules; comments are dropped."""
     events = []
-    name, event_id, data = "", "", []
+    name, event_id = "", ""
+    data: list[str] = []
     for line in wire.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         if not line:
             if data:

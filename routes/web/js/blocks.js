@@ -9,7 +9,7 @@ const CAP = 6000;
 const CODE_CAP = 30_000; // code costs little to render, and a cut in it shows
 const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})/;
 const HEADING = /^ {0,3}#{1,6}(?:[ \t]|$)/;
-const TABLE_HEAD = /^[^\n]*\|[^\n]*\n {0,3}(?=[^\n]*-)[|:\- \t]*\|[|:\- \t]*\n/;
+const TABLE_HEAD = /^[^\n]*\|[^\n]*\n {0,3}(?=[^\n]*-)(?=[^\n]*\|)[|:\- \t]+\n/;
 const LIST_ITEM = /^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)/;
 
 export class BlockSplitter {

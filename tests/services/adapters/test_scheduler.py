@@ -13,7 +13,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from structlog.testing import capture_logs
 
 from core.errors import StartRefusedError, StoreUnavailableError
-from services.adapters.scheduler import CleanupSchedule, open_schedule, run_on
+from services.adapters.scheduler import CronSchedule, open_schedule, run_on
 from services.retention import ExpiryReport
 
 REPORT = ExpiryReport("2024-01-01T00:00:00.000000Z", 30, False, 10, 3, 3, {"s": 3}, 7)
@@ -96,7 +96,7 @@ async def test_a_run_that_fails_is_logged_and_the_next_one_comes() -> None:
 
     errors: list[str | None] = []
 
-    def failed(schedule: CleanupSchedule) -> bool:
+    def failed(schedule: CronSchedule) -> bool:
         errors.append(schedule.state().last_error)
         return "StoreUnavailableError" in errors
 

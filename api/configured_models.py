@@ -1,0 +1,42 @@
+"""Which models the configuration asks for, and with which key each is called."""
+
+from __future__ import annotations
+
+import os
+
+from config.settings import LLMSettings, ModelSettings
+from core.errors import StartRefusedError
+from services.llm_service import DEFAULT_MODEL_ID
+
+DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
+
+
+def configured_llms(models: ModelSettings) -> dict[str, LLMSettings]:
+    """The tables of the file; `default` is OPENAI_… of the environment, else the first, else extractive."""
+    entries = dict(models.llms)
+    if DEFAULT_MODEL_ID not in entries:
+        if models.openai_base_url or models.openai_api_key:
+            entries[DEFAULT_MODEL_ID] = LLMSettings(
+                provider="openai",
+                model=models.llm_model or DEFAULT_OPENAI_MODEL,
+                base_url=models.openai_base_url,
+                api_key=models.openai_api_key,
+            )
+        elif entries:
+            entries[DEFAULT_MODEL_ID] = next(iter(entries.values()))
+        else:
+            entries[DEFAULT_MODEL_ID] = LLMSettings(provider="extractive")
+    return {DEFAULT_MODEL_ID: entries.pop(DEFAULT_MODEL_ID), **entries}
+
+
+def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str:
+    """An own server often needs no key; the public API always does."""
+    given = entry.api_key
+    if given is None and not entry.api_key_env and entry.base_url in (None, models.openai_base_url):
+        given = models.openai_api_key  # it goes to no host but the one it was set for
+    key = os.environ.get(entry.api_key_env, "") if entry.api_key_env else ""
+    key = given.get_secret_value() if given else key
+    if not key and (entry.api_key_env or not entry.base_url):
+        wanted = entry.api_key_env or "OPENAI_API_KEY"
+        raise StartRefusedError(f"Model {model_id!r} has no API key: set {wanted}.")
+    return key or "none"
