@@ -64,7 +64,7 @@ def server_of(settings: Settings, url: str | None, api_key: str | None) -> Serve
     server = settings.server
     host = EVERY_ADDRESS.get(server.host, server.host)
     default = f"http://[{host}]:{server.port}" if ":" in host else f"http://{host}:{server.port}"
-    key = api_key or next((key.get_secret_value() for key in server.api_keys), "")
+    key = api_key or next((key.get_secret_value() for key in [*server.admin_api_keys, *server.api_keys]), "")
     return Server((url or default).rstrip("/"), key)
 
 

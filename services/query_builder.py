@@ -11,10 +11,12 @@ from services.embedding import EmbeddingService
 
 MAX_FORM_CHARS = 600  # about the embedder's window; a question longer than that stands alone
 MAX_PREVIOUS = 3
+# Measured on conversations: a joined form that is trusted more pulls in what the last question was about.
 CERTAIN_FOLLOW_UP = 1.0
-POSSIBLE_FOLLOW_UP = 0.5
-SHORT_WORDS = 2.0  # of own meaning: fewer make a question lean on what came before
-STANDALONE_WORDS = 4.0
+LIKELY_FOLLOW_UP = 0.5
+POSSIBLE_FOLLOW_UP = 0.25
+FEW_WORDS = 1.5  # of own meaning: a question with no more cannot be searched by itself
+MANY_WORDS = 5.0  # as many make a topic, whatever word points back
 
 # Words that contain a pointing character without pointing (应该, 其他, 因此, 土耳其, 吉他) are left out.
 _POINTS_BACK_ZH = re.compile(
@@ -62,7 +64,7 @@ def joined_wordings(question: str, previous_questions: Sequence[str]) -> list[tu
     if weight == 0.0:
         return []
     # back to the last question that names its own topic
-    named = [at for at, text in enumerate(before) if follow_up_weight(text) < CERTAIN_FOLLOW_UP]
+    named = [at for at, text in enumerate(before) if follow_up_weight(text) < LIKELY_FOLLOW_UP]
     before = before[max(named, default=0) :]
     context = " ".join(text.strip()[-MAX_FORM_CHARS:] for text in before)
     return [(f"{context} {question}", weight)]
@@ -71,17 +73,17 @@ def joined_wordings(question: str, previous_questions: Sequence[str]) -> list[tu
 def follow_up_weight(question: str) -> float:
     """How far the question leans on what was asked before: 0 stands alone, 1 surely leans.
 
-    A word that points back makes a short question a sure follow-up and a long one a possible one;
-    so does having next to no words of one's own.
+    A question with next to no words of its own leans wholly; one that points back (它, 那…呢, its, what
+    about) leans the less, the more words it has.
     """
     if len(question) > MAX_FORM_CHARS:
         return 0.0
     own = own_words(question)
-    if _points_back(question):
-        return CERTAIN_FOLLOW_UP if own < STANDALONE_WORDS + 1 else POSSIBLE_FOLLOW_UP
-    if own <= 1.0:
+    if own <= FEW_WORDS:
         return CERTAIN_FOLLOW_UP
-    return POSSIBLE_FOLLOW_UP if own <= SHORT_WORDS else 0.0
+    if not _points_back(question):
+        return 0.0
+    return LIKELY_FOLLOW_UP if own < MANY_WORDS else POSSIBLE_FOLLOW_UP
 
 
 def _points_back(question: str) -> bool:

@@ -69,13 +69,12 @@ def expected(events: list[Event]) -> list[tuple[str, str]]:
 
 
 def merged(flat: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    said = [(kind, text) for kind, text in flat if text or kind not in ("CONTENT", "THINK")]
     runs: list[tuple[str, str]] = []
-    for kind, group in itertools.groupby(flat, key=lambda pair: pair[0]):
+    for kind, group in itertools.groupby(said, key=lambda pair: pair[0]):
         texts = [text for _, text in group]
-        runs.extend(
-            [(kind, "".join(texts))] if kind in ("CONTENT", "THINK") else [(kind, text) for text in texts]
-        )
-    return [(kind, text) for kind, text in runs if text or kind not in ("CONTENT", "THINK")]
+        runs += [(kind, "".join(texts))] if kind in ("CONTENT", "THINK") else [(kind, text) for text in texts]
+    return runs
 
 
 def seen(read: list[Frame]) -> list[tuple[str, str]]:

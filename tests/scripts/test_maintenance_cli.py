@@ -68,7 +68,7 @@ def settings(tmp_path: Path) -> Settings:
 def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, Path]]:
     """A server with a key, and the folder that it has open."""
     folder = tmp_path_factory.mktemp("maintained")
-    with running_server(folder, EMBEDDING=HASHING, LOAD_SAMPLE="false", API_KEYS="secret") as server:
+    with running_server(folder, EMBEDDING=HASHING, LOAD_SAMPLE="false", ADMIN_API_KEYS="secret") as server:
         yield server, folder
 
 
@@ -171,7 +171,7 @@ async def test_with_a_server_running_the_server_does_it(
     small_server: tuple[RunningServer, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server, folder = small_server
-    settings = make_settings(folder, server={"api_keys": ("secret",)})
+    settings = make_settings(folder, server={"admin_api_keys": ("secret",)})
     assert await clean_up(settings, "--url", server.url, "--apply", "--json") == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["dry_run"] is False

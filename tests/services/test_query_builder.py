@@ -52,8 +52,18 @@ async def builder(model: CountingEmbedding) -> AsyncIterator[QueryBuilder]:
         "more",
     ],
 )
-def test_a_question_that_points_back_is_surely_a_follow_up(question: str) -> None:
-    assert follow_up_weight(question) == 1.0
+def test_a_question_that_points_back_is_a_follow_up(question: str) -> None:
+    assert follow_up_weight(question) >= 0.5
+
+
+def test_the_more_words_of_its_own_a_question_has_the_less_it_leans() -> None:
+    leaning = [
+        "它呢？",
+        "它的费用和有效期呢？",
+        "它在企业内部网络部署时如何配置代理服务器？",
+        "如何配置代理服务器？",
+    ]
+    assert [follow_up_weight(question) for question in leaning] == [1.0, 0.5, 0.25, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +104,7 @@ async def test_a_follow_up_is_joined_with_the_question_before_it(builder: QueryB
     assert set(query.forms[0].sparse.indices) < set(query.forms[1].sparse.indices)
 
 
-async def test_a_follow_up_to_a_follow_up_reaches_back_two_questions(builder: QueryBuilder) -> None:
+async def test_a_follow_up_to_a_follow_up_reaches_back_to_the_topic(builder: QueryBuilder) -> None:
     query = await builder.build("why?", ["long ago", "What is MAX_UPLOAD_MB?", "what about its default?"])
     assert query.forms[1].text == "What is MAX_UPLOAD_MB? what about its default? why?"
 

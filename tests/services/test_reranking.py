@@ -124,7 +124,7 @@ async def test_a_failing_reranker_leaves_the_fused_order_with_probabilities_and_
 
 
 async def test_without_a_reranker_the_fused_order_stands_with_probabilities() -> None:
-    found = await RerankService(None, SETTINGS).rerank(ask("退款期限"), candidates("fees", "refund"))
+    found = await RerankService(None, SETTINGS).rerank(ask("怎么申请全额退款"), candidates("fees", "refund"))
     assert names(found) == ["fees", "refund"]
     assert found[1].probability > found[0].probability > 0
 

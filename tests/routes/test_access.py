@@ -1,0 +1,95 @@
+"""Who may do what: an own key, a stranger's, none, a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.support.app import CHAT, App, make_settings, open_app
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ALICE, BOB, OPERATOR = ({"authorization": f"Bearer {name}"} for name in ("alice", "bob", "operator"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    folder = tmp_path_factory.mktemp("access")
+    server = {"api_keys": ("alice", "bob"), "admin_api_keys": ("operator",)}
+    async with open_app(make_settings(folder, server=server)) as opened:
+        yield opened
+
+
+def routes(app: App) -> list[tuple[str, str]]:
+    """Every (method, path) that OpenAPI lists, with an unknown id where one is needed."""
+    unknown = "00000000-0000-4000-8000-000000000000"
+    spec = app.client._transport.app.openapi()  # type: ignore[attr-defined]
+    names = ("session_id", "turn_id", "document_id", "job_id")
+    found = []
+    for path, methods in spec["paths"].items():
+        for name in names:
+            path = path.replace(f"{{{name}}}", unknown)
+        found += [(method.upper(), path) for method in methods]
+    return found
+
+
+OPEN_TO_ALL = {"/health/live", "/health/ready"}
+
+
+async def test_every_route_asks_for_a_key_but_health(app: App) -> None:
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": "wrong"}):
+        for method, path in routes(app):
+            response = await app.client.request(method, path, headers=headers)
+            assert (response.status_code == 401) != (path in OPEN_TO_ALL), (method, path, response.text)
+
+
+async def test_the_key_may_come_in_either_header(app: App) -> None:
+    assert (await app.client.get("/models", headers=ALICE)).status_code == 200
+    assert (await app.client.get("/models", headers={"x-api-key": "alice"})).status_code == 200
+
+
+async def test_a_strangers_session_and_turn_read_as_unknown(app: App) -> None:
+    asked = await app.client.post(CHAT, json={"question": "Mine?", "stream": False}, headers=ALICE)
+    session_id, turn_id = asked.json()["session_id"], asked.json()["turn_id"]
+    tried = [
+        ("GET", f"/sessions/{session_id}"),
+        ("GET", f"/sessions/{session_id}/turns"),
+        ("GET", f"/sessions/{session_id}/tree"),
+        ("DELETE", f"/sessions/{session_id}"),
+        ("GET", f"/turns/{turn_id}"),
+        ("GET", f"/turns/{turn_id}/prompt"),
+        ("GET", f"/turns/{turn_id}/stream"),
+        ("POST", f"/turns/{turn_id}/stop"),
+        ("DELETE", f"/turns/{turn_id}"),
+    ]
+    for method, path in tried:
+        assert (await app.client.request(method, path, headers=BOB)).status_code == 404, (method, path)
+    body = {"question": "Go on?", "session_id": session_id}
+    assert (await app.client.post(CHAT, json=body, headers=BOB)).status_code == 404
+    assert (await app.client.get(f"/turns/{turn_id}", headers=ALICE)).status_code == 200
+
+
+async def test_a_strangers_document_is_neither_listed_nor_found(app: App) -> None:
+    file = {"file": ("secret.md", b"# Harvest\nThe walnut harvest begins on the ninth of October.")}
+    added = await app.client.post("/documents", files=file, headers=ALICE)
+    document_id, job_id = added.json()["document"]["document_id"], added.json()["job_id"]
+    owner = (await app.container.store.scroll("documents"))[0][0].payload or {}
+    await app.container.knowledge.wait(job_id, [owner["owner"]])
+    question = {"question": "When does the walnut harvest begin?", "stream": False}
+    assert (await app.client.post(CHAT, json=question, headers=ALICE)).json()["sources"]
+    assert not (await app.client.post(CHAT, json=question, headers=BOB)).json()["sources"]
+    assert (await app.client.get("/documents", headers=BOB)).json()["documents"] == []
+    for path in (f"/documents/{document_id}", f"/documents/{document_id}/chunks", f"/jobs/{job_id}"):
+        assert (await app.client.get(path, headers=BOB)).status_code == 404
+    assert (await app.client.delete(f"/documents/{document_id}", headers=BOB)).status_code == 404
+
+
+async def test_only_an_admin_key_reaches_the_admin_routes(app: App) -> None:
+    for path in ("/admin/stats", "/admin/schedule"):
+        assert (await app.client.get(path, headers=ALICE)).status_code == 403
+        assert (await app.client.get(path, headers=OPERATOR)).status_code == 200
+    assert (await app.client.post("/admin/cleanup", headers=ALICE)).status_code == 403
+    report = (await app.client.post("/admin/cleanup", headers=OPERATOR)).json()
+    assert (report["dry_run"], report["deleted"]) == (True, 0)
