@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c requirements.lock
 
-.PHONY: run test check format lock setup setup-dev page clean
+.PHONY: run test check format lock screenshot setup setup-dev page clean
 
 run: setup page
 	$(BIN)/python -m scripts.serve
@@ -45,6 +45,10 @@ routes/web/node_modules/.installed: routes/web/package.json routes/web/package-l
 	  cd routes/web && npm ci --silent --no-audit --no-fund && touch node_modules/.installed \
 	  || echo "npm could not install the page's libraries: the page will show plain text."; \
 	else echo "npm is not here: the page will show plain text instead of Markdown."; fi
+
+# The picture in the README, from the real page.
+screenshot: setup-dev page
+	$(BIN)/python -m tests.browser.take_screenshot
 
 # The one lock file: every version, direct or not, with the test tools.
 lock: setup-dev

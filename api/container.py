@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -14,11 +14,13 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from api.configured_models import api_key_for, configured_llms
 from api.knowledge_handler import KnowledgeHandler
+from api.parts import Container as Container  # offered here too: this is where one is opened
+from api.parts import Maintenance, Reembedding
 from api.prompt import PromptBuilder
 from api.running_turns import RunningTurns
 from api.search_handler import SearchHandler
 from api.sessions_handler import SessionsHandler
-from api.start import Readiness, load_sample_once, opened_task
+from api.start import Readiness, load_sample_once, opened_task, warm_up
 from api.turn_run import Pipeline
 from config.prompt_library import PromptLibrary
 from config.settings import LLMSettings, ModelSettings, Settings, StoreSettings
@@ -30,12 +32,12 @@ from services.conversation_manager import ConversationManager
 from services.embedding import EmbeddingService
 from services.extractive_llm import MODEL_NAME, ExtractiveLLM
 from services.insert_block import InsertBlock
-from services.knowledge.formats import FORMATS
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.knowledge.parsing import ParserProcess
 from services.knowledge.splitter import StructureSplitter
 from services.llm_service import LLMService, ModelEntry
 from services.query_builder import QueryBuilder
+from services.reembed_folders import COPY_SUFFIX
 from services.reranking import RerankService
 from services.retention import SessionRecords
 from services.retriever import Retriever
@@ -48,48 +50,6 @@ log = structlog.get_logger()
 
 SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
 EMBEDDED_FOLDER = "store"  # below DATA_DIR
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """Everything a route or a script may ask for."""
-
-    settings: Settings
-    chat: KnowledgeHandler
-    sessions: SessionsHandler
-    search: SearchHandler
-    knowledge: KnowledgeBase
-    conversations: ConversationManager
-    backfill: Backfill
-    schedule: CleanupSchedule
-    llms: LLMService
-    embedding: EmbeddingService
-    running: RunningTurns
-    store: VectorStore
-    readiness: Readiness
-
-    @property
-    def supported_formats(self) -> list[str]:
-        return sorted(FORMATS)
-
-    async def recover_running(self) -> int:
-        """Turns a crash left running become interrupted; beside other workers only those too old to run."""
-        shared = self.settings.store.qdrant_url is not None
-        return await self.conversations.recover_running(
-            self.settings.models.answer_timeout_s if shared else 0
-        )
-
-    async def health(self) -> dict[str, str]:
-        """Problems by part; empty when a question can be asked."""
-        return await self.readiness.problems()
-
-
-@dataclass(frozen=True, slots=True)
-class Maintenance:
-    """What the maintenance scripts need when no server runs."""
-
-    conversations: ConversationManager
-    backfill: Backfill
 
 
 @asynccontextmanager
@@ -110,6 +70,7 @@ async def open_container(settings: Settings) -> AsyncIterator[Container]:
         )
         await readiness.prepare(container.recover_running, knowledge.recover)
         await stack.enter_async_context(opened_task(readiness.keep_trying()))
+        await stack.enter_async_context(opened_task(warm_up(QueryBuilder(embedding))))
         await stack.enter_async_context(opened_task(conversations.index_missing()))
         if settings.knowledge.load_sample:
             sample = load_sample_once(knowledge, settings.store.data_dir, SHARED_OWNER)
@@ -130,6 +91,16 @@ async def open_maintenance(settings: Settings) -> AsyncIterator[Maintenance]:
         yield Maintenance(conversations, _backfill(settings, store, conversations))
 
 
+@asynccontextmanager
+async def open_reembedding(settings: Settings) -> AsyncIterator[Reembedding]:
+    """The store as it is, nothing made or checked. Raises StoreLockedError when a server has it open."""
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(_open_store(settings.store))
+        embedding = await _open_embedding(settings.models, stack)
+        open_target = partial(_open_store, settings.store, EMBEDDED_FOLDER + COPY_SUFFIX)
+        yield Reembedding(source, embedding, open_target)
+
+
 def _assemble(
     settings: Settings,
     store: VectorStore,
@@ -144,15 +115,17 @@ def _assemble(
     sessions = SessionStore(store, settings.store.session_collection)
     running = RunningTurns(settings.server.max_streams)
     library = PromptLibrary()
+    queries = QueryBuilder(embedding)
     pipeline = Pipeline(
         conversations=conversations,
-        queries=QueryBuilder(embedding),
+        queries=queries,
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
         reranking=RerankService(reranker, settings.retrieval, embedding.name),
         insert_block=InsertBlock(library.text("insert_block"), settings.retrieval),
         prompts=PromptBuilder(library),
         threshold=settings.retrieval.rerank_score_threshold,
         shared_owner=SHARED_OWNER,
+        is_reading=knowledge.is_reading,
     )
     return Container(
         settings=settings,
@@ -185,7 +158,7 @@ def _backfill(settings: Settings, store: VectorStore, conversations: Conversatio
 
 
 @asynccontextmanager
-async def _open_store(settings: StoreSettings) -> AsyncIterator[VectorStore]:
+async def _open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) -> AsyncIterator[VectorStore]:
     if settings.qdrant_url:
         from services.adapters.qdrant_server import open_qdrant_server
 
@@ -194,7 +167,7 @@ async def _open_store(settings: StoreSettings) -> AsyncIterator[VectorStore]:
     else:
         from services.adapters.edge_client import open_edge_client
 
-        async with open_edge_client(settings.data_dir / EMBEDDED_FOLDER) as edge:
+        async with open_edge_client(settings.data_dir / folder) as edge:
             yield edge
 
 
@@ -226,7 +199,7 @@ async def _open_schedule(
 
 
 async def _open_embedding(models: ModelSettings, stack: AsyncExitStack) -> EmbeddingService:
-    model, name, dimension = _embedding_model(models)
+    model, name, dimension = _embedding_model(models, stack)
     service = EmbeddingService(model, name, dimension)
     stack.push_async_callback(service.close)
     if not dimension:
@@ -234,7 +207,7 @@ async def _open_embedding(models: ModelSettings, stack: AsyncExitStack) -> Embed
     return service
 
 
-def _embedding_model(models: ModelSettings) -> tuple[BaseEmbedding, str, int]:
+def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[BaseEmbedding, str, int]:
     """The model, its name as the store records it, and its dimension (0: ask the model)."""
     kind, _, target = models.embedding.partition(":")
     if kind == "bundled":
@@ -248,9 +221,13 @@ def _embedding_model(models: ModelSettings) -> tuple[BaseEmbedding, str, int]:
     if kind == "openai":
         from services.adapters.openai_embedding import OpenAIEmbedding
 
-        key = models.embedding_api_key or models.openai_api_key
-        base_url = models.embedding_base_url or models.openai_base_url or "https://api.openai.com/v1"
-        return OpenAIEmbedding(models.embedding_model, base_url, key), models.embedding_model, 0
+        # a key goes to no host but the one it was set for
+        same_host = models.embedding_base_url in (None, models.openai_base_url)
+        key = models.embedding_api_key or (models.openai_api_key if same_host else None)
+        base_url = models.embedding_base_url or models.openai_base_url
+        embedding = OpenAIEmbedding(models.embedding_model, base_url, key, **models.embedding_options)
+        stack.callback(embedding.close)
+        return embedding, models.embedding_model, 0
     from services.adapters.llama_index_loader import load_class
 
     return load_class(models.embedding, BaseEmbedding, models.embedding_options), target, 0  # type: ignore[type-abstract]
@@ -280,7 +257,7 @@ def _open_reranker(
         return reranker
     from services.adapters.llama_index_loader import load_class
 
-    return load_class(models.reranker, BaseNodePostprocessor, {})  # type: ignore[type-abstract]
+    return load_class(models.reranker, BaseNodePostprocessor, models.reranker_options)  # type: ignore[type-abstract]
 
 
 async def _open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, ModelEntry]:

@@ -9,6 +9,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "reranking": ("正在重排候选资料...", "Ranking what was found..."),
     "filtering": ("正在筛选资料...", "Keeping what is relevant..."),
     "nothing_found": ("资料中没有找到相关内容。", "Nothing relevant was found in the documents."),
+    "nothing_found_yet": (
+        "暂时没有找到相关内容:还有文档正在读入,稍后再问可能会有结果。",
+        "Nothing relevant yet: documents are still being read in. Ask again shortly.",
+    ),
     "generating": ("正在生成回答...", "Writing the answer..."),
     "finished": ("完成", "Finished"),
     "internal": (

@@ -16,6 +16,7 @@ from services.collections import ensure_collections
 from services.embedding import EmbeddingService
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.knowledge.sample import load_folder
+from services.query_builder import QueryBuilder
 from services.store import VectorStore
 
 log = structlog.get_logger()
@@ -82,6 +83,11 @@ class Readiness:
         self._prepared = True
 
 
+async def warm_up(queries: QueryBuilder) -> None:
+    """The first question should not be the one that loads dictionaries and pages the model in."""
+    await queries.build("预热 warm up", [])
+
+
 async def load_sample_once(knowledge: KnowledgeBase, data_dir: Path, owner: str) -> None:
     """On the first start only, so that a sample somebody deleted stays deleted."""
     marker = data_dir / SAMPLE_MARKER
@@ -103,10 +109,16 @@ def _mark(marker: Path) -> None:
 
 @asynccontextmanager
 async def opened_task(work: Coroutine[Any, Any, object]) -> AsyncIterator[asyncio.Task[object]]:
-    """Run `work` beside the server; cancelled when the server closes."""
+    """Run `work` beside the server; cancelled when the server closes, logged when it fails."""
     task = asyncio.create_task(work)
+    task.add_done_callback(_log_failure)
     try:
         yield task
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def _log_failure(task: asyncio.Task[object]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("background_work_failed", exc_info=error)

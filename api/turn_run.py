@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import anyio
@@ -52,6 +53,7 @@ class Pipeline:
     prompts: PromptBuilder
     threshold: float
     shared_owner: str
+    is_reading: Callable[[tuple[str, ...]], bool]
 
     def owners(self, owner: str) -> tuple[str, ...]:
         """Whose documents this owner may search: the own ones and the shared ones."""
@@ -160,9 +162,13 @@ class TurnRun:
             ranked = await self._pipeline.insert_block.judge(query.question, ranked, self._models.judge)
         self._lap("rerank")
         kept = apply_threshold(ranked, self._pipeline.threshold, self._request.rerank_top_n)
-        message = "filtering" if kept else "nothing_found"
+        message = "filtering" if kept else self._why_nothing()
         self._status("filtering", message=message, candidates=len(ranked), used=len(kept))
         return kept
+
+    def _why_nothing(self) -> str:
+        reading = self._pipeline.is_reading(self._pipeline.owners(self.turn.owner))
+        return "nothing_found_yet" if reading else "nothing_found"
 
     async def _finish(self, status: TurnStatus, failure: WenmaiError | None) -> None:
         citations = mark_cited(cite(self._candidates), self._answer.content)

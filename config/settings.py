@@ -128,6 +128,7 @@ class ModelSettings(Section):
     reranker_model: str = ""
     reranker_url: str | None = None
     reranker_api_key: SecretStr | None = None
+    reranker_options: dict[str, Any] = Field(default_factory=dict)
     openai_api_key: SecretStr | None = None
     openai_base_url: str | None = None
     llm_model: str | None = None

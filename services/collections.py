@@ -83,6 +83,25 @@ async def ensure_collections(
         await _ensure(store, spec, settings, expected)
 
 
+async def fits(store: VectorStore, spec: CollectionSpec, *, embedding_name: str, dimension: int) -> bool:
+    """Whether the stored vectors are this embedding's. Raises StartRefusedError for an unknown schema."""
+    info = await store.get_collection(spec.name)
+    found = _read(info.config.metadata)
+    if found is None:
+        return False
+    expected = StoredAs(embedding=embedding_name, dimension=dimension, schema_version=SCHEMA_VERSION)
+    _check_schema(spec, found)
+    return _same_vectors(spec, info, found, expected)
+
+
+async def described_embedding(store: VectorStore, spec: CollectionSpec) -> str:
+    """The name and the dimension of the embedding of the stored vectors, for a person."""
+    info = await store.get_collection(spec.name)
+    found = _read(info.config.metadata)
+    name = found.embedding if found else "an embedding it does not name"
+    return f"{name} ({_described(spec, _sizes(info.config.params.vectors))})"
+
+
 async def _ensure(
     store: VectorStore, spec: CollectionSpec, settings: StoreSettings, expected: StoredAs
 ) -> None:
@@ -116,29 +135,48 @@ async def _create(
 
 def _check(spec: CollectionSpec, info: models.CollectionInfo, expected: StoredAs) -> None:
     found = _stored_as(spec, info.config.metadata)
-    if found.schema_version != expected.schema_version:
-        raise StartRefusedError(
-            f"collection {spec.name!r} has schema {found.schema_version} and this version of Wenmai knows "
-            f"schema {expected.schema_version}; run the version that wrote it, or choose another collection"
-        )
-    sizes = _sizes(info.config.params.vectors)
-    right_sizes = all(sizes.get(name) == expected.dimension for name in spec.dense)
-    if spec.dense and (found != expected or not right_sizes):
+    _check_schema(spec, found)
+    if not _same_vectors(spec, info, found, expected):
+        sizes = _sizes(info.config.params.vectors)
         raise StartRefusedError(
             f"collection {spec.name!r} was embedded with {found.embedding} ({_described(spec, sizes)}) and "
             f"the configured embedding is {expected.embedding} ({expected.dimension} dimensions); set "
-            f"EMBEDDING back, or embed it again with `{REEMBED_COMMAND}`"
+            f"EMBEDDING back, or embed everything again with `{REEMBED_COMMAND}`"
         )
 
 
+def _check_schema(spec: CollectionSpec, found: StoredAs) -> None:
+    if found.schema_version != SCHEMA_VERSION:
+        raise StartRefusedError(
+            f"collection {spec.name!r} has schema {found.schema_version} and this version of Wenmai knows "
+            f"schema {SCHEMA_VERSION}; run the version that wrote it, or choose another collection"
+        )
+
+
+def _same_vectors(
+    spec: CollectionSpec, info: models.CollectionInfo, found: StoredAs, expected: StoredAs
+) -> bool:
+    sizes = _sizes(info.config.params.vectors)
+    right_sizes = all(sizes.get(name) == expected.dimension for name in spec.dense)
+    return not spec.dense or (found == expected and right_sizes)
+
+
 def _stored_as(spec: CollectionSpec, metadata: dict[str, Any] | None) -> StoredAs:
+    found = _read(metadata)
+    if found is None:
+        raise StartRefusedError(
+            f"collection {spec.name!r} does not say which embedding its vectors are from; if an earlier "
+            f"version wrote it, embed everything again with `{REEMBED_COMMAND}`, "
+            f"else choose another collection"
+        )
+    return found
+
+
+def _read(metadata: dict[str, Any] | None) -> StoredAs | None:
     try:
         return StoredAs.model_validate(metadata or {})
     except ValidationError:
-        raise StartRefusedError(
-            f"collection {spec.name!r} does not say which embedding its vectors are from; if an earlier "
-            f"version wrote it, embed it again with `{REEMBED_COMMAND}`, else choose another collection"
-        ) from None
+        return None
 
 
 def _described(spec: CollectionSpec, sizes: dict[str, int]) -> str:

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 UNSET = "unset"
 _SAID_SOMETHING = {TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED}
-_EMBEDDED_CHARS = 4_000  # more of a long answer costs seconds of embedding and finds nothing better
+EMBEDDED_TURN_CHARS = 1_200  # about the model's window; more costs seconds and finds nothing better
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class ConversationManager:
     async def _index(self, turn: Turn) -> None:
         """The turn is durable already; failing here costs only its recall by meaning until the next start."""
         try:
-            (vector,) = await self._embedding.embed_passages([turn.text[:_EMBEDDED_CHARS]])
+            (vector,) = await self._embedding.embed_passages([turn.text[:EMBEDDED_TURN_CHARS]])
             await self.turns.add_vectors(turn.turn_id, TurnVectors(turn=vector))
         except (EmbeddingUnavailableError, StoreUnavailableError) as error:
             log.warning("turn_not_indexed", turn_id=turn.turn_id, error=error.code)

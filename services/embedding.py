@@ -1,21 +1,24 @@
-"""Embedding off the event loop: one thread, waiting queries embedded together, passages in small batches."""
+"""Embedding off the event loop: waiting questions are embedded together, and passages never delay them."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, cast
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from core.errors import EmbeddingUnavailableError
 
-T = TypeVar("T")
 Vector = list[float]
 QUERY_BATCH = 8
 PASSAGE_BATCH = 4
+PASSAGE_NICENESS = 10
 
 
 class QueryBatchEmbedding(Protocol):
@@ -25,82 +28,82 @@ class QueryBatchEmbedding(Protocol):
 
 
 class EmbeddingService:
-    """Queries overtake passages, so that ingestion never keeps a question waiting for long."""
+    """Two threads: one for questions, a less urgent one for passages.
+
+    A long passage cannot be interrupted, so on one thread the next question would wait for it; with
+    the bundled model that was 400 ms after every answer of a hundred words.
+    """
 
     def __init__(self, model: BaseEmbedding, name: str, dimension: int) -> None:
         self.name = name
         self.dimension = dimension
         self._model = model
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="embedding")
-        self._queries: deque[tuple[str, asyncio.Future[Vector]]] = deque()
-        self._passages: deque[tuple[list[str], asyncio.Future[list[Vector]]]] = deque()
+        self._query_thread = ThreadPoolExecutor(1, thread_name_prefix="embed-query")
+        self._passage_thread = ThreadPoolExecutor(
+            1, thread_name_prefix="embed-passage", initializer=_be_less_urgent
+        )
+        self._waiting: deque[tuple[str, asyncio.Future[Vector]]] = deque()
         self._worker: asyncio.Task[None] | None = None
 
     async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Query-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
         loop = asyncio.get_running_loop()
-        waiting = [(text, loop.create_future()) for text in texts]
-        self._queries.extend(waiting)
-        self._wake()
-        return list(await asyncio.gather(*(future for _, future in waiting)))
+        asked = [(text, loop.create_future()) for text in texts]
+        self._waiting.extend(asked)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._answer_waiting(), name="embedding")
+        return list(await asyncio.gather(*(future for _, future in asked)))
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         """Passage-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
-        loop = asyncio.get_running_loop()
         vectors: list[Vector] = []
         for start in range(0, len(texts), PASSAGE_BATCH):
-            future: asyncio.Future[list[Vector]] = loop.create_future()
-            self._passages.append((list(texts[start : start + PASSAGE_BATCH]), future))
-            self._wake()
-            vectors.extend(await future)
+            batch = list(texts[start : start + PASSAGE_BATCH])
+            vectors += await self._run(self._passage_thread, self._model.get_text_embedding_batch, batch)
         return vectors
 
     async def close(self) -> None:
-        """Stop the worker and its thread; what still waits is cancelled."""
+        """Stop both threads; what still waits is cancelled."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
-        for _, query in self._queries:
-            query.cancel()
-        for _, passages in self._passages:
-            passages.cancel()
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        for _, future in self._waiting:
+            future.cancel()
+        for thread in (self._query_thread, self._passage_thread):
+            thread.shutdown(wait=True, cancel_futures=True)
 
-    def _wake(self) -> None:
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work(), name="embedding")
+    async def _answer_waiting(self) -> None:
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(QUERY_BATCH, len(self._waiting)))]
+            try:
+                vectors = await self._run(self._query_thread, self._embed_queries, [text for text, _ in batch])
+            except EmbeddingUnavailableError as error:
+                for _, future in batch:
+                    if not future.done():  # done: whoever asked has gone
+                        future.set_exception(error)
+                continue
+            for (_, future), vector in zip(batch, vectors, strict=True):
+                if not future.done():
+                    future.set_result(vector)
 
-    async def _work(self) -> None:
-        while self._queries or self._passages:
-            if self._queries:
-                batch = [self._queries.popleft() for _ in range(min(QUERY_BATCH, len(self._queries)))]
-                vectors = await self._run(self._embed_queries, [text for text, _ in batch])
-                for index, (_, future) in enumerate(batch):
-                    _resolve(future, vectors if isinstance(vectors, Exception) else vectors[index])
-            else:
-                texts, passages = self._passages.popleft()
-                _resolve(passages, await self._run(self._embed_passages, texts))
-
-    async def _run(self, embed: object, texts: list[str]) -> list[Vector] | Exception:
-        loop = asyncio.get_running_loop()
+    async def _run(
+        self, thread: ThreadPoolExecutor, embed: Callable[[list[str]], list[Vector]], texts: list[str]
+    ) -> list[Vector]:
         try:
-            return await loop.run_in_executor(self._executor, embed, texts)  # type: ignore[arg-type]
+            return await asyncio.get_running_loop().run_in_executor(thread, embed, texts)
+        except EmbeddingUnavailableError:
+            raise
         except (OSError, RuntimeError, ValueError) as error:
-            return EmbeddingUnavailableError(f"The embedding model failed: {type(error).__name__}.")
+            reason = type(error).__name__
+            raise EmbeddingUnavailableError(f"The embedding model failed: {reason}.") from error
 
     def _embed_queries(self, texts: list[str]) -> list[Vector]:
         if hasattr(self._model, "get_query_embeddings"):
             return cast(QueryBatchEmbedding, self._model).get_query_embeddings(texts)
         return [self._model.get_query_embedding(text) for text in texts]
 
-    def _embed_passages(self, texts: list[str]) -> list[Vector]:
-        return self._model.get_text_embedding_batch(texts)
 
-
-def _resolve(future: asyncio.Future[T], result: T | Exception) -> None:
-    if future.done():
-        return  # whoever asked has gone
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
+def _be_less_urgent() -> None:
+    """On Linux niceness belongs to a thread; elsewhere it would slow the whole process, so it is left."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PASSAGE_NICENESS)

@@ -14,21 +14,25 @@ DIMENSION = 384
 
 
 class BundledEmbedding(BaseEmbedding):
-    """Query and passage sides differ (E5's prefixes); the engine returns unit vectors and frees the GIL."""
+    """Query and passage sides differ (E5's prefixes); the engine returns unit vectors and frees the GIL.
 
-    _engine: Any = PrivateAttr()
+    An engine serves one thread at a time, so each side has its own; they share the mapped model file.
+    """
+
+    _queries: Any = PrivateAttr()
+    _passages: Any = PrivateAttr()
 
     def __init__(self) -> None:
         super().__init__(model_name=NAME)
-        self._engine = E5()
+        self._queries, self._passages = E5(), E5()
 
     def get_query_embeddings(self, queries: Sequence[str]) -> list[list[float]]:
         """Embed several queries in one call."""
-        rows: list[list[float]] = self._engine.query(_without_nul(queries)).tolist()
+        rows: list[list[float]] = self._queries.query(_without_nul(queries)).tolist()
         return rows
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        rows: list[list[float]] = self._engine.passage(_without_nul(texts)).tolist()
+        rows: list[list[float]] = self._passages.passage(_without_nul(texts)).tolist()
         return rows
 
     def _get_query_embedding(self, query: str) -> list[float]:

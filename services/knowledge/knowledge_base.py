@@ -91,6 +91,10 @@ class KnowledgeBase:
         """Those that wait, run, or ended lately; the newest first."""
         return self._jobs.list(owners)
 
+    def is_reading(self, owners: Sequence[str]) -> bool:
+        """Whether documents of these owners are being read in, and can be found only when that is done."""
+        return any(not job.stage.is_final for job in self._jobs.list(owners))
+
     def job_changes(self, job_id: str, owners: Sequence[str]) -> AsyncIterator[JobSnapshot]:
         """The state now and after every change; ends with the final one. Raises UnknownJobError at once."""
         return self._jobs.get(job_id, owners).changes()

@@ -1,0 +1,76 @@
+"""What the container hands out: to the server, to the maintenance commands, to re-embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from api.knowledge_handler import KnowledgeHandler
+from api.running_turns import RunningTurns
+from api.search_handler import SearchHandler
+from api.sessions_handler import SessionsHandler
+from api.start import Readiness
+from config.settings import Settings
+from services.backfill import Backfill
+from services.conversation_manager import ConversationManager
+from services.embedding import EmbeddingService
+from services.knowledge.formats import FORMATS
+from services.knowledge.knowledge_base import KnowledgeBase
+from services.llm_service import LLMService
+from services.schedule import CleanupSchedule
+from services.store import VectorStore
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Everything a route or a script may ask for."""
+
+    settings: Settings
+    chat: KnowledgeHandler
+    sessions: SessionsHandler
+    search: SearchHandler
+    knowledge: KnowledgeBase
+    conversations: ConversationManager
+    backfill: Backfill
+    schedule: CleanupSchedule
+    llms: LLMService
+    embedding: EmbeddingService
+    running: RunningTurns
+    store: VectorStore
+    readiness: Readiness
+
+    @property
+    def supported_formats(self) -> list[str]:
+        return sorted(FORMATS)
+
+    async def recover_running(self) -> int:
+        """Turns a crash left running become interrupted; beside other workers only those too old to run."""
+        shared = self.settings.store.qdrant_url is not None
+        return await self.conversations.recover_running(
+            self.settings.models.answer_timeout_s if shared else 0
+        )
+
+    async def health(self) -> dict[str, str]:
+        """Problems by part; empty when a question can be asked."""
+        return await self.readiness.problems()
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What the maintenance scripts need when no server runs."""
+
+    conversations: ConversationManager
+    backfill: Backfill
+
+
+@dataclass(frozen=True, slots=True)
+class Reembedding:
+    """What is copied from, with which embedding, and how the store to copy into is opened.
+
+    The embedded store is copied into a folder beside it; a Qdrant server into other collections.
+    """
+
+    source: VectorStore
+    embedding: EmbeddingService
+    open_target: Callable[[], AbstractAsyncContextManager[VectorStore]]
