@@ -23,11 +23,14 @@ from api.sessions_handler import SessionsHandler
 from api.start import Readiness, load_sample_once, opened_task, warm_up
 from api.turn_run import Pipeline
 from config.prompt_library import PromptLibrary
-from config.settings import LLMSettings, ModelSettings, Settings, StoreSettings
+from config.settings import KnowledgeSettings, LLMSettings, ModelSettings, Settings, StoreSettings
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.messages import Layout
+from services.adapters.document_readers import parse_document
+from services.adapters.scheduler import open_schedule
 from services.backfill import Backfill
+from services.collections import ensure_collections
 from services.conversation_manager import ConversationManager
 from services.embedding import EmbeddingService
 from services.extractive_llm import MODEL_NAME, ExtractiveLLM
@@ -62,8 +65,13 @@ async def open_container(settings: Settings) -> AsyncIterator[Container]:
         llms = LLMService(await _open_llms(settings, stack))
         conversations = _conversations(settings, store, embedding)
         stack.push_async_callback(conversations.close)
-        knowledge = await stack.enter_async_context(_open_knowledge(settings, store, embedding))
-        schedule = await stack.enter_async_context(_open_schedule(settings, conversations))
+        knowledge = await stack.enter_async_context(
+            KnowledgeBase(store, embedding, _parser(settings.knowledge), settings.store)
+        )
+        clean_up, times = conversations.cleanup_expired_conversations, settings.conversation
+        schedule = await stack.enter_async_context(
+            open_schedule(clean_up, times.cleanup_cron, times.timezone)
+        )
         reranker = _open_reranker(settings.models, embedding.name, stack)
         container = _assemble(
             settings, store, embedding, reranker, llms, conversations, knowledge, schedule, readiness
@@ -81,11 +89,20 @@ async def open_container(settings: Settings) -> AsyncIterator[Container]:
 
 @asynccontextmanager
 async def open_maintenance(settings: Settings) -> AsyncIterator[Maintenance]:
-    """Store and embedding only. Raises StoreLockedError when a server has the embedded store."""
+    """For work that touches no vector, on an earlier version's collection too.
+
+    Raises StoreLockedError when a server has the embedded store.
+    """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(_open_store(settings.store))
         embedding = await _open_embedding(settings.models, stack)
-        await Readiness(store, settings.store, embedding).prepare()
+        await ensure_collections(
+            store,
+            settings.store,
+            embedding_name=embedding.name,
+            dimension=embedding.dimension,
+            accept_unnamed=True,
+        )
         conversations = _conversations(settings, store, embedding)
         stack.push_async_callback(conversations.close)
         yield Maintenance(conversations, _backfill(settings, store, conversations))
@@ -171,31 +188,11 @@ async def _open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) ->
             yield edge
 
 
-@asynccontextmanager
-async def _open_knowledge(
-    settings: Settings, store: VectorStore, embedding: EmbeddingService
-) -> AsyncIterator[KnowledgeBase]:
-    from services.adapters.document_readers import parse_document
-
-    cutting = settings.knowledge
+def _parser(settings: KnowledgeSettings) -> ParserProcess:
     splitter = StructureSplitter(
-        chunk_tokens=cutting.chunk_tokens, overlap_tokens=cutting.chunk_overlap_tokens
+        chunk_tokens=settings.chunk_tokens, overlap_tokens=settings.chunk_overlap_tokens
     )
-    parser = ParserProcess(parse_document, splitter)
-    async with KnowledgeBase(store, embedding, parser, settings.store) as knowledge:
-        yield knowledge
-
-
-@asynccontextmanager
-async def _open_schedule(
-    settings: Settings, conversations: ConversationManager
-) -> AsyncIterator[CleanupSchedule]:
-    from services.adapters.scheduler import open_schedule
-
-    conversation = settings.conversation
-    job = conversations.cleanup_expired_conversations
-    async with open_schedule(job, conversation.cleanup_cron, conversation.timezone) as schedule:
-        yield schedule
+    return ParserProcess(parse_document, splitter)
 
 
 async def _open_embedding(models: ModelSettings, stack: AsyncExitStack) -> EmbeddingService:

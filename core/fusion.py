@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 
@@ -21,9 +22,11 @@ def reciprocal_rank_fusion(
         raise ValueError(f"k must be at least 1, not {k}")
     if len(trusted) != len(rankings) or any(not weight >= 0 for weight in trusted):
         raise ValueError("each ranking needs one weight of at least 0")
-    scores: dict[str, float] = {}
+    shares: dict[str, list[float]] = {}
     for ranking, weight in zip(rankings, trusted, strict=True):
         if weight > 0:
             for rank, chunk_id in enumerate(dict.fromkeys(ranking), start=1):
-                scores[chunk_id] = scores.get(chunk_id, 0.0) + weight / (k + rank)
-    return sorted(scores.items(), key=lambda scored: -scored[1])
+                shares.setdefault(chunk_id, []).append(weight / (k + rank))
+    # the exact sum: rounding in the order of the lists would part what is tied
+    scores = [(chunk_id, math.fsum(added)) for chunk_id, added in shares.items()]
+    return sorted(scores, key=lambda scored: -scored[1])

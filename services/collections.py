@@ -68,19 +68,34 @@ def collection_specs(settings: StoreSettings) -> tuple[CollectionSpec, ...]:
 
 
 async def ensure_collections(
-    store: VectorStore, settings: StoreSettings, *, embedding_name: str, dimension: int
+    store: VectorStore,
+    settings: StoreSettings,
+    *,
+    embedding_name: str,
+    dimension: int,
+    accept_unnamed: bool = False,
 ) -> None:
     """Create what is missing; several workers may do so at once, and again at every start.
 
-    Raises StartRefusedError when a collection holds vectors of another embedding: they are never dropped.
+    With `accept_unnamed` a collection that does not name its embedding, as earlier versions wrote it, is
+    left as it is: enough for work that touches no vector. Raises StartRefusedError when a collection
+    holds vectors of another embedding: they are never dropped.
     """
     expected = StoredAs(embedding=embedding_name, dimension=dimension, schema_version=SCHEMA_VERSION)
     specs = collection_specs(settings)
+    if accept_unnamed:
+        specs = tuple([spec for spec in specs if not await _is_unnamed(store, spec)])
     for spec in specs:
         if await store.collection_exists(spec.name):
             _check(spec, await store.get_collection(spec.name), expected)
     for spec in specs:
         await _ensure(store, spec, settings, expected)
+
+
+async def _is_unnamed(store: VectorStore, spec: CollectionSpec) -> bool:
+    if not await store.collection_exists(spec.name):
+        return False
+    return _read((await store.get_collection(spec.name)).config.metadata) is None
 
 
 async def fits(store: VectorStore, spec: CollectionSpec, *, embedding_name: str, dimension: int) -> bool:

@@ -94,3 +94,16 @@ async def test_a_collection_of_unknown_origin_is_refused(store: VectorStore) -> 
     })  # fmt: skip
     with pytest.raises(StartRefusedError, match=r"t_knowledge.*does not say which embedding"):
         await ensure(store)
+
+
+async def test_a_collection_of_unknown_origin_is_left_as_it_is_for_work_without_vectors(
+    store: VectorStore,
+) -> None:
+    vector = models.VectorParams(size=3, distance=models.Distance.COSINE)
+    await store.create_collection("t_conversations", vectors_config={"old": vector})
+    point = models.PointStruct(id=nth_id(1), vector={"old": [1.0, 0.0, 0.0]}, payload={"user_query": "q"})
+    await store.upsert("t_conversations", [point])
+    await ensure_collections(store, SETTINGS, embedding_name="small", dimension=4, accept_unnamed=True)
+    (kept,) = await store.retrieve("t_conversations", [nth_id(1)], with_vectors=True)
+    assert kept.vector == {"old": [1.0, 0.0, 0.0]}
+    assert await store.collection_exists("t_sessions")
