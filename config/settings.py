@@ -76,7 +76,7 @@ class ConversationSettings(Section):
 
     max_recent_turns: int = Field(5, ge=0, le=100)
     max_relevant_turns: int = Field(2, ge=0, le=50)
-    relevant_turn_threshold: Fraction = 0.5
+    relevant_turn_threshold: Fraction | None = None
     conversation_expire_days: int = Field(30, ge=1, le=36_500)
     cleanup_cron: str = "0 3 * * *"
     timezone: str | None = None

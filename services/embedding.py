@@ -76,7 +76,9 @@ class EmbeddingService:
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(QUERY_BATCH, len(self._waiting)))]
             try:
-                vectors = await self._run(self._query_thread, self._embed_queries, [text for text, _ in batch])
+                vectors = await self._run(
+                    self._query_thread, self._embed_queries, [text for text, _ in batch]
+                )
             except EmbeddingUnavailableError as error:
                 for _, future in batch:
                     if not future.done():  # done: whoever asked has gone

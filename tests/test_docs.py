@@ -86,9 +86,11 @@ def shown_range(schema: dict[str, Any]) -> str:
     for variant in [schema, *schema.get("anyOf", [])]:
         if "enum" in variant:
             return ", ".join(variant["enum"])
-    if "minimum" in schema and "maximum" in schema:
-        return f"{int(schema['minimum'])}–{int(schema['maximum'])}"
-    return f"> {int(schema['exclusiveMinimum'])}" if "exclusiveMinimum" in schema else ""
+        if "minimum" in variant and "maximum" in variant:
+            return f"{int(variant['minimum'])}–{int(variant['maximum'])}"
+        if "exclusiveMinimum" in variant:
+            return f"> {int(variant['exclusiveMinimum'])}"
+    return ""
 
 
 def test_every_setting_is_documented_with_its_default_and_range_and_no_other(language: str) -> None:

@@ -1,0 +1,1 @@
+"""What `make bench` runs: the server under load, beside a raw pass-through."""

@@ -1,0 +1,83 @@
+"""What is asked, how often and how fast, and of which servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+
+from benchmarks.client import Dialect
+from benchmarks.stub_llm import Shape
+
+STEADY = Shape(rate=50, tokens=100)
+FULL_SPEED = Shape(rate=0, tokens=1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`streams` at once, each asking `answers` questions one after the other.
+
+    The streams start spread over `spread_s`, about an answer's length, so that the load is level.
+    """
+
+    name: str
+    streams: int
+    answers: int
+    shape: Shape
+    spread_s: float = 2.0
+    probe: bool = False
+
+
+CASES = (
+    Case("c1", 1, 10, STEADY),
+    Case("c10", 10, 4, STEADY),
+    Case("c50", 50, 4, STEADY, probe=True),
+    Case("flood", 10, 2, FULL_SPEED, spread_s=0.0),
+)
+QUICK_CASES = tuple(
+    replace(
+        case, answers=2 if case.streams == 1 else 1, shape=replace(case.shape, tokens=case.shape.tokens // 2)
+    )
+    for case in CASES
+)
+
+QUESTIONS = (
+    "父子链是什么?",
+    "How do I back the store up?",
+    "怎样删除三十天以前的对话?",
+    "Which file formats can be read?",
+    "检索阈值是什么意思?",
+    "How does the server decide which earlier turns matter?",
+    "怎么连接自己的大模型?",
+    "What happens when the connection breaks in the middle of an answer?",
+    "更换嵌入模型以后要做什么?",
+    "How can several workers share one Qdrant server?",
+    "清理任务什么时候运行?",
+    "Who may read the documents that I add?",
+    "What does the SOURCE event contain?",
+)
+
+
+def _ours(question: str) -> bytes:
+    return json.dumps({"question": question}).encode()
+
+
+def _openai(question: str) -> bytes:
+    messages = [{"role": "user", "content": question}]
+    return json.dumps({"model": "stub", "stream": True, "messages": messages}).encode()
+
+
+OURS = Dialect(
+    path="/knowledge_chat_conversation",
+    body=_ours,
+    content=re.compile(rb"^data: CONTENT:(.*)$", re.M),
+    done=b"data: DONE:",
+    error=b"data: ERROR:",
+)
+RAW = Dialect(
+    path="/v1/chat/completions",
+    body=_openai,
+    content=re.compile(rb'"content":"([^"]*)"'),
+    done=b"data: [DONE]",
+    error=b'data: {"error"',
+)

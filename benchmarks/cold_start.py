@@ -1,0 +1,93 @@
+"""From starting the process to the first question it would take: empty, and with turns stored."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from api.container import open_maintenance
+from benchmarks.processes import running_relay
+from config.settings import load_settings
+from core.sparse import encode_document
+from core.turns import Turn, TurnStatus
+from services.adapters.bundled_embedding import DIMENSION
+from services.clock import utc_now_us
+from services.turn_store import TurnStore, TurnVectors
+from tests.support.server import running_server
+
+TRIALS = 3
+TURNS_A_SESSION = 100
+
+
+def raw_start_s(stub_url: str) -> float:
+    """Seconds; the median of three."""
+    return median(_relay_start_s(stub_url) for _ in range(TRIALS))
+
+
+def empty_start_s() -> float:
+    """Seconds with an empty store and no sample to load; the median of three."""
+    return median(_empty_start_s() for _ in range(TRIALS))
+
+
+async def stored_start_s(turns: int) -> float:
+    """Seconds with this many completed turns stored; the median of three starts on one store."""
+    with TemporaryDirectory() as folder:
+        await _store_turns(Path(folder), turns)
+        return median(_start_s(Path(folder)) for _ in range(TRIALS))
+
+
+def _relay_start_s(stub_url: str) -> float:
+    with running_relay(stub_url) as relay:
+        return relay.ready_after_s
+
+
+def _empty_start_s() -> float:
+    with TemporaryDirectory() as folder:
+        return _start_s(Path(folder))
+
+
+def _start_s(data_dir: Path) -> float:
+    with running_server(data_dir, LOAD_SAMPLE="false") as server:
+        return server.ready_after_s
+
+
+async def _store_turns(data_dir: Path, turns: int) -> None:
+    settings = load_settings(store={"data_dir": data_dir})
+    async with open_maintenance(settings) as maintenance:
+        await _fill(maintenance.conversations.turns, turns)
+
+
+async def _fill(store: TurnStore, turns: int) -> None:
+    """Sessions of a hundred turns, each with all three vectors, as if embedded: nothing is left to do."""
+    chance = random.Random(7)
+    now, session_id, parent = utc_now_us(), "", None
+    for number in range(turns):
+        if number % TURNS_A_SESSION == 0:
+            session_id, parent = str(uuid.uuid4()), None
+        turn = _turn(number, session_id, parent, now - (turns - number) * 1_000_000)
+        vectors = TurnVectors(_unit(chance), _unit(chance), encode_document(turn.text))
+        await store.put(turn, vectors)
+        parent = turn.turn_id
+
+
+def _turn(number: int, session_id: str, parent_turn_id: str | None, created_us: int) -> Turn:
+    return Turn(
+        turn_id=str(uuid.uuid4()),
+        session_id=session_id,
+        owner="local",
+        user_query=f"What does paragraph {number} say about the store?",
+        created_us=created_us,
+        status=TurnStatus.COMPLETED,
+        parent_turn_id=parent_turn_id,
+        assistant_response=f"Paragraph {number} says that every turn is kept with its parent. " * 6,
+        seq=number % TURNS_A_SESSION,
+    )
+
+
+def _unit(chance: random.Random) -> list[float]:
+    values = [chance.gauss(0, 1) for _ in range(DIMENSION)]
+    length = sum(value * value for value in values) ** 0.5
+    return [value / length for value in values]

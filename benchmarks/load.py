@@ -1,0 +1,137 @@
+"""One case against one server: the streams, the memory and the health probe beside them, then the sums."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from benchmarks.cases import QUESTIONS, Case
+from benchmarks.client import Answer, Dialect, ask, time_get
+from benchmarks.resources import ProcessTree
+from benchmarks.stub_llm import Shape
+
+PROBE_S = 0.05
+_tags = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server under test."""
+
+    name: str
+    url: str
+    pid: int
+    dialect: Dialect
+
+
+@dataclass(slots=True)
+class Samples:
+    """What one case gave on one server; durations in seconds, one entry per answer, stamp or probe.
+
+    `cpu_s` is the processor time until the server was quiet again, `settle_s` how long that took after
+    the last answer.
+    """
+
+    over_s: list[float]
+    first_s: list[float]
+    relay_s: list[float]
+    lag_s: list[float]
+    tokens: int
+    cpu_s: float
+    settle_s: float
+    peak_mb: float
+    errors: list[str]
+    wrong_lengths: int
+
+    def add(self, other: Samples) -> None:
+        """Pool another round of the same case."""
+        self.over_s += other.over_s
+        self.first_s += other.first_s
+        self.relay_s += other.relay_s
+        self.lag_s += other.lag_s
+        self.tokens += other.tokens
+        self.cpu_s += other.cpu_s
+        self.settle_s = max(self.settle_s, other.settle_s)
+        self.peak_mb = max(self.peak_mb, other.peak_mb)
+        self.errors += other.errors
+        self.wrong_lengths += other.wrong_lengths
+
+
+async def run_case(case: Case, target: Target, stub_url: str) -> Samples:
+    _set_shape(stub_url, case.shape)
+    tree, lags = ProcessTree(target.pid), list[float]()
+    cpu_before = tree.cpu_s()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(_beside(tree.watch_memory()))
+        if case.probe:
+            await stack.enter_async_context(_beside(_probe(target.url, lags)))
+        streams = [_stream(case, target, number) for number in range(case.streams)]
+        answers = list(itertools.chain.from_iterable(await asyncio.gather(*streams)))
+    ended = time.monotonic()
+    cpu_s = await tree.settled_cpu_s() - cpu_before
+    samples = _summed(case, answers, _arrivals(stub_url))
+    samples.lag_s, samples.cpu_s, samples.peak_mb = lags, cpu_s, tree.peak_mb
+    samples.settle_s = time.monotonic() - ended
+    return samples
+
+
+async def _stream(case: Case, target: Target, number: int) -> list[Answer]:
+    await asyncio.sleep(case.spread_s * number / case.streams)
+    answers = []
+    for turn in range(case.answers):
+        question = QUESTIONS[(number * 5 + turn) % len(QUESTIONS)]
+        answers.append(await ask(target.url, target.dialect, question, str(next(_tags))))
+    return answers
+
+
+async def _probe(url: str, lags: list[float]) -> None:
+    """How long the event loop lets a cheap request wait."""
+    while True:
+        lags.append(await time_get(url, "/health/live"))
+        await asyncio.sleep(PROBE_S)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
+    """Run `work`, which never ends, until the block does; its failure is raised."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        (outcome,) = await asyncio.gather(task, return_exceptions=True)
+    if isinstance(outcome, Exception):
+        raise outcome
+
+
+def _summed(case: Case, answers: list[Answer], arrivals: dict[str, float]) -> Samples:
+    whole = [answer for answer in answers if not answer.problem]
+    return Samples(
+        over_s=[arrivals[answer.tag] - answer.sent_s for answer in whole if answer.tag in arrivals],
+        first_s=[a.first_content_s - a.sent_s for a in whole if a.first_content_s is not None],
+        relay_s=[relay for answer in whole for relay in answer.relay_s],
+        lag_s=[],
+        tokens=sum(answer.tokens for answer in answers),
+        cpu_s=0.0,
+        settle_s=0.0,
+        peak_mb=0.0,
+        errors=[answer.problem for answer in answers if answer.problem],
+        wrong_lengths=sum(answer.tokens != case.shape.tokens for answer in whole),
+    )
+
+
+def _set_shape(stub_url: str, shape: Shape) -> None:
+    body = {"ttft_ms": shape.ttft_ms, "rate": shape.rate, "tokens": shape.tokens}
+    httpx.post(f"{stub_url}/shape", json=body).raise_for_status()
+
+
+def _arrivals(stub_url: str) -> dict[str, float]:
+    arrivals: dict[str, float] = httpx.get(f"{stub_url}/arrivals").json()
+    return arrivals

@@ -1,0 +1,138 @@
+"""The table and the JSON of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from benchmarks.load import Samples
+
+HEAD = (
+    "| case | server | over ms p50 / p95 | first content ms p50 / p95 | relay ms p50 / p99 "
+    "| CPU s per 1,000 tokens | resident MB | health ms p50 / p99 | errors / wrong lengths |"
+)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Nearest rank, 0 < share ≤ 1; nan when there are no values."""
+    if not values:
+        return math.nan
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One case on one server, as it is printed; times in milliseconds, nan where nothing was measured."""
+
+    over_p50: float
+    over_p95: float
+    first_p50: float
+    first_p95: float
+    relay_p50: float
+    relay_p99: float
+    cpu_s_per_1000: float
+    resident_mb: float
+    health_p50: float
+    health_p99: float
+    answers: int
+    tokens: int
+    settle_s: float
+    errors: int
+    wrong_lengths: int
+
+
+def figures(samples: Samples) -> Figures:
+    def ms(values: Sequence[float], share: float) -> float:
+        return round(percentile(values, share) * 1000, 2)
+
+    return Figures(
+        over_p50=ms(samples.over_s, 0.5),
+        over_p95=ms(samples.over_s, 0.95),
+        first_p50=ms(samples.first_s, 0.5),
+        first_p95=ms(samples.first_s, 0.95),
+        relay_p50=ms(samples.relay_s, 0.5),
+        relay_p99=ms(samples.relay_s, 0.99),
+        cpu_s_per_1000=round(samples.cpu_s / samples.tokens * 1000, 3) if samples.tokens else math.nan,
+        resident_mb=round(samples.peak_mb, 1),
+        health_p50=ms(samples.lag_s, 0.5),
+        health_p99=ms(samples.lag_s, 0.99),
+        answers=len(samples.over_s),
+        tokens=samples.tokens,
+        settle_s=round(samples.settle_s, 1),
+        errors=len(samples.errors),
+        wrong_lengths=samples.wrong_lengths,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    case: str
+    raw: Figures
+    ours: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStarts:
+    """Seconds to ready. `stored` is the start with `turns` turns in the store."""
+
+    raw: float
+    empty: float
+    stored: float
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    cases: tuple[CaseResult, ...]
+    cold_starts: ColdStarts | None
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+    def as_table(self) -> str:
+        lines = [HEAD, "|" + " --- |" * HEAD.count(" |")]
+        for result in self.cases:
+            lines += _rows(result)
+        if (cold := self.cold_starts) is not None:
+            lines += [
+                "",
+                f"Cold start to ready: raw {cold.raw:.2f} s, ours {cold.empty:.2f} s (empty store), "
+                f"{cold.stored:.2f} s ({cold.turns:,} turns stored).",
+            ]
+        return "\n".join(lines)
+
+
+def _rows(result: CaseResult) -> list[str]:
+    raw, ours = result.raw, result.ours
+    return [
+        f"| {result.case} | raw | {_cells(lambda name: _number(getattr(raw, name)))} "
+        f"| {raw.errors} / {raw.wrong_lengths} |",
+        f"| {result.case} | Wenmai | {_cells(lambda name: _number(getattr(ours, name)))} "
+        f"| {ours.errors} / {ours.wrong_lengths} |",
+        f"| {result.case} | ratio | {_cells(lambda name: _ratio(getattr(ours, name), getattr(raw, name)))} | |",
+    ]
+
+
+def _cells(shown: Callable[[str], str]) -> str:
+    columns = (
+        ("over_p50", "over_p95"),
+        ("first_p50", "first_p95"),
+        ("relay_p50", "relay_p99"),
+        ("cpu_s_per_1000",),
+        ("resident_mb",),
+        ("health_p50", "health_p99"),
+    )
+    return " | ".join(" / ".join(shown(name) for name in names) for names in columns)
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def _ratio(ours: float, raw: float) -> str:
+    if math.isnan(ours) or math.isnan(raw) or raw == 0:
+        return "–"
+    return f"{ours / raw:.1f} ×"

@@ -1,0 +1,57 @@
+"""Processor time and resident memory of a server with all its child processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import psutil
+
+SAMPLE_S = 0.5
+QUIET_CPU_S = 0.02  # in one sample: less than 4 % of a core is not work
+SETTLE_LIMIT_S = 90
+
+
+class ProcessTree:
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._known: Sequence[psutil.Process] = ()
+        self.peak_mb = 0.0
+
+    def cpu_s(self) -> float:
+        """User and system time so far, of children that have ended too."""
+        self._known = [self._root, *self._root.children(recursive=True)]
+        return sum(_cpu_s(process) for process in self._known)
+
+    async def watch_memory(self) -> None:
+        """Keep `peak_mb` until cancelled. Pages that processes share count once for each of them."""
+        self._known = [self._root, *self._root.children(recursive=True)]  # once: it walks all of /proc
+        while True:
+            self.peak_mb = max(self.peak_mb, sum(_resident(process) for process in self._known) / 2**20)
+            await asyncio.sleep(SAMPLE_S)
+
+    async def settled_cpu_s(self) -> float:
+        """`cpu_s` once the work that answers leave behind is done, such as embedding them for recall."""
+        now = self.cpu_s()
+        for _ in range(int(SETTLE_LIMIT_S / SAMPLE_S)):
+            before = now
+            await asyncio.sleep(SAMPLE_S)
+            now = self.cpu_s()
+            if now - before <= QUIET_CPU_S:
+                return now
+        raise TimeoutError(f"the server was still busy {SETTLE_LIMIT_S} s after its last answer")
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0

@@ -1,0 +1,130 @@
+"""`make bench`: every case on the raw relay and on the real server, in turns, in one run, on loopback."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+import uvloop
+
+from benchmarks.cases import CASES, OURS, QUICK_CASES, RAW, Case
+from benchmarks.load import Samples, Target, run_case
+from benchmarks.processes import running_relay, running_stub
+from benchmarks.report import CaseResult, ColdStarts, Report, figures
+from tests.support.sample import wait_for_sample
+from tests.support.server import running_server
+
+STORED_TURNS = 10_000
+ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    quick: bool
+    cold_start: bool
+    json_file: Path | None
+    only: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The three processes: the stub, and the two servers that ask it."""
+
+    stub_url: str
+    raw: Target
+    ours: Target
+
+
+@contextmanager
+def running_bench() -> Iterator[Bench]:
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory())
+        stub = stack.enter_context(running_stub())
+        relay = stack.enter_context(running_relay(stub.url))
+        server = stack.enter_context(
+            running_server(Path(folder), OPENAI_BASE_URL=f"{stub.url}/v1", LLM_MODEL="stub")
+        )
+        _say("waiting for the sample knowledge base …")
+        wait_for_sample(server.url)
+        yield Bench(
+            stub.url,
+            Target("raw", relay.url, relay.pid, RAW),
+            Target("wenmai", server.url, server.pid, OURS),
+        )
+
+
+async def measure(case: Case, bench: Bench, rounds: int) -> CaseResult:
+    """Both servers in turns, so that what else the machine does meets both."""
+    pooled: dict[str, Samples] = {}
+    for number in range(rounds):
+        for target in (bench.raw, bench.ours):
+            _say(f"{case.name} {target.name}, round {number + 1} of {rounds} …")
+            samples = await run_case(case, target, bench.stub_url)
+            if target.name in pooled:
+                pooled[target.name].add(samples)
+            else:
+                pooled[target.name] = samples
+    return CaseResult(case.name, figures(pooled["raw"]), figures(pooled["wenmai"]))
+
+
+async def warm(cases: Sequence[Case], bench: Bench) -> None:
+    """The first answers pay for imports and connections; they are not counted."""
+    for target in (bench.raw, bench.ours):
+        await run_case(cases[0], target, bench.stub_url)
+
+
+async def run(options: Options) -> Report:
+    cases = [case for case in (QUICK_CASES if options.quick else CASES) if case.name in options.only]
+    with running_bench() as bench:
+        await warm(QUICK_CASES, bench)
+        results = [await measure(case, bench, 1 if options.quick else ROUNDS) for case in cases]
+        stub_url = bench.stub_url
+    return Report(tuple(results), await _cold_starts(stub_url) if options.cold_start else None)
+
+
+async def _cold_starts(stub_url: str) -> ColdStarts:
+    from benchmarks.cold_start import empty_start_s, raw_start_s, stored_start_s
+
+    _say("cold starts …")
+    stored = await stored_start_s(STORED_TURNS)
+    return ColdStarts(raw_start_s(stub_url), empty_start_s(), stored, STORED_TURNS)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 1 when an answer failed or came in the wrong length."""
+    options = parse(arguments)
+    before = os.getloadavg()[0]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        report = runner.run(run(options))
+    print(f"{psutil.cpu_count()} cores, load average {before:.2f} before the run\n\n{report.as_table()}")
+    if options.json_file is not None:
+        options.json_file.write_text(json.dumps(report.as_json(), indent=1), encoding="utf-8")
+    return int(any(f.errors or f.wrong_lengths for r in report.cases for f in (r.raw, r.ours)))
+
+
+def parse(arguments: Sequence[str] | None) -> Options:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter answers: to see it work")
+    parser.add_argument("--no-cold-start", action="store_true", help="leave the cold starts out")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON too")
+    names = [case.name for case in CASES]
+    parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
+    given = parser.parse_args(arguments)
+    return Options(given.quick, not given.no_cold_start, given.json, tuple(given.case or names))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
