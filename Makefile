@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c requirements.lock
 
-.PHONY: run test check format lock screenshot setup setup-dev page clean
+.PHONY: run test check bench format lock screenshot setup setup-dev page clean
 
 run: setup page
 	$(BIN)/python -m scripts.serve
@@ -17,6 +17,10 @@ check:
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest
+
+# Under load, beside a raw pass-through: benchmarks/README.md. About eight minutes; wants a quiet machine.
+bench: setup-dev
+	$(BIN)/python -m benchmarks.run
 
 format:
 	$(BIN)/ruff format .

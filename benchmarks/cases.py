@@ -30,8 +30,8 @@ class Case:
 
 CASES = (
     Case("c1", 1, 10, STEADY),
-    Case("c10", 10, 4, STEADY),
-    Case("c50", 50, 4, STEADY, probe=True),
+    Case("c10", 10, 5, STEADY),
+    Case("c50", 50, 3, STEADY, probe=True),
     Case("flood", 10, 2, FULL_SPEED, spread_s=0.0),
 )
 QUICK_CASES = tuple(

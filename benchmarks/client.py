@@ -130,7 +130,7 @@ async def _exchange(url: str, request: bytes, answer: Answer, dialect: Dialect |
     try:
         async with asyncio.timeout(ANSWER_LIMIT_S):
             transport, reader = await asyncio.get_running_loop().create_connection(
-                lambda: Reader(answer, dialect), address.hostname, address.port
+                lambda: Reader(answer, dialect), address.hostname or "", address.port or 80
             )
             transport.write(request)
             await reader.finished

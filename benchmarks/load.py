@@ -35,8 +35,8 @@ class Target:
 class Samples:
     """What one case gave on one server; durations in seconds, one entry per answer, stamp or probe.
 
-    `cpu_s` is the processor time until the server was quiet again, `settle_s` how long that took after
-    the last answer.
+    `answering_cpu_s` is the processor time until the last answer ended, `cpu_s` until the server was quiet
+    again, which took `settle_s`.
     """
 
     over_s: list[float]
@@ -44,6 +44,7 @@ class Samples:
     relay_s: list[float]
     lag_s: list[float]
     tokens: int
+    answering_cpu_s: float
     cpu_s: float
     settle_s: float
     peak_mb: float
@@ -57,6 +58,7 @@ class Samples:
         self.relay_s += other.relay_s
         self.lag_s += other.lag_s
         self.tokens += other.tokens
+        self.answering_cpu_s += other.answering_cpu_s
         self.cpu_s += other.cpu_s
         self.settle_s = max(self.settle_s, other.settle_s)
         self.peak_mb = max(self.peak_mb, other.peak_mb)
@@ -74,11 +76,11 @@ async def run_case(case: Case, target: Target, stub_url: str) -> Samples:
             await stack.enter_async_context(_beside(_probe(target.url, lags)))
         streams = [_stream(case, target, number) for number in range(case.streams)]
         answers = list(itertools.chain.from_iterable(await asyncio.gather(*streams)))
-    ended = time.monotonic()
+    ended, answering_cpu_s = time.monotonic(), tree.cpu_s() - cpu_before
     cpu_s = await tree.settled_cpu_s() - cpu_before
     samples = _summed(case, answers, _arrivals(stub_url))
     samples.lag_s, samples.cpu_s, samples.peak_mb = lags, cpu_s, tree.peak_mb
-    samples.settle_s = time.monotonic() - ended
+    samples.answering_cpu_s, samples.settle_s = answering_cpu_s, time.monotonic() - ended
     return samples
 
 
@@ -119,6 +121,7 @@ def _summed(case: Case, answers: list[Answer], arrivals: dict[str, float]) -> Sa
         relay_s=[relay for answer in whole for relay in answer.relay_s],
         lag_s=[],
         tokens=sum(answer.tokens for answer in answers),
+        answering_cpu_s=0.0,
         cpu_s=0.0,
         settle_s=0.0,
         peak_mb=0.0,

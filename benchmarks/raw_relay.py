@@ -9,7 +9,6 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 import httpx
 import uvicorn
@@ -35,9 +34,8 @@ def create_relay(upstream: str, client: httpx.AsyncClient) -> Starlette:
 
 async def _bytes(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     try:
-        async with aclosing(response.aiter_raw()) as pieces:
-            async for piece in pieces:
-                yield piece
+        async for piece in response.aiter_raw():
+            yield piece
     finally:
         await response.aclose()
 

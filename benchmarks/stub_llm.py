@@ -1,4 +1,4 @@
-"""An OpenAI-compatible model on loopback that only streams: `python -m benchmarks.stub_llm --rate 50 --tokens 100`.
+"""An OpenAI-compatible model on loopback that only streams: `python -m benchmarks.stub_llm`.
 
 One asyncio protocol, so that it takes little of the machine from the server under test. Every tenth token
 carries the moment it was sent, `@<microseconds>@`. `POST /shape` changes pace and length, `GET /arrivals`
@@ -14,6 +14,7 @@ import json
 import re
 import time
 from dataclasses import asdict, dataclass
+from typing import cast
 
 import httptools
 import uvloop
@@ -21,7 +22,7 @@ import uvloop
 STAMP_EVERY = 10
 TOKENS_A_WRITE = 10  # at full speed; a pause between writes lets the other streams have their turn
 TAG = re.compile(rb"\[q-([\w.-]+)\]")
-WORDS = "The server keeps each answer short and exact so that a reader finds the part that matters .".split()
+WORDS = ("The", "server", "keeps", "each", "answer", "short", "so", "that", "a", "reader", "finds", "it", ".")
 EVENT = (
     b'data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1700000000,"model":"stub",'
     b'"choices":[{"index":0,"delta":{%b},"logprobs":null,"finish_reason":%b}]}\n\n'
@@ -53,6 +54,7 @@ class Stream:
     """One answer, written by timers against due times, so that a late token does not delay the rest."""
 
     def __init__(self, connection: Connection, shape: Shape) -> None:
+        self.stalled = False  # a write that was due found the reader's buffer full
         self._connection = connection
         self._shape = shape
         self._sent = 0
@@ -66,7 +68,8 @@ class Stream:
         asyncio.get_running_loop().call_later(max(0.0, delay), self._tick)
 
     def _tick(self) -> None:
-        if self._connection.paused or self._connection.closed:
+        self.stalled = self._connection.paused
+        if self.stalled or self._connection.closed:
             return
         left = self._shape.tokens - self._sent
         count = min(left, 1 if self._shape.rate else TOKENS_A_WRITE)
@@ -88,8 +91,7 @@ class Connection(asyncio.Protocol):
         self.paused = self.closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is no subclass
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed, self.stream = True, None
@@ -99,7 +101,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.paused = False
-        if self.stream is not None:
+        if self.stream is not None and self.stream.stalled:
             self.stream.schedule()
 
     def data_received(self, data: bytes) -> None:
@@ -156,9 +158,10 @@ async def serve(shape: Shape) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="A streaming OpenAI-compatible stub on loopback.")
-    parser.add_argument("--ttft-ms", type=float, default=Shape.ttft_ms)
-    parser.add_argument("--rate", type=float, default=Shape.rate, help="tokens per second; 0: full speed")
-    parser.add_argument("--tokens", type=int, default=Shape.tokens)
+    usual = Shape()
+    parser.add_argument("--ttft-ms", type=float, default=usual.ttft_ms)
+    parser.add_argument("--rate", type=float, default=usual.rate, help="tokens per second; 0: full speed")
+    parser.add_argument("--tokens", type=int, default=usual.tokens)
     given = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(Shape(given.ttft_ms, given.rate, given.tokens)))

@@ -39,8 +39,8 @@ async def test_a_folder_is_added_once_and_what_fails_is_named_with_its_reason(
 ) -> None:
     report = await load_folder(bench.knowledge, folder, "shared", tags=("guide",))
     assert (report.added, report.existing) == (2, 0)
-    assert [failure.file for failure in report.failed] == ["empty.txt", "bad.md"]  # the smallest first
-    assert report.failed[1] == Failure("empty.txt", "file: the file is empty.")
+    assert [failure.file for failure in report.failed] == ["empty.txt", "bad.md"]  # the smallest file first
+    assert report.failed[0] == Failure("empty.txt", "file: the file is empty.")
     page = await bench.knowledge.list_documents(["shared"], 10)
     ready = {document.external_id: document.tags for document in page.documents if not document.error}
     assert ready == {"index.md": ("guide",), "zh/index.md": ("guide",)}
