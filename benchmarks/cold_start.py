@@ -13,13 +13,13 @@ from benchmarks.processes import running_relay
 from config.settings import load_settings
 from core.sparse import encode_document
 from core.turns import Turn, TurnStatus
-from services.adapters.bundled_embedding import DIMENSION
 from services.clock import utc_now_us
 from services.turn_store import TurnStore, TurnVectors
 from tests.support.server import running_server
 
 TRIALS = 3
 TURNS_A_SESSION = 100
+DIMENSION = 384  # the bundled embedding's; the store refuses any other
 
 
 def raw_start_s(stub_url: str) -> float:

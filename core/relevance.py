@@ -48,6 +48,7 @@ ABSOLUTE_FEATURES = (
     "foreign_dense",
 )  # they mean something only for the embedder they were learnt on
 ANY_EMBEDDING = "any"
+TWIN_SPARSE_RANK = 3
 LANGUAGE_CHARS = 200  # of a text, to tell its language
 
 
@@ -90,11 +91,27 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
         return []
     words = QuestionWords.of(query)
     matches = [WordMatch.of(words, candidate) for candidate in candidates]
-    chances = logistic(_features(query, candidates, words, matches), coefficients)
+    rows = _features(query, candidates, words, matches)
+    chances = _with_twin(candidates, logistic(rows, coefficients), rows[:, FEATURES.index("same_script")])
     return [
         replace(candidate, probability=float(chance), key_passage=match.passage(words))
         for candidate, chance, match in zip(candidates, chances, matches, strict=True)
     ]
+
+
+def _with_twin(candidates: Sequence[Candidate], chances: Matrix, same_script: Matrix) -> Matrix:
+    """In a collection of parallel documents both twins are found; the reader's language goes first.
+
+    A text in another language is judged by its cosine alone, so it can pass its own twin, whose words do
+    not all match. The one that leads by meaning and is among the first by words, in the question's
+    language, therefore gets no less than any other language brings; ties keep the fused order.
+    """
+    lifted = chances.copy()
+    for at, candidate in enumerate(candidates):
+        by_words = candidate.sparse_rank is not None and candidate.sparse_rank <= TWIN_SPARSE_RANK
+        if candidate.dense_rank == 1 and by_words and same_script[at]:
+            lifted[at] = max(chances[at], chances[same_script == 0].max(initial=0.0))
+    return lifted
 
 
 def features(query: Query, candidates: Sequence[Candidate]) -> Matrix:

@@ -69,6 +69,9 @@ def answer(context: str, previous_questions: Sequence[str], question: str | None
     chinese = is_mostly_chinese(asked)
     if not passages:
         return _NOTHING[chinese]
+    own = [passage for passage in passages if is_mostly_chinese(passage.text) == chinese]
+    if own and own[0].relevance >= WORTH_QUOTING * passages[0].relevance:
+        passages = own  # a quote in another language only where the reader's has none
     joined = joined_wordings(asked, previous_questions)
     terms = question_terms(joined[0][0] if joined else asked)
     quotes = "\n\n".join(_block(quote, index) for index, quote in _quotes(terms, passages))
