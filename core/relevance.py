@@ -49,6 +49,7 @@ ABSOLUTE_FEATURES = (
 )  # they mean something only for the embedder they were learnt on
 ANY_EMBEDDING = "any"
 TWIN_SPARSE_RANK = 3
+TWIN_LEAD = 0.02  # of cosine; among E5's texts on one subject the second is .01 behind, a twin's rival .03
 LANGUAGE_CHARS = 200  # of a text, to tell its language
 
 
@@ -103,13 +104,17 @@ def _with_twin(candidates: Sequence[Candidate], chances: Matrix, same_script: Ma
     """In a collection of parallel documents both twins are found; the reader's language goes first.
 
     A text in another language is judged by its cosine alone, so it can pass its own twin, whose words do
-    not all match. The one that leads by meaning and is among the first by words, in the question's
-    language, therefore gets no less than any other language brings; ties keep the fused order.
+    not all match. The one that leads its language clearly by meaning and is among the first by words
+    therefore gets no less than any other language brings; ties keep the fused order.
     """
     lifted = chances.copy()
+    own = sorted(
+        (c.dense or 0.0 for c, same in zip(candidates, same_script, strict=True) if same), reverse=True
+    )
     for at, candidate in enumerate(candidates):
         by_words = candidate.sparse_rank is not None and candidate.sparse_rank <= TWIN_SPARSE_RANK
-        if candidate.dense_rank == 1 and by_words and same_script[at]:
+        leads = candidate.dense_rank == 1 and (candidate.dense or 0.0) - [*own, 0.0, 0.0][1] >= TWIN_LEAD
+        if leads and by_words and same_script[at]:
             lifted[at] = max(chances[at], chances[same_script == 0].max(initial=0.0))
     return lifted
 

@@ -136,12 +136,18 @@ def test_of_twins_in_two_languages_the_questions_own_goes_first() -> None:
     """Discriminates: judging a text in another language by its cosine alone puts it before its twin."""
     query = ask("How do I change the model?")
     own = Candidate(
-        Chunk("own", "d", "models.md", "To change the language model, set LLM_MODEL and restart.", 0, "Models"),
+        Chunk("own", "d", "models.md", "To change the model, set LLM_MODEL and restart.", 0, "Models"),
         dense=0.90, sparse=7.7, dense_rank=1, sparse_rank=1,
     )  # fmt: skip
     foreign = Candidate(
         Chunk("foreign", "d", "models.md", "换大模型,改环境变量,再重新启动服务器即可生效。", 0, "模型"),
         dense=0.86, dense_rank=3,
     )  # fmt: skip
-    judged = judge(query, [own, foreign], load_coefficients("multilingual-e5-small"))
-    assert judged[0].probability >= judged[1].probability
+    beside = Candidate(
+        Chunk("beside", "d", "models.md", "The reranker is chosen by RERANKER.", 0, "Models"),
+        dense=0.86, sparse=2.0, dense_rank=2, sparse_rank=2,
+    )  # fmt: skip
+    judged = judge(query, [own, beside, foreign], load_coefficients("multilingual-e5-small"))
+    assert judged[0].probability >= judged[2].probability
+    unsure = judge(query, [own, replace(beside, dense=0.895), foreign], load_coefficients("any"))
+    assert unsure[0].probability != unsure[2].probability
