@@ -18,7 +18,7 @@ check:
 	$(BIN)/lint-imports
 	$(BIN)/pytest
 
-# Under load, beside a raw pass-through: benchmarks/README.md. About eight minutes; wants a quiet machine.
+# Under load, beside a raw pass-through: benchmarks/README.md. About seven minutes; wants a quiet machine.
 bench: setup-dev
 	$(BIN)/python -m benchmarks.run
 

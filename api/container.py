@@ -285,8 +285,10 @@ async def _open_llm(model_id: str, entry: LLMSettings, models: ModelSettings, st
     if entry.provider == "openai":
         from services.adapters.openai_llm import make_http_client, make_openai_llm
 
-        client = await stack.enter_async_context(make_http_client(models.token_timeout_s))
-        return make_openai_llm(entry, api_key_for(model_id, entry, models), client, models.token_timeout_s)
+        # our own time-outs end an answer; the connection's is only a net below them
+        patience_s = max(models.first_token_timeout_s, models.token_timeout_s) + 5
+        client = await stack.enter_async_context(make_http_client(patience_s))
+        return make_openai_llm(entry, api_key_for(model_id, entry, models), client, patience_s)
     from services.adapters.llama_index_loader import load_class
 
     options: dict[str, Any] = {"model": entry.model} if entry.model else {}

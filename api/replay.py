@@ -13,20 +13,28 @@ from core.events import (
     StatusEvent,
     ThinkEvent,
 )
+from core.frames import laid_out
 from core.turns import Turn, TurnStatus
 from services.turn_stream import TurnStream
 
 
 def replay(turn: Turn, language: Language) -> TurnStream:
-    """An ended stream with the turn's thinking, answer, sources and last status."""
+    """An ended stream with the turn's texts, sources and last status, under the numbers they had live.
+
+    Progress is not kept, so its numbers are skipped; a reader that saw event n goes on with n + 1.
+    """
     stream = TurnStream.ended_stream(turn.turn_id)
+    failed = turn.status in (TurnStatus.FAILED, TurnStatus.INTERRUPTED, TurnStatus.RUNNING)
     stream.publish(SessionEvent(turn.session_id))
-    if turn.thinking:
+    if turn.layout:
+        stream.lay(laid_out(turn.layout[1:], turn.assistant_response, turn.thinking))
+        stream.lay([None] if failed else [])  # the STATUS that named the error
+    else:
         stream.publish(ThinkEvent(turn.thinking))
-    if turn.assistant_response:
         stream.publish(ContentEvent(turn.assistant_response))
-    stream.publish(SourceEvent(turn.sources))
-    if turn.status in (TurnStatus.FAILED, TurnStatus.INTERRUPTED, TurnStatus.RUNNING):
+    if turn.assistant_response or not failed:
+        stream.publish(SourceEvent(turn.sources))
+    if failed:
         stream.publish(ErrorEvent(say(f"was_{turn.status.value}", language)))
     stream.publish(StatusEvent("finished", say("finished", language), finished_fields(turn)))
     stream.publish(DoneEvent())

@@ -15,7 +15,13 @@ from api.prompt import PromptBuilder
 from api.replay import finished_fields
 from api.turn_request import TurnRequest
 from core.citations import cite, mark_cited
-from core.errors import LLMUnavailableError, NotStoredError, StoreUnavailableError, WenmaiError
+from core.errors import (
+    LLMUnavailableError,
+    NotStoredError,
+    StoreUnavailableError,
+    TurnInterruptedError,
+    WenmaiError,
+)
 from core.events import (
     ContentEvent,
     DoneEvent,
@@ -125,6 +131,8 @@ class TurnRun:
                 failure, status = WenmaiError(say("internal", self._language)), TurnStatus.FAILED
         if self._scope.cancelled_caught:
             status = self._cut_status
+            if status is TurnStatus.INTERRUPTED:  # half an answer must not look like a whole one
+                failure = TurnInterruptedError(say("was_interrupted", self._language))
         await self._finish(status, failure)
 
     async def _respond(self) -> None:
@@ -181,6 +189,7 @@ class TurnRun:
             usage=self._usage(),
             token_count=self._answer.completion_tokens,
             timings_ms=dict(self._timings),
+            layout=self.stream.layout,
         )
         failure = await self._store() or failure
         if failure is not None:

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from config.sources import FlatSource, explain_refusals, read_toml
 
+
+def _checked_url(value: str | None) -> str | None:
+    if not value:
+        return None
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or " " in value:
+        raise ValueError("must be an address like http://127.0.0.1:6333")
+    return value
+
+
+Url = Annotated[str | None, AfterValidator(_checked_url)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -53,7 +65,7 @@ class StoreSettings(Section):
     """The vector store: embedded in `data_dir` unless `qdrant_url` names a server."""
 
     data_dir: Path = Path("data")
-    qdrant_url: str | None = None
+    qdrant_url: Url = None
     qdrant_api_key: SecretStr | None = None
     qdrant_timeout_s: Positive = 5
     conversation_collection: str = Field("conversations", pattern=r"^[A-Za-z0-9_-]{1,64}$")
@@ -65,7 +77,7 @@ class StoreSettings(Section):
     replication_factor: int = Field(1, ge=1, le=32)
     write_consistency_factor: int = Field(1, ge=1, le=32)
 
-    @field_validator("qdrant_url", "qdrant_api_key", mode="before")
+    @field_validator("qdrant_api_key", mode="before")
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
@@ -102,7 +114,7 @@ class LLMSettings(Section):
 
     provider: str = Field(pattern=r"^(openai|extractive|llama_index:[\w.]+:\w+)$")
     model: str = ""
-    base_url: str | None = None
+    base_url: Url = None
     api_key: SecretStr | None = None
     api_key_env: str | None = None
     context_window: int = Field(32_768, ge=512, le=10_000_000)
@@ -119,28 +131,25 @@ class ModelSettings(Section):
         "bundled", pattern=r"^(bundled|sentence-transformers:.+|openai|llama_index:[\w.]+:\w+)$"
     )
     embedding_model: str = "text-embedding-3-small"
-    embedding_base_url: str | None = None
+    embedding_base_url: Url = None
     embedding_api_key: SecretStr | None = None
     embedding_options: dict[str, Any] = Field(default_factory=dict)
     reranker: str = Field(
         "calibrated", pattern=r"^(calibrated|none|http|cross-encoder:.+|llama_index:[\w.]+:\w+)$"
     )
     reranker_model: str = ""
-    reranker_url: str | None = None
+    reranker_url: Url = None
     reranker_api_key: SecretStr | None = None
     reranker_options: dict[str, Any] = Field(default_factory=dict)
     openai_api_key: SecretStr | None = None
-    openai_base_url: str | None = None
+    openai_base_url: Url = None
     llm_model: str | None = None
     llms: dict[str, LLMSettings] = Field(default_factory=dict)
     first_token_timeout_s: Positive = 60
     token_timeout_s: Positive = 60
     answer_timeout_s: Positive = 600
 
-    @field_validator(
-        "openai_api_key", "openai_base_url", "llm_model", "embedding_base_url", "embedding_api_key",
-        "reranker_url", "reranker_api_key", mode="before",
-    )  # fmt: skip
+    @field_validator("openai_api_key", "llm_model", "embedding_api_key", "reranker_api_key", mode="before")
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
@@ -152,6 +161,12 @@ class KnowledgeSettings(Section):
     load_sample: bool = True
     chunk_tokens: int = Field(256, ge=32, le=4_096)
     chunk_overlap_tokens: int = Field(0, ge=0, le=1_024)
+
+    @model_validator(mode="after")
+    def _overlap_is_smaller(self) -> Self:
+        if self.chunk_overlap_tokens >= self.chunk_tokens:
+            raise ValueError("chunk_overlap_tokens must be less than chunk_tokens")
+        return self
 
 
 class Settings(BaseSettings):

@@ -78,10 +78,13 @@ def read_toml(environment: Mapping[str, str]) -> dict[str, Any]:
 
 def _one_line(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    name = ".".join(str(part) for part in first["loc"][1:]).upper() or str(first["loc"])
+    name = ".".join(str(part) for part in first["loc"][1:]).upper()
+    reason = first["msg"].removeprefix("Value error, ")
+    if not name:
+        return f"The configuration is refused: {reason}."
     secret = any(word in name for word in ("KEY", "SECRET"))
     value = "" if secret else f" = {first['input']!r}"
-    return f"{name}{value} is refused: {first['msg']}."
+    return f"{name}{value} is refused: {reason}."
 
 
 @contextmanager

@@ -10,6 +10,7 @@ WenmaiError
 │   ├── TurnConflictError · SessionBusyError · DocumentConflictError
 ├── UnavailableError         an outside part does not answer; retryable
 │   ├── StoreUnavailableError · LLMUnavailableError · LLMTruncatedError · EmbeddingUnavailableError
+    │   ├── TurnInterruptedError
 │   └── NotStoredError
 ├── StartRefusedError        the configuration or the data folder does not allow a start
 │   └── StoreLockedError
@@ -136,6 +137,10 @@ class StoreUnavailableError(UnavailableError):
 
 class NotStoredError(UnavailableError):
     code = "not_stored"
+
+
+class TurnInterruptedError(UnavailableError):
+    code = "turn_interrupted"
 
 
 class EmbeddingUnavailableError(UnavailableError):

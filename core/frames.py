@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from core.events import ContentEvent, Event, ThinkEvent
 
@@ -20,3 +20,32 @@ def line_safe(event: Event) -> Iterator[Event]:
         return
     for piece in _PIECE.findall(event.text):
         yield type(event)(piece)
+
+
+def layout_of(events: Iterable[Event | None]) -> tuple[int, ...]:
+    """One number per event: the length of its answer text, minus that of its thinking, 0 for all others."""
+    return tuple(_signed_length(event) for event in events)
+
+
+def _signed_length(event: Event | None) -> int:
+    match event:
+        case ContentEvent(text):
+            return len(text)
+        case ThinkEvent(text):
+            return -len(text)
+        case _:
+            return 0
+
+
+def laid_out(layout: Iterable[int], content: str, thinking: str) -> Iterator[Event | None]:
+    """The texts cut again as `layout` says; None where another kind of event had its number."""
+    said = thought = 0
+    for length in layout:
+        if length > 0:
+            yield ContentEvent(content[said : said + length])
+            said += length
+        elif length < 0:
+            yield ThinkEvent(thinking[thought : thought - length])
+            thought -= length
+        else:
+            yield None

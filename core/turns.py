@@ -38,7 +38,8 @@ class Turn:
     """A stored turn. `created_us` is UTC microseconds; `seq` counts from 0 within the session.
 
     `prompt` is the manifest of what was sent to the model, part by part; `request_hash` tells a
-    retry of the same request from another request under the same id.
+    retry of the same request from another request under the same id. `layout` is how the streamed events
+    followed each other until the turn was stored (core.frames.layout_of), so that a late reader can go on.
     """
 
     turn_id: str
@@ -58,6 +59,7 @@ class Turn:
     timings_ms: dict[str, float] = field(default_factory=dict)
     prompt: list[dict[str, Any]] = field(default_factory=list)
     request_hash: str = ""
+    layout: tuple[int, ...] = ()
 
     @property
     def timestamp(self) -> str:

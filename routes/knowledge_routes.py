@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Annotated, Any
 from uuid import UUID
 
+import anyio
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 
@@ -37,7 +38,7 @@ async def knowledge_chat_conversation(
     stream = await container.chat.begin_turn(body.to_request(owner, request_id(request)))
     if body.stream:
         return stream_response(stream, container.settings.server, body.stream_format)
-    return await _whole(stream)
+    return await _whole(stream, request)
 
 
 @router.get(
@@ -71,11 +72,23 @@ def _number(last_event_id: str | None, turn_id: str) -> int:
     return int(number) if prefix == turn_id and number.isdigit() and len(number) < 10 else 0
 
 
-async def _whole(stream: TurnStream) -> JSONResponse:
-    """Every part of the stream in one object; a failed turn answers 503 with the error beside them."""
+async def _whole(stream: TurnStream, request: Request) -> Response:
+    """Every part of the stream in one object; a failed turn answers 503 with the error beside them.
+
+    A client that leaves counts as a reader that leaves: the turn waits for the grace and is then cut.
+    """
     whole = WholeTurn()
-    async with aclosing(stream.follow()) as batches:
-        async for batch in batches:
-            for _, event in batch:
-                whole.add(event)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_cancel_when_gone, request, group.cancel_scope)
+        async with aclosing(stream.follow()) as batches:
+            async for batch in batches:
+                for _, event in batch:
+                    whole.add(event)
+        group.cancel_scope.cancel()
     return JSONResponse(whole.body, status_code=503 if "error" in whole.body else 200)
+
+
+async def _cancel_when_gone(request: Request, scope: anyio.CancelScope) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+    scope.cancel()

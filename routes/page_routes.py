@@ -45,6 +45,8 @@ async def vendor_file(name: str) -> FileResponse:
 @router.get("/web/{path:path}")
 async def page_file(path: str) -> FileResponse:
     """Only files of the page itself, by type; never anything installed beside them."""
+    if "\0" in path:
+        raise HTTPException(404, "There is no such file.")
     file = (WEB / path).resolve()
     own = file.is_relative_to(WEB) and "node_modules" not in file.parts
     if not own or file.suffix not in MEDIA_TYPES or not file.is_file():

@@ -17,6 +17,7 @@ from sse_starlette.sse import AppStatus
 from config.settings import ServerSettings, Settings
 from core.errors import StartRefusedError, StoreLockedError, WenmaiError
 from routes.app import create_app
+from routes.http_protocol import LimitedProtocol
 
 GREETING = """
 Wenmai 问脉 is ready: {url}
@@ -77,7 +78,8 @@ def run_server(settings: Settings) -> int:
         timeout_graceful_shutdown=5,
         timeout_keep_alive=75,
         lifespan="off",
-        h11_max_incomplete_event_size=65_536,
+        http=LimitedProtocol,
+        ws="none",
         server_header=False,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

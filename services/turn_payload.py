@@ -39,6 +39,7 @@ class TurnPayload(BaseModel):
     usage: dict[str, Any] = Field(default_factory=dict)
     timings_ms: dict[str, float] = Field(default_factory=dict)
     request_hash: str = ""
+    layout: list[int] = Field(default_factory=list)
     schema_version: int = Field(TURN_SCHEMA, alias="schema")
 
 
@@ -64,6 +65,7 @@ def to_payload(turn: Turn) -> dict[str, Any]:
         usage=asdict(turn.usage),
         timings_ms=turn.timings_ms,
         request_hash=turn.request_hash,
+        layout=list(turn.layout),
         schema=TURN_SCHEMA,
     )
     return payload.model_dump(mode="json", by_alias=True)
@@ -90,6 +92,7 @@ def from_payload(stored: dict[str, Any]) -> Turn:
         timings_ms=payload.timings_ms,
         prompt=payload.prompt,
         request_hash=payload.request_hash,
+        layout=tuple(payload.layout),
     )
 
 

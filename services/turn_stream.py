@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 
 from core.events import DoneEvent, Event
-from core.frames import line_safe
+from core.frames import layout_of, line_safe
 
 FIRST_READER_S = 1.0  # even with no grace, a reader gets this long to open the stream it asked for
 
@@ -19,7 +19,7 @@ class TurnStream:
 
     def __init__(self, turn_id: str, grace_s: float, on_abandoned: Callable[[], None]) -> None:
         self.turn_id = turn_id
-        self._events: list[Event] = []
+        self._events: list[Event | None] = []  # None: a number whose event is not kept
         self._changed = asyncio.Event()
         self._readers = 0
         self._grace_s = grace_s
@@ -38,6 +38,15 @@ class TurnStream:
     @property
     def ended(self) -> bool:
         return bool(self._events) and isinstance(self._events[-1], DoneEvent)
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """How the events so far followed each other: what a later replay needs to keep their numbers."""
+        return layout_of(self._events)
+
+    def lay(self, events: Iterable[Event | None]) -> None:
+        """Take over the events of a stored turn under their old numbers; None skips one."""
+        self._events.extend(events)
 
     def publish(self, event: Event) -> None:
         """Append the event and wake the readers. Raises RuntimeError after DONE."""
@@ -59,8 +68,9 @@ class TurnStream:
         self._disarm()
         try:
             while True:
-                fresh = list(enumerate(self._events[after:], start=after + 1))
-                after += len(fresh)
+                news = self._events[after:]
+                fresh = [(n, event) for n, event in enumerate(news, start=after + 1) if event is not None]
+                after += len(news)
                 if fresh:
                     yield fresh
                 if self.ended and after >= len(self._events):

@@ -57,8 +57,13 @@ class CrossEncoderReranker(BaseNodePostprocessor):
 
 
 def _load(model_name: str) -> Any:
-    from sentence_transformers import CrossEncoder
-
+    try:
+        from sentence_transformers import CrossEncoder
+    except ImportError as error:
+        raise StartRefusedError(
+            f"RERANKER = 'cross-encoder:{model_name}' needs the extra: "
+            ".venv/bin/pip install -c requirements.lock -e '.[sentence-transformers]'."
+        ) from error
     try:
         model = CrossEncoder(model_name, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:

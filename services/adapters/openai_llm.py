@@ -15,6 +15,8 @@ from config.settings import LLMSettings
 from core.errors import LLMTruncatedError, LLMUnavailableError
 
 CONNECT_TIMEOUT_S = 10
+# the SDK reads chunks without checking them: what is no chunk fails as whatever Python makes of it
+NOT_AN_ANSWER = (openai.OpenAIError, httpx.HTTPError, ValueError, TypeError, AttributeError, KeyError)
 MAX_RETRIES = 2  # by the SDK, before the first token only, honouring Retry-After
 
 
@@ -40,7 +42,7 @@ async def _checked(
                 finish_reason = next((c.finish_reason for c in choices if c.finish_reason), finish_reason)
                 response.additional_kwargs["finish_reason"] = finish_reason
                 yield response
-    except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
+    except NOT_AN_ANSWER as error:
         raise _ours(error) from error
     if finish_reason is None:
         raise LLMTruncatedError("The model's answer broke off before its end.")

@@ -69,8 +69,13 @@ class SentenceTransformersEmbedding(BaseEmbedding):
 
 
 def _load(model_name: str) -> Any:
-    from sentence_transformers import SentenceTransformer
-
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise StartRefusedError(
+            f"EMBEDDING = 'sentence-transformers:{model_name}' needs the extra: "
+            ".venv/bin/pip install -c requirements.lock -e '.[sentence-transformers]'."
+        ) from error
     try:
         return SentenceTransformer(model_name, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:

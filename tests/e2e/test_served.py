@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
+import socket
 import time
 import uuid
 from collections.abc import Iterator
@@ -245,3 +247,60 @@ def test_sigterm_lets_the_open_answer_finish(stub: StubLLM, tmp_path: Path) -> N
     assert Streamed(frames(text)).finished["status"] == "completed"
     assert server.process.wait(timeout=20) == 0
     stop_server(server)
+
+
+def send_raw(url: str, *pieces: bytes, limit_s: float = 10.0) -> bytes:
+    """Over a plain socket; gives all that comes back until the server closes, or until the limit."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    received = b""
+    with socket.create_connection((host, int(port)), timeout=limit_s) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            while chunk := connection.recv(65_536):
+                received += chunk
+    return received
+
+
+def test_a_head_that_is_too_large_is_refused_and_others_are_served(with_model: RunningServer) -> None:
+    start = b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    whole = send_raw(with_model.url, start + b"X: " + b"a" * 70_000 + b"\r\n\r\n")
+    many = send_raw(with_model.url, start + b"A: b\r\n" * 20_000 + b"\r\n")
+    unended = send_raw(with_model.url, start + b"X: ", *[b"a" * 50_000] * 4)
+    for reply in (whole, many, unended):
+        assert reply.startswith(b"HTTP/1.1 400")
+    assert httpx.get(f"{with_model.url}/health/live").status_code == 200
+
+
+def test_a_client_that_leaves_without_streaming_closes_the_model_too(
+    with_model: RunningServer, stub: StubLLM
+) -> None:
+    stub.pause_s, stub.words = 0.05, tuple("abcdefgh" * 40)
+    left = stub.left
+    with contextlib.suppress(httpx.ReadTimeout):
+        httpx.post(f"{with_model.url}{CHAT}", json={"question": "Leave?", "stream": False}, timeout=0.7)
+    wait_until(lambda: stub.left == left + 1)
+    stub.pause_s = 0.0
+
+
+@pytest.mark.parametrize("chunk", ["null", "17", '{"id": "x"}', "[]", '{"choices": null}', "<html>"])
+def test_a_model_that_sends_no_answer_is_named_as_the_cause(
+    with_model: RunningServer, stub: StubLLM, chunk: str
+) -> None:
+    stub.raw = f"data: {chunk}\n\n"
+    turn = ask(with_model.url, "Hello?")
+    stub.raw = ""
+    codes = {status["code"] for status in turn.statuses if status["stage"] == "error"}
+    assert codes <= {"llm_unavailable", "llm_truncated"}
+    assert turn.finished["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "path", ["%00", "../../pyproject.toml", "..%2f..%2fpyproject.toml", "node_modules/marked/package.json"]
+)
+def test_the_page_serves_nothing_but_itself(with_model: RunningServer, path: str) -> None:
+    reply = send_raw(
+        with_model.url,
+        f"GET /web/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode(),
+    )
+    assert reply.startswith(b"HTTP/1.1 404")

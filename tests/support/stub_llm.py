@@ -20,13 +20,15 @@ from starlette.routing import Route
 
 @dataclass
 class StubLLM:
-    """`words` are sent `pause_s` apart. `status` refuses instead; `cut` ends without a finish reason."""
+    """`words` are sent `pause_s` apart. `status` refuses instead; `cut` ends without a finish reason;
+    `raw` is sent instead of an answer."""
 
     words: tuple[str, ...] = ("one ", "two ", "three")
     pause_s: float = 0.0
     status: int = 200
     cut: bool = False
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    raw: str = ""
     left: int = 0
     url: str = ""
 
@@ -38,6 +40,9 @@ class StubLLM:
 
     async def _stream(self) -> AsyncIterator[str]:
         try:
+            if self.raw:
+                yield self.raw
+                return
             for word in self.words:
                 await asyncio.sleep(self.pause_s)
                 yield _chunk({"content": word}, None)
