@@ -20,7 +20,7 @@ from api.prompt import PromptBuilder
 from api.running_turns import RunningTurns
 from api.search_handler import SearchHandler
 from api.sessions_handler import SessionsHandler
-from api.start import Readiness, load_sample_once, opened_task, warm_up
+from api.start import Readiness, load_sample_once, opened_task, sample_is_pending, warm_up
 from api.turn_run import Pipeline
 from config.prompt_library import PromptLibrary
 from config.settings import KnowledgeSettings, LLMSettings, ModelSettings, Settings, StoreSettings
@@ -80,7 +80,7 @@ async def open_container(settings: Settings) -> AsyncIterator[Container]:
         await stack.enter_async_context(opened_task(readiness.keep_trying()))
         await stack.enter_async_context(opened_task(warm_up(QueryBuilder(embedding))))
         await stack.enter_async_context(opened_task(conversations.index_missing()))
-        if settings.knowledge.load_sample:
+        if sample_is_pending(settings):
             sample = load_sample_once(knowledge, settings.store.data_dir, SHARED_OWNER)
             await stack.enter_async_context(opened_task(sample))
         stack.push_async_callback(container.running.close, 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from config.settings import StoreSettings
+from config.settings import Settings, StoreSettings
 from core.errors import StoreUnavailableError, WenmaiError
 from services.collections import ensure_collections
 from services.embedding import EmbeddingService
@@ -88,17 +88,20 @@ async def warm_up(queries: QueryBuilder) -> None:
     await queries.build("预热 warm up", [])
 
 
+def sample_is_pending(settings: Settings) -> bool:
+    """Whether this start reads the sample knowledge base in."""
+    wanted = settings.knowledge.load_sample and SAMPLE_FOLDER.is_dir()
+    return wanted and not (settings.store.data_dir / SAMPLE_MARKER).exists()
+
+
 async def load_sample_once(knowledge: KnowledgeBase, data_dir: Path, owner: str) -> None:
     """On the first start only, so that a sample somebody deleted stays deleted."""
-    marker = data_dir / SAMPLE_MARKER
-    if await asyncio.to_thread(lambda: marker.exists() or not SAMPLE_FOLDER.is_dir()):
-        return
     try:
         await load_folder(knowledge, SAMPLE_FOLDER, owner)
     except WenmaiError as error:
         log.warning("sample_not_loaded", error=str(error))
         return
-    await asyncio.to_thread(_mark, marker)
+    await asyncio.to_thread(_mark, data_dir / SAMPLE_MARKER)
     log.info("sample_loaded", folder=SAMPLE_FOLDER.name)
 
 

@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 from sse_starlette.sse import AppStatus
 
+from api.start import sample_is_pending
 from config.settings import ServerSettings, Settings
 from core.errors import StartRefusedError, StoreLockedError, WenmaiError
 from routes.app import create_app
@@ -26,15 +27,19 @@ Wenmai 问脉 is ready: {url}
     -H 'Content-Type: application/json' \\
     -d '{{"question": "父子链是什么?"}}'
 """
+READING_SAMPLE = """  The sample guide is being read in, about a minute; ask meanwhile, what is read is found.
+  正在读入示例文档,约需一分钟;现在就可以提问,读入多少查到多少。
+"""
 
 
 class Server(uvicorn.Server):
     """Opens the application itself, so that a refusal is one line and not a traceback."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServerSettings) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServerSettings, note: str) -> None:
         super().__init__(config)
         self._app = app
         self._settings = settings
+        self._note = note
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -49,7 +54,7 @@ class Server(uvicorn.Server):
         if self.started:
             port = self.servers[0].sockets[0].getsockname()[1]
             host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
-            print(GREETING.format(url=f"http://{host}:{port}"), flush=True)
+            print(GREETING.format(url=f"http://{host}:{port}") + self._note, flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no new connections, let open answers finish, cut the rest, then close."""
@@ -89,7 +94,8 @@ def run_server(settings: Settings) -> int:
 async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, listener: socket.socket) -> int:
     try:
         async with app.router.lifespan_context(app):
-            await Server(config, app, settings.server).serve(sockets=[listener])
+            note = READING_SAMPLE if sample_is_pending(settings) else ""
+            await Server(config, app, settings.server, note).serve(sockets=[listener])
     except StoreLockedError as error:
         print(f"wenmai: {error}", file=sys.stderr)
         return 1
