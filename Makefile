@@ -46,7 +46,7 @@ $(VENV)/.installed-dev: pyproject.toml requirements.lock | $(BIN)/python
 # The page's two libraries. Without npm (or without network) the page shows plain text and works all the same.
 routes/web/node_modules/.installed: routes/web/package.json routes/web/package-lock.json
 	@if command -v npm >/dev/null 2>&1; then \
-	  cd routes/web && npm ci --silent --no-audit --no-fund && touch node_modules/.installed \
+	  cd routes/web && npm ci --silent --no-audit --no-fund --prefer-offline --fetch-retries=0 --fetch-timeout=30000 && touch node_modules/.installed \
 	  || echo "npm could not install the page's libraries: the page will show plain text."; \
 	else echo "npm is not here: the page will show plain text instead of Markdown."; fi
 

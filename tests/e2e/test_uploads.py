@@ -58,9 +58,19 @@ async def test_content_that_is_not_what_it_says_is_refused(
     assert (await app.container.store.count("documents")).count == 0
 
 
-async def test_an_encrypted_or_a_scanned_pdf_is_refused_with_its_reason(app: App) -> None:  # B47–B48
-    status, body = await post(app, "scan.pdf", make_files.pdf([[]]))
-    assert (status, body["error"]["code"]) == (422, "no_text")  # type: ignore[index]
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (make_files.encrypted_pdf("a password"), "encrypted"),  # B47
+        (make_files.pdf([[]]), "no_text"),  # B48
+    ],
+)
+async def test_an_encrypted_or_a_scanned_pdf_is_refused_with_its_reason(
+    app: App, content: bytes, code: str
+) -> None:
+    status, body = await post(app, "scan.pdf", content)
+    assert (status, body["error"]["code"]) == (422, code)  # type: ignore[index]
+    assert (await app.container.store.count("documents")).count == 0
 
 
 async def test_without_a_file_or_a_form_the_answer_says_so(app: App) -> None:
