@@ -1,0 +1,25 @@
+"""The names that callers of earlier versions know."""
+
+from __future__ import annotations
+
+from api.turn_request import TurnRequest
+from core.events import DoneEvent, SessionEvent, StatusEvent
+from core.messages import Part, PromptTexts
+from tests.support.app import App
+
+
+async def test_process_conversation_yields_the_turn_from_session_to_done(app: App) -> None:
+    request = TurnRequest(question="What is this?", owner="local")
+    events = [event async for event in app.container.chat.process_conversation(request)]
+    assert isinstance(events[0], SessionEvent)
+    assert isinstance(events[-1], DoneEvent)
+    assert [event.stage for event in events if isinstance(event, StatusEvent)][-1] == "finished"
+
+
+async def test_build_context_messages_keeps_the_order(app: App) -> None:
+    texts = PromptTexts("system", "earlier", "passages")
+    built = app.container.conversations.build_context_messages(texts, [], [], [], "now?")
+    assert [(message.part, message.content) for message in built] == [
+        (Part.SYSTEM, "system"),
+        (Part.QUESTION, "now?"),
+    ]
