@@ -272,7 +272,7 @@ async def _open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, 
             label=entry.model or entry.provider,
             wrapper=LLMStreamWrapper(llm, timeouts),
             layout=Layout(entry.layout) if entry.layout else layout,
-            context_window=entry.context_window,
+            context_window=entry.context_window or 32_768,
             max_tokens=entry.max_tokens,
             generative=entry.provider != MODEL_NAME,
         )

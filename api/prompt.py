@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from api.turn_request import TurnRequest
 from config.prompt_library import Language, PromptLibrary
 from core.budget import fit, fits_alone
 from core.errors import QuestionTooLongError
 from core.knowledge import Candidate
+from core.manifest import ManifestPart, PromptManifest
 from core.messages import Message, PromptTexts, assemble, lay_out
 from core.text import is_mostly_chinese
 from core.tokens import estimate_tokens
@@ -24,7 +24,7 @@ class Prompt:
 
     messages: list[Message]
     candidates: tuple[Candidate, ...]
-    manifest: list[dict[str, Any]]
+    manifest: PromptManifest
     dropped: int
 
 
@@ -57,7 +57,10 @@ class PromptBuilder:
         fitted = fit(texts.system, relevant, recent, candidates, request.question, budget)
         ordered = assemble(texts, fitted.relevant, fitted.recent, fitted.candidates, request.question)
         return Prompt(
-            lay_out(ordered, model.layout, texts), fitted.candidates, _manifest(ordered), fitted.dropped
+            lay_out(ordered, model.layout, texts),
+            fitted.candidates,
+            _manifest(model, ordered),
+            fitted.dropped,
         )
 
     def _texts(self, request: TurnRequest, *, has_knowledge: bool) -> PromptTexts:
@@ -69,13 +72,14 @@ class PromptBuilder:
         )
 
 
-def _manifest(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    return [
-        {
-            "part": message.part.value,
-            "role": message.role.value,
-            "turn_id": message.turn_id,
-            "tokens": estimate_tokens(message.content),
-        }
+def _manifest(model: ModelEntry, messages: Sequence[Message]) -> PromptManifest:
+    parts = tuple(
+        ManifestPart(
+            part=message.part.value,
+            role=message.role.value,
+            tokens=estimate_tokens(message.content),
+            turn_id=message.turn_id,
+        )
         for message in messages
-    ]
+    )
+    return PromptManifest(model.model_id, model.layout.value, parts)

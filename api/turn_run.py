@@ -232,7 +232,7 @@ class TurnRun:
 
     def _usage(self) -> Usage:
         told = self._answer.prompt_tokens is not None
-        estimate = sum(part.get("tokens", 0) for part in self.turn.prompt)
+        estimate = self.turn.prompt.prompt_tokens if self.turn.prompt else 0
         return Usage(self._answer.prompt_tokens or estimate, self._answer.completion_tokens, not told)
 
     def _error_status(self, failure: WenmaiError) -> None:

@@ -8,31 +8,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from config.conversation import ConversationSettings as ConversationSettings
+from config.fields import Fraction, Positive, Section, Url, split_list
 from config.sources import FlatSource, explain_refusals, read_toml
-
-
-def _checked_url(value: str | None) -> str | None:
-    if not value:
-        return None
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or " " in value:
-        raise ValueError("must be an address like http://127.0.0.1:6333")
-    return value
-
-
-Url = Annotated[str | None, AfterValidator(_checked_url)]
-Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
 class ServerSettings(Section):
@@ -55,10 +38,7 @@ class ServerSettings(Section):
     @field_validator("api_keys", "admin_api_keys", "allowed_hosts", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        """In the environment a list is written with commas."""
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
+        return split_list(value)
 
 
 class StoreSettings(Section):
@@ -83,20 +63,6 @@ class StoreSettings(Section):
         return None if value == "" else value
 
 
-class ConversationSettings(Section):
-    """What of a conversation is remembered, for how long, and how the model is told."""
-
-    max_recent_turns: int = Field(5, ge=0, le=100)
-    max_relevant_turns: int = Field(2, ge=0, le=50)
-    relevant_turn_threshold: Fraction | None = None
-    conversation_expire_days: int = Field(30, ge=1, le=36_500)
-    cleanup_cron: str = "0 3 * * *"
-    timezone: str | None = None
-    use_chat_mode: bool = True
-    message_layout: Literal["one_system", "many_system"] = "one_system"
-    max_question_chars: int = Field(8_000, ge=1, le=100_000)
-
-
 class RetrievalSettings(Section):
     """How candidates are found, fused, judged and cut."""
 
@@ -117,10 +83,11 @@ class LLMSettings(Section):
     base_url: Url = None
     api_key: SecretStr | None = None
     api_key_env: str | None = None
-    context_window: int = Field(32_768, ge=512, le=10_000_000)
+    context_window: int | None = Field(None, ge=512, le=10_000_000)
+    tokenizer: str | None = None
     max_tokens: int = Field(2_048, ge=1, le=1_000_000)
     temperature: float = Field(0.2, ge=0, le=2, allow_inf_nan=False)
-    layout: Literal["one_system", "many_system", "flat"] | None = None
+    layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -26,6 +26,7 @@ _ROLES = {
     Role.SYSTEM: MessageRole.SYSTEM,
     Role.USER: MessageRole.USER,
     Role.ASSISTANT: MessageRole.ASSISTANT,
+    Role.TOOL: MessageRole.TOOL,
 }
 
 

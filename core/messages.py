@@ -19,12 +19,16 @@ class Role(StrEnum):
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
+    TOOL = "tool"
 
 
 class Part(StrEnum):
     """Where a message stands in the logical order; the order of the members is that order."""
 
+    PERSONA = "persona"
     SYSTEM = "system"
+    MEMORY = "memory"
+    SUMMARY = "summary"
     RELEVANT = "relevant_history"
     RECENT = "recent_history"
     KNOWLEDGE = "knowledge"
@@ -36,22 +40,40 @@ class Layout(StrEnum):
 
     `one_system`: a single leading system message; knowledge is a user message before the question.
     `many_system`: relevant history and knowledge are system messages of their own.
+    `system_field`: as Claude takes it, the system text apart and the dialogue strictly alternating.
     `flat`: one text, for models that only complete.
+    `auto`: the safest for the model, and what a refusal taught.
     """
 
+    AUTO = "auto"
     ONE_SYSTEM = "one_system"
     MANY_SYSTEM = "many_system"
+    SYSTEM_FIELD = "system_field"
     FLAT = "flat"
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function the model asks for; `arguments` is JSON text, as the model wrote it."""
+
+    call_id: str
+    name: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """One message; `turn_id` names the turn it repeats, for history."""
+    """One message; `turn_id` names the turn it repeats, for history.
+
+    `tool_calls` are an assistant's; a tool message's `tool_call_id` names the call it answers.
+    """
 
     role: Role
     content: str
     part: Part
     turn_id: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +128,7 @@ def _history(turns: Iterable[Turn], part: Part) -> Iterator[Message]:
 
 def lay_out(messages: Sequence[Message], layout: Layout, texts: PromptTexts) -> list[Message]:
     """The messages as they go over the wire; `flat` gives one user message."""
-    if layout is Layout.ONE_SYSTEM:
+    if layout in (Layout.ONE_SYSTEM, Layout.AUTO, Layout.SYSTEM_FIELD):
         return list(messages)
     if layout is Layout.FLAT:
         return [Message(Role.USER, _flat(messages), Part.QUESTION)]
@@ -125,7 +147,7 @@ def lay_out(messages: Sequence[Message], layout: Layout, texts: PromptTexts) -> 
 
 
 def _transcript(messages: Iterable[Message]) -> str:
-    names = {Role.USER: "用户", Role.ASSISTANT: "助手", Role.SYSTEM: "系统"}
+    names = {Role.USER: "用户", Role.ASSISTANT: "助手", Role.SYSTEM: "系统", Role.TOOL: "工具"}
     return "\n".join(f"{names[message.role]}: {message.content}" for message in messages)
 
 

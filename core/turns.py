@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
 
 from core.knowledge import Citation
+from core.manifest import PromptManifest
 
 TURN_SCHEMA = 1
 
@@ -34,12 +34,32 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """What the older part of a branch said, stored with the last turn it covers: it holds on every branch
+    that goes through that turn.
+
+    `covers` are the turns it was made of, oldest first, in addition to those of the summary it goes on from,
+    which is stored with the turn `previous`. `start` is the first turn covered in all.
+    """
+
+    text: str
+    start: str
+    covers: tuple[str, ...]
+    previous: str | None
+    model_id: str
+    created_us: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """A stored turn. `created_us` is UTC microseconds; `seq` counts from 0 within the session.
 
-    `prompt` is the manifest of what was sent to the model, part by part; `request_hash` tells a
-    retry of the same request from another request under the same id. `layout` is how the streamed events
-    followed each other until the turn was stored (core.frames.layout_of), so that a late reader can go on.
+    `command` is the name of the slash command it was ("" for a question): kept like a turn, never told to a
+    model. `prompt` is the manifest of what was sent; `summary` says what came before, where one was made.
+    `request_hash` tells a retry of the same request from another request under the same id. `layout` is how
+    the streamed events followed each other until the turn was stored (core.frames.layout_of), so that a
+    late reader can go on.
     """
 
     turn_id: str
@@ -57,7 +77,9 @@ class Turn:
     token_count: int = 0
     usage: Usage = field(default_factory=Usage)
     timings_ms: dict[str, float] = field(default_factory=dict)
-    prompt: list[dict[str, Any]] = field(default_factory=list)
+    prompt: PromptManifest | None = None
+    summary: Summary | None = None
+    command: str = ""
     request_hash: str = ""
     layout: tuple[int, ...] = ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -88,7 +89,8 @@ async def get_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict
 async def get_prompt(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
     """What was sent to the model for this turn, part by part."""
     turn = await container.sessions.turn(str(turn_id), owner)
-    return {"turn_id": turn.turn_id, "model_id": turn.model_id, "parts": turn.prompt}
+    parts = [asdict(part) for part in turn.prompt.parts] if turn.prompt else []
+    return {"turn_id": turn.turn_id, "model_id": turn.model_id, "parts": parts}
 
 
 @router.delete("/turns/{turn_id}")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from qdrant_client import models
 
 from core.knowledge import Citation
+from core.manifest import PromptManifest
 from core.query import SparseTerms
-from core.turns import TURN_SCHEMA, Turn, TurnStatus, Usage
+from core.turns import TURN_SCHEMA, Summary, Turn, TurnStatus, Usage
 
-SKELETON_FIELDS = ["turn_id", "parent_turn_id", "created_us", "seq", "status"]
+log = structlog.get_logger()
+T = TypeVar("T")
+
+SKELETON_FIELDS = ["turn_id", "parent_turn_id", "created_us", "seq", "status", "command", "summary_start"]
+_MANIFEST = TypeAdapter(PromptManifest)
+_SUMMARY = TypeAdapter(Summary)
 
 
 class TurnPayload(BaseModel):
@@ -35,7 +42,10 @@ class TurnPayload(BaseModel):
     sources: list[dict[str, Any]] = Field(default_factory=list)
     seq: int = 0
     created_us: int = 0
-    prompt: list[dict[str, Any]] = Field(default_factory=list)
+    prompt: Any = None
+    summary: Any = None
+    summary_start: str | None = None
+    command: str = ""
     usage: dict[str, Any] = Field(default_factory=dict)
     timings_ms: dict[str, float] = Field(default_factory=dict)
     request_hash: str = ""
@@ -61,14 +71,22 @@ def to_payload(turn: Turn) -> dict[str, Any]:
         sources=[asdict(citation) for citation in turn.sources],
         seq=turn.seq,
         created_us=turn.created_us,
-        prompt=turn.prompt,
+        prompt=asdict(turn.prompt) if turn.prompt else None,
+        command=turn.command,
         usage=asdict(turn.usage),
         timings_ms=turn.timings_ms,
         request_hash=turn.request_hash,
         layout=list(turn.layout),
         schema=TURN_SCHEMA,
     )
-    return payload.model_dump(mode="json", by_alias=True)
+    summary = summary_payload(turn.summary) if turn.summary else {}
+    return {**payload.model_dump(mode="json", by_alias=True), **summary}
+
+
+def summary_payload(summary: Summary | None) -> dict[str, Any]:
+    """The fields of a turn that hold its summary; None takes it away."""
+    start = summary.start if summary else None
+    return {"summary": asdict(summary) if summary else None, "summary_start": start}
 
 
 def from_payload(stored: dict[str, Any]) -> Turn:
@@ -90,10 +108,23 @@ def from_payload(stored: dict[str, Any]) -> Turn:
         token_count=payload.token_count,
         usage=Usage(**payload.usage) if payload.usage else Usage(),
         timings_ms=payload.timings_ms,
-        prompt=payload.prompt,
+        prompt=_read(_MANIFEST, payload.prompt, payload.turn_id),
+        summary=_read(_SUMMARY, payload.summary, payload.turn_id),
+        command=payload.command,
         request_hash=payload.request_hash,
         layout=tuple(payload.layout),
     )
+
+
+def _read(form: TypeAdapter[T], stored: Any, turn_id: str) -> T | None:
+    """What accompanies a turn is not worth losing the turn for."""
+    if not stored:
+        return None
+    try:
+        return form.validate_python(stored)
+    except ValidationError as error:
+        log.warning("part_of_turn_unreadable", turn_id=turn_id, errors=error.error_count())
+        return None
 
 
 def sparse_vector(terms: SparseTerms) -> models.SparseVector:

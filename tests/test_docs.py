@@ -82,14 +82,18 @@ def shown_default(field: FieldInfo) -> str:
     return "" if empty else str(default)
 
 
+def number(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)
+
+
 def shown_range(schema: dict[str, Any]) -> str:
     for variant in [schema, *schema.get("anyOf", [])]:
         if "enum" in variant:
             return ", ".join(variant["enum"])
         if "minimum" in variant and "maximum" in variant:
-            return f"{int(variant['minimum'])}–{int(variant['maximum'])}"
+            return f"{number(variant['minimum'])}–{number(variant['maximum'])}"
         if "exclusiveMinimum" in variant:
-            return f"> {int(variant['exclusiveMinimum'])}"
+            return f"> {number(variant['exclusiveMinimum'])}"
     return ""
 
 

@@ -67,7 +67,7 @@ def make_openai_llm(
         api_base=entry.base_url or "https://api.openai.com/v1",
         api_key=api_key,
         is_chat_model=entry.layout != "flat",
-        context_window=entry.context_window,
+        context_window=entry.context_window or 32_768,
         max_tokens=entry.max_tokens,
         temperature=entry.temperature,
         max_retries=MAX_RETRIES,
