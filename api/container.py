@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
@@ -12,46 +13,32 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
+from api.assembly import Opened, make_backfill, make_history, put_together
 from api.configured_models import api_key_for, configured_llms
-from api.knowledge_handler import KnowledgeHandler
+from api.parts import SHARED_OWNER, Maintenance, Reembedding
 from api.parts import Container as Container  # offered here too: this is where one is opened
-from api.parts import Maintenance, Reembedding
-from api.prompt import PromptBuilder
-from api.running_turns import RunningTurns
-from api.search_handler import SearchHandler
-from api.sessions_handler import SessionsHandler
 from api.start import Readiness, load_sample_once, opened_task, sample_is_pending, warm_up
-from api.turn_run import Pipeline
-from config.prompt_library import PromptLibrary
 from config.settings import KnowledgeSettings, LLMSettings, ModelSettings, Settings, StoreSettings
-from core.errors import StartRefusedError
+from core.errors import StartRefusedError, UnknownModelError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.messages import Layout
+from core.tokens import estimate_prompt_tokens
 from services.adapters.document_readers import parse_document
 from services.adapters.scheduler import open_schedule
-from services.backfill import Backfill
 from services.collections import ensure_collections
-from services.conversation_manager import ConversationManager
 from services.embedding import EmbeddingService
 from services.extractive_llm import MODEL_NAME, ExtractiveLLM
-from services.insert_block import InsertBlock
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.knowledge.parsing import ParserProcess
 from services.knowledge.splitter import StructureSplitter
 from services.llm_service import LLMService, ModelEntry
+from services.model_windows import answer_reserve, window_of
 from services.query_builder import QueryBuilder
 from services.reembed_folders import COPY_SUFFIX
-from services.reranking import RerankService
-from services.retention import SessionRecords
-from services.retriever import Retriever
-from services.schedule import CleanupSchedule
-from services.sessions import SessionStore
 from services.store import VectorStore
-from services.turn_store import TurnStore
 
 log = structlog.get_logger()
 
-SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
 EMBEDDED_FOLDER = "store"  # below DATA_DIR
 
 
@@ -63,23 +50,24 @@ async def open_container(settings: Settings) -> AsyncIterator[Container]:
         embedding = await _open_embedding(settings.models, stack)
         readiness = Readiness(store, settings.store, embedding)
         llms = LLMService(await _open_llms(settings, stack))
-        conversations = _conversations(settings, store, embedding)
-        stack.push_async_callback(conversations.close)
+        _check_summary_model(settings, llms)
+        history = make_history(settings, store, embedding, llms)
+        stack.push_async_callback(history.close)
         knowledge = await stack.enter_async_context(
             KnowledgeBase(store, embedding, _parser(settings.knowledge), settings.store)
         )
-        clean_up, times = conversations.cleanup_expired_conversations, settings.conversation
+        clean_up, times = history.conversations.cleanup_expired_conversations, settings.conversation
         schedule = await stack.enter_async_context(
             open_schedule(clean_up, times.cleanup_cron, times.timezone)
         )
         reranker = _open_reranker(settings.models, embedding.name, stack)
-        container = _assemble(
-            settings, store, embedding, reranker, llms, conversations, knowledge, schedule, readiness
+        container = put_together(
+            Opened(settings, store, embedding, reranker, llms, history, knowledge, schedule, readiness)
         )
-        await readiness.prepare(container.recover_running, knowledge.recover)
+        await readiness.prepare(container.recover_running, container.discard_unfinished, knowledge.recover)
         await stack.enter_async_context(opened_task(readiness.keep_trying()))
         await stack.enter_async_context(opened_task(warm_up(QueryBuilder(embedding))))
-        await stack.enter_async_context(opened_task(conversations.index_missing()))
+        await stack.enter_async_context(opened_task(history.conversations.index_missing()))
         if sample_is_pending(settings):
             sample = load_sample_once(knowledge, settings.store.data_dir, SHARED_OWNER)
             await stack.enter_async_context(opened_task(sample))
@@ -103,9 +91,10 @@ async def open_maintenance(settings: Settings) -> AsyncIterator[Maintenance]:
             dimension=embedding.dimension,
             accept_unnamed=True,
         )
-        conversations = _conversations(settings, store, embedding)
-        stack.push_async_callback(conversations.close)
-        yield Maintenance(conversations, _backfill(settings, store, conversations))
+        history = make_history(settings, store, embedding, LLMService({}))
+        stack.push_async_callback(history.close)
+        conversations = history.conversations
+        yield Maintenance(conversations, make_backfill(settings, store, conversations))
 
 
 @asynccontextmanager
@@ -118,60 +107,11 @@ async def open_reembedding(settings: Settings) -> AsyncIterator[Reembedding]:
         yield Reembedding(source, embedding, open_target)
 
 
-def _assemble(
-    settings: Settings,
-    store: VectorStore,
-    embedding: EmbeddingService,
-    reranker: BaseNodePostprocessor | None,
-    llms: LLMService,
-    conversations: ConversationManager,
-    knowledge: KnowledgeBase,
-    schedule: CleanupSchedule,
-    readiness: Readiness,
-) -> Container:
-    sessions = SessionStore(store, settings.store.session_collection)
-    running = RunningTurns(settings.server.max_streams)
-    library = PromptLibrary()
-    queries = QueryBuilder(embedding)
-    pipeline = Pipeline(
-        conversations=conversations,
-        queries=queries,
-        retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
-        reranking=RerankService(reranker, settings.retrieval, embedding.name),
-        insert_block=InsertBlock(library.text("insert_block"), settings.retrieval),
-        prompts=PromptBuilder(library),
-        threshold=settings.retrieval.rerank_score_threshold,
-        shared_owner=SHARED_OWNER,
-        is_reading=knowledge.is_reading,
-    )
-    return Container(
-        settings=settings,
-        chat=KnowledgeHandler(pipeline, sessions, llms, running, settings.server, settings.conversation),
-        sessions=SessionsHandler(sessions, conversations.turns, running),
-        search=SearchHandler(pipeline),
-        knowledge=knowledge,
-        conversations=conversations,
-        backfill=_backfill(settings, store, conversations),
-        schedule=schedule,
-        llms=llms,
-        embedding=embedding,
-        running=running,
-        store=store,
-        readiness=readiness,
-    )
-
-
-def _conversations(
-    settings: Settings, store: VectorStore, embedding: EmbeddingService
-) -> ConversationManager:
-    turns = TurnStore(store, settings.store.conversation_collection)
-    records = SessionRecords(store, settings.store.session_collection)
-    return ConversationManager(turns, embedding, settings.conversation, records)
-
-
-def _backfill(settings: Settings, store: VectorStore, conversations: ConversationManager) -> Backfill:
-    names = settings.store
-    return Backfill(conversations.turns, store, names.conversation_collection, names.session_collection)
+def _check_summary_model(settings: Settings, llms: LLMService) -> None:
+    try:
+        llms.get(settings.conversation.summary_model_id)
+    except UnknownModelError as error:
+        raise StartRefusedError(f"SUMMARY_MODEL_ID names no model. {error}") from error
 
 
 @asynccontextmanager
@@ -263,23 +203,36 @@ async def _open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, 
     layout = Layout(settings.conversation.message_layout)
     if not settings.conversation.use_chat_mode:
         layout = Layout.FLAT
+    share = settings.conversation.answer_share
     entries: dict[str, ModelEntry] = {}
     for model_id, entry in configured_llms(models).items():
-        llm = await _open_llm(model_id, entry, models, stack)
+        llm = await _open_llm(model_id, entry, models, share, stack)
+        window = window_of(entry, llm, model_id)
         entries[model_id] = ModelEntry(
             model_id=model_id,
             provider=entry.provider.partition(":")[0],
             label=entry.model or entry.provider,
             wrapper=LLMStreamWrapper(llm, timeouts),
             layout=Layout(entry.layout) if entry.layout else layout,
-            context_window=entry.context_window or 32_768,
-            max_tokens=entry.max_tokens,
+            context_window=window,
+            max_tokens=answer_reserve(entry.max_tokens, window, share),
             generative=entry.provider != MODEL_NAME,
+            count_tokens=await _open_counter(entry),
         )
     return entries
 
 
-async def _open_llm(model_id: str, entry: LLMSettings, models: ModelSettings, stack: AsyncExitStack) -> LLM:
+async def _open_counter(entry: LLMSettings) -> Callable[[str], int]:
+    if entry.provider == MODEL_NAME and not entry.tokenizer:
+        return estimate_prompt_tokens
+    from services.adapters.token_counters import open_token_counter
+
+    return await asyncio.to_thread(open_token_counter, entry.tokenizer, entry.model, entry.provider)
+
+
+async def _open_llm(
+    model_id: str, entry: LLMSettings, models: ModelSettings, answer_share: float, stack: AsyncExitStack
+) -> LLM:
     if entry.provider == MODEL_NAME:
         return ExtractiveLLM()
     if entry.provider == "openai":
@@ -288,7 +241,8 @@ async def _open_llm(model_id: str, entry: LLMSettings, models: ModelSettings, st
         # our own time-outs end an answer; the connection's is only a net below them
         patience_s = max(models.first_token_timeout_s, models.token_timeout_s) + 5
         client = await stack.enter_async_context(make_http_client(patience_s))
-        return make_openai_llm(entry, api_key_for(model_id, entry, models), client, patience_s)
+        key = api_key_for(model_id, entry, models)
+        return make_openai_llm(entry, key, client, patience_s, answer_share)
     from services.adapters.llama_index_loader import load_class
 
     options: dict[str, Any] = {"model": entry.model} if entry.model else {}

@@ -7,11 +7,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
+from api.pipeline import Pipeline, TurnModels
 from api.replay import replay
 from api.running_turns import RunningTurns
 from api.turn_request import TurnRequest
-from api.turn_run import Pipeline, TurnModels, TurnRun
+from api.turn_run import TurnPlan, TurnRun
 from config.settings import ConversationSettings, ServerSettings
+from core.commands import Command, CommandName, parse_command
 from core.errors import (
     EmptyQuestionError,
     InvalidParentError,
@@ -64,7 +66,7 @@ class KnowledgeHandler:
         Raises BadRequestError, NotFoundError, ConflictError, TooManyStreamsError or
         StoreUnavailableError; then nothing has been stored and no model was called.
         """
-        request = replace(request, question=self._checked_question(request.question))
+        request, command = self._checked(request)
         models = self._models(request)
         turn_id = request.turn_id or str(uuid.uuid4())
         if turn_id == request.parent_turn_id:
@@ -78,7 +80,7 @@ class KnowledgeHandler:
                 return running.stream
             if stored is not None and stored.status is TurnStatus.COMPLETED:
                 return replay(stored, self._pipeline.prompts.language(stored.user_query))
-            return await self._start(request, turn_id, stored, models)
+            return await self._start(request, turn_id, stored, models, command)
 
     def running_turn(self, turn_id: str, owner: str) -> TurnRun | None:
         """The run of a turn that is still going, for its owner."""
@@ -103,18 +105,23 @@ class KnowledgeHandler:
         run.cut(TurnStatus.CANCELLED)
         return True
 
-    def _checked_question(self, text: str) -> str:
-        question = preprocess_question(text)
+    def _checked(self, request: TurnRequest) -> tuple[TurnRequest, Command | None]:
+        """The question cleaned and filtered; or the command that it is, which no filter sees."""
+        question = preprocess_question(request.question)
+        command = parse_command(question)
+        if command is not None:
+            self._pipeline.commands.check(command)
+        else:
+            question = preprocess_question(self._pipeline.question_filter(question))
         if not question:
             raise EmptyQuestionError("question: must not be empty.")
         limit = self._conversation.max_question_chars
         if len(question) > limit:
             raise QuestionTooLongError(f"question: {len(question)} characters, at most {limit} are allowed.")
-        return question
+        return replace(request, question=question), command
 
     def _models(self, request: TurnRequest) -> TurnModels:
         answer = self._llms.get(request.model_id)
-        self._pipeline.prompts.check_fits(request, answer)
         judge = self._llms.get(request.insert_block_llm_id) if request.insert_block_llm_id else answer
         judging = request.use_insert_block and judge.generative
         return TurnModels(answer, judge if judging else None)
@@ -123,14 +130,19 @@ class KnowledgeHandler:
         return await self._pipeline.conversations.turns.get(turn_id) if turn_id else None
 
     async def _start(
-        self, request: TurnRequest, turn_id: str, stored: Turn | None, models: TurnModels
+        self,
+        request: TurnRequest,
+        turn_id: str,
+        stored: Turn | None,
+        models: TurnModels,
+        command: Command | None,
     ) -> TurnStream:
         session_id = request.session_id or (stored.session_id if stored else str(uuid.uuid4()))
-        parent = request.parent_turn_id
-        if stored is not None and parent == UNSET:
-            parent = stored.parent_turn_id
+        parent = _parent(request, stored, command)
         with self._running.claim(session_id, exclusive=parent == UNSET):
             session = await self._session(request, session_id, stored)
+            if command is None:
+                self._pipeline.prompts.check_fits(request, models.answer, session.persona_text)
             branch = await self._branch(session_id, request, parent)
             turn = Turn(
                 turn_id=turn_id,
@@ -142,11 +154,15 @@ class KnowledgeHandler:
                 parent_turn_id=branch.parent_turn_id,
                 seq=stored.seq if stored else branch.next_seq,
                 model_id=request.model_id,
+                command=command.name.value if command else "",
                 request_hash=request.fingerprint,
             )
+            if stored is not None:  # what was summed up of its first run is no longer what it says
+                await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])
             await self._pipeline.conversations.add_conversation_turn(turn)
             await self._sessions.touch(session, request.question)
-            run = TurnRun(self._pipeline, request, turn, branch, models, self._server.disconnect_grace_s)
+            plan = TurnPlan(request, turn, branch, session, models, command)
+            run = TurnRun(self._pipeline, plan, self._server.disconnect_grace_s)
             run.stream.expect_reader()
             self._running.start(run)
         return run.stream
@@ -166,6 +182,15 @@ class KnowledgeHandler:
             now = self._clock()
             return Session(session_id, request.owner, "", now, now)
         return await self._sessions.get(session_id, request.owner)
+
+
+def _parent(request: TurnRequest, stored: Turn | None, command: Command | None) -> str | None:
+    """A retry keeps its parent; /clear begins a new root."""
+    if command is not None and command.name is CommandName.CLEAR:
+        return None
+    if stored is not None and request.parent_turn_id == UNSET:
+        return stored.parent_turn_id
+    return request.parent_turn_id
 
 
 def _check_same_request(stored: Turn, request: TurnRequest) -> None:

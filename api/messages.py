@@ -13,6 +13,14 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "暂时没有找到相关内容:还有文档正在读入,稍后再问可能会有结果。",
         "Nothing relevant yet: documents are still being read in. Ask again shortly.",
     ),
+    "context_dropped": (
+        "上下文放不下全部内容,已省略较早或次要的部分。",
+        "Not everything fits into the model's window: older or lesser parts were left out.",
+    ),
+    "turns_unreadable": (
+        "本会话有无法读取的轮次,已跳过。",
+        "Some turns of this session cannot be read and were skipped.",
+    ),
     "generating": ("正在生成回答...", "Writing the answer..."),
     "finished": ("完成", "Finished"),
     "internal": (

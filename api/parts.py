@@ -21,6 +21,9 @@ from services.llm_service import LLMService
 from services.schedule import CleanupSchedule
 from services.store import VectorStore
 
+SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
+GIVEN_UP_S = 3_600.0  # no import takes that long
+
 
 @dataclass(frozen=True, slots=True)
 class Container:
@@ -50,6 +53,11 @@ class Container:
         return await self.conversations.recover_running(
             self.settings.models.answer_timeout_s if shared else 0
         )
+
+    async def discard_unfinished(self) -> int:
+        """What a crash left of imports is removed; beside other workers only what is long given up."""
+        shared = self.settings.store.qdrant_url is not None
+        return await self.sessions.discard_unfinished_imports(GIVEN_UP_S if shared else 0)
 
     async def health(self) -> dict[str, str]:
         """Problems by part; empty when a question can be asked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from api.turn_run import Pipeline
+from api.pipeline import Pipeline
 from core.errors import EmptyQuestionError
 from core.knowledge import Candidate
 from core.relevance import apply_threshold

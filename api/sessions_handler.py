@@ -1,18 +1,24 @@
-"""Sessions and stored turns: listed, read, changed, erased. Somebody else's answers as unknown."""
+"""Sessions and stored turns: listed, read, changed, erased, copied. Somebody else's answers as unknown."""
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qdrant_client import models
 
 from api.running_turns import RunningTurns
+from api.session_export import SessionCopy, copy_session
+from api.session_import import Imported, Index, SessionImporter, leave_for_later
+from api.shown_prompt import ShownPrompt, show_prompt
 from core.branch import TurnNode, walk_branch
+from core.conversation_import import GivenSession
 from core.errors import UnknownTurnError
+from core.persona import PersonaDraft, PersonaRules
 from core.turns import Turn, TurnStatus
 from services.sessions import Session, SessionStore
 from services.turn_store import TurnStore, in_session
+from services.turn_traces import TurnTraces
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +30,23 @@ class SessionPage:
 
 
 class SessionsHandler:
-    def __init__(self, sessions: SessionStore, turns: TurnStore, running: RunningTurns) -> None:
+    """`personas` says which persona is accepted; `index` begins to embed imported turns."""
+
+    def __init__(
+        self,
+        sessions: SessionStore,
+        turns: TurnStore,
+        running: RunningTurns,
+        traces: TurnTraces,
+        personas: PersonaRules | None = None,
+        index: Index = leave_for_later,
+    ) -> None:
         self._sessions = sessions
         self._turns = turns
         self._running = running
+        self._traces = traces
+        self._personas = personas or PersonaRules()
+        self._importer = SessionImporter(sessions, turns, self._personas, index)
 
     async def newest(self, owner: str, limit: int, before_us: int | None) -> SessionPage:
         """Sessions with their number of turns."""
@@ -46,30 +65,57 @@ class SessionsHandler:
     async def change(self, session_id: str, owner: str, title: str | None, hold: bool | None) -> Session:
         return await self._sessions.change(session_id, owner, title=title, hold=hold)
 
+    async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
+        """Set or replace the session's persona, from the next turn on.
+
+        Raises BadRequestError, which names `text`, or UnknownSessionError.
+        """
+        checked = replace(draft, text=self._personas.checked(draft.text))
+        return await self._sessions.set_persona(session_id, owner, checked)
+
+    async def clear_persona(self, session_id: str, owner: str) -> Session:
+        """From the next turn on."""
+        return await self._sessions.clear_persona(session_id, owner)
+
+    async def import_session(self, given: GivenSession) -> Imported:
+        """All of it, or nothing. Raises BadRequestError, ConflictError or StoreUnavailableError."""
+        return await self._importer.run(given)
+
+    async def discard_unfinished_imports(self, min_age_s: float = 0) -> int:
+        """At start: remove what a crash left of imports; beside other workers only old ones. How many."""
+        return await self._importer.discard_unfinished(min_age_s)
+
+    async def copy(self, session_id: str, owner: str) -> SessionCopy:
+        """The whole session, to be read out in pieces."""
+        return await copy_session(self._sessions, self._turns, session_id, owner)
+
     async def erase(self, session_id: str, owner: str) -> int:
         """Erase the session with all its turns, running ones first stopped. Returns how many turns."""
         session = await self._sessions.get(session_id, owner)
-        nodes = await self._turns.skeleton(session_id, owner)
-        for turn_id in nodes:
+        tree = await self._turns.tree(session_id, owner)
+        count = len(tree)
+        for turn_id in list(tree.nodes):
             await self._halt(turn_id)
+        await self._traces.erase_session(session_id, list(tree.nodes))
         await self._turns.delete_matching(models.Filter(must=[*in_session(session_id, owner)]))
         await self._sessions.delete(session.session_id)
-        return len(nodes)
+        return count
 
     async def branch(self, session_id: str, owner: str, leaf: str | None) -> list[Turn]:
         """The turns from the root to `leaf` (the newest turn when absent), in order."""
         await self._sessions.get(session_id, owner)
-        nodes = await self._turns.skeleton(session_id, owner)
-        if leaf is None and nodes:
-            leaf = max(nodes.values(), key=lambda node: node.order).turn_id
-        elif leaf is not None and leaf not in nodes:
+        tree = await self._turns.tree(session_id, owner)
+        if leaf is None:
+            newest = max(tree.nodes.values(), key=lambda node: node.order, default=None)
+            leaf = newest.turn_id if newest else None
+        elif leaf not in tree.nodes:
             raise UnknownTurnError("leaf: no turn of this session has this id.")
-        return await self._turns.get_many([node.turn_id for node in walk_branch(nodes, leaf)])
+        return await self._turns.get_many([node.turn_id for node in walk_branch(tree.nodes, leaf, tree.gaps)])
 
     async def tree(self, session_id: str, owner: str) -> list[TurnNode]:
         """Every turn of the session without its texts, in time order."""
         await self._sessions.get(session_id, owner)
-        nodes = await self._turns.skeleton(session_id, owner)
+        nodes = (await self._turns.tree(session_id, owner)).nodes
         return sorted(nodes.values(), key=lambda node: node.order)
 
     async def turn(self, turn_id: str, owner: str) -> Turn:
@@ -79,10 +125,15 @@ class SessionsHandler:
             raise UnknownTurnError("turn_id: there is no such turn.")
         return turn
 
+    async def prompt(self, turn_id: str, owner: str) -> ShownPrompt:
+        """What was sent to the model for a turn. Raises UnknownTurnError."""
+        return await show_prompt(self._turns, await self.turn(turn_id, owner))
+
     async def erase_turn(self, turn_id: str, owner: str) -> None:
         """Erase one turn; its children read as roots."""
-        await self.turn(turn_id, owner)
+        turn = await self.turn(turn_id, owner)
         await self._halt(turn_id)
+        await self._traces.erase({turn.session_id: [turn_id]})
         await self._turns.delete([turn_id])
 
     async def _halt(self, turn_id: str) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import anyio
 import structlog
 
 from api.answer import Answer
+from api.gathering import Gathering
 from api.messages import say
-from api.prompt import PromptBuilder
+from api.pipeline import Pipeline, TurnModels
+from api.prompt import Prompt
 from api.replay import finished_fields
 from api.turn_request import TurnRequest
+from core.branch import Branch
 from core.citations import cite, mark_cited
+from core.commands import Command, command_language
 from core.errors import (
     LLMUnavailableError,
     NotStoredError,
@@ -31,16 +34,11 @@ from core.events import (
     StatusEvent,
     ThinkEvent,
 )
+from core.exchange import Exchange
 from core.knowledge import Candidate
-from core.query import Query
-from core.relevance import apply_threshold
+from core.manifest import PromptManifest
 from core.turns import Turn, TurnStatus, Usage
-from services.conversation_manager import Branch, ConversationManager
-from services.insert_block import InsertBlock
-from services.llm_service import ModelEntry
-from services.query_builder import QueryBuilder
-from services.reranking import RerankService
-from services.retriever import Retriever
+from services.sessions import Session
 from services.turn_store import TurnVectors
 from services.turn_stream import TurnStream
 
@@ -48,54 +46,31 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
-    """The parts a turn goes through; shared by all turns."""
+class TurnPlan:
+    """What is decided before the first byte: the turn as stored so far, and what it will be made with."""
 
-    conversations: ConversationManager
-    queries: QueryBuilder
-    retriever: Retriever
-    reranking: RerankService
-    insert_block: InsertBlock
-    prompts: PromptBuilder
-    threshold: float
-    shared_owner: str
-    is_reading: Callable[[tuple[str, ...]], bool]
-
-    def owners(self, owner: str) -> tuple[str, ...]:
-        """Whose documents this owner may search: the own ones and the shared ones."""
-        return (owner, self.shared_owner)
-
-
-@dataclass(frozen=True, slots=True)
-class TurnModels:
-    """The model that answers and the one that judges candidates (None: no judging)."""
-
-    answer: ModelEntry
-    judge: ModelEntry | None
+    request: TurnRequest
+    turn: Turn
+    branch: Branch
+    session: Session
+    models: TurnModels
+    command: Command | None = None
 
 
 class TurnRun:
     """Runs once. Everything a reader sees goes through `stream`; everything kept goes into `turn`."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        request: TurnRequest,
-        turn: Turn,
-        branch: Branch,
-        models: TurnModels,
-        grace_s: float,
-    ) -> None:
-        self.stream = TurnStream(turn.turn_id, grace_s, self._abandoned)
-        self.turn = turn
+    def __init__(self, pipeline: Pipeline, plan: TurnPlan, grace_s: float) -> None:
+        self.stream = TurnStream(plan.turn.turn_id, grace_s, self._abandoned)
+        self.turn = plan.turn
         self._pipeline = pipeline
-        self._request = request
-        self._branch = branch
-        self._models = models
-        self._language = pipeline.prompts.language(turn.user_query)
-        self._answer = Answer()
-        self._candidates: list[Candidate] = []
-        self._query: Query | None = None
+        self._plan = plan
+        self._language = pipeline.prompts.language(plan.turn.user_query)
+        self._gathering = Gathering(pipeline, plan.branch, plan.turn, self._status)
+        self._answer = Answer(pipeline.answer_filters)
+        self._candidates: tuple[Candidate, ...] = ()
+        self._prompt: Prompt | None = None
+        self._exchange = Exchange()
         self._scope = anyio.CancelScope()
         self._cut_status = TurnStatus.CANCELLED
         self._timings: dict[str, float] = {}
@@ -123,7 +98,8 @@ class TurnRun:
         status = TurnStatus.COMPLETED
         with self._scope:
             try:
-                await self._respond()
+                self.stream.publish(SessionEvent(self.session_id))
+                await (self._obey(self._plan.command) if self._plan.command else self._respond())
             except WenmaiError as error:
                 failure, status = error, TurnStatus.FAILED
             except Exception:  # the stream's edge: a fault of ours must still end in ERROR and DONE
@@ -135,27 +111,23 @@ class TurnRun:
                 failure = TurnInterruptedError(say("was_interrupted", self._language))
         await self._finish(status, failure)
 
+    async def _obey(self, command: Command) -> None:
+        """A slash command is answered without a model."""
+        session = self._plan.session
+        language = command_language(command, session.title)
+        text = await self._pipeline.commands.run(command, session, self.turn.owner, language)
+        for piece in self._answer.whole(text):
+            self.stream.publish(ContentEvent(piece.text))
+
     async def _respond(self) -> None:
-        self.stream.publish(SessionEvent(self.session_id))
-        self._status("retrieving")
-        conversations = self._pipeline.conversations
-        recent = await conversations.get_recent_history(self._branch)
-        query = await self._pipeline.queries.build(
-            self.turn.user_query, [turn.user_query for turn in recent[-2:]]
-        )
-        self._query = query
-        relevant = await conversations.retrieve_relevant_history(query, self._branch, recent, self.turn.owner)
-        found = await self._pipeline.retriever.search(query, self._pipeline.owners(self.turn.owner))
-        self._lap("retrieve")
-        self._candidates = await self._judge(query, found)
-        prompt = self._pipeline.prompts.build(
-            self._request, self._models.answer, relevant, recent, self._candidates
-        )
-        self._candidates = list(prompt.candidates)
-        self.turn = replace(self.turn, prompt=prompt.manifest)
-        self._status("generating", dropped=prompt.dropped)
-        deltas = self._models.answer.stream(prompt.messages)
-        async for piece in self._answer.pieces(deltas):
+        request, model = self._plan.request, self._plan.models.answer
+        found = await self._gathering.run(request.rerank_top_n, self._plan.models.judge, self._lap)
+        persona = self._plan.session.persona_text
+        self._prompt = prompt = self._pipeline.prompts.build(request, model, persona, found)
+        self._candidates = prompt.candidates
+        self._warn()
+        self._status("generating", dropped=len(prompt.dropped))
+        async for piece in self._answer.pieces(model.stream_laid(prompt.lay, self._exchange)):
             if "first_token" not in self._timings:
                 self._lap("first_token")
             self.stream.publish(ThinkEvent(piece.text) if piece.thinking else ContentEvent(piece.text))
@@ -163,20 +135,12 @@ class TurnRun:
         if not self._answer.content:
             raise LLMUnavailableError(say("no_answer", self._language))
 
-    async def _judge(self, query: Query, found: list[Candidate]) -> list[Candidate]:
-        self._status("reranking", candidates=len(found))
-        ranked = await self._pipeline.reranking.rerank(query, found)
-        if self._models.judge is not None and ranked:
-            ranked = await self._pipeline.insert_block.judge(query.question, ranked, self._models.judge)
-        self._lap("rerank")
-        kept = apply_threshold(ranked, self._pipeline.threshold, self._request.rerank_top_n)
-        message = "filtering" if kept else self._why_nothing()
-        self._status("filtering", message=message, candidates=len(ranked), used=len(kept))
-        return kept
-
-    def _why_nothing(self) -> str:
-        reading = self._pipeline.is_reading(self._pipeline.owners(self.turn.owner))
-        return "nothing_found_yet" if reading else "nothing_found"
+    def _warn(self) -> None:
+        """Say what the model will not see of this conversation."""
+        if self._prompt is not None and self._prompt.dropped:
+            self._warning("context_dropped", **self._prompt.dropped_by_part)
+        if self._plan.branch.unreadable:
+            self._warning("turns_unreadable", turns=self._plan.branch.unreadable)
 
     async def _finish(self, status: TurnStatus, failure: WenmaiError | None) -> None:
         citations = mark_cited(cite(self._candidates), self._answer.content)
@@ -186,6 +150,7 @@ class TurnRun:
             assistant_response=self._answer.content,
             thinking=self._answer.thinking,
             sources=citations,
+            prompt=self._manifest(),
             usage=self._usage(),
             token_count=self._answer.completion_tokens,
             timings_ms=dict(self._timings),
@@ -199,14 +164,14 @@ class TurnRun:
         if failure is not None:
             self.stream.publish(ErrorEvent(str(failure)))
         self._finished()
+        self._pipeline.after_turn(self.turn, self._plan.branch)
 
     async def _store(self) -> WenmaiError | None:
         """The turn is durable when this returns None; it is written before SOURCE and DONE are sent."""
-        question = self._query.forms[0].dense if self._query else None
+        query = self._gathering.query
+        vectors = TurnVectors(question=query.forms[0].dense if query else None)
         try:
-            await self._pipeline.conversations.add_conversation_turn(
-                self.turn, TurnVectors(question=question)
-            )
+            await self._pipeline.conversations.add_conversation_turn(self.turn, vectors)
         except StoreUnavailableError:
             log.exception("turn_not_stored", turn_id=self.turn_id)
             return NotStoredError(say("not_stored", self._language))
@@ -230,21 +195,29 @@ class TurnRun:
             **{f"{name}_ms": value for name, value in self._timings.items()},
         )
 
+    def _manifest(self) -> PromptManifest | None:
+        if self._prompt is None or not self._pipeline.keeps_prompts:
+            return None
+        return self._prompt.manifest(self.turn.model_id, self._exchange)
+
     def _usage(self) -> Usage:
         told = self._answer.prompt_tokens is not None
-        estimate = self.turn.prompt.prompt_tokens if self.turn.prompt else 0
+        estimate = sum(part.tokens for part in self._prompt.parts if part.kept) if self._prompt else 0
         return Usage(self._answer.prompt_tokens or estimate, self._answer.completion_tokens, not told)
 
     def _error_status(self, failure: WenmaiError) -> None:
         fields = {
             "code": failure.code,
             "retryable": failure.retryable,
-            "request_id": self._request.request_id,
+            "request_id": self._plan.request.request_id,
         }
         self.stream.publish(StatusEvent("error", str(failure), fields))
 
-    def _status(self, stage: str, *, message: str | None = None, **fields: int) -> None:
+    def _status(self, stage: str, *, message: str | None = None, **fields: int | str) -> None:
         self.stream.publish(StatusEvent(stage, say(message or stage, self._language), dict(fields)))
+
+    def _warning(self, code: str, **counts: int) -> None:
+        self._status("warning", message=code, code=code, **counts)
 
     def _lap(self, stage: str) -> None:
         """Milliseconds from the start of the turn to the end of this stage."""

@@ -10,7 +10,7 @@ WenmaiError
 │   ├── TurnConflictError · SessionBusyError · DocumentConflictError
 ├── UnavailableError         an outside part does not answer; retryable
 │   ├── StoreUnavailableError · LLMUnavailableError · LLMTruncatedError · EmbeddingUnavailableError
-    │   ├── TurnInterruptedError
+    │   ├── LLMRefusedError · TurnInterruptedError
 │   └── NotStoredError
 ├── StartRefusedError        the configuration or the data folder does not allow a start
 │   └── StoreLockedError
@@ -149,6 +149,18 @@ class EmbeddingUnavailableError(UnavailableError):
 
 class LLMUnavailableError(UnavailableError):
     code = "llm_unavailable"
+
+
+class LLMRefusedError(LLMUnavailableError):
+    """The model's server refused the request itself.
+
+    `status` is its HTTP status; `about_form` is False when it named another cause than the messages' form.
+    """
+
+    def __init__(self, message: str, status: int, about_form: bool = True) -> None:
+        super().__init__(message)
+        self.status = status
+        self.about_form = about_form
 
 
 class LLMTruncatedError(UnavailableError):

@@ -20,7 +20,8 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.llm import LLM
 
 from core.errors import LLMUnavailableError
-from core.messages import Message, Role
+from core.exchange import PROMPT, Exchange, RecordsExchange, wire_extras
+from core.messages import Message, Part, Role
 
 _ROLES = {
     Role.SYSTEM: MessageRole.SYSTEM,
@@ -56,22 +57,41 @@ class LLMStreamWrapper:
     def __init__(self, llm: LLM, timeouts: StreamTimeouts) -> None:
         self._llm = llm
         self._timeouts = timeouts
+        self._llm_records = isinstance(llm, RecordsExchange)
 
     async def stream_chat(
-        self, messages: Sequence[Message], **options: Any
+        self, messages: Sequence[Message], exchange: Exchange | None = None, **options: Any
     ) -> AsyncGenerator[LLMDelta, None]:
-        """Stream the answer to `messages`. Raises LLMUnavailableError on a refusal or a time-out."""
-        chat = [ChatMessage(role=_ROLES[message.role], content=message.content) for message in messages]
+        """Stream the answer to `messages`, noting request and response in `exchange`.
+
+        Raises LLMUnavailableError on a refusal or a time-out.
+        """
+        options |= self._recording(exchange, messages)
+        noted = None if self._llm_records else exchange
+        chat = [_chat_message(message) for message in messages]
         async with aclosing(self._timed(self._llm.astream_chat(chat, **options))) as responses:
             async for response in responses:
-                yield _delta(cast(ChatResponse, response))
+                yield _delta(cast(ChatResponse, response), noted)
 
-    async def stream(self, prompt: str, **options: Any) -> AsyncGenerator[LLMDelta, None]:
+    async def stream(
+        self, prompt: str, exchange: Exchange | None = None, **options: Any
+    ) -> AsyncGenerator[LLMDelta, None]:
         """The same for one flat prompt, through the model's completion side."""
+        options |= self._recording(exchange, [Message(Role.USER, prompt, Part.QUESTION)], PROMPT)
+        noted = None if self._llm_records else exchange
         opening = self._llm.astream_complete(prompt, formatted=True, **options)
         async with aclosing(self._timed(opening)) as responses:
             async for response in responses:
-                yield _delta(cast(CompletionResponse, response))
+                yield _delta(cast(CompletionResponse, response), noted)
+
+    def _recording(self, exchange: Exchange | None, messages: Sequence[Message], *key: str) -> dict[str, Any]:
+        """The option that has the model record; of any other the messages are noted here."""
+        if exchange is None:
+            return {}
+        if self._llm_records:
+            return {"exchange": exchange}
+        exchange.given(messages, *key)
+        return {}
 
     async def chat(self, messages: Sequence[Message], **options: Any) -> str:
         """The whole answer at once, for short judgements. Raises LLMUnavailableError."""
@@ -97,12 +117,33 @@ class LLMStreamWrapper:
             raise LLMUnavailableError("The model did not answer in time.") from error
 
 
-def _delta(response: ChatResponse | CompletionResponse) -> LLMDelta:
+def _chat_message(message: Message) -> ChatMessage:
+    return ChatMessage(
+        role=_ROLES[message.role], content=message.content, additional_kwargs=wire_extras(message)
+    )
+
+
+def _delta(response: ChatResponse | CompletionResponse, exchange: Exchange | None) -> LLMDelta:
     extra = response.additional_kwargs
-    return LLMDelta(
+    if not extra:
+        return LLMDelta(response.delta or "")
+    delta = LLMDelta(
         text=response.delta or "",
         thinking=extra.get("thinking_delta") or "",
         finish_reason=extra.get("finish_reason"),
         prompt_tokens=extra.get("prompt_tokens"),
         completion_tokens=extra.get("completion_tokens"),
     )
+    if exchange is not None:
+        _note(exchange, delta)
+    return delta
+
+
+def _note(exchange: Exchange, delta: LLMDelta) -> None:
+    """For models that record nothing themselves: what of the answer's end went by."""
+    exchange.finish_reason = delta.finish_reason or exchange.finish_reason
+    if delta.completion_tokens is not None:
+        exchange.usage = {
+            "prompt_tokens": delta.prompt_tokens,
+            "completion_tokens": delta.completion_tokens,
+        }

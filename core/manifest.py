@@ -32,7 +32,8 @@ class ManifestPart:
 
 @dataclass(frozen=True, slots=True)
 class PromptManifest:
-    """`layout` is the wire form that was used; `params` the request without its messages, keys in order.
+    """`layout` is the wire form that was used; `params` the request without its messages, as
+    JSON text, since a store may not keep the order of keys.
 
     `window` and `answer_tokens` are the model's; `texts` the fixed introductions by name.
     `request_sha256` is of the body as sent, in hex ("" when nothing was sent). `response` holds what the
@@ -45,7 +46,7 @@ class PromptManifest:
     window: int = 0
     answer_tokens: int = 0
     texts: dict[str, str] = field(default_factory=dict)
-    params: dict[str, Any] = field(default_factory=dict)
+    params: str = "{}"
     request_sha256: str = ""
     response: dict[str, Any] = field(default_factory=dict)
 

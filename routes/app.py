@@ -12,9 +12,13 @@ from config.settings import Settings
 from routes import (
     admin_routes,
     document_routes,
+    export_routes,
     health_routes,
+    import_routes,
     knowledge_routes,
     page_routes,
+    persona_routes,
+    prompt_routes,
     search_routes,
     session_routes,
 )
@@ -42,6 +46,10 @@ def create_app(settings: Settings) -> FastAPI:
     for module in (
         knowledge_routes,
         session_routes,
+        persona_routes,
+        prompt_routes,
+        import_routes,
+        export_routes,
         document_routes,
         search_routes,
         admin_routes,

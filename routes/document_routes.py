@@ -14,7 +14,7 @@ from sse_starlette import EventSourceResponse
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
-from api.container import SHARED_OWNER
+from api.parts import SHARED_OWNER
 from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaError
 from core.knowledge import Document
 from core.turns import rfc3339

@@ -15,6 +15,7 @@ from core.errors import BodyTooLargeError, ForbiddenError, ForbiddenHostError, W
 from routes.errors import error_response, status_of
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+UPLOADS = frozenset({"/documents", "/sessions/import"})
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
 
@@ -59,7 +60,7 @@ class EdgeMiddleware:
             raise ForbiddenError("Origin: requests from other sites are refused.")
 
     def _limit(self, path: str) -> int:
-        return self._settings.max_upload_bytes if path == "/documents" else self._settings.max_body_bytes
+        return self._settings.max_upload_bytes if path in UPLOADS else self._settings.max_body_bytes
 
 
 def _check_length(headers: Headers, limit: int) -> None:

@@ -29,16 +29,21 @@ def json_body(model: type[M]) -> Callable[[Request], Awaitable[M]]:
     """
 
     async def read(request: Request) -> M:
-        _check_headers(request)
-        value = parse_strict(await request.body())
-        if not isinstance(value, dict):
-            raise MalformedRequestError("The body must be one JSON object.")
-        try:
-            return model.model_validate(value)
-        except ValidationError as error:
-            raise RefusedFieldError(*describe(error)) from error
+        check_headers(request)
+        return read_model(model, await request.body())
 
     return read
+
+
+def read_model(model: type[M], body: bytes) -> M:
+    """The body as `model`. Raises MalformedRequestError (400) or a 422 that names the field."""
+    value = parse_strict(body)
+    if not isinstance(value, dict):
+        raise MalformedRequestError("The body must be one JSON object.")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise RefusedFieldError(*describe(error)) from error
 
 
 def body_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -61,7 +66,8 @@ def parse_strict(body: bytes) -> Any:
         raise MalformedRequestError(f"The body is not valid JSON: {error}.") from error
 
 
-def _check_headers(request: Request) -> None:
+def check_headers(request: Request) -> None:
+    """Raises UnsupportedMediaError unless the body is said to be plain JSON."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
         raise UnsupportedMediaError("Content-Type must be application/json.")

@@ -5,12 +5,26 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from api.turn_request import TurnRequest
+from core.persona import MAX_NAME_CHARS, PersonaDraft
+from core.text import scrub
 from services.conversation_manager import UNSET
 
 Uuid = Annotated[UUID, Field(strict=False)]
+
+
+def _plain(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain the NUL character")
+    return scrub(text)
+
+
+PlainText = Annotated[str, AfterValidator(_plain)]
+"""Without NUL; line breaks of every kind are LF, and a lone surrogate is U+FFFD."""
+Name = Annotated[PlainText, Field(max_length=MAX_NAME_CHARS)]
+Title = Annotated[PlainText, Field(max_length=200)]
 
 
 class WireModel(BaseModel):
@@ -20,7 +34,9 @@ class WireModel(BaseModel):
 class ChatBody(WireModel):
     """What POST /knowledge_chat_conversation takes."""
 
-    question: str = Field(description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming.")
+    question: PlainText = Field(
+        description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming."
+    )
     session_id: Uuid | None = Field(None, description="Absent: a new session is made.")
     turn_id: Uuid | None = Field(None, description="The client's id for this turn: the retry key.")
     parent_turn_id: Uuid | None = Field(
@@ -33,13 +49,6 @@ class ChatBody(WireModel):
     insert_block_llm_id: str | None = Field(None, max_length=200, description="Which model judges.")
     stream: bool = Field(True, description="false: one JSON object with the same parts.")
     stream_format: Literal["prefix", "json"] = "prefix"
-
-    @field_validator("question")
-    @classmethod
-    def _no_nul(cls, question: str) -> str:
-        if "\0" in question:
-            raise ValueError("must not contain the NUL character")
-        return question
 
     def to_request(self, owner: str, request_id: str) -> TurnRequest:
         given_parent = "parent_turn_id" in self.model_fields_set
@@ -61,14 +70,26 @@ class ChatBody(WireModel):
 class SessionBody(WireModel):
     """What POST /sessions takes."""
 
-    title: str = Field("", max_length=200)
+    title: Title = ""
 
 
 class SessionChanges(WireModel):
     """What PATCH /sessions/{id} takes; absent fields stay as they are."""
 
-    title: str | None = Field(None, min_length=1, max_length=200)
+    title: Title | None = Field(None, min_length=1)
     hold: bool | None = Field(None, description="true: kept from expiry.")
+
+
+class PersonaBody(WireModel):
+    """What PUT /sessions/{id}/persona takes."""
+
+    text: str = Field(description="The session's own system prompt; 1 to MAX_PERSONA_CHARS characters.")
+    name: Name = ""
+    document_id: Name | None = Field(None, description="Where the text is from.")
+    chunk_id: Name | None = None
+
+    def to_draft(self) -> PersonaDraft:
+        return PersonaDraft(self.text, self.name.strip(), self.document_id, self.chunk_id)
 
 
 def _text(value: UUID | None) -> str | None:

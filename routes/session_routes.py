@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -83,14 +82,6 @@ async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> d
 async def get_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
     """One turn with its citations."""
     return turn_object(await container.sessions.turn(str(turn_id), owner))
-
-
-@router.get("/turns/{turn_id}/prompt")
-async def get_prompt(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
-    """What was sent to the model for this turn, part by part."""
-    turn = await container.sessions.turn(str(turn_id), owner)
-    parts = [asdict(part) for part in turn.prompt.parts] if turn.prompt else []
-    return {"turn_id": turn.turn_id, "model_id": turn.model_id, "parts": parts}
 
 
 @router.delete("/turns/{turn_id}")

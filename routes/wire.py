@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from core.branch import TurnNode
 from core.knowledge import Candidate, Chunk
-from core.turns import Turn
+from core.moments import is_moment
+from core.persona import Persona
+from core.turns import Summary, Turn, TurnStatus, rfc3339
 from routes.sse import citation_object
 from services.sessions import Session
 
@@ -19,12 +22,20 @@ def session_object(session: Session, turn_count: int | None = None) -> dict[str,
         "created_at": session.created_at,
         "updated_at": session.updated_at,
         "hold": session.hold,
+        "persona": persona_object(session.persona) if session.persona else None,
     }
     return body if turn_count is None else {**body, "turn_count": turn_count}
 
 
+def persona_object(persona: Persona) -> dict[str, Any]:
+    body = asdict(persona)
+    del body["updated_us"]
+    return {**body, "updated_at": rfc3339(persona.updated_us)}
+
+
 def turn_object(turn: Turn) -> dict[str, Any]:
-    return {
+    """`command` and `summary` are there only where the turn has one."""
+    body: dict[str, Any] = {
         "turn_id": turn.turn_id,
         "session_id": turn.session_id,
         "parent_turn_id": turn.parent_turn_id,
@@ -40,10 +51,29 @@ def turn_object(turn: Turn) -> dict[str, Any]:
         "usage": asdict(turn.usage),
         "timings_ms": turn.timings_ms,
     }
+    if turn.command:
+        body["command"] = turn.command
+    if turn.summary is not None:
+        body["summary"] = summary_object(turn.summary)
+    return body
+
+
+def summary_object(summary: Summary) -> dict[str, Any]:
+    """What it says, the first turn it covers, and how many it was made of."""
+    return {"text": summary.text, "start": summary.start, "covers": len(summary.covers)}
 
 
 def node_object(node: TurnNode) -> dict[str, Any]:
-    return {"turn_id": node.turn_id, "parent_turn_id": node.parent_turn_id, "status": node.status.value}
+    """A turn of the tree, without its texts."""
+    return {
+        "turn_id": node.turn_id,
+        "parent_turn_id": node.parent_turn_id,
+        "status": node.status.value,
+        "created_at": rfc3339(node.created_us),
+        "seq": node.seq,
+        "command": node.command,
+        "has_summary": node.has_summary,
+    }
 
 
 def chunk_object(chunk: Chunk) -> dict[str, Any]:
@@ -58,3 +88,41 @@ def candidate_object(candidate: Candidate, dropped_by: str | None) -> dict[str, 
         **{key: body[key] for key in body if key != "chunk"},
         "dropped_by": dropped_by,
     }
+
+
+def exported_session(session: Session) -> dict[str, Any]:
+    """What POST /sessions/import takes, but for the turns; a time that is not known is left out."""
+    body = session_object(session)
+    times = {"created_at": session.created_us, "updated_at": session.updated_us}
+    return {name: value for name, value in body.items() if is_moment(times.get(name, 1))}
+
+
+def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]:
+    """A turn as POST /sessions/import takes it; `exported` tells which turns are brought along."""
+    running = turn.status is TurnStatus.RUNNING
+    return {
+        "turn_id": turn.turn_id,
+        "parent_turn_id": turn.parent_turn_id,
+        **({"timestamp": turn.timestamp} if is_moment(turn.created_us) else {}),
+        "status": (TurnStatus.INTERRUPTED if running else turn.status).value,
+        "question": turn.user_query,
+        "answer": turn.assistant_response,
+        "thinking": turn.thinking,
+        "sources": [citation_object(citation) for citation in turn.sources],
+        "model_id": turn.model_id,
+        "command": turn.command,
+        "token_count": turn.token_count,
+        "usage": asdict(turn.usage),
+        "timings_ms": turn.timings_ms,
+        "summary": _exported_summary(turn.summary, exported),
+    }
+
+
+def _exported_summary(summary: Summary | None, exported: Callable[[str], bool]) -> dict[str, Any] | None:
+    """None, too, when a turn that it names is gone: it could not be brought in again."""
+    if summary is None:
+        return None
+    body = asdict(summary)
+    del body["created_us"]
+    named = (summary.start, *summary.covers, summary.previous or summary.start)
+    return {**body, "created_at": rfc3339(summary.created_us)} if all(map(exported, named)) else None

@@ -16,7 +16,9 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms.custom import CustomLLM
 
-from core.messages import Passage, parse_knowledge
+from core.knowledge_context import Passage, parse_knowledge
+from core.layouts import ReadBack, read_back, read_flat
+from core.messages import Message, Part, Role
 from core.passages import key_passage, presence
 from core.sparse import WeightedTerm, question_terms
 from core.text import is_mostly_chinese
@@ -46,36 +48,39 @@ class ExtractiveLLM(CustomLLM):
         return "ExtractiveLLM"
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        return CompletionResponse(text=answer(prompt, []))
+        return CompletionResponse(text=answer(read_flat(prompt)))
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        return (CompletionResponse(text="", delta=piece) for piece in _pieces(answer(prompt, [])))
+        pieces = _pieces(answer(read_flat(prompt)))
+        return (CompletionResponse(text="", delta=piece) for piece in pieces)
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        contents = [message.content or "" for message in messages]
-        users = [message.content or "" for message in messages if message.role == MessageRole.USER]
-        asked = [text for text in users if not parse_knowledge(text)]
-        text = answer("\n\n".join(contents[:-1]), asked[:-1], asked[-1] if asked else "")
-        return _stream(text)
+        laid = [Message(_role(message), message.content or "", Part.RECENT) for message in messages]
+        return _stream(answer(read_back(laid)))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
-        return _stream(answer(prompt, []))
+        return _stream(answer(read_flat(prompt)))
 
 
-def answer(context: str, previous_questions: Sequence[str], question: str | None = None) -> str:
-    """Quotes from the knowledge blocks in `context`, best first; a plain statement when there are none."""
-    passages = parse_knowledge(context)
-    asked = question if question is not None else context[-500:]
+def answer(prompt: ReadBack) -> str:
+    """Quotes from the prompt's knowledge blocks, best first; a plain statement when there are none."""
+    asked = prompt.question
+    passages = parse_knowledge(prompt.knowledge)
     chinese = is_mostly_chinese(asked)
     if not passages:
         return _NOTHING[chinese]
     own = [passage for passage in passages if is_mostly_chinese(passage.text) == chinese]
     if own and own[0].relevance >= WORTH_QUOTING * passages[0].relevance:
         passages = own  # a quote in another language only where the reader's has none
-    joined = joined_wordings(asked, previous_questions)
+    joined = joined_wordings(asked, prompt.previous)
     terms = question_terms(joined[0][0] if joined else asked)
     quotes = "\n\n".join(_block(quote, index) for index, quote in _quotes(terms, passages))
     return f"{_INTRO[chinese]}\n\n{quotes}"
+
+
+def _role(message: ChatMessage) -> Role:
+    known = {role.value: role for role in Role}
+    return known.get(message.role.value, Role.USER)  # "developer" and the like are never ours
 
 
 def _quotes(terms: Sequence[WeightedTerm], passages: Sequence[Passage]) -> Iterator[tuple[int, str]]:

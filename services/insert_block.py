@@ -48,7 +48,7 @@ class InsertBlock:
         ]
         try:
             async with asyncio.timeout(self._settings.insert_block_timeout_s):
-                reply = await model.wrapper.chat(messages)
+                reply = await model.reply(messages)
         except (WenmaiError, TimeoutError) as error:
             log.warning("insert_block_failed", error=type(error).__name__)
             return candidate

@@ -13,6 +13,7 @@ from core.moments import LATEST_ZONE, parse_time
 from core.turns import TurnStatus, rfc3339
 from services.store import VectorStore
 from services.turn_store import PAGE, TurnStore, equals
+from services.turn_traces import TurnTraces
 
 DAY_US = 86_400_000_000
 CHUNK = 500
@@ -88,13 +89,20 @@ class _Expired:
 
 
 async def expire_turns(
-    turns: TurnStore, now_us: int, days: int, *, dry_run: bool, records: SessionRecords | None = None
+    turns: TurnStore,
+    now_us: int,
+    days: int,
+    *,
+    dry_run: bool,
+    records: SessionRecords | None = None,
+    traces: TurnTraces | None = None,
 ) -> ExpiryReport:
     """Delete exactly the turns with created_us < now − days, in chunks; running ones and held sessions stay.
 
     A turn of an earlier version, without created_us, goes by its timestamp; when that names no zone, it
     goes once it is old in every zone. A turn whose time cannot be read is kept and counted. Children of
-    deleted turns read as roots. With `records`, sessions on hold are spared and emptied ones leave the list.
+    deleted turns read as roots. With `records`, sessions on hold are spared and emptied ones leave the list;
+    with `traces`, what else remembers an expired turn goes with it.
     Raises ValueError if days < 1: a mistaken 0 must not empty the store.
     """
     if days < 1:
@@ -106,6 +114,8 @@ async def expire_turns(
     undated, unparsable = await _find_undated(turns, cutoff_us)
     spared = [session for each in (dated, undated) for _, session in each.points if session in held]
     old = [_without(each, held) for each in (dated, undated)]
+    if traces is not None and not dry_run:
+        await traces.erase(_by_session(old))
     deleted = 0 if dry_run else sum([await _delete(turns, each) for each in old])
     removed = await records.remove_empty(turns, cutoff_us) if records and not dry_run else 0
     sessions = Counter(session for each in old for _, session in each.points)
@@ -155,6 +165,14 @@ def _among(points: Sequence[models.ExtendedPointId]) -> models.HasIdCondition:
 
 def _without(expired: _Expired, held: frozenset[str]) -> _Expired:
     return _Expired(expired.kind, [point for point in expired.points if point[1] not in held])
+
+
+def _by_session(expired: Sequence[_Expired]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for each in expired:
+        for point, session_id in each.points:
+            found.setdefault(session_id, []).append(str(point))
+    return found
 
 
 async def _delete(turns: TurnStore, expired: _Expired) -> int:

@@ -1,19 +1,28 @@
-"""Sessions: a title, an owner and two times; the turns themselves are elsewhere."""
+"""Sessions: a title, an owner, a persona and two times; the turns themselves are elsewhere."""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import structlog
+from pydantic import TypeAdapter, ValidationError
 from qdrant_client import models
 
+from core.commands import parse_command
 from core.errors import UnknownSessionError
+from core.persona import Persona, PersonaDraft
 from core.turns import rfc3339
 from services.clock import Clock, utc_now_us
-from services.store import VectorStore
+from services.store import UnknownPointError, VectorStore
 from services.turn_store import equals
 
+log = structlog.get_logger()
+
 TITLE_CHARS = 60
+MAX_UNFINISHED = 1_000
+_PERSONA = TypeAdapter(Persona)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,11 @@ class Session:
     created_us: int
     updated_us: int
     hold: bool = False
+    persona: Persona | None = None
+
+    @property
+    def persona_text(self) -> str:
+        return self.persona.text if self.persona else ""
 
     @property
     def created_at(self) -> str:
@@ -37,12 +51,17 @@ class Session:
 
 
 def title_from(question: str) -> str:
-    """The question's first line, cut."""
+    """The question's first line, cut; a slash command gives none."""
+    if parse_command(question) is not None:
+        return ""
     line = question.split("\n", 1)[0].strip()
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
 
 
 class SessionStore:
+    """A change writes its own fields only: a turn that begins, a new title and a new persona may be written
+    at the same moment, by several workers, and none undoes the other."""
+
     def __init__(self, store: VectorStore, collection: str, clock: Clock = utc_now_us) -> None:
         self._store = store
         self._collection = collection
@@ -51,32 +70,78 @@ class SessionStore:
     async def create(self, session_id: str, owner: str, title: str = "") -> Session:
         now = self._clock()
         session = Session(session_id, owner, title, now, now)
-        await self._put(session)
+        await self.put(session)
         return session
+
+    async def put(self, session: Session) -> None:
+        """Write the whole record, over whatever was there."""
+        point = models.PointStruct(id=session.session_id, vector={}, payload=asdict(session))
+        await self._store.upsert(self._collection, [point])
+
+    async def exists(self, session_id: str) -> bool:
+        """Of any owner."""
+        return bool(await self._store.retrieve(self._collection, [session_id], with_payload=False))
+
+    async def reserve(self, session_id: str, owner: str) -> None:
+        """Note that this session is being written; it belongs to nobody until `put` makes it whole."""
+        note = {"session_id": session_id, "owner": None, "unfinished": True, "writer": owner}
+        point = models.PointStruct(id=session_id, vector={}, payload={**note, "updated_us": self._clock()})
+        await self._store.upsert(self._collection, [point])
+
+    async def unfinished(self, before_us: int) -> list[tuple[str, str]]:
+        """Sessions reserved until then and never made whole, each with its owner."""
+        old = models.FieldCondition(key="updated_us", range=models.Range(lte=before_us))
+        records, _ = await self._store.scroll(
+            self._collection, models.Filter(must=[equals("unfinished", True), old]), limit=MAX_UNFINISHED
+        )
+        return [(str(record.id), str((record.payload or {}).get("writer", ""))) for record in records]
 
     async def get(self, session_id: str, owner: str) -> Session:
         """Raises UnknownSessionError when there is none, or when it is somebody else's."""
         records = await self._store.retrieve(self._collection, [session_id])
-        session = _read(records[0].payload or {}) if records else None
+        session = _read(records[0]) if records else None
         if session is None or session.owner != owner:
-            raise UnknownSessionError("session_id: there is no such session.")
+            raise _unknown()
         return session
 
     async def touch(self, session: Session, question: str) -> None:
-        """A turn begins: the session is the newest now, and takes its title from its first question."""
-        title = session.title or title_from(question)
-        await self._put(replace(session, title=title, updated_us=self._clock()))
+        """A turn begins: the session is the newest now, and takes its title from its first question.
+
+        A session that has no record yet is made.
+        """
+        title = title_from(question)
+        now = self._clock()
+        try:
+            await self._set(session.session_id, {"updated_us": now})
+        except UnknownPointError:
+            await self.put(replace(session, title=session.title or title, updated_us=now))
+            return
+        if title and not session.title:
+            await self._name_unnamed(session.session_id, title)
 
     async def change(
         self, session_id: str, owner: str, *, title: str | None = None, hold: bool | None = None
     ) -> Session:
-        session = await self.get(session_id, owner)
-        if title is not None:
-            session = replace(session, title=title)
-        if hold is not None:
-            session = replace(session, hold=hold)
-        await self._put(session)
-        return session
+        """Raises UnknownSessionError."""
+        given = {"title": title, "hold": hold}
+        return await self._change(session_id, owner, {k: v for k, v in given.items() if v is not None})
+
+    async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
+        """One at a time: the id of the persona before is kept. Raises UnknownSessionError."""
+        before = (await self.get(session_id, owner)).persona
+        persona = Persona(
+            persona_id=before.persona_id if before else str(uuid.uuid4()),
+            name=draft.name,
+            text=draft.text,
+            updated_us=self._clock(),
+            document_id=draft.document_id,
+            chunk_id=draft.chunk_id,
+        )
+        return await self._change(session_id, owner, {"persona": asdict(persona)})
+
+    async def clear_persona(self, session_id: str, owner: str) -> Session:
+        """Raises UnknownSessionError."""
+        return await self._change(session_id, owner, {"persona": None})
 
     async def delete(self, session_id: str) -> None:
         await self._store.delete(self._collection, models.PointIdsList(points=[session_id]))
@@ -92,19 +157,50 @@ class SessionStore:
             limit=limit,
             order_by=models.OrderBy(key="updated_us", direction=models.Direction.DESC),
         )
-        return [_read(record.payload or {}) for record in records]
+        return [_read(record) for record in records]
 
-    async def _put(self, session: Session) -> None:
-        point = models.PointStruct(id=session.session_id, vector={}, payload=asdict(session))
-        await self._store.upsert(self._collection, [point])
+    async def _change(self, session_id: str, owner: str, fields: dict[str, Any]) -> Session:
+        await self.get(session_id, owner)
+        try:
+            if fields:
+                await self._set(session_id, fields)
+        except UnknownPointError as error:  # erased meanwhile
+            raise _unknown() from error
+        return await self.get(session_id, owner)
+
+    async def _set(self, session_id: str, fields: dict[str, Any]) -> None:
+        await self._store.set_payload(self._collection, fields, points=[session_id])
+
+    async def _name_unnamed(self, session_id: str, title: str) -> None:
+        """The store compares: a title that was given meanwhile stays."""
+        this = models.HasIdCondition(has_id=[session_id])
+        unnamed = models.Filter(must=[this, equals("title", "")])
+        await self._store.set_payload(self._collection, {"title": title}, points=unnamed)
 
 
-def _read(payload: dict[str, Any]) -> Session:
+def _unknown() -> UnknownSessionError:
+    return UnknownSessionError("session_id: there is no such session.")
+
+
+def _read(record: models.Record) -> Session:
+    payload = record.payload or {}
     return Session(
-        session_id=payload["session_id"],
+        session_id=str(payload.get("session_id", record.id)),
         owner=payload.get("owner", ""),
         title=payload.get("title", ""),
         created_us=payload.get("created_us", 0),
         updated_us=payload.get("updated_us", 0),
         hold=bool(payload.get("hold", False)),
+        persona=_read_persona(payload.get("persona"), str(record.id)),
     )
+
+
+def _read_persona(stored: Any, session_id: str) -> Persona | None:
+    """A persona that cannot be read is not worth losing the session for."""
+    if not stored:
+        return None
+    try:
+        return _PERSONA.validate_python(stored)
+    except ValidationError as error:
+        log.warning("persona_unreadable", session_id=session_id, errors=error.error_count())
+        return None

@@ -6,9 +6,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.app import App, make_settings, open_app
 from tests.support.server import RunningServer, running_server
+
+# A slow machine is no failure: the tests that are about time measure it themselves.
+settings.register_profile("wenmai", deadline=None)
+settings.load_profile("wenmai")
 
 
 @pytest.fixture

@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from core.turns import Turn, TurnStatus
+from services.turn_store import TurnVectors
 from tests.support.app import App, make_settings, open_app, scripted
+from tests.support.long_transcript import TRANSCRIPT
 from tests.support.scripted_llm import RECORDED
 
 
@@ -80,3 +83,48 @@ async def test_random_trees_never_mix_their_branches(tmp_path: Path) -> None:
             assert len(told) == len(set(told))
             assert told[-1] == ancestors[parent][-1]
             ancestors[turn.finished["turn_id"]] = [*ancestors[parent], question]
+
+
+def past(session_id: str, number: int, parent: str | None, place: int) -> Turn:
+    """The turn at `place` of the transcript."""
+    question, answer = TRANSCRIPT[place]
+    return Turn(
+        turn_id=f"00000000-0000-4000-8000-{number:012d}",
+        session_id=session_id,
+        owner="local",
+        user_query=question,
+        created_us=1_000_000 * number,
+        status=TurnStatus.COMPLETED,
+        parent_turn_id=parent,
+        assistant_response=answer,
+        seq=number,
+    )
+
+
+async def test_turn_3_is_recalled_in_turn_60_on_its_branch_and_not_on_the_other(tmp_path: Path) -> None:
+    """With the real embedder. Discriminates: recall over the session; a threshold that lets all by."""
+    settings = make_settings(
+        tmp_path, models={"embedding": "bundled", "llms": {"default": scripted("ok", record_as="sixty")}}
+    )
+    async with open_app(settings) as app:
+        session_id = (await app.client.post("/sessions", json={})).json()["session_id"]
+        line, other = list[Turn](), list[Turn]()
+        for place in range(59):
+            line.append(past(session_id, place, line[-1].turn_id if line else None, place))
+        for place in range(3, 30):  # grows from turn 2, so turn 3 is not on it
+            parent = (other[-1] if other else line[1]).turn_id
+            other.append(past(session_id, 100 + place, parent, place))
+        conversations = app.container.conversations
+        await conversations.turns.put_many([(turn, TurnVectors()) for turn in [*line, *other]])
+        assert await conversations.index_missing() == 86
+
+        async def told(question: str, leaf: Turn) -> list[str]:
+            await app.ask(question, session_id=session_id, parent_turn_id=leaf.turn_id)
+            return history("sixty")
+
+        fact = TRANSCRIPT[2][0]
+        assert fact in await told("What must the cat Momo not eat?", line[-1])
+        assert fact in await told("Momo 对什么过敏？", line[-1])
+        assert fact not in await told("What must the cat Momo not eat?", other[-1])
+        assert fact not in await told("ok", line[-1])
+        assert fact not in await told("When does the market open?", line[-1])

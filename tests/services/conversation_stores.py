@@ -83,7 +83,7 @@ async def write_turn(
 
 async def write_session(store: VectorStore, number: int, updated_us: int, hold: bool = False) -> None:
     session = Session(uid(number), "local", "a question", updated_us, updated_us, hold)
-    await SessionStore(store, SESSIONS)._put(session)
+    await SessionStore(store, SESSIONS).put(session)
 
 
 async def payloads(store: VectorStore, collection: str = TURNS) -> dict[str, dict[str, Any]]:

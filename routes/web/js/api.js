@@ -50,6 +50,7 @@ export const resumeTurn = (turnId, after, signal) =>
   send(`/turns/${id(turnId)}/stream?after=${after}`, { signal });
 export const stopTurn = (turnId) => send(`/turns/${id(turnId)}/stop`, { method: "POST" });
 export const readTurn = (turnId) => readJson(`/turns/${id(turnId)}`);
+export const readPrompt = (turnId) => readJson(`/turns/${id(turnId)}/prompt`);
 
 export const listSessions = (before) => readJson(`/sessions?limit=50${before ? `&before=${id(before)}` : ""}`);
 export const listTurns = async (sessionId) => (await readJson(`/sessions/${id(sessionId)}/turns`)).turns;

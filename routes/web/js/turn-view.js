@@ -4,6 +4,7 @@ import { AnswerView } from "./answer.js";
 import { copyText } from "./clipboard.js";
 import { el, icon, setText } from "./dom.js";
 import { formatTime, hasWords } from "./i18n.js";
+import { showPrompt } from "./prompt-dialog.js";
 import { SourcesView } from "./sources.js";
 import { ThinkingView } from "./thinking.js";
 
@@ -14,6 +15,7 @@ export class TurnView {
   #errorBox = el("div", { class: "error-box", role: "alert" });
   #progress = el("p", { class: "progress" });
   #copy = el("button", { class: "quiet copy-answer", type: "button", label: "copyAnswer", hidden: true }, icon("copy"));
+  #prompt = el("button", { class: "quiet show-prompt", type: "button", i18n: "prompt", label: "promptOpen", hidden: true });
 
   constructor(turnId, question) {
     this.turnId = turnId;
@@ -48,6 +50,7 @@ export class TurnView {
     this.#errorBox.replaceChildren();
     this.#sources = null;
     this.#copy.hidden = true;
+    this.#prompt.hidden = true;
     this.#startedMs = performance.now();
     this.#lay();
   }
@@ -109,12 +112,13 @@ export class TurnView {
     const known = hasWords(`status_${status}`);
     setText(this.#progress, known ? `status_${status}` : key, known ? undefined : vars);
     this.#copy.hidden = this.answer.empty;
+    this.#prompt.hidden = false;
   }
 
   #lay() {
     this.element.replaceChildren(
       el("h2", { class: "asked", text: this.question }),
-      el("div", { class: "meta" }, this.#progress, this.#copy),
+      el("div", { class: "meta" }, this.#progress, this.#copy, this.#prompt),
       this.thinking.element, this.answer.element, this.#errorBox, this.#sourceBox);
   }
 
@@ -124,6 +128,8 @@ export class TurnView {
     const code = target.closest(".copy-code");
     if (code) return copyText(code.closest(".code").querySelector("pre").textContent, code);
     const copy = target.closest(".copy-answer");
-    if (copy) copyText(this.answer.text, copy);
+    if (copy) return copyText(this.answer.text, copy);
+    const prompt = target.closest(".show-prompt");
+    if (prompt) showPrompt(this.turnId, prompt);
   }
 }

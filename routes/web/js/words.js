@@ -1,4 +1,7 @@
+import * as prompt from "./words-prompt.js";
+
 export const zh = {
+  ...prompt.zh,
   skip: "跳到提问框",
   newChat: "新对话",
   sessions: "对话",
@@ -95,6 +98,7 @@ export const zh = {
 };
 
 export const en = {
+  ...prompt.en,
   skip: "Skip to the question box",
   newChat: "New conversation",
   sessions: "Conversations",

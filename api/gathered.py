@@ -1,0 +1,20 @@
+"""What a turn is answered from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.knowledge import Candidate
+from core.summaries import AppliedSummary
+from core.turns import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """History oldest first; `ranked` is every candidate, best first, `candidates` what may be shown."""
+
+    recent: tuple[Turn, ...] = ()
+    relevant: tuple[Turn, ...] = ()
+    summary: AppliedSummary | None = None
+    ranked: tuple[Candidate, ...] = ()
+    candidates: tuple[Candidate, ...] = ()

@@ -1,0 +1,60 @@
+"""The parts a turn goes through; shared by all turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from api.commands import CommandRunner
+from api.prompt import PromptBuilder
+from core.branch import Branch
+from core.turns import Turn, TurnStatus
+from services.conversation_manager import ConversationManager
+from services.insert_block import InsertBlock
+from services.llm_service import ModelEntry
+from services.qa_log import QALog
+from services.query_builder import QueryBuilder
+from services.reranking import RerankService
+from services.retriever import Retriever
+from services.summaries import SummaryService
+from services.text_filters import AnswerFilters
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """`question_filter` and `answer_filters` are the deployment's own; `qa_log` is None when it is off."""
+
+    conversations: ConversationManager
+    summaries: SummaryService
+    queries: QueryBuilder
+    retriever: Retriever
+    reranking: RerankService
+    insert_block: InsertBlock
+    prompts: PromptBuilder
+    commands: CommandRunner
+    question_filter: Callable[[str], str]
+    answer_filters: AnswerFilters | None
+    qa_log: QALog | None
+    keeps_prompts: bool
+    threshold: float
+    shared_owner: str
+    is_reading: Callable[[tuple[str, ...]], bool]
+
+    def owners(self, owner: str) -> tuple[str, ...]:
+        """Whose documents this owner may search: the own ones and the shared ones."""
+        return (owner, self.shared_owner)
+
+    def after_turn(self, turn: Turn, branch: Branch) -> None:
+        """What is done once the answer has been sent; it returns at once."""
+        if self.qa_log is not None:
+            self.qa_log.write(turn)
+        if turn.status is TurnStatus.COMPLETED and not turn.command:
+            self.summaries.after_turn(branch.nodes, turn)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnModels:
+    """The model that answers and the one that judges candidates (None: no judging)."""
+
+    answer: ModelEntry
+    judge: ModelEntry | None

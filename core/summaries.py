@@ -1,0 +1,184 @@
+"""Summaries of the older part of a branch: where one holds, what it is made of, how long it may be."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from core.passages import sentences
+from core.think import ThinkSplitter
+from core.turns import Summary
+
+Count = Callable[[str], int]
+"""How many tokens a text takes."""
+
+CHARS_PER_TOKEN = 10  # no estimate gives a token more
+
+_FENCE_IN_TEXT = re.compile(r"<(\\*)(/?(?:length|summary_so_far|turn|question|answer)\b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A turn as it is summarised."""
+
+    turn_id: str
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedSummary:
+    """The summary that holds on a branch, stored with `turn_id`: for the turns `covered`, from `start` on."""
+
+    text: str
+    covered: frozenset[str]
+    turn_id: str
+    start: str
+    tokens: int
+
+
+def nearest_applicable(branch: Sequence[str], stored: Mapping[str, Summary]) -> AppliedSummary | None:
+    """Of the summaries `stored` with turns, the last one on the branch that was made of this branch only.
+
+    `branch` are turn ids from the root to the leaf. A summary holds when each turn that it or one of those
+    it goes on from covers is there, in order: one that is erased, expired or elsewhere is never spoken of.
+    """
+    place = {turn_id: at for at, turn_id in enumerate(branch)}
+    holding: dict[str, Summary] = {}
+    for turn_id in branch:
+        summary = stored.get(turn_id)
+        if summary is not None and _holds(turn_id, summary, place, holding):
+            holding[turn_id] = summary
+    if not holding:
+        return None
+    turn_id, nearest = next(reversed(holding.items()))
+    covered = frozenset(_covered(turn_id, holding))
+    return AppliedSummary(nearest.text, covered, turn_id, nearest.start, nearest.tokens)
+
+
+def _holds(turn_id: str, summary: Summary, place: Mapping[str, int], holding: Mapping[str, Summary]) -> bool:
+    places = [place.get(each, -1) for each in summary.covers]
+    if not places or places[0] < 0 or any(earlier >= later for earlier, later in pairwise(places)):
+        return False
+    if summary.covers[-1] != turn_id:
+        return False
+    if summary.previous is None:
+        return summary.start == summary.covers[0]
+    before = holding.get(summary.previous)
+    if before is None or place[summary.previous] >= places[0]:
+        return False
+    # One made later is not the one this was made from, though it stands in its place.
+    return before.start == summary.start and before.created_us <= summary.created_us
+
+
+def _covered(turn_id: str | None, stored: Mapping[str, Summary]) -> Iterator[str]:
+    while turn_id is not None:
+        yield from stored[turn_id].covers
+        turn_id = stored[turn_id].previous
+
+
+def speaking_of(turn_ids: Collection[str], stored: Mapping[str, Summary | None]) -> set[str]:
+    """Of the turns that hold a summary, those whose summary was made of one of `turn_ids`, however far back.
+
+    One that cannot be read, or goes on from one that is gone, may speak of anything: it counts too.
+    """
+    gone = frozenset(turn_ids)
+    after: dict[str, list[str]] = defaultdict(list)
+    waiting: list[str] = []
+    for holder, summary in stored.items():
+        if summary is not None and summary.previous is not None:
+            after[summary.previous].append(holder)
+        if summary is None or holder in gone or _made_of(summary, gone, stored):
+            waiting.append(holder)
+    found: set[str] = set()
+    while waiting:
+        holder = waiting.pop()
+        if holder not in found:
+            found.add(holder)
+            waiting += after[holder]
+    return found
+
+
+def _made_of(summary: Summary, gone: frozenset[str], stored: Mapping[str, Summary | None]) -> bool:
+    lost = summary.previous is not None and summary.previous not in stored
+    return lost or summary.start in gone or not gone.isdisjoint(summary.covers)
+
+
+def in_steps(turns: Sequence[Told], limit: int, count: Count) -> Iterator[tuple[Told, ...]]:
+    """The turns in groups of at most `limit` tokens with their fences, in order; long ones are shortened."""
+    group: list[Told] = []
+    fences = count(_turn_text(Told("", "", "")))
+    size = 0
+    for turn in turns:
+        tokens = count(turn.question) + count(turn.answer) + fences
+        if group and size + tokens > limit:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(turn if tokens <= limit else _shortened(turn, limit - fences, count))
+        size += min(tokens, limit)
+    if group:
+        yield tuple(group)
+
+
+def _shortened(turn: Told, limit: int, count: Count) -> Told:
+    question = _without_middle(turn.question, limit // 3, count)
+    return replace(
+        turn, question=question, answer=_without_middle(turn.answer, limit - count(question), count)
+    )
+
+
+def _without_middle(text: str, limit: int, count: Count) -> str:
+    """Beginning and end, where a long text says what it is about and what came of it."""
+    cut, size = text, len(text)
+    while count(cut) > limit and size > 2:
+        size = size * 4 // 5
+        cut = f"{text[: size * 2 // 3]} … {text[len(text) - size // 3 :]}"
+    return cut
+
+
+def task_text(previous: str, turns: Sequence[Told], length: str) -> str:
+    """What the summarising model is given beside its instruction: fenced data that cannot close its fence."""
+    parts = [f"<length>{length}</length>"]
+    if previous:
+        parts.append(f"<summary_so_far>\n{_fenced(previous)}\n</summary_so_far>")
+    return "\n\n".join([*parts, *map(_turn_text, turns)])
+
+
+def _turn_text(turn: Told) -> str:
+    question, answer = _fenced(turn.question), _fenced(turn.answer)
+    return f"<turn>\n<question>\n{question}\n</question>\n<answer>\n{answer}\n</answer>\n</turn>"
+
+
+def _fenced(text: str) -> str:
+    return _FENCE_IN_TEXT.sub(r"<\\\1\2", text)
+
+
+def said_by_model(reply: str) -> str:
+    """The reply without its thinking."""
+    splitter = ThinkSplitter()
+    pieces = [*splitter.feed(reply), *splitter.flush()]
+    return "".join(piece.text for piece in pieces if not piece.thinking).strip()
+
+
+def cut_at_sentence(text: str, limit: int, count: Count) -> str:
+    """As many whole sentences from the beginning as `limit` tokens hold; of a longer one, its beginning."""
+    if count(text) <= limit:
+        return text
+    text = text[: limit * CHARS_PER_TOKEN]
+    ends = [span.end for span in sentences(text)]
+    whole = _last_fitting(ends, lambda end: count(text[:end]) <= limit)
+    if whole is not None:
+        return text[:whole]
+    part = _last_fitting(range(1, len(text) + 1), lambda end: count(text[:end]) <= limit)
+    return text[: part or 0].rstrip()
+
+
+def _last_fitting(ends: Sequence[int], fits: Callable[[int], bool]) -> int | None:
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if fits(ends[middle]) else (low, middle)
+    return ends[low - 1] if low else None

@@ -1,0 +1,106 @@
+"""The files of the question log: one a day, one JSON object a line. Blocking; for one thread at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NAME = re.compile(r"qa-(\d{4}-\d\d-\d\d)\.jsonl")
+LOCK = ".qa.lock"
+HALF_WRITTEN = ".qa-rewriting"
+OWNER_ONLY = 0o600
+
+Keep = Callable[[bytes], bool]
+"""Whether a line, with its line break, stays."""
+
+
+class QAFiles:
+    """Whole lines only, whoever else writes to the folder: every access holds the folder's lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def append(self, day: str, line: bytes) -> None:
+        """Add a line (with its line break) to the day's file. Raises OSError; then nothing is added."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        with self._locked(), _opened(self._folder / f"qa-{day}.jsonl", flags) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line  # the one before was torn by a crash
+            if os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, size)
+                raise OSError("the disk is full")
+
+    def drop_before(self, day: str) -> int:
+        """Delete the files of earlier days. Returns how many lines went."""
+        return sum([self._delete(path) for name, path in self._days() if name < day])
+
+    def keep_only(self, keep: Keep, day: str | None = None) -> int:
+        """Rewrite every file, or the one of `day`, without the lines that do not stay. Returns how many."""
+        return sum([self._rewrite(path, keep) for name, path in self._days() if day in (None, name)])
+
+    def _days(self) -> list[tuple[str, Path]]:
+        if not self._folder.is_dir():
+            return []
+        named = [(NAME.fullmatch(path.name), path) for path in self._folder.iterdir()]
+        return sorted((match[1], path) for match, path in named if match)
+
+    def _delete(self, path: Path) -> int:
+        with self._locked():
+            lines = _count(path, lambda line: True)
+            path.unlink(missing_ok=True)
+            return lines
+
+    def _rewrite(self, path: Path, keep: Keep) -> int:
+        """A copy takes the file's place, once it is on the disk."""
+        copy = self._folder / HALF_WRITTEN
+        with self._locked():
+            if not _count(path, lambda line: not keep(line)):
+                return 0
+            dropped = kept = 0
+            with path.open("rb") as file, _opened(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as target:
+                with os.fdopen(os.dup(target), "wb") as written:
+                    for line in file:
+                        stays = keep(line)
+                        written.write(line if stays else b"")
+                        dropped, kept = dropped + (not stays), kept + stays
+                os.fsync(target)
+            os.replace(copy, path)
+            if not kept:
+                path.unlink()
+            self._sync_folder()
+            return dropped
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Held against other processes; whatever one of them left half written is removed."""
+        with _opened(self._folder / LOCK, os.O_RDWR | os.O_CREAT) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            (self._folder / HALF_WRITTEN).unlink(missing_ok=True)
+            yield
+
+    def _sync_folder(self) -> None:
+        with _opened(self._folder, os.O_RDONLY) as descriptor:
+            os.fsync(descriptor)
+
+
+def _count(path: Path, counted: Keep) -> int:
+    """How many lines; none of a file that another process has deleted meanwhile."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        return sum(map(counted, file))
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, OWNER_ONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,46 @@
+"""Slash commands in a conversation: answered without a model, kept as turns, and felt by the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.app import make_settings, open_app, scripted
+from tests.support.copies import bring_in, exported, tree
+from tests.support.scripted_llm import RECORDED
+
+
+async def test_commands_need_no_model_and_take_effect_with_the_next_turn(tmp_path: Path) -> None:
+    """Discriminates: a command that is sent to the model; `/clear` that leaves the history in place."""
+    model = scripted("ok", record_as="commands")
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
+        first = await app.ask("The parrot is called Otto.")
+        session_id = first.session_id
+        told = len(RECORDED["commands"])
+        for command, expected in (("/HELP", "/clear"), ("/persona Be brief.", "set"), ("／clear", "anew")):
+            assert expected in (await app.ask(command, session_id=session_id)).answer
+        assert len(RECORDED["commands"]) == told
+        last = await app.ask("What is its name?", session_id=session_id)
+        contents = "\n".join(content for _, content in RECORDED["commands"][-1])
+        nodes = await tree(app, session_id)
+    assert last.finished["parent_turn_id"] is None
+    assert [node["command"] for node in nodes] == ["", "help", "persona", "clear", ""]
+    assert ("Be brief." in contents, "Otto" in contents, "/clear" in contents) == (True, False, False)
+
+
+async def test_a_conversation_with_commands_comes_back_as_it_was(tmp_path: Path) -> None:
+    async with open_app(make_settings(tmp_path)) as app:
+        first = await app.ask("/persona 你是一位老师")
+        await app.ask("什么是父子链?", session_id=first.session_id)
+        session = (await app.client.get(f"/sessions/{first.session_id}")).json()
+        assert (session["title"], session["persona"]["text"]) == ("什么是父子链?", "你是一位老师")
+        copy = await exported(app, first.session_id)
+        await app.client.delete(f"/sessions/{first.session_id}")
+        await bring_in(app, **copy)
+        assert await exported(app, first.session_id) == copy
+
+
+async def test_an_unknown_word_after_a_slash_is_a_question(tmp_path: Path) -> None:
+    model = scripted("a file", record_as="slash")
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
+        turn = await app.ask("/etc/passwd 是什么?")
+    assert turn.answer == "a file"
