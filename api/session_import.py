@@ -14,10 +14,10 @@ from qdrant_client import models
 from core.conversation_import import GivenPersona, GivenSession, plan_turns
 from core.errors import ConflictError, StoreUnavailableError, TurnConflictError
 from core.persona import Persona, PersonaDraft, PersonaRules
-from core.sparse import encode_document
 from core.turns import Turn, TurnStatus
 from services.clock import Clock, utc_now_us
 from services.sessions import Session, SessionStore, title_from
+from services.turn_indexing import words_of
 from services.turn_store import TurnStore, TurnVectors, in_session
 
 log = structlog.get_logger()
@@ -115,7 +115,7 @@ class SessionImporter:
     async def _write(self, session: Session, turns: Sequence[Turn]) -> None:
         await self._sessions.reserve(session.session_id, session.owner)
         for start in range(0, len(turns), BATCH):
-            batch = await asyncio.to_thread(_with_vectors, turns[start : start + BATCH])
+            batch = await asyncio.to_thread(_with_words, turns[start : start + BATCH])
             await self._turns.put_many(batch)
         await self._sessions.put(session)
 
@@ -148,11 +148,6 @@ def _session(given: GivenSession, session_id: str, turns: Sequence[Turn], person
     )
 
 
-def _with_vectors(turns: Sequence[Turn]) -> list[tuple[Turn, TurnVectors]]:
-    """With the sparse vectors of those that recall may find; the dense ones come later."""
-    return [(turn, TurnVectors(sparse=encode_document(turn.text)) if _found_by_words(turn) else TurnVectors())
-            for turn in turns]  # fmt: skip
-
-
-def _found_by_words(turn: Turn) -> bool:
-    return bool(turn.assistant_response) and not turn.command
+def _with_words(turns: Sequence[Turn]) -> list[tuple[Turn, TurnVectors]]:
+    """With what they are found by word for word; the dense vectors come later."""
+    return [(turn, TurnVectors(sparse=words_of(turn))) for turn in turns]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import uvloop
 
 from api.container import open_container
 from config.settings import load_settings
@@ -170,7 +171,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=10_000)
     parser.add_argument("--questions", type=int, default=300)
     arguments = parser.parse_args()
-    lines = asyncio.run(run(arguments.turns, arguments.questions))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as the server does
+        lines = runner.run(run(arguments.turns, arguments.questions))
     print(f"{arguments.turns} turns, {arguments.questions} questions, milliseconds")
     print("| session | stage | p50 | p99 |")
     print("| --- | --- | --- | --- |")

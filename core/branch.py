@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.turns import TurnStatus
@@ -72,6 +72,7 @@ class SessionTree:
         self._latest: TurnNode | None = None
         self._walk: list[TurnNode] = []  # the branch asked for last, from its root on
         self._places: dict[str, int] = {}
+        self._aside: dict[str, None] = {}  # the turns that are not on it, in the order of `nodes`
         self._silent: set[str] = set()
         for node in nodes:
             self.put(node)
@@ -85,9 +86,11 @@ class SessionTree:
     def put(self, node: TurnNode) -> None:
         """Add a turn, or replace what was known of it."""
         if self._walk and (self.gaps or node.turn_id in self._places or self._is_above(node.turn_id)):
-            self._walk, self._places = [], {}
+            self._walk, self._places, self._aside = [], {}, {}
         self.gaps.pop(node.turn_id, None)
         self.nodes[node.turn_id] = node
+        if self._walk:
+            self._aside[node.turn_id] = None
         (self._silent.discard if node.recallable else self._silent.add)(node.turn_id)
         self._next_seq = max(self._next_seq, node.seq + 1)
         if self._latest is not None and self._latest.turn_id == node.turn_id:
@@ -110,7 +113,7 @@ class SessionTree:
             parent_turn_id=leaf,
             nodes=tuple(nodes),
             next_seq=max(self._next_seq, len(self)),
-            aside=tuple(self._beside(nodes)),
+            aside=tuple(self._aside if nodes else self.nodes),
             unreadable=len(self.gaps),
             silent=len(self._silent),
             places=self._places if nodes else {},
@@ -122,17 +125,13 @@ class SessionTree:
         follows = last is not None and self.nodes[leaf].parent_turn_id == last and leaf not in self._places
         if follows:
             self._places[leaf] = len(self._walk)
+            del self._aside[leaf]
             self._walk.append(self.nodes[leaf])
         elif last != leaf:
             self._walk = walk_branch(self.nodes, leaf, self.gaps)
             self._places = {node.turn_id: at for at, node in enumerate(self._walk)}
+            self._aside = {turn_id: None for turn_id in self.nodes if turn_id not in self._places}
         return self._walk
-
-    def _beside(self, nodes: Sequence[TurnNode]) -> list[str]:
-        """The turns that are not on the branch walked last, which is `nodes` unless that is none."""
-        if len(nodes) == len(self.nodes):
-            return []
-        return [turn_id for turn_id in self.nodes if not nodes or turn_id not in self._places]
 
     def _is_above(self, turn_id: str) -> bool:
         return self._walk[0].parent_turn_id == turn_id

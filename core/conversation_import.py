@@ -142,8 +142,6 @@ def _turn(
     question, answer = scrub(given.question), scrub(given.answer)
     if not preprocess_question(question):
         raise BadRequestError(f"turns.{at}.question: must not be empty.")
-    if given.status is TurnStatus.COMPLETED and not answer.strip():
-        raise BadRequestError(f"turns.{at}.answer: must not be empty when the turn is completed.")
     _check_summary(at, given.summary, places)
     return Turn(
         turn_id=turn_id,

@@ -6,7 +6,7 @@ What was measured, and on which sets, stands with the constants; scripts/evaluat
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.sparse import question_terms, terms
@@ -92,11 +92,10 @@ def rank_turns(
     ):
         for turn_id, share in shares:
             own[turn_id] = own.get(turn_id, 0.0) + weight * share
-    cosines = [dict(lists[0]), dict(lists[1])]
-    floors = [each[-1][1] if len(each) >= depth else None for each in lists[:2]]
+    cosines = _cosines(lists[:2], own, depth)
     lifted = _with_neighbours(own, positions)
     return [
-        Ranked(turn_id, lifted[turn_id], _better(cosines, floors, turn_id))
+        Ranked(turn_id, lifted[turn_id], cosines.get(turn_id))
         for turn_id in sorted(own, key=lambda turn_id: (-lifted[turn_id], -positions[turn_id]))
     ]
 
@@ -152,9 +151,14 @@ def _with_neighbours(own: Mapping[str, float], positions: Mapping[str, int]) -> 
     }
 
 
-def _better(
-    cosines: Sequence[Mapping[str, float]], floors: Sequence[float | None], turn_id: str
-) -> float | None:
-    """What a cut list does not hold is at most what it ends with; what a whole one does not, is unknown."""
-    known = [each.get(turn_id, floor) for each, floor in zip(cosines, floors, strict=True)]
-    return max((cosine for cosine in known if cosine is not None), default=None)
+def _cosines(lists: Sequence[Scores], turn_ids: Iterable[str], depth: int) -> dict[str, float]:
+    """The better of a turn's two, which may be unknown.
+
+    What a cut list does not hold is at most what it ends with, and is taken for that.
+    """
+    floor = max((each[-1][1] for each in lists if len(each) >= depth), default=None)
+    cosines = {} if floor is None else dict.fromkeys(turn_ids, floor)
+    for each in lists:
+        for turn_id, cosine in each:
+            cosines[turn_id] = max(cosine, cosines.get(turn_id, cosine))
+    return cosines

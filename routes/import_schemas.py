@@ -78,7 +78,7 @@ class ImportTurn(WireModel):
     """One question and its answer."""
 
     question: Text = Field(description="1 to 100,000 characters.")
-    answer: Text = Field("", description="1 character at least when the turn is completed.")
+    answer: Text = Field("", description="May be empty: a note, or one voice of a chat.")
     turn_id: Uuid | None = Field(None, description="Absent: a new one is made.")
     timestamp: Moment | None = Field(None, description="RFC 3339, with its zone.")
     parent_turn_id: Uuid | None = Field(

@@ -73,6 +73,7 @@ class Backfill:
             if session.leftovers:
                 await self._delete(session.leftovers)
                 told(len(session.leftovers))
+        self._turns.forget_trees()
         created = await self._create_sessions(plan.new_sessions)
         return plan.report(dry_run=False, sessions_created=created, gone=gone)
 

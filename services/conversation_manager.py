@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from qdrant_client import models
 
@@ -12,15 +13,13 @@ from core.errors import InvalidParentError
 from core.knowledge import Candidate
 from core.messages import History, Message, PromptTexts, assemble
 from core.query import Query
-from core.sparse import encode_document
 from core.turns import Turn, TurnStatus
 from services.clock import Clock, utc_now_us
 from services.embedding import EmbeddingService
 from services.prompt_expiry import forget_old_prompts
 from services.recall import HistoryRecall
 from services.retention import ExpiryReport, SessionRecords, expire_turns
-from services.turn_indexing import EMBEDDED_TURN_CHARS as EMBEDDED_TURN_CHARS  # offered here too
-from services.turn_indexing import Progress, TurnIndexer
+from services.turn_indexing import Progress, TurnIndexer, words_of
 from services.turn_store import TurnStore, TurnVectors, equals
 from services.turn_traces import TurnTraces
 
@@ -62,7 +61,7 @@ class ConversationManager:
 
         Raises StoreUnavailableError.
         """
-        vectors = _with_words(turn, vectors or TurnVectors())
+        vectors = replace(vectors or TurnVectors(), sparse=words_of(turn))
         await self.turns.put(turn, vectors)
         if turn.status is TurnStatus.COMPLETED and not turn.command:
             if vectors.question is None:
@@ -144,12 +143,3 @@ class ConversationManager:
     async def close(self) -> None:
         """Wait for the embedding of the last turns, briefly; what is missed is made up at the next start."""
         await self._indexer.close()
-
-
-def _with_words(turn: Turn, vectors: TurnVectors) -> TurnVectors:
-    """What the turn is found by word for word; a question without an answer yet is not worth finding."""
-    if not turn.status.finished or turn.command or not turn.text.strip():
-        return vectors
-    if not turn.assistant_response and turn.status is not TurnStatus.COMPLETED:
-        return vectors
-    return TurnVectors(vectors.question, vectors.turn, encode_document(turn.text))

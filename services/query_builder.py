@@ -10,6 +10,7 @@ from core.sparse import encode_query, is_cjk, question_terms
 from services.embedding import EmbeddingService
 
 MAX_FORM_CHARS = 600  # about the embedder's window; a question longer than that stands alone
+EMBEDDED_QUESTION_CHARS = 2_400  # more costs seconds and finds nothing better
 MAX_PREVIOUS = 3
 # Measured on conversations: a joined form that is trusted more pulls in what the last question was about.
 CERTAIN_FOLLOW_UP = 1.0
@@ -49,7 +50,9 @@ class QueryBuilder:
         Raises EmbeddingUnavailableError.
         """
         wordings = [(question, 1.0), *joined_wordings(question, previous_questions)]
-        vectors = await self._embedding.embed_queries([text[: MAX_FORM_CHARS * 4] for text, _ in wordings])
+        vectors = await self._embedding.embed_queries(
+            [text[:EMBEDDED_QUESTION_CHARS] for text, _ in wordings]
+        )
         forms = tuple(
             QueryForm(text, vector, encode_query(text), weight)
             for (text, weight), vector in zip(wordings, vectors, strict=True)

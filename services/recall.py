@@ -16,7 +16,7 @@ from core.turns import Turn, TurnStatus
 from services.turn_payload import sparse_vector
 from services.turn_store import TurnStore, equals, in_session
 
-DEPTH = 50  # of each list: deeper found nothing more on the sets of core.recall, 16 lost a hundredth
+DEPTH = 40  # of each list: deeper found nothing more on the sets of core.recall, 16 lost a hundredth
 JUDGED_PER_KEPT = 2
 # How the branch is told to the store. Naming a turn in a filter costs 5 µs and more for every list, looking
 # a session up next to nothing; so few turns are named, and many are searched with the rest of their session.
@@ -120,11 +120,11 @@ class _Scope:
         return models.Filter(must=[equals("session_id", self.branch.session_id)])
 
     def limit(self) -> int:
-        """So long that DEPTH of the scope are surely among them, or very likely where too many are not."""
+        """So long that DEPTH of the scope are surely among them, or, where many are not, most likely."""
         branch = self.branch
         others = len(branch.aside) + branch.unreadable + branch.silent + len(self.shown)
         size = len(branch.nodes) + len(branch.aside)
-        return min(DEPTH + others, math.ceil(2 * DEPTH * size / len(branch.nodes)), MOST_FETCHED)
+        return min(DEPTH + others, math.ceil(1.2 * DEPTH * size / len(branch.nodes)), MOST_FETCHED)
 
     def ran_short(self, found: Scores, limit: int) -> bool:
         return len(found) == limit and sum(self.holds(turn_id) for turn_id, _ in found) < ENOUGH

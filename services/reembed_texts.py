@@ -12,10 +12,8 @@ from typing import Any
 from core.knowledge import Chunk
 from core.turns import Turn, TurnStatus
 from services.collections import CollectionSpec
-from services.conversation_manager import EMBEDDED_TURN_CHARS
-from services.query_builder import MAX_FORM_CHARS
-
-QUESTION_CHARS = MAX_FORM_CHARS * 4  # as QueryBuilder embeds the question
+from services.query_builder import EMBEDDED_QUESTION_CHARS
+from services.turn_indexing import EMBEDDED_TURN_CHARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,9 @@ def _turn_texts(payload: Mapping[str, Any]) -> PointTexts:
     question, answer = _text(payload, "user_query"), _text(payload, "assistant_response")
     text = Turn("", "", "", question, 0, TurnStatus.COMPLETED, assistant_response=answer).text
     return PointTexts(
-        question=question[:QUESTION_CHARS],
+        question=question[:EMBEDDED_QUESTION_CHARS],
         passage=text[:EMBEDDED_TURN_CHARS] if status == TurnStatus.COMPLETED else "",
-        words=text if answer and status != TurnStatus.RUNNING else "",
+        words=text if status == TurnStatus.COMPLETED or (answer and status != TurnStatus.RUNNING) else "",
     )
 
 

@@ -10,9 +10,11 @@ import structlog
 from qdrant_client import models
 
 from core.errors import EmbeddingUnavailableError, StoreUnavailableError
+from core.query import SparseTerms
 from core.sparse import encode_document
 from core.turns import Turn, TurnStatus
 from services.embedding import EmbeddingService
+from services.query_builder import EMBEDDED_QUESTION_CHARS
 from services.store import UnknownPointError
 from services.turn_store import TurnStore, TurnVectors, equals
 
@@ -125,7 +127,7 @@ class TurnIndexer:
 
     async def _question(self, turn: Turn) -> list[float]:
         """One at a time: the next asker waits for one embedding at most."""
-        return (await self._embedding.embed_queries([turn.user_query[:EMBEDDED_TURN_CHARS]]))[0]
+        return (await self._embedding.embed_queries([turn.user_query[:EMBEDDED_QUESTION_CHARS]]))[0]
 
     async def _add(self, turns: Sequence[Turn], added: Sequence[TurnVectors]) -> None:
         if not turns:
@@ -136,6 +138,15 @@ class TurnIndexer:
             )
         except UnknownPointError:
             log.info("indexed_turn_gone", of=len(turns))  # erased meanwhile; the others are written
+
+
+def words_of(turn: Turn) -> SparseTerms | None:
+    """What the turn is found by word for word; a question still without an answer is not worth finding."""
+    if not turn.status.finished or turn.command or not turn.text.strip():
+        return None
+    if not turn.assistant_response and turn.status is not TurnStatus.COMPLETED:
+        return None
+    return encode_document(turn.text)
 
 
 def _is_indexed(turn: Turn) -> bool:

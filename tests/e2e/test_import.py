@@ -112,6 +112,20 @@ async def test_an_imported_conversation_goes_on_and_is_told_to_the_model(tmp_pat
     assert "The parrot is called Otto." in [content for _, content in RECORDED["imported"][-1]]
 
 
+async def test_a_line_that_nobody_answered_is_kept_and_found(tmp_path: Path) -> None:
+    """One voice of a chat, line by line. Discriminates: words only for turns that have an answer."""
+    settings = make_settings(
+        tmp_path,
+        models={"llms": {"default": scripted("noted", record_as="lines")}},
+        conversation={"max_recent_turns": 1},
+    )
+    async with open_app(settings) as app:
+        lines = [qa("The parrot is called Otto.", ""), *(qa(f"Line {n} of the day.", "") for n in range(4))]
+        imported = await bring_in(app, turns=lines)
+        await app.ask("What is the parrot called?", session_id=imported["session_id"])
+    assert "The parrot is called Otto." in [content for _, content in RECORDED["lines"][-1]][1]
+
+
 @pytest.mark.parametrize(
     ("turn", "field"),
     [
@@ -119,7 +133,6 @@ async def test_an_imported_conversation_goes_on_and_is_told_to_the_model(tmp_pat
         ({"question": " \u200b"}, "question"),
         ({"question": "a\0b"}, "question"),
         ({"question": "x" * 100_001}, "question"),
-        ({"answer": ""}, "answer"),
         ({"answer": "x" * 100_001}, "answer"),
         ({"timestamp": "2024-01-01T00:00:00"}, "timestamp"),
         ({"timestamp": "2024-01-01"}, "timestamp"),
