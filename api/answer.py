@@ -77,8 +77,9 @@ class Answer:
             yield piece
 
     def whole(self, text: str) -> list[Piece]:
-        """The pieces of a text of our own: all of it is content, whatever it looks like."""
-        return self._keep([Piece(text, thinking=False)])
+        """The pieces of a text of our own: all of it is content, and no filter is asked."""
+        text = self._kept[False].add(text)
+        return [Piece(text, thinking=False)] if text else []
 
     def _keep(self, pieces: Iterable[Piece]) -> list[Piece]:
         """What is to be sent of the pieces; white space at the end of what was said waits for more."""

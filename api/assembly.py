@@ -112,6 +112,7 @@ def put_together(opened: Opened) -> Container:
         search=SearchHandler(pipeline),
         knowledge=opened.knowledge,
         conversations=conversations,
+        summaries=history.summaries,
         backfill=make_backfill(settings, opened.store, conversations),
         schedule=opened.schedule,
         llms=llms,

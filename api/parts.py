@@ -20,6 +20,7 @@ from services.knowledge.knowledge_base import KnowledgeBase
 from services.llm_service import LLMService
 from services.schedule import CleanupSchedule
 from services.store import VectorStore
+from services.summaries import SummaryService
 
 SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
 GIVEN_UP_S = 3_600.0  # no import takes that long
@@ -35,6 +36,7 @@ class Container:
     search: SearchHandler
     knowledge: KnowledgeBase
     conversations: ConversationManager
+    summaries: SummaryService
     backfill: Backfill
     schedule: CleanupSchedule
     llms: LLMService

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,8 +66,14 @@ def lines(prompt: ShownPrompt, *, with_request: bool = False) -> Iterator[tuple[
         return
     yield "", f"model {prompt.model_id} · layout {prompt.layout or '?'} · {_tokens(prompt)}"
     for part in prompt.parts:
+        if part.kept or not part.chunk_id:
+            yield "", ""
+            yield from _part_lines(part)
+    passed_over = Counter(part.reason for part in prompt.parts if not part.kept and part.chunk_id)
+    if passed_over:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in passed_over.most_common())
         yield "", ""
-        yield from _part_lines(part)
+        yield DIM, f"- passages left out: {reasons}"
     yield "", ""
     yield DIM, f"request: {_request(prompt.request)}"
     if prompt.response:

@@ -125,7 +125,7 @@ class ModelEntry:
             "model_layout_learned",
             model_id=self.model_id,
             layout=layout.value,
-            advice=f'set layout = "{layout.value}" in [llms.{self.model_id}]',
+            note="its server refused the form before; answers begin with this one until the next start",
         )
 
 

@@ -36,25 +36,15 @@ class QAFiles:
                 os.ftruncate(descriptor, size)
                 raise OSError("the disk is full")
 
-    def drop_before(self, day: str) -> int:
-        """Delete the files of earlier days. Returns how many lines went."""
-        return sum([self._delete(path) for name, path in self._days() if name < day])
-
-    def keep_only(self, keep: Keep, day: str | None = None) -> int:
-        """Rewrite every file, or the one of `day`, without the lines that do not stay. Returns how many."""
-        return sum([self._rewrite(path, keep) for name, path in self._days() if day in (None, name)])
+    def keep_only(self, keep: Keep, days: Callable[[str], bool] = lambda day: True) -> int:
+        """Rewrite the files of these days without the lines that do not stay. Returns how many."""
+        return sum([self._rewrite(path, keep) for day, path in self._days() if days(day)])
 
     def _days(self) -> list[tuple[str, Path]]:
         if not self._folder.is_dir():
             return []
         named = [(NAME.fullmatch(path.name), path) for path in self._folder.iterdir()]
         return sorted((match[1], path) for match, path in named if match)
-
-    def _delete(self, path: Path) -> int:
-        with self._locked():
-            lines = _count(path, lambda line: True)
-            path.unlink(missing_ok=True)
-            return lines
 
     def _rewrite(self, path: Path, keep: Keep) -> int:
         """A copy takes the file's place, once it is on the disk."""

@@ -36,12 +36,13 @@ class QALog:
         except RuntimeError:  # closed: the server is going down
             log.warning("qa_log_closed", turn_id=turn.turn_id)
 
-    async def expire(self, before_us: int) -> int:
-        """Take out every turn that began before (UTC microseconds). Returns how many lines went.
+    async def expire(self, before_us: int, held: Collection[str] = ()) -> int:
+        """Take out every turn that began before (UTC microseconds), but those of the `held` sessions.
 
-        An unreadable line goes with its day. Raises StoreUnavailableError, as the others do.
+        An unreadable line goes with its day. Returns how many lines went. Raises StoreUnavailableError, as
+        the others do.
         """
-        return await self._run(lambda: self._expire(rfc3339(max(before_us, 0))))
+        return await self._run(lambda: self._expire(rfc3339(max(before_us, 0)), frozenset(held)))
 
     async def erase(self, turn_ids: Collection[str]) -> int:
         """Take out these turns' lines, and unreadable ones that mention them. Returns how many."""
@@ -61,10 +62,10 @@ class QALog:
         except OSError as error:
             log.warning("qa_log_not_written", turn_id=turn.turn_id, error=str(error))
 
-    def _expire(self, before: str) -> int:
-        day = before[:DAY_CHARS]
-        whole_days = self._files.drop_before(day)
-        return whole_days + self._files.keep_only(lambda line: _began(line, before) >= before, day)
+    def _expire(self, before: str, held: frozenset[str]) -> int:
+        last = before[:DAY_CHARS]
+        earlier = self._files.keep_only(_since(before, held, torn_stays=False), lambda day: day < last)
+        return earlier + self._files.keep_only(_since(before, held, torn_stays=True), lambda day: day == last)
 
     async def _run(self, work: Callable[[], int]) -> int:
         try:
@@ -112,9 +113,14 @@ def _fields(line: bytes) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _began(line: bytes, otherwise: str) -> str:
-    fields = _fields(line)
-    return str(fields.get("time", otherwise)) if fields is not None else otherwise
+def _since(before: str, held: frozenset[str], *, torn_stays: bool) -> Callable[[bytes], bool]:
+    def stays(line: bytes) -> bool:
+        fields = _fields(line)
+        if fields is None:
+            return torn_stays
+        return str(fields.get("time", "")) >= before or str(fields.get("session_id")) in held
+
+    return stays
 
 
 def _without(field: str, values: frozenset[str]) -> Callable[[bytes], bool]:

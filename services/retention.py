@@ -116,6 +116,7 @@ async def expire_turns(
     old = [_without(each, held) for each in (dated, undated)]
     if traces is not None and not dry_run:
         await traces.erase(_by_session(old))
+        await traces.expire_log(cutoff_us, held)
     deleted = 0 if dry_run else sum([await _delete(turns, each) for each in old])
     removed = await records.remove_empty(turns, cutoff_us) if records and not dry_run else 0
     sessions = Counter(session for each in old for _, session in each.points)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
@@ -15,7 +14,7 @@ from anyio import CancelScope, to_thread
 from config.settings import ConversationSettings
 from core.branch import TurnNode
 from core.errors import WenmaiError
-from core.messages import Layout, Message, Part, Role
+from core.messages import Message, Part, Role
 from core.summaries import (
     AppliedSummary,
     Told,
@@ -212,7 +211,7 @@ class SummaryService:
             Message(Role.SYSTEM, self._prompt(language), Part.SYSTEM),
             Message(Role.USER, task_text(previous, turns, length), Part.QUESTION),
         ]
-        reply = await _ask(model, messages)
+        reply = await model.reply(messages)
         return cut_at_sentence(said_by_model(scrub(reply)), limit, count)
 
     def _step_tokens(self, model: ModelEntry, language: Literal["zh", "en"]) -> int:
@@ -224,15 +223,6 @@ class SummaryService:
 
 def _said(nodes: Sequence[TurnNode]) -> list[str]:
     return [node.turn_id for node in nodes if node.status in _SAID_SOMETHING and not node.command]
-
-
-async def _ask(model: ModelEntry, messages: Sequence[Message]) -> str:
-    """The whole reply, whatever kind of request the model takes."""
-    if model.layout is Layout.FLAT:
-        text = "\n\n".join(message.content for message in messages)
-        messages = [Message(Role.USER, text, Part.QUESTION)]
-    async with aclosing(model.stream(messages)) as deltas:
-        return "".join([delta.text async for delta in deltas])
 
 
 def _language(turns: Sequence[Told]) -> Literal["zh", "en"]:

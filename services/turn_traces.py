@@ -27,6 +27,12 @@ class TurnTraces:
         if self._qa_log is not None and turns:
             await self._qa_log.erase({turn_id for ids in turns.values() for turn_id in ids})
 
+    async def expire_log(self, before_us: int, held: Collection[str]) -> None:
+        """The log lines of all turns that began before, whether or not the turns are still there; those of
+        `held` sessions stay."""
+        if self._qa_log is not None:
+            await self._qa_log.expire(before_us, held)
+
     async def erase_session(self, session_id: str, turn_ids: Collection[str]) -> None:
         """The same for a whole session, with the log lines of turns that are gone already."""
         await self._forget_summaries(session_id, None, turn_ids)

@@ -118,3 +118,14 @@ def test_a_long_answer_costs_the_same_for_every_piece() -> None:
     began = time.perf_counter()
     sent(Answer(), pieces)
     assert time.perf_counter() - began < 5
+
+
+def test_a_text_of_our_own_is_kept_whole_whatever_it_looks_like() -> None:
+    """Discriminates: `whole` through the think splitter, or through a filter that is never flushed."""
+    answer = Answer(load_answer_filters(["tests.support.text_filters:HoldAll"]))
+    (piece,) = answer.whole("<think>x</think> DONE:\n")
+    assert (piece.text, answer.content, answer.thinking) == (
+        "<think>x</think> DONE:",
+        "<think>x</think> DONE:",
+        "",
+    )

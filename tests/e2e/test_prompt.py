@@ -145,3 +145,25 @@ async def test_somebody_elses_prompt_is_unknown(tmp_path: Path) -> None:
         other = {"Authorization": "Bearer key-of-b"}
         assert (await app.client.get(f"/turns/{turn_id}/prompt", headers=headers)).status_code == 200
         assert (await app.client.get(f"/turns/{turn_id}/prompt", headers=other)).status_code == 404
+
+
+async def test_a_model_without_a_system_role_writes_summaries_too(tmp_path: Path) -> None:
+    """Discriminates: a summary asked for in the configured layout, not in the one that was learnt."""
+
+    def no_system(body: dict[str, Any]) -> Refusal | None:
+        roles = [message["role"] for message in body["messages"]]
+        return Refusal("System role not supported") if "system" in roles else None
+
+    with running_stub(StubLLM(refuse=no_system)) as stub:
+        settings = with_stub(tmp_path, stub, compress_after_tokens=200, max_recent_turns=1)
+        async with open_app(settings) as app:
+            turn = await app.ask("Begin.")
+            for number in range(6):
+                question = f"Question {number}: " + " ".join(f"word{n}" for n in range(40))
+                turn = await app.ask(question, session_id=turn.session_id)
+                await app.container.summaries.idle()
+            nodes = (await app.client.get(f"/sessions/{turn.session_id}/tree")).json()["turns"]
+            prompt = await shown(app, turn.finished["turn_id"])
+    assert any(node["has_summary"] for node in nodes)
+    assert "summary" in [part["part"] for part in prompt["parts"] if part["kept"]]
+    assert prompt["request"]["exact"] is True

@@ -93,7 +93,7 @@ async def test_a_refused_form_teaches_the_one_that_works(stub: StubLLM) -> None:
     assert "status" not in first.response
     (line,) = logged
     assert (line["event"], line["model_id"], line["layout"]) == ("model_layout_learned", "small", "flat")
-    assert "[llms.small]" in line["advice"]
+    assert "next start" in line["note"]
 
 
 async def test_a_form_that_is_accepted_teaches_nothing(stub: StubLLM) -> None:
