@@ -43,6 +43,7 @@ class History:
     """What keeps conversations, sums them up and forgets them; `qa_log` is None when it is off."""
 
     conversations: ConversationManager
+    sessions: SessionStore
     summaries: SummaryService
     traces: TurnTraces
     qa_log: QALog | None
@@ -81,10 +82,11 @@ def make_history(
     summaries = SummaryService(
         turns, llms.get, conversation, lambda language: library.text("summarize", language)
     )
-    traces = TurnTraces(summaries.forget, qa_log)
+    sessions = SessionStore(store, names.session_collection)
+    traces = TurnTraces(summaries.forget, sessions, qa_log)
     records = SessionRecords(store, names.session_collection)
     manager = ConversationManager(turns, embedding, conversation, records, traces)
-    return History(manager, summaries, traces, qa_log)
+    return History(manager, sessions, summaries, traces, qa_log)
 
 
 def make_backfill(settings: Settings, store: VectorStore, conversations: ConversationManager) -> Backfill:
@@ -95,7 +97,7 @@ def make_backfill(settings: Settings, store: VectorStore, conversations: Convers
 def put_together(opened: Opened) -> Container:
     settings, history, llms = opened.settings, opened.history, opened.llms
     conversations = history.conversations
-    sessions = SessionStore(opened.store, settings.store.session_collection)
+    sessions = history.sessions
     running = RunningTurns(settings.server.max_streams)
     prompts = PromptBuilder(PromptLibrary(), settings.conversation)
     personas = PersonaRules(

@@ -149,7 +149,7 @@ class KnowledgeHandler:
                 session_id=session_id,
                 owner=request.owner,
                 user_query=request.question,
-                created_us=stored.created_us if stored else self._clock(),
+                created_us=stored.created_us if stored else branch.time_after(self._clock()),
                 status=TurnStatus.RUNNING,
                 parent_turn_id=branch.parent_turn_id,
                 seq=stored.seq if stored else branch.next_seq,
@@ -160,7 +160,7 @@ class KnowledgeHandler:
             if stored is not None:  # what was summed up of its first run is no longer what it says
                 await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])
             await self._pipeline.conversations.add_conversation_turn(turn)
-            await self._sessions.touch(session, request.question)
+            await self._sessions.touch(session, request.question, turn_id)
             plan = TurnPlan(request, turn, branch, session, models, command)
             run = TurnRun(self._pipeline, plan, self._server.disconnect_grace_s)
             run.stream.expect_reader()
@@ -196,7 +196,9 @@ def _parent(request: TurnRequest, stored: Turn | None, command: Command | None) 
 def _check_same_request(stored: Turn, request: TurnRequest) -> None:
     """A turn id names one request for ever; somebody else's id is answered as a conflict, not as a hint."""
     same_session = request.session_id in (None, stored.session_id)
-    same_parent = request.parent_turn_id in (UNSET, stored.parent_turn_id)
+    same_parent = (
+        request.parent_turn_id in (UNSET, stored.parent_turn_id) or stored.command == CommandName.CLEAR
+    )
     same = stored.owner == request.owner and stored.request_hash == request.fingerprint
     if not (same and same_session and same_parent):
         raise TurnConflictError("turn_id: already used for another request.")

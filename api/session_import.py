@@ -117,7 +117,8 @@ class SessionImporter:
         for start in range(0, len(turns), BATCH):
             batch = await asyncio.to_thread(_with_words, turns[start : start + BATCH])
             await self._turns.put_many(batch)
-        await self._sessions.put(session)
+        asked = (turn.turn_id for turn in turns if title_from(turn.user_query) == session.title)
+        await self._sessions.put(session, named_by=next(asked, None))
 
     async def _take_back(self, session: Session) -> None:
         try:

@@ -24,8 +24,8 @@ class ConversationSettings(Section):
     max_question_chars: int = Field(8_000, ge=1, le=100_000)
     max_persona_chars: int = Field(4_000, ge=1, le=100_000)
     history_cache_s: float = Field(300, ge=0, le=86_400, allow_inf_nan=False)
-    answer_share: Share = 0.25
-    persona_share: Share = 0.15
+    answer_share: float = Field(0.25, ge=0.05, le=0.9, allow_inf_nan=False)
+    persona_share: float = Field(0.15, ge=0.01, le=0.9, allow_inf_nan=False)
     memory_share: Share = 0.05
     summary_share: Share = 0.1
     relevant_share: Share = 0.15

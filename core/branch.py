@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from core.turns import TurnStatus
 
+AHEAD_US = 86_400_000_000  # how far a clock may have been ahead: a day
 CLEAR = "clear"  # the command after which the next question begins a new root
 
 
@@ -48,7 +49,13 @@ class Branch:
     aside: tuple[str, ...] = ()
     unreadable: int = 0
     silent: int = 0
+    newest_us: int = 0
     places: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+
+    def time_after(self, now_us: int) -> int:
+        """When a turn begins that is the session's newest: now, or just after the newest so far where a clock
+        was ahead; of one that is further ahead than that, nothing is believed."""
+        return now_us if self.newest_us > now_us + AHEAD_US else max(now_us, self.newest_us + 1)
 
     def place(self, turn_id: str) -> int | None:
         """The turn's index in `nodes`, None when it is not on the branch."""
@@ -69,6 +76,7 @@ class SessionTree:
         self.gaps = dict(gaps or {})
         self.nodes: dict[str, TurnNode] = {}
         self._next_seq = 0
+        self._newest_us = 0
         self._latest: TurnNode | None = None
         self._walk: list[TurnNode] = []  # the branch asked for last, from its root on
         self._places: dict[str, int] = {}
@@ -93,6 +101,7 @@ class SessionTree:
             self._aside[node.turn_id] = None
         (self._silent.discard if node.recallable else self._silent.add)(node.turn_id)
         self._next_seq = max(self._next_seq, node.seq + 1)
+        self._newest_us = max(self._newest_us, node.created_us)
         if self._latest is not None and self._latest.turn_id == node.turn_id:
             self._latest = _newest_ended(self.nodes.values())
         elif _may_lead_on(node) and (self._latest is None or node.order > self._latest.order):
@@ -116,6 +125,7 @@ class SessionTree:
             aside=tuple(self._aside if nodes else self.nodes),
             unreadable=len(self.gaps),
             silent=len(self._silent),
+            newest_us=self._newest_us,
             places=self._places if nodes else {},
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from core.branch import AHEAD_US
 from core.errors import BadRequestError
 from core.knowledge import Citation
 from core.persona import PersonaDraft
@@ -69,6 +70,7 @@ def plan_turns(
     places = _places(ids)
     parents = _parents(given.turns, ids, places)
     _refuse_cycles(parents, ids, places)
+    _refuse_future(given.turns, now_us)
     times = spaced_times([turn.created_us for turn in given.turns], now_us)
     return tuple(
         [
@@ -76,6 +78,13 @@ def plan_turns(
             for at, each in enumerate(given.turns)
         ]
     )
+
+
+def _refuse_future(turns: Sequence[GivenTurn], now_us: int) -> None:
+    """Such a turn would stay the newest: every question would go on from it."""
+    for at, turn in enumerate(turns):
+        if turn.created_us is not None and turn.created_us > now_us + AHEAD_US:
+            raise BadRequestError(f"turns.{at}.timestamp: lies in the future.")
 
 
 def spaced_times(times: Sequence[int | None], now_us: int) -> list[int]:

@@ -102,7 +102,8 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
 
 async def _crash(request: Request, error: Exception) -> JSONResponse:
     log.error("request_crashed", path=request.url.path, exc_info=error)
-    return error_response(request, 500, "internal", CRASHED)
+    # the server closes the connection after a crash: the client must not send the next request on it
+    return error_response(request, 500, "internal", CRASHED, headers={"Connection": "close"})
 
 
 def install_error_handlers(app: FastAPI) -> None:

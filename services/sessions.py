@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -73,9 +74,10 @@ class SessionStore:
         await self.put(session)
         return session
 
-    async def put(self, session: Session) -> None:
-        """Write the whole record, over whatever was there."""
-        point = models.PointStruct(id=session.session_id, vector={}, payload=asdict(session))
+    async def put(self, session: Session, named_by: str | None = None) -> None:
+        """Write the whole record, over whatever was there; `named_by` is the turn its title is from."""
+        payload = {**asdict(session), "title_turn_id": named_by}
+        point = models.PointStruct(id=session.session_id, vector={}, payload=payload)
         await self._store.upsert(self._collection, [point])
 
     async def exists(self, session_id: str) -> bool:
@@ -104,7 +106,7 @@ class SessionStore:
             raise _unknown()
         return session
 
-    async def touch(self, session: Session, question: str) -> None:
+    async def touch(self, session: Session, question: str, turn_id: str | None = None) -> None:
         """A turn begins: the session is the newest now, and takes its title from its first question.
 
         A session that has no record yet is made.
@@ -114,17 +116,29 @@ class SessionStore:
         try:
             await self._set(session.session_id, {"updated_us": now})
         except UnknownPointError:
-            await self.put(replace(session, title=session.title or title, updated_us=now))
+            named_by = turn_id if title and not session.title else None
+            await self.put(replace(session, title=session.title or title, updated_us=now), named_by)
             return
         if title and not session.title:
-            await self._name_unnamed(session.session_id, title)
+            await self._name_unnamed(session.session_id, title, turn_id)
+
+    async def unname(self, session_id: str, turn_ids: Collection[str]) -> None:
+        """Take the title away if it is the question of one of these turns; the next question gives another.
+
+        One that somebody wrote stays.
+        """
+        from_them = models.FieldCondition(key="title_turn_id", match=models.MatchAny(any=list(turn_ids)))
+        wanted = models.Filter(must=[models.HasIdCondition(has_id=[session_id]), from_them])
+        await self._store.set_payload(self._collection, {"title": "", "title_turn_id": None}, points=wanted)
 
     async def change(
         self, session_id: str, owner: str, *, title: str | None = None, hold: bool | None = None
     ) -> Session:
         """Raises UnknownSessionError."""
         given = {"title": title, "hold": hold}
-        return await self._change(session_id, owner, {k: v for k, v in given.items() if v is not None})
+        fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        own_title = {"title_turn_id": None} if title is not None else {}
+        return await self._change(session_id, owner, {**fields, **own_title})
 
     async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
         """One at a time: the id of the persona before is kept. Raises UnknownSessionError."""
@@ -171,11 +185,12 @@ class SessionStore:
     async def _set(self, session_id: str, fields: dict[str, Any]) -> None:
         await self._store.set_payload(self._collection, fields, points=[session_id])
 
-    async def _name_unnamed(self, session_id: str, title: str) -> None:
+    async def _name_unnamed(self, session_id: str, title: str, turn_id: str | None) -> None:
         """The store compares: a title that was given meanwhile stays."""
         this = models.HasIdCondition(has_id=[session_id])
         unnamed = models.Filter(must=[this, equals("title", "")])
-        await self._store.set_payload(self._collection, {"title": title}, points=unnamed)
+        named = {"title": title, "title_turn_id": turn_id}
+        await self._store.set_payload(self._collection, named, points=unnamed)
 
 
 def _unknown() -> UnknownSessionError:

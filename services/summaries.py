@@ -36,6 +36,7 @@ log = structlog.get_logger()
 
 STEP_TOKENS = 6_000  # of turns, told to the model in one call
 OTHER_TOKENS = 100  # the other fences, and what a chat's form takes
+MIN_SUMMARY_TOKENS = 30  # a sentence or two; with less, none is worth making
 MIN_STEP_TOKENS = 200  # however small the model's window
 MAX_STEPS = 4  # calls after one turn; what is left waits for the next
 READ_AT_ONCE = 200  # turns
@@ -145,7 +146,8 @@ class SummaryService:
                     model = self._model(self._settings.summary_model_id)
                     work = await self._work(turn.session_id, nodes, older)
                     if work is not None:
-                        await self._summarise(work, model)
+                        limit = self._limit(self._model(turn.model_id))
+                        await self._summarise(work, model, limit)
             except WenmaiError as error:  # the branch is told as before; the next turn tries again
                 log.warning("summary_failed", session_id=turn.session_id, error=type(error).__name__)
 
@@ -177,7 +179,12 @@ class SummaryService:
                 break
         return turns if tokens > least else []
 
-    async def _summarise(self, work: _Work, model: ModelEntry) -> None:
+    def _limit(self, told: ModelEntry) -> int:
+        """Tokens of a summary: no more than has a place in the prompts of the model that is told it."""
+        share = int(self._settings.summary_share * (told.context_window - told.max_tokens))
+        return max(MIN_SUMMARY_TOKENS, min(self._settings.summary_tokens, share * 3 // 4))
+
+    async def _summarise(self, work: _Work, model: ModelEntry, limit: int) -> None:
         """Step by step, each from the summary before it, each stored with the last turn it covers."""
         text = work.before.text if work.before else ""
         previous = work.before.turn_id if work.before else None
@@ -185,7 +192,7 @@ class SummaryService:
         language: Literal["zh", "en"] = _language(work.turns)
         groups = in_steps(work.turns, self._step_tokens(model, language), model.count_tokens)
         for _, group in zip(range(MAX_STEPS), groups, strict=False):
-            text = await self._text(text, group, model, language)
+            text = await self._text(text, group, model, language, limit)
             if not text:
                 log.warning("summary_failed", session_id=work.session_id, error="empty")
                 return
@@ -201,9 +208,14 @@ class SummaryService:
             previous, covered = ids[-1], covered.union(ids)
 
     async def _text(
-        self, previous: str, turns: Sequence[Told], model: ModelEntry, language: Literal["zh", "en"]
+        self,
+        previous: str,
+        turns: Sequence[Told],
+        model: ModelEntry,
+        language: Literal["zh", "en"],
+        limit: int,
     ) -> str:
-        limit, count = self._settings.summary_tokens, model.count_tokens
+        count = model.count_tokens
         if not model.generative:
             return await to_thread.run_sync(extract, previous, turns, limit, count)
         length = f"{limit} 字" if language == "zh" else f"{limit * 2 // 3} words"

@@ -1,10 +1,12 @@
-"""What else than a turn's own point remembers the turn: summaries made of it, and the question log."""
+"""What else than a turn's own point remembers the turn: summaries made of it, the title of its session, the
+question log."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from services.qa_log import QALog
+from services.sessions import SessionStore
 
 ForgetSummaries = Callable[[str, str | None, Collection[str]], Awaitable[int]]
 
@@ -12,8 +14,11 @@ ForgetSummaries = Callable[[str, str | None, Collection[str]], Awaitable[int]]
 class TurnTraces:
     """`forget_summaries` takes session, owner (None: any) and turns; `qa_log` is None when it is off."""
 
-    def __init__(self, forget_summaries: ForgetSummaries, qa_log: QALog | None) -> None:
+    def __init__(
+        self, forget_summaries: ForgetSummaries, sessions: SessionStore, qa_log: QALog | None
+    ) -> None:
         self._forget_summaries = forget_summaries
+        self._sessions = sessions
         self._qa_log = qa_log
 
     async def erase(self, turns: Mapping[str, Collection[str]]) -> None:
@@ -24,6 +29,7 @@ class TurnTraces:
         """
         for session_id, turn_ids in turns.items():
             await self._forget_summaries(session_id, None, turn_ids)
+            await self._sessions.unname(session_id, turn_ids)
         if self._qa_log is not None and turns:
             await self._qa_log.erase({turn_id for ids in turns.values() for turn_id in ids})
 

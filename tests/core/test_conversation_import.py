@@ -66,11 +66,21 @@ def test_a_turn_that_names_no_parent_follows_the_one_before_it() -> None:
     }  # fmt: skip
 
 
-def test_an_unanswered_turn_is_accepted_only_when_it_is_not_completed() -> None:
-    for status in (TurnStatus.CANCELLED, TurnStatus.INTERRUPTED, TurnStatus.FAILED):
+def test_an_unanswered_turn_is_accepted_in_every_status() -> None:
+    for status in (
+        TurnStatus.COMPLETED,
+        TurnStatus.CANCELLED,
+        TurnStatus.INTERRUPTED,
+        TurnStatus.FAILED,
+    ):
         plan(GivenTurn("q", "", status=status))
-    with pytest.raises(BadRequestError, match=r"^turns\.0\.answer"):
-        plan(GivenTurn("q", " "))
+
+
+def test_a_time_in_the_future_is_refused_by_its_place() -> None:
+    """Discriminates: no look at the future, or none at the clock that is a little ahead."""
+    plan(GivenTurn("q", "a", created_us=NOW + 3_600_000_000))
+    with pytest.raises(BadRequestError, match=r"^turns\.1\.timestamp"):
+        plan(GivenTurn("q", "a"), GivenTurn("q", "a", created_us=NOW + 2 * 86_400_000_000))
 
 
 def test_a_chain_of_twenty_thousand_turns_given_from_its_end_is_planned() -> None:

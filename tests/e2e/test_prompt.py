@@ -167,3 +167,22 @@ async def test_a_model_without_a_system_role_writes_summaries_too(tmp_path: Path
     assert any(node["has_summary"] for node in nodes)
     assert "summary" in [part["part"] for part in prompt["parts"] if part["kept"]]
     assert prompt["request"]["exact"] is True
+
+
+async def test_a_summary_has_a_place_in_a_small_window(tmp_path: Path) -> None:
+    """Discriminates: a summary as long as SUMMARY_TOKENS allows, for which no prompt has room."""
+    words = tuple(f"word{number} " for number in range(400))
+    with running_stub(StubLLM(words=words)) as stub:
+        settings = with_stub(tmp_path, stub, compress_after_tokens=200, max_recent_turns=2)
+        table = settings.models.llms["default"].model_copy(update={"context_window": 2048, "max_tokens": 256})
+        settings = settings.model_copy(
+            update={"models": settings.models.model_copy(update={"llms": {"default": table}})}
+        )
+        async with open_app(settings) as app:
+            turn = await app.ask("Begin.")
+            for number in range(5):
+                turn = await app.ask(f"Question {number}?", session_id=turn.session_id)
+                await app.container.summaries.idle()
+            prompt = await shown(app, turn.finished["turn_id"])
+    kept = [part["part"] for part in prompt["parts"] if part["kept"]]
+    assert "summary" in kept

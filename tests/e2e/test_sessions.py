@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,43 @@ async def test_erasing_a_session_erases_its_persona_and_turns(app: App) -> None:
     erased = (await app.client.delete(f"/sessions/{imported['session_id']}")).json()
     assert erased["turns_erased"] == 2
     assert [(await app.container.store.count(name)).count for name in (TURNS, SESSIONS)] == before
+
+
+async def test_a_title_goes_with_the_question_it_is(app: App) -> None:
+    """Discriminates: a title that outlives its question, or a written one that goes with it."""
+    first = await app.ask("My PIN is 4711.")
+    second = await app.ask("And then?", session_id=first.session_id)
+    session = f"/sessions/{first.session_id}"
+    assert (await app.client.get(session)).json()["title"] == "My PIN is 4711."
+    await app.client.delete(f"/turns/{second.finished['turn_id']}")
+    assert (await app.client.get(session)).json()["title"] == "My PIN is 4711."
+    await app.client.delete(f"/turns/{first.finished['turn_id']}")
+    assert (await app.client.get(session)).json()["title"] == ""
+    third = await app.ask("What is this?", session_id=first.session_id)
+    assert (await app.client.get(session)).json()["title"] == "What is this?"
+    await app.client.patch(session, json={"title": "What is this?"})
+    await app.client.delete(f"/turns/{third.finished['turn_id']}")
+    assert (await app.client.get(session)).json()["title"] == "What is this?"
+
+
+async def test_a_retry_of_clear_with_a_parent_is_replayed(app: App) -> None:
+    first = await app.ask("What is this?")
+    again = {
+        "session_id": first.session_id,
+        "turn_id": str(uuid.uuid4()),
+        "parent_turn_id": first.finished["turn_id"],
+    }
+    once, twice = await app.ask("/clear", **again), await app.ask("/clear", **again)
+    assert once.answer == twice.answer
+    assert twice.finished["parent_turn_id"] is None
+
+
+async def test_a_turn_from_a_clock_ahead_is_followed_by_what_is_asked_after_it(app: App) -> None:
+    """Discriminates: times taken from the clock alone, so that an imported turn stays the newest."""
+    ahead = (datetime.now(UTC) + timedelta(hours=5)).isoformat()
+    imported = await bring_in(app, turns=[qa("One?", "One.", timestamp=ahead)])
+    session_id = imported["session_id"]
+    second = await app.ask("Two?", session_id=session_id)
+    third = await app.ask("Three?", session_id=session_id)
+    assert second.finished["parent_turn_id"] == imported["turns"][0]
+    assert third.finished["parent_turn_id"] == second.finished["turn_id"]

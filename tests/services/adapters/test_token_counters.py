@@ -59,6 +59,7 @@ def test_openais_models_are_counted_with_their_own_vocabulary_and_no_network(tmp
 
 
 def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
     open_token_counter("tiktoken:cl100k_base", "any", "openai")
     assert "TIKTOKEN_CACHE_DIR" not in os.environ
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "mine")
