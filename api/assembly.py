@@ -78,6 +78,8 @@ def make_history(
     cache_s = 0.0 if names.qdrant_url else conversation.history_cache_s  # other workers write there, too
     turns = TurnStore(store, names.conversation_collection, cache_s)
     qa_log = QALog(conversation.qa_log) if conversation.qa_log else None
+    if qa_log is not None:
+        qa_log.check()
     library = PromptLibrary()
     summaries = SummaryService(
         turns, llms.get, conversation, lambda language: library.text("summarize", language)

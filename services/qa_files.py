@@ -22,13 +22,19 @@ class QAFiles:
     """Whole lines only, whoever else writes to the folder: every access holds the folder's lock."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
+
+    def touch(self) -> None:
+        """Make the folder and take its lock once. Raises OSError."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._locked():
+            pass
 
     def append(self, day: str, line: bytes) -> None:
         """Add a line (with its line break) to the day's file. Raises OSError; then nothing is added."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-        with self._locked(), _opened(self._folder / f"qa-{day}.jsonl", flags) as descriptor:
+        with self._locked(), _opened(self.folder / f"qa-{day}.jsonl", flags) as descriptor:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line  # the one before was torn by a crash
@@ -41,14 +47,14 @@ class QAFiles:
         return sum([self._rewrite(path, keep) for day, path in self._days() if days(day)])
 
     def _days(self) -> list[tuple[str, Path]]:
-        if not self._folder.is_dir():
+        if not self.folder.is_dir():
             return []
-        named = [(NAME.fullmatch(path.name), path) for path in self._folder.iterdir()]
+        named = [(NAME.fullmatch(path.name), path) for path in self.folder.iterdir()]
         return sorted((match[1], path) for match, path in named if match)
 
     def _rewrite(self, path: Path, keep: Keep) -> int:
         """A copy takes the file's place, once it is on the disk."""
-        copy = self._folder / HALF_WRITTEN
+        copy = self.folder / HALF_WRITTEN
         with self._locked():
             if not _count(path, lambda line: not keep(line)):
                 return 0
@@ -69,13 +75,13 @@ class QAFiles:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Held against other processes; whatever one of them left half written is removed."""
-        with _opened(self._folder / LOCK, os.O_RDWR | os.O_CREAT) as descriptor:
+        with _opened(self.folder / LOCK, os.O_RDWR | os.O_CREAT) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            (self._folder / HALF_WRITTEN).unlink(missing_ok=True)
+            (self.folder / HALF_WRITTEN).unlink(missing_ok=True)
             yield
 
     def _sync_folder(self) -> None:
-        with _opened(self._folder, os.O_RDONLY) as descriptor:
+        with _opened(self.folder, os.O_RDONLY) as descriptor:
             os.fsync(descriptor)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from core.errors import StoreUnavailableError
+from core.errors import StartRefusedError, StoreUnavailableError
 from core.knowledge import Citation
 from core.turns import Turn, rfc3339
 from services.qa_files import QAFiles
@@ -28,6 +28,15 @@ class QALog:
     def __init__(self, folder: Path) -> None:
         self._files = QAFiles(folder)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="qa-log")
+
+    def check(self) -> None:
+        """Raises StartRefusedError when nothing can be written there; the folder is made."""
+        try:
+            self._files.touch()
+        except OSError as error:
+            raise StartRefusedError(
+                f"QA_LOG = {str(self._files.folder)!r} cannot be written: {error.strerror}."
+            ) from error
 
     def write(self, turn: Turn) -> None:
         """Note a turn that has ended; returns at once."""

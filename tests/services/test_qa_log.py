@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import StoreUnavailableError
+from core.errors import StartRefusedError, StoreUnavailableError
 from core.knowledge import Citation
 from core.turns import Turn, TurnStatus, Usage
 from services.qa_files import HALF_WRITTEN, QAFiles
@@ -238,3 +238,12 @@ def test_two_servers_share_a_folder(tmp_path: Path) -> None:
     erased += QAFiles(tmp_path).keep_only(keep)
     assert erased == 1
     assert sorted(told(tmp_path)) == [number for number in range(200) if number != 50]
+
+
+def test_a_folder_that_cannot_be_written_refuses_the_start(tmp_path: Path) -> None:
+    """Discriminates: no look at the folder before the first turn."""
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StartRefusedError, match="QA_LOG"):
+        QALog(tmp_path / "file").check()
+    QALog(tmp_path / "new" / "folder").check()
+    assert (tmp_path / "new" / "folder").is_dir()
