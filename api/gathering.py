@@ -32,6 +32,7 @@ class Gathering:
         self._report("retrieving")
         conversations = self._pipeline.conversations
         recent = await conversations.get_recent_history(self._branch)
+        self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
         self.query = query = await self._pipeline.queries.build(
             self._turn.user_query, [turn.user_query for turn in recent[-2:]]
         )
@@ -48,6 +49,12 @@ class Gathering:
         message = "filtering" if kept else self._why_nothing(owners)
         self._report("filtering", message=message, candidates=len(ranked), used=len(kept))
         return Gathered(tuple(recent), tuple(relevant), summary, tuple(ranked), tuple(kept))
+
+    def _warn_of_lost(self, number: int) -> None:
+        """Turns whose place on the branch can be read, but not their text; TurnRun tells of the others."""
+        if number > 0:
+            code = "turns_unreadable"
+            self._report("warning", message=code, code=code, turns=number)
 
     async def _judge(self, query: Query, found: list[Candidate], judge: ModelEntry | None) -> list[Candidate]:
         self._report("reranking", candidates=len(found))

@@ -53,7 +53,8 @@ class SessionsHandler:
         found = await self._sessions.list_newest(owner, limit, before_us)
         counted = [(session, await self._turn_count(session)) for session in found]
         more = len(found) == limit
-        return SessionPage(counted, found[-1].updated_us if more and found else None)
+        last = found[-1].updated_us if more and found else 0
+        return SessionPage(counted, last if last > 0 else None)  # a damaged time leads nowhere
 
     async def create(self, owner: str, title: str) -> Session:
         return await self._sessions.create(str(uuid.uuid4()), owner, title)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import structlog
 
 from core.exchange import MESSAGES, PROMPT, rebuild_body, wire_messages
 from core.knowledge import Candidate, Chunk, Citation
@@ -15,6 +18,8 @@ from core.manifest import ManifestPart, PromptManifest
 from core.messages import Layout, Message, Part, PromptTexts, Role
 from core.turns import Turn
 from services.turn_store import TurnStore
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +33,8 @@ class ShownPart:
 
 @dataclass(frozen=True, slots=True)
 class ShownPrompt:
-    """`body` is the request's JSON text, None when nothing was sent or a part of it is gone; `exact` says
-    whether its hash is that of the request that was sent."""
+    """`body` is the request's JSON text, None when nothing was sent, a part of it is gone, or the record
+    cannot be read; `exact` says whether its hash is that of the request that was sent."""
 
     turn: Turn
     manifest: PromptManifest | None
@@ -43,12 +48,16 @@ async def show_prompt(turns: TurnStore, turn: Turn) -> ShownPrompt:
     manifest = turn.prompt
     if manifest is None:
         return ShownPrompt(turn, None)
-    named = {part.turn_id for part in manifest.parts if part.kept and part.turn_id}
-    told = {each.turn_id: each for each in await turns.get_many(sorted(named)) if each.owner == turn.owner}
+    named = {part.turn_id for part in manifest.parts if part.kept and _is_id(part.turn_id)}
+    found = await turns.get_many(sorted(filter(None, named)))
+    told = {each.turn_id: each for each in found if each.owner == turn.owner}
     parts = tuple(_shown(part, turn, told) for part in manifest.parts)
     if not manifest.request_sha256 or any(part.removed for part in parts):
         return ShownPrompt(turn, manifest, parts)
     body = _body(manifest, parts)
+    if body is None:
+        log.warning("prompt_unreadable", turn_id=turn.turn_id)
+        return ShownPrompt(turn, manifest, parts)
     exact = hashlib.sha256(body).hexdigest() == manifest.request_sha256
     return ShownPrompt(turn, manifest, parts, body.decode(), exact)
 
@@ -61,7 +70,7 @@ def _shown(part: ManifestPart, turn: Turn, told: Mapping[str, Turn]) -> ShownPar
 def _text(part: ManifestPart, turn: Turn, named: Turn | None) -> str | None:
     if part.text is not None:
         return part.text
-    match Part(part.part):
+    match part.part:
         case Part.QUESTION:
             return turn.user_query
         case Part.KNOWLEDGE:
@@ -86,16 +95,31 @@ def _candidate(citation: Citation) -> Candidate:
     return Candidate(chunk, probability=citation.score)
 
 
-def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...]) -> bytes:
-    told = [
-        Message(Role(shown.part.role), shown.text or "", Part(shown.part.part), shown.part.turn_id)
-        for shown in parts
-        if shown.part.kept
-    ]
-    laid = lay_out(told, Layout(manifest.layout), PromptTexts(system="", **_introductions(manifest)))
-    params = json.loads(manifest.params)
-    key = PROMPT if PROMPT in params else MESSAGES
-    return rebuild_body(params, key, wire_messages(laid, key))
+def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...]) -> bytes | None:
+    """None when the record cannot be read: it names no part or layout of ours, or no parameters."""
+    try:
+        told = [_message(shown) for shown in parts if shown.part.kept]
+        layout, params = Layout(manifest.layout), json.loads(manifest.params)
+        if not told or not isinstance(params, dict):
+            return None
+        laid = lay_out(told, layout, PromptTexts(system="", **_introductions(manifest)))
+        key = PROMPT if PROMPT in params else MESSAGES
+        return rebuild_body(params, key, wire_messages(laid, key))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _message(shown: ShownPart) -> Message:
+    """Raises ValueError for a role or a part that is not one of ours."""
+    part = shown.part
+    return Message(Role(part.role), shown.text or "", Part(part.part), part.turn_id)
+
+
+def _is_id(turn_id: str | None) -> bool:
+    try:
+        return turn_id is not None and str(uuid.UUID(turn_id)) == turn_id
+    except ValueError:
+        return False
 
 
 def _introductions(manifest: PromptManifest) -> dict[str, str]:

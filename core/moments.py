@@ -9,13 +9,13 @@ LATEST_ZONE = timezone(timedelta(hours=-12))
 """A local time read in this zone is the latest instant that it can mean anywhere."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_END_US = 253_402_300_800_000_000  # the year 10000, where datetime ends
+END_US = 253_402_300_800_000_000  # the year 10000, where datetime ends
 _ZULU = re.compile(r"\s*(?:z|utc|gmt)$", re.IGNORECASE)
 
 
 def is_moment(created_us: int) -> bool:
     """After 1970, which stands for "not known", and before the year 10000."""
-    return 0 < created_us < _END_US
+    return 0 < created_us < END_US
 
 
 def parse_time(text: str, zone: tzinfo) -> int | None:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from core.knowledge import Citation
 from core.manifest import PromptManifest
+from core.moments import END_US
 
 TURN_SCHEMA = 1
 
@@ -94,6 +95,11 @@ class Turn:
 
 
 def rfc3339(created_us: int) -> str:
-    """UTC microseconds as RFC 3339 with microseconds and Z, which sorts as text in time order."""
+    """UTC microseconds as RFC 3339 with microseconds and Z, which sorts as text in time order.
+
+    A time that cannot be one, as a damaged record may hold, is shown as the nearest that can: the beginning
+    of 1970, or the end of the year 9999.
+    """
+    created_us = min(max(created_us, 0), END_US - 1)
     moment = datetime.fromtimestamp(created_us // 1_000_000, UTC).replace(microsecond=created_us % 1_000_000)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

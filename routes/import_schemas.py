@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import UTC
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from core.conversation_import import FOLLOWS, GivenPersona, GivenSession, GivenTurn
 from core.errors import BadRequestError
@@ -16,10 +17,10 @@ from core.moments import LATEST_ZONE, parse_time
 from core.persona import PersonaDraft
 from core.text import preprocess_question
 from core.turns import Summary, TurnStatus, Usage
-from routes.schemas import Name, PersonaBody, PlainText, Title, Uuid, WireModel
+from routes.schemas import AtMost, Name, PersonaBody, PlainText, Title, Uuid, WireModel
 
 MAX_TURNS = 20_000
-MAX_TEXT_CHARS = 100_000
+MAX_TEXT_CHARS = 10_000_000  # what bounds an import is the size of its body
 
 
 def _whole(text: str) -> str:
@@ -29,13 +30,12 @@ def _whole(text: str) -> str:
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _OF_TOOLS = ("tool", "function")
 
-Text = Annotated[PlainText, Field(max_length=MAX_TEXT_CHARS)]
-LongText = Annotated[PlainText, Field(max_length=1_000_000)]
-Verbatim = Annotated[str, AfterValidator(_whole), Field(max_length=MAX_TEXT_CHARS)]
+Text = Annotated[PlainText, AtMost(MAX_TEXT_CHARS)]
+Verbatim = Annotated[str, AfterValidator(_whole), AtMost(MAX_TEXT_CHARS)]
 """Text of a document, or a name: kept as it is, as far as it can be stored."""
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Moment = Annotated[PlainText, Field(max_length=64, description="RFC 3339, with its zone.")]
+Moment = Annotated[PlainText, AtMost(64), Field(description="RFC 3339, with its zone.")]
 
 
 class GivenCitation(WireModel):
@@ -77,7 +77,7 @@ class GivenSummary(WireModel):
 class ImportTurn(WireModel):
     """One question and its answer."""
 
-    question: Text = Field(description="1 to 100,000 characters.")
+    question: Text = Field(description="Not empty.")
     answer: Text = Field("", description="May be empty: a note, or one voice of a chat.")
     turn_id: Uuid | None = Field(None, description="Absent: a new one is made.")
     timestamp: Moment | None = Field(None, description="RFC 3339, with its zone.")
@@ -85,7 +85,7 @@ class ImportTurn(WireModel):
         None, description="Absent: the turn before it in the list; null: a root; else a turn_id given here."
     )
     status: Literal["completed", "cancelled", "interrupted", "failed"] = "completed"
-    thinking: LongText = ""
+    thinking: Text = ""
     sources: list[GivenCitation] = Field(default_factory=list, max_length=1_000)
     model_id: Name = "imported"
     command: Literal["", "help", "clear", "persona"] = ""
@@ -115,17 +115,36 @@ class ImportTurn(WireModel):
 
 
 class ImportMessage(WireModel):
-    """A message in OpenAI's form: plain text of a person, a model, or the system."""
+    """A message in OpenAI's form: text of a person, a model, or the system. Other fields are ignored."""
 
-    role: str = Field(description="system (the first only), user or assistant.")
-    content: Text = Field(description="Plain text.")
+    model_config = ConfigDict(extra="ignore")
+
+    role: str = Field(description="system or developer (the first only), user or assistant.")
+    content: Text = Field(description="Text, or a list of parts of the type text, which are joined.")
 
     @model_validator(mode="before")
     @classmethod
     def _no_tools(cls, value: Any) -> Any:
-        if isinstance(value, dict) and (value.get("role") in _OF_TOOLS or value.get("tool_calls")):
-            raise ValueError("tool calls and tool messages cannot be imported")
+        if isinstance(value, dict) and (
+            value.get("role") in _OF_TOOLS or value.get("tool_calls") or value.get("function_call")
+        ):
+            raise PydanticCustomError("tools", "tool calls and tool messages cannot be imported")
         return value
+
+    @field_validator("role")
+    @classmethod
+    def _developer_is_system(cls, role: str) -> str:
+        return "system" if role == "developer" else role
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _joined(cls, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        texts = [_text_of(part) for part in value]
+        if None in texts:
+            raise PydanticCustomError("parts", "only parts of the type text can be imported")
+        return "".join(filter(None, texts))
 
 
 class ImportPersona(PersonaBody):
@@ -153,7 +172,7 @@ class ImportBody(WireModel):
     @model_validator(mode="after")
     def _one_form(self) -> ImportBody:
         if (self.turns is None) == (self.messages is None):
-            raise ValueError("either turns or messages must be given, and not both")
+            raise PydanticCustomError("form", "either turns or messages must be given, and not both")
         return self
 
     def to_given(self, owner: str) -> GivenSession:
@@ -170,6 +189,14 @@ class ImportBody(WireModel):
             persona=_persona(self.persona),
         )
         return _with_messages(given, self.messages) if self.messages else given
+
+
+def _text_of(part: Any) -> str | None:
+    """None for what is no text part."""
+    if not isinstance(part, dict) or part.get("type") != "text":
+        return None
+    text = part.get("text")
+    return text if isinstance(text, str) else None
 
 
 def moment(text: str | None, field: str) -> int | None:

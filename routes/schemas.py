@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_after_validator_function
 
 from api.turn_request import TurnRequest
 from core.persona import MAX_NAME_CHARS, PersonaDraft
@@ -17,14 +28,41 @@ Uuid = Annotated[UUID, Field(strict=False)]
 
 def _plain(text: str) -> str:
     if "\0" in text:
-        raise ValueError("must not contain the NUL character")
+        raise PydanticCustomError("nul", "must not contain the NUL character")
     return scrub(text)
 
 
 PlainText = Annotated[str, AfterValidator(_plain)]
 """Without NUL; line breaks of every kind are LF, and a lone surrogate is U+FFFD."""
-Name = Annotated[PlainText, Field(max_length=MAX_NAME_CHARS)]
-Title = Annotated[PlainText, Field(max_length=200)]
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """A limit of characters. pydantic's own refuses lone surrogates in front of a validator that replaces
+    them, and behind one its message counts items."""
+
+    chars: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(schema), "maxLength": self.chars}
+
+    def _checked(self, text: str) -> str:
+        if len(text) > self.chars:
+            raise PydanticCustomError(
+                "too_long",
+                "{number} characters, at most {most} are allowed",
+                {"number": len(text), "most": self.chars},
+            )
+        return text
+
+
+Name = Annotated[PlainText, AtMost(MAX_NAME_CHARS)]
+Title = Annotated[PlainText, AtMost(200)]
 
 
 class WireModel(BaseModel):

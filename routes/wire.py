@@ -93,6 +93,8 @@ def candidate_object(candidate: Candidate, dropped_by: str | None) -> dict[str, 
 def exported_session(session: Session) -> dict[str, Any]:
     """What POST /sessions/import takes, but for the turns; a time that is not known is left out."""
     body = session_object(session)
+    if session.persona is not None and not is_moment(session.persona.updated_us):
+        del body["persona"]["updated_at"]
     times = {"created_at": session.created_us, "updated_at": session.updated_us}
     return {name: value for name, value in body.items() if is_moment(times.get(name, 1))}
 
@@ -125,4 +127,5 @@ def _exported_summary(summary: Summary | None, exported: Callable[[str], bool]) 
     body = asdict(summary)
     del body["created_us"]
     named = (summary.start, *summary.covers, summary.previous or summary.start)
-    return {**body, "created_at": rfc3339(summary.created_us)} if all(map(exported, named)) else None
+    created_at = rfc3339(max(summary.created_us, 1))  # never "not known", which an import refuses
+    return {**body, "created_at": created_at} if all(map(exported, named)) else None

@@ -74,6 +74,10 @@ class ConversationManager:
         self._indexer.later(turns)
 
     async def get_recent_history(self, branch: Branch) -> list[Turn]:
+        """The turns of `recent_ids`; those that are gone or cannot be read are left out."""
+        return await self.turns.get_many(self.recent_ids(branch))
+
+    def recent_ids(self, branch: Branch) -> list[str]:
         """The last MAX_RECENT_TURNS questions of the branch that were answered at all, oldest first."""
         said: list[str] = []
         for node in reversed(branch.nodes):
@@ -81,7 +85,7 @@ class ConversationManager:
                 break
             if node.status in _SAID_SOMETHING and not node.command:
                 said.append(node.turn_id)
-        return await self.turns.get_many(said[::-1])
+        return said[::-1]
 
     async def retrieve_relevant_history(
         self, query: Query, branch: Branch, recent: Sequence[Turn], owner: str

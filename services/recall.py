@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -78,7 +79,10 @@ class HistoryRecall:
         match = QuestionMatch(query.question, self._spread)
         cosines = {each.turn_id: each.cosine for each in ranked}
         turns = await self._turns.get_many(list(cosines))
-        return [Remembered(turn, match.chance(cosines[turn.turn_id], turn.text)) for turn in turns]
+        # In a thread: the words of an imported turn can be megabytes.
+        return await asyncio.to_thread(
+            lambda: [Remembered(turn, match.chance(cosines[turn.turn_id], turn.text)) for turn in turns]
+        )
 
     async def _search(self, query: Query, scope: _Scope) -> list[Scores]:
         """By question vector, by turn vector, by words; the last is empty for a question of stop words."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from qdrant_client import models
 
 from core.commands import parse_command
@@ -16,6 +16,7 @@ from core.errors import UnknownSessionError
 from core.persona import Persona, PersonaDraft
 from core.turns import rfc3339
 from services.clock import Clock, utc_now_us
+from services.lenient import read_leniently
 from services.store import UnknownPointError, VectorStore
 from services.turn_store import equals
 
@@ -23,7 +24,7 @@ log = structlog.get_logger()
 
 TITLE_CHARS = 60
 MAX_UNFINISHED = 1_000
-_PERSONA = TypeAdapter(Persona)
+LATEST_US = 2**62  # where a page may go on; a damaged record may name a later time
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,25 +198,51 @@ def _unknown() -> UnknownSessionError:
     return UnknownSessionError("session_id: there is no such session.")
 
 
+class _SessionPayload(BaseModel):
+    """A session as it is stored. `owner` None: it is being written, and nobody's yet."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    owner: str | None = None
+    title: str = ""
+    created_us: int = 0
+    updated_us: int = 0
+    hold: bool = False
+    persona: dict[str, Any] | None = None
+
+
+class _PersonaPayload(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    persona_id: str
+    name: str = ""
+    text: str
+    updated_us: int = 0
+    document_id: str | None = None
+    chunk_id: str | None = None
+
+
 def _read(record: models.Record) -> Session:
-    payload = record.payload or {}
+    """The point's id counts, whatever the record says; a field that cannot be read takes its default."""
+    session_id = str(record.id)
+    payload = read_leniently(_SessionPayload, record.payload or {}, session_id)
     return Session(
-        session_id=str(payload.get("session_id", record.id)),
-        owner=payload.get("owner", ""),
-        title=payload.get("title", ""),
-        created_us=payload.get("created_us", 0),
-        updated_us=payload.get("updated_us", 0),
-        hold=bool(payload.get("hold", False)),
-        persona=_read_persona(payload.get("persona"), str(record.id)),
+        session_id=session_id,
+        owner=payload.owner or "",
+        title=payload.title,
+        created_us=payload.created_us,
+        updated_us=min(payload.updated_us, LATEST_US),
+        hold=payload.hold,
+        persona=_read_persona(payload.persona, session_id),
     )
 
 
-def _read_persona(stored: Any, session_id: str) -> Persona | None:
+def _read_persona(stored: dict[str, Any] | None, session_id: str) -> Persona | None:
     """A persona that cannot be read is not worth losing the session for."""
     if not stored:
         return None
     try:
-        return _PERSONA.validate_python(stored)
+        return Persona(**read_leniently(_PersonaPayload, stored, session_id).model_dump())
     except ValidationError as error:
         log.warning("persona_unreadable", session_id=session_id, errors=error.error_count())
         return None

@@ -113,7 +113,9 @@ class TurnIndexer:
         turns = await self._turns.get_many(await self._lacking(turn_ids))
         passages = await self._passages(turns)
         added = [
-            TurnVectors(await self._question(turn), passage, encode_document(turn.text))
+            TurnVectors(
+                await self._question(turn), passage, await asyncio.to_thread(encode_document, turn.text)
+            )
             for turn, passage in zip(turns, passages, strict=True)
         ]
         await self._add(turns, added)

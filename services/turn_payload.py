@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -13,6 +15,7 @@ from core.knowledge import Citation
 from core.manifest import PromptManifest
 from core.query import SparseTerms
 from core.turns import TURN_SCHEMA, Summary, Turn, TurnStatus, Usage
+from services.lenient import read_leniently
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -20,6 +23,9 @@ T = TypeVar("T")
 SKELETON_FIELDS = ["turn_id", "parent_turn_id", "created_us", "seq", "status", "command", "summary_start"]
 _MANIFEST = TypeAdapter(PromptManifest)
 _SUMMARY = TypeAdapter(Summary)
+_CITATION = TypeAdapter(Citation)
+_USAGE = TypeAdapter(Usage)
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TurnPayload(BaseModel):
@@ -39,15 +45,15 @@ class TurnPayload(BaseModel):
     status: TurnStatus = TurnStatus.COMPLETED
     model_id: str = "default"
     thinking: str = ""
-    sources: list[dict[str, Any]] = Field(default_factory=list)
+    sources: list[Any] = Field(default_factory=list)
     seq: int = 0
     created_us: int = 0
     prompt: Any = None
     summary: Any = None
     summary_start: str | None = None
     command: str = ""
-    usage: dict[str, Any] = Field(default_factory=dict)
-    timings_ms: dict[str, float] = Field(default_factory=dict)
+    usage: Any = None
+    timings_ms: dict[str, _Finite] = Field(default_factory=dict)
     request_hash: str = ""
     layout: list[int] = Field(default_factory=list)
     schema_version: int = Field(TURN_SCHEMA, alias="schema")
@@ -89,11 +95,15 @@ def summary_payload(summary: Summary | None) -> dict[str, Any]:
     return {"summary": asdict(summary) if summary else None, "summary_start": start}
 
 
-def from_payload(stored: dict[str, Any]) -> Turn:
-    """Read a stored payload back. Raises pydantic.ValidationError when it is not a turn."""
-    payload = TurnPayload.model_validate(stored)
+def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
+    """Read a stored payload back. `turn_id` is the point's, which counts whatever the payload says.
+
+    What cannot be read takes its default; unreadable sources are dropped. Raises pydantic.ValidationError
+    when there is no session or no question.
+    """
+    payload = read_leniently(TurnPayload, {**stored, "turn_id": turn_id}, turn_id)
     return Turn(
-        turn_id=payload.turn_id,
+        turn_id=turn_id,
         session_id=payload.session_id,
         owner=payload.owner,
         user_query=payload.user_query,
@@ -102,14 +112,14 @@ def from_payload(stored: dict[str, Any]) -> Turn:
         parent_turn_id=payload.parent_turn_id,
         assistant_response=payload.assistant_response,
         thinking=payload.thinking,
-        sources=tuple(Citation(**source) for source in payload.sources),
+        sources=_sources(payload.sources, turn_id),
         seq=payload.seq,
         model_id=payload.model_id,
         token_count=payload.token_count,
-        usage=Usage(**payload.usage) if payload.usage else Usage(),
+        usage=_read(_USAGE, payload.usage, turn_id) or Usage(),
         timings_ms=payload.timings_ms,
-        prompt=_read(_MANIFEST, payload.prompt, payload.turn_id),
-        summary=_read(_SUMMARY, payload.summary, payload.turn_id),
+        prompt=_read(_MANIFEST, payload.prompt, turn_id),
+        summary=_read(_SUMMARY, payload.summary, turn_id),
         command=payload.command,
         request_hash=payload.request_hash,
         layout=tuple(payload.layout),
@@ -125,6 +135,11 @@ def _read(form: TypeAdapter[T], stored: Any, turn_id: str) -> T | None:
     except ValidationError as error:
         log.warning("part_of_turn_unreadable", turn_id=turn_id, errors=error.error_count())
         return None
+
+
+def _sources(stored: Sequence[Any], turn_id: str) -> tuple[Citation, ...]:
+    read = [_read(_CITATION, source, turn_id) for source in stored]
+    return tuple([source for source in read if source is not None and math.isfinite(source.score)])
 
 
 def sparse_vector(terms: SparseTerms) -> models.SparseVector:

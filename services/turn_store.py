@@ -33,7 +33,7 @@ class _Skeleton(BaseModel):
     seq: int = 0
     status: TurnStatus = TurnStatus.COMPLETED
     command: str = ""
-    summary_start: str | None = None
+    summary_start: Any = None  # only asked whether there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ def _node(turn_id: str, stored: _Skeleton) -> TurnNode:
 
 def _readable(record: models.Record) -> Turn | None:
     try:
-        return from_payload(record.payload or {})
-    except (ValidationError, TypeError):  # TypeError: a citation or a usage with other fields
+        return from_payload(record.payload or {}, str(record.id))
+    except ValidationError:
         return None
 
 

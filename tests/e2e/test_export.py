@@ -95,7 +95,7 @@ async def test_a_turn_that_cannot_be_read_is_left_out_and_the_rest_comes_back(ap
     """Discriminates: exporting the parent as it is stored."""
     imported = await bring_in(app, turns=[qa("one"), qa("two"), qa("three")])
     first, broken, last = imported["turns"]
-    await app.container.store.set_payload(TURNS, {"sources": "no list"}, points=[broken])
+    await app.container.store.set_payload(TURNS, {"user_query": None}, points=[broken])
     copy = await exported(app, imported["session_id"])
     assert [(turn["turn_id"], turn["parent_turn_id"]) for turn in copy["turns"]] == [
         (first, None),

@@ -84,6 +84,37 @@ async def test_messages_in_openais_form_become_turns_and_the_system_message_the_
     ]  # fmt: skip
 
 
+async def test_messages_copied_from_a_reply_are_taken_as_they_are(app: App) -> None:
+    """Discriminates: refusing a message's other fields, its text in parts, or the role developer."""
+    parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo?"}]
+    unset = dict.fromkeys(("refusal", "audio", "tool_calls", "function_call"))
+    messages = [
+        {"role": "developer", "content": [{"type": "text", "text": "You are a pirate."}]},
+        {"role": "user", "name": "eve", "content": parts},
+        {"role": "assistant", "content": "Arr.", "annotations": [], **unset},
+    ]
+    imported = await bring_in(app, messages=messages)
+    session = (await app.client.get(f"/sessions/{imported['session_id']}")).json()
+    turns = await branch(app, imported["session_id"])
+    assert session["persona"]["text"] == "You are a pirate."
+    assert [(turn["user_query"], turn["assistant_response"]) for turn in turns] == [("Hello?", "Arr.")]
+
+
+async def test_what_is_refused_is_said_in_characters_and_without_a_librarys_prefix(app: App) -> None:
+    """Discriminates: pydantic's own words for a limit behind a validator, and for a ValueError."""
+    assert await refused(app, 422, turns=[qa()], title="x" * 201) == (
+        "title: 201 characters, at most 200 are allowed"
+    )
+    long = "x" * 10_000_001
+    assert await refused(app, 422, turns=[qa(answer=long)]) == (
+        "turns.0.answer: 10000001 characters, at most 10000000 are allowed"
+    )
+    assert await refused(app, 422) == "body: either turns or messages must be given, and not both"
+    assert await refused(app, 422, turns=[qa("a\0")]) == (
+        "turns.0.question: must not contain the NUL character"
+    )
+
+
 async def test_lone_surrogates_become_replacement_characters_wherever_they_stand(app: App) -> None:
     """Discriminates: any one text that is stored as it came."""
     bad = "a\\ud800"
@@ -132,8 +163,7 @@ async def test_a_line_that_nobody_answered_is_kept_and_found(tmp_path: Path) -> 
         ({"question": ""}, "question"),
         ({"question": " \u200b"}, "question"),
         ({"question": "a\0b"}, "question"),
-        ({"question": "x" * 100_001}, "question"),
-        ({"answer": "x" * 100_001}, "answer"),
+        ({"answer": 5}, "answer"),
         ({"timestamp": "2024-01-01T00:00:00"}, "timestamp"),
         ({"timestamp": "2024-01-01"}, "timestamp"),
         ({"timestamp": "yesterday"}, "timestamp"),
@@ -202,6 +232,12 @@ def said(role: str) -> dict[str, Any]:
         ({"messages": [said("wizard")]}, "messages.0.role"),
         ({"messages": [said("system")]}, "messages: there is no user"),
         ({"messages": [{"role": "user", "content": ["x"]}]}, "messages.0.content"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}, "messages.0.content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages.0.content"),
+        ({"messages": [said("user"), {**said("assistant"), "content": None}]}, "messages.1.content"),
+        ({"messages": [said("user"), {**said("assistant"), "function_call": {"name": "f"}}]}, "tool calls"),
+        ({"messages": [said("user"), said("developer")]}, "messages.1.role"),
     ],
 )  # fmt: skip
 async def test_a_bad_body_is_refused(app: App, body: dict[str, Any], field: str) -> None:

@@ -188,8 +188,11 @@ BROKEN: list[dict[str, Any]] = [
     {"command": {"name": "help"}},
 ]  # fmt: skip
 UNREADABLE_TEXT: list[dict[str, Any]] = [
-    {"user_query": None}, {"user_query": 5}, {"assistant_response": ["a"]}, {"sources": "none"},
-    {"sources": [{"wrong": 1}]}, {"usage": {"tokens": 3}}, {"timings_ms": {"total": "long"}},
+    {"user_query": None}, {"user_query": 5}, {"user_query": ["a"]}, {"user_query": {"text": "a"}},
+]  # fmt: skip
+UNREADABLE_BESIDE: list[dict[str, Any]] = [
+    {"assistant_response": ["a"]}, {"sources": "none"}, {"sources": [{"wrong": 1}]}, {"usage": {"tokens": 3}},
+    {"usage": "x"}, {"timings_ms": {"total": "long"}}, {"turn_id": "another"}, {"model_id": None},
 ]  # fmt: skip
 
 
@@ -227,6 +230,20 @@ async def test_a_turn_whose_texts_are_broken_is_left_out_wherever_it_is_read(
     assert [each.turn_id for each in found] == [uid(10)]
     assert [(entry["number"], entry["of"]) for entry in logs] == [(2, 3)]
     assert await services.manager.turns.get(uid(11)) is None
+
+
+@pytest.mark.parametrize("fields", UNREADABLE_BESIDE)
+async def test_a_turn_is_found_and_told_without_what_cannot_be_read_beside_its_question(
+    services: Services, fields: dict[str, Any]
+) -> None:
+    """Discriminates: leaving the turn out, or looking it up under the id that its payload names."""
+    asked = ["parrot Otto", "garden", "visa", "server", "budget"]
+    await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
+    await services.store.set_payload(TURNS, fields, points=[uid(11)])
+    assert "garden" in await told(services, "garden", 14)
+    read = await services.manager.turns.get(uid(11))
+    assert read is not None
+    assert (read.turn_id, read.user_query, read.sources) == (uid(11), "garden", ())
 
 
 async def test_an_empty_payload_harms_nobody(services: Services) -> None:
