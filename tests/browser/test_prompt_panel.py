@@ -72,6 +72,22 @@ async def test_a_real_turn_shows_its_own_question_and_request(page: Page, server
     assert "父子链是什么？" in await page.inner_text(".prompt-request pre")
 
 
+async def test_a_command_has_no_prompt_to_show(page: Page, server_url: str) -> None:
+    """Discriminates: the button on every turn; a command told otherwise than the server tells it."""
+    await page.goto(server_url)
+    asked = ("/help", "\uff0fＨＥＬＰ me", "/Persona", "/etc/passwd 是什么\uff1f", "/helpful 是什么\uff1f")
+    for turns, question in enumerate(asked, 1):
+        await ask(page, question)
+        await answered(page, turns)
+    shown = "[...document.querySelectorAll('.show-prompt')].map((button) => !button.hidden)"
+    assert await page.evaluate(shown) == [False, False, False, True, True]
+    await ask(page, "/clear")
+    await answered(page, len(asked) + 1)
+    await page.reload()
+    await answered(page)
+    assert await page.evaluate(shown) == [False]
+
+
 async def test_parts_fold_and_what_was_left_out_says_why(page: Page, server_url: str) -> None:
     await opened(page, server_url, prompt())
     names = await page.locator(".part-name").all_inner_texts()

@@ -53,7 +53,10 @@ export const readTurn = (turnId) => readJson(`/turns/${id(turnId)}`);
 export const readPrompt = (turnId) => readJson(`/turns/${id(turnId)}/prompt`);
 
 export const listSessions = (before) => readJson(`/sessions?limit=50${before ? `&before=${id(before)}` : ""}`);
-export const listTurns = async (sessionId) => (await readJson(`/sessions/${id(sessionId)}/turns`)).turns;
+/** The branch that ends in `leaf`; without it, the newest. */
+export const listTurns = async (sessionId, leaf) =>
+  (await readJson(`/sessions/${id(sessionId)}/turns${leaf ? `?leaf=${id(leaf)}` : ""}`)).turns;
+export const readTree = async (sessionId) => (await readJson(`/sessions/${id(sessionId)}/tree`)).turns;
 export const renameSession = (sessionId, title) =>
   readJson(`/sessions/${id(sessionId)}`, withJson("PATCH", { title }));
 export const deleteSession = (sessionId) => send(`/sessions/${id(sessionId)}`, { method: "DELETE" });

@@ -28,6 +28,7 @@ const sessions = new SessionList(find("#sessions"), { onDeleted: (id) => id === 
 const documents = new DocumentsPanel(find("#documents"), { onCount: showDocumentCount });
 const composer = new Composer(find("#composer"), { onSend: (question) => chat.ask(question), onStop: () => chat.stop() });
 const chat = new Chat(find("#thread"), follower, {
+  branchLine: find("#branches"),
   options: () => options.chosen,
   onChange: reflect,
   onSessionStarted: started,

@@ -2,6 +2,7 @@
 
 import { AnswerView } from "./answer.js";
 import { copyText } from "./clipboard.js";
+import { commandOf } from "./commands.js";
 import { el, icon, setText } from "./dom.js";
 import { formatTime, hasWords } from "./i18n.js";
 import { showPrompt } from "./prompt-dialog.js";
@@ -20,6 +21,7 @@ export class TurnView {
   constructor(turnId, question) {
     this.turnId = turnId;
     this.question = question;
+    this.command = commandOf(question);
     this.thinking = new ThinkingView();
     this.answer = new AnswerView();
     this.element = el("article", { class: "turn", "data-turn": turnId });
@@ -35,6 +37,7 @@ export class TurnView {
 
   showStored(turn) {
     this.reset();
+    this.command = turn.command ?? "";
     this.thinking.showStored(turn.thinking ?? "");
     this.answer.append(turn.assistant_response ?? "");
     this.answer.end();
@@ -103,6 +106,10 @@ export class TurnView {
       el("p", { i18n: message }), el("div", { class: "error-actions" }, retry, reference)));
   }
 
+  get status() {
+    return this.element.dataset.status;
+  }
+
   get sourceCount() {
     return this.#sources?.numbers.size ?? 0;
   }
@@ -112,7 +119,7 @@ export class TurnView {
     const known = hasWords(`status_${status}`);
     setText(this.#progress, known ? `status_${status}` : key, known ? undefined : vars);
     this.#copy.hidden = this.answer.empty;
-    this.#prompt.hidden = false;
+    this.#prompt.hidden = this.command !== ""; // a command is answered without a model
   }
 
   #lay() {

@@ -1,6 +1,8 @@
+import * as branches from "./words-branches.js";
 import * as prompt from "./words-prompt.js";
 
 export const zh = {
+  ...branches.zh,
   ...prompt.zh,
   skip: "跳到提问框",
   newChat: "新对话",
@@ -98,6 +100,7 @@ export const zh = {
 };
 
 export const en = {
+  ...branches.en,
   ...prompt.en,
   skip: "Skip to the question box",
   newChat: "New conversation",
