@@ -102,7 +102,8 @@ class SessionStore:
     async def get(self, session_id: str, owner: str) -> Session:
         """Raises UnknownSessionError when there is none, or when it is somebody else's."""
         records = await self._store.retrieve(self._collection, [session_id])
-        session = _read(records[0]) if records else None
+        written = [record for record in records if not (record.payload or {}).get("unfinished")]
+        session = _read(written[0]) if written else None
         if session is None or session.owner != owner:
             raise _unknown()
         return session
@@ -199,7 +200,7 @@ def _unknown() -> UnknownSessionError:
 
 
 class _SessionPayload(BaseModel):
-    """A session as it is stored. `owner` None: it is being written, and nobody's yet."""
+    """A session as it is stored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
