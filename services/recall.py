@@ -25,6 +25,8 @@ FEW = 100
 MOST_FETCHED = 400
 ENOUGH = 16
 
+INLINE_CHARS = 50_000  # about 30 ms of reading words
+
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
@@ -79,10 +81,13 @@ class HistoryRecall:
         match = QuestionMatch(query.question, self._spread)
         cosines = {each.turn_id: each.cosine for each in ranked}
         turns = await self._turns.get_many(list(cosines))
-        # In a thread: the words of an imported turn can be megabytes.
-        return await asyncio.to_thread(
-            lambda: [Remembered(turn, match.chance(cosines[turn.turn_id], turn.text)) for turn in turns]
-        )
+
+        def chances() -> list[Remembered]:
+            return [Remembered(turn, match.chance(cosines[turn.turn_id], turn.text)) for turn in turns]
+
+        texts = sum(len(turn.user_query) + len(turn.assistant_response) for turn in turns)
+        # an imported turn can be megabytes; for ordinary ones the way to a thread is longer than the work
+        return chances() if texts <= INLINE_CHARS else await asyncio.to_thread(chances)
 
     async def _search(self, query: Query, scope: _Scope) -> list[Scores]:
         """By question vector, by turn vector, by words; the last is empty for a question of stop words."""
