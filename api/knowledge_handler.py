@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 
 from api.pipeline import Pipeline, TurnModels
 from api.replay import replay
 from api.running_turns import RunningTurns
+from api.stream_seats import StreamSeats
 from api.turn_request import TurnRequest
 from api.turn_run import TurnPlan, TurnRun
 from config.settings import ConversationSettings, ServerSettings
@@ -22,6 +23,7 @@ from core.errors import (
     UnknownTurnError,
 )
 from core.events import Event
+from core.failpoints import failpoint
 from core.text import preprocess_question
 from core.turns import Turn, TurnStatus
 from services.clock import Clock, utc_now_us
@@ -42,6 +44,7 @@ class KnowledgeHandler:
         running: RunningTurns,
         server: ServerSettings,
         conversation: ConversationSettings,
+        readers: StreamSeats,
         clock: Clock = utc_now_us,
     ) -> None:
         self._pipeline = pipeline
@@ -50,6 +53,7 @@ class KnowledgeHandler:
         self._running = running
         self._server = server
         self._conversation = conversation
+        self._readers = readers
         self._clock = clock
 
     async def process_conversation(self, request: TurnRequest) -> AsyncGenerator[Event, None]:
@@ -72,7 +76,7 @@ class KnowledgeHandler:
         if turn_id == request.parent_turn_id:
             raise InvalidParentError("parent_turn_id: a turn cannot be its own parent.")
         async with self._running.starting(turn_id):
-            running = self._running.get(turn_id)
+            running = await self._attachable(turn_id)
             stored = running.turn if running else await self._stored(request.turn_id)
             if stored is not None:
                 _check_same_request(stored, request)
@@ -81,6 +85,14 @@ class KnowledgeHandler:
             if stored is not None and stored.status is TurnStatus.COMPLETED:
                 return replay(stored, self._pipeline.prompts.language(stored.user_query))
             return await self._start(request, turn_id, stored, models, command)
+
+    async def _attachable(self, turn_id: str) -> TurnRun | None:
+        """The turn's run, when it goes on; one that was cut is waited for, since it is to be run again."""
+        running = self._running.get(turn_id)
+        if running is None or not running.being_cut:
+            return running
+        await self._running.ended(turn_id)
+        return None
 
     def running_turn(self, turn_id: str, owner: str) -> TurnRun | None:
         """The run of a turn that is still going, for its owner."""
@@ -96,6 +108,11 @@ class KnowledgeHandler:
         if stored is None or stored.owner != owner:
             raise UnknownTurnError("turn_id: there is no such turn.")
         return replay(stored, self._pipeline.prompts.language(stored.user_query))
+
+    def reader_seat(self, owner: str) -> AbstractContextManager[None]:
+        """For one more reader of a turn; taken when entered. Raises TooManyStreamsError when none is free."""
+        self._readers.check(owner)
+        return self._readers.seat(owner)
 
     def stop(self, turn_id: str, owner: str) -> bool:
         """Cut a running turn: what was said is stored as cancelled. False when it is not running."""
@@ -139,7 +156,7 @@ class KnowledgeHandler:
     ) -> TurnStream:
         session_id = request.session_id or (stored.session_id if stored else str(uuid.uuid4()))
         parent = _parent(request, stored, command)
-        with self._running.claim(session_id, exclusive=parent == UNSET):
+        with self._running.claim(session_id, request.owner, exclusive=parent == UNSET):
             session = await self._session(request, session_id, stored)
             if command is None:
                 self._pipeline.prompts.check_fits(request, models.answer, session.persona_text)
@@ -160,6 +177,7 @@ class KnowledgeHandler:
             if stored is not None:  # what was summed up of its first run is no longer what it says
                 await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])
             await self._pipeline.conversations.add_conversation_turn(turn)
+            failpoint("turn.begun")
             await self._sessions.touch(session, request.question, turn_id)
             plan = TurnPlan(request, turn, branch, session, models, command)
             run = TurnRun(self._pipeline, plan, self._server.disconnect_grace_s)
@@ -181,6 +199,8 @@ class KnowledgeHandler:
         if request.session_id is None and stored is None:
             now = self._clock()
             return Session(session_id, request.owner, "", now, now)
+        if stored is not None:
+            return await self._sessions.get_or_new(session_id, request.owner)
         return await self._sessions.get(session_id, request.owner)
 
 

@@ -22,6 +22,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "Some turns of this session cannot be read and were skipped.",
     ),
     "generating": ("正在生成回答...", "Writing the answer..."),
+    "retrying": ("模型服务暂时没有应答,正在重试...", "The model's server did not answer, trying again..."),
+    "answer_cut": (
+        "回答达到了长度上限,在此截断。",
+        "The answer met a length limit and ends here.",
+    ),
     "finished": ("完成", "Finished"),
     "internal": (
         "服务器内部错误,请重试;若仍然出现,请把请求编号告诉管理员。",

@@ -52,9 +52,12 @@ class Container:
     async def recover_running(self) -> int:
         """Turns a crash left running become interrupted; beside other workers only those too old to run."""
         shared = self.settings.store.qdrant_url is not None
-        return await self.conversations.recover_running(
+        left = await self.conversations.recover_running(
             self.settings.models.answer_timeout_s if shared else 0
         )
+        for turn in left:
+            await self.sessions.ensure(turn)
+        return len(left)
 
     async def discard_unfinished(self) -> int:
         """What a crash left of imports is removed; beside other workers only what is long given up."""
@@ -63,6 +66,8 @@ class Container:
 
     async def health(self) -> dict[str, str]:
         """Problems by part; empty when a question can be asked."""
+        if self.running.draining:
+            return {"server": "It is shutting down: open answers are finished, new questions are refused."}
         return await self.readiness.problems()
 
 

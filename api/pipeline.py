@@ -36,6 +36,7 @@ class Pipeline:
     answer_filters: AnswerFilters | None
     qa_log: QALog | None
     keeps_prompts: bool
+    max_answer_chars: int
     threshold: float
     shared_owner: str
     is_reading: Callable[[tuple[str, ...]], bool]

@@ -43,6 +43,7 @@ def replay(turn: Turn, language: Language) -> TurnStream:
 
 def finished_fields(turn: Turn) -> dict[str, object]:
     """The fields of the last STATUS of a turn."""
+    told = {"finish_reason": turn.finish_reason} if turn.finish_reason else {}
     return {
         "turn_id": turn.turn_id,
         "parent_turn_id": turn.parent_turn_id,
@@ -53,4 +54,5 @@ def finished_fields(turn: Turn) -> dict[str, object]:
             "estimated": turn.usage.estimated,
         },
         "timings_ms": dict(turn.timings_ms),
+        **told,
     }

@@ -8,9 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+from api.stream_seats import StreamSeats
 from api.turn_run import TurnRun
-from core.errors import SessionBusyError, TooManyStreamsError
+from core.errors import SessionBusyError, ShuttingDownError
 from core.turns import TurnStatus
+from services.activity import Activity
+
+STORING_S = 3.0  # for what was cut to be stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +24,10 @@ class RunningTurn:
 
 
 class RunningTurns:
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, seats: StreamSeats, activity: Activity) -> None:
+        self._seats = seats
+        self._activity = activity
+        self._draining = False
         self._running: dict[str, RunningTurn] = {}
         self._sessions: Counter[str] = Counter()
         self._starting: dict[str, asyncio.Lock] = {}
@@ -45,30 +51,36 @@ class RunningTurns:
                 del self._starting[turn_id]
 
     @contextmanager
-    def claim(self, session_id: str, *, exclusive: bool) -> Iterator[None]:
+    def claim(self, session_id: str, owner: str, *, exclusive: bool) -> Iterator[None]:
         """Reserve a place in the session while a turn starts; `start` keeps it, an error gives it back.
 
         Raises SessionBusyError when another turn runs there and this one has no explicit parent,
-        TooManyStreamsError when the server is full.
+        TooManyStreamsError when the server, or this owner's share of it, is full, and ShuttingDownError.
         """
-        if len(self._running) >= self._limit:
-            raise TooManyStreamsError("Too many answers are being written just now. Try again shortly.")
+        if self._draining:
+            raise ShuttingDownError("The server is shutting down. Send the question again in a moment.")
         if exclusive and self._sessions[session_id]:
             raise SessionBusyError(
                 "session_id: another turn is running in this session. Wait, or give parent_turn_id."
             )
+        self._seats.check(owner)
+        self._seats.take(owner)
         self._sessions[session_id] += 1
         try:
             yield
         except BaseException:
-            self._release(session_id)
+            self._release(session_id, owner)
             raise
 
     def start(self, run: TurnRun) -> None:
         """Run the turn as a task of its own; its claimed place is given back when it ends."""
-        task = asyncio.create_task(run.run(), name=f"turn {run.turn_id}")
+        task = asyncio.create_task(self._run(run), name=f"turn {run.turn_id}")
         self._running[run.turn_id] = RunningTurn(run, task)
         task.add_done_callback(lambda _: self._ended(run))
+
+    async def _run(self, run: TurnRun) -> None:
+        with self._activity.going_on():
+            await run.run()
 
     async def ended(self, turn_id: str) -> None:
         """Return once the turn runs no more and its last write is done."""
@@ -76,21 +88,27 @@ class RunningTurns:
         if running is not None:
             await asyncio.wait([running.task])
 
+    @property
+    def draining(self) -> bool:
+        return self._draining
+
     async def close(self, grace_s: float) -> None:
-        """Let open turns finish for `grace_s` seconds, then interrupt them and wait for their storing."""
+        """Take no new turn, let open ones finish for `grace_s` seconds, then interrupt and store them."""
+        self._draining = True
         tasks = [running.task for running in self._running.values()]
         if not tasks:
             return
         await asyncio.wait(tasks, timeout=grace_s)
         for running in list(self._running.values()):
             running.run.cut(TurnStatus.INTERRUPTED)
-        await asyncio.wait(tasks, timeout=5)
+        await asyncio.wait(tasks, timeout=STORING_S)
 
     def _ended(self, run: TurnRun) -> None:
         self._running.pop(run.turn_id, None)
-        self._release(run.session_id)
+        self._release(run.session_id, run.turn.owner)
 
-    def _release(self, session_id: str) -> None:
+    def _release(self, session_id: str, owner: str) -> None:
+        self._seats.give_back(owner)
         self._sessions[session_id] -= 1
         if self._sessions[session_id] <= 0:
             del self._sessions[session_id]

@@ -15,6 +15,7 @@ from core.branch import TurnNode, walk_branch
 from core.conversation_import import GivenSession
 from core.errors import UnknownTurnError
 from core.persona import PersonaDraft, PersonaRules
+from core.transcript import readable_parents
 from core.turns import Turn, TurnStatus
 from services.sessions import Session, SessionStore
 from services.turn_store import TurnStore, in_session
@@ -58,6 +59,12 @@ class SessionsHandler:
 
     async def create(self, owner: str, title: str) -> Session:
         return await self._sessions.create(str(uuid.uuid4()), owner, title)
+
+    async def ensure(self, turn: Turn) -> None:
+        """A crash may have come between a session's first turn and its record: then it is made."""
+        if not await self._sessions.exists(turn.session_id):
+            session = await self._sessions.get_or_new(turn.session_id, turn.owner)
+            await self._sessions.touch(session, turn.user_query, turn.turn_id)
 
     async def get(self, session_id: str, owner: str) -> tuple[Session, int]:
         session = await self._sessions.get(session_id, owner)
@@ -111,19 +118,26 @@ class SessionsHandler:
             leaf = newest.turn_id if newest else None
         elif leaf not in tree.nodes:
             raise UnknownTurnError("leaf: no turn of this session has this id.")
-        return await self._turns.get_many([node.turn_id for node in walk_branch(tree.nodes, leaf, tree.gaps)])
+        path = [node.turn_id for node in walk_branch(tree.nodes, leaf, tree.gaps)]
+        turns = await self._turns.get_many(path)
+        parents = [None, *(turn.turn_id for turn in turns)]
+        return [replace(turn, parent_turn_id=parent) for turn, parent in zip(turns, parents, strict=False)]
 
     async def tree(self, session_id: str, owner: str) -> list[TurnNode]:
-        """Every turn of the session without its texts, in time order."""
+        """Every turn of the session without its texts, in time order; children of an erased one are roots."""
         await self._sessions.get(session_id, owner)
-        nodes = (await self._turns.tree(session_id, owner)).nodes
-        return sorted(nodes.values(), key=lambda node: node.order)
+        tree = await self._turns.tree(session_id, owner)
+        parents = readable_parents(tree.nodes, tree.gaps)
+        nodes = sorted(tree.nodes.values(), key=lambda node: node.order)
+        return [replace(node, parent_turn_id=parents[node.turn_id]) for node in nodes]
 
     async def turn(self, turn_id: str, owner: str) -> Turn:
-        """Raises UnknownTurnError."""
+        """A turn; its parent only while there is one. Raises UnknownTurnError."""
         turn = await self._turns.get(turn_id)
         if turn is None or turn.owner != owner:
             raise UnknownTurnError("turn_id: there is no such turn.")
+        if turn.parent_turn_id is not None and await self._turns.get(turn.parent_turn_id) is None:
+            return replace(turn, parent_turn_id=None)
         return turn
 
     async def prompt(self, turn_id: str, owner: str) -> ShownPrompt:

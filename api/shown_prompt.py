@@ -16,6 +16,7 @@ from core.knowledge_context import render_knowledge
 from core.layouts import lay_out
 from core.manifest import ManifestPart, PromptManifest
 from core.messages import Layout, Message, Part, PromptTexts, Role
+from core.system_field import is_fielded, rebuild_fielded
 from core.turns import Turn
 from services.turn_store import TurnStore
 
@@ -103,6 +104,8 @@ def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...]) -> bytes | Non
         if not told or not isinstance(params, dict):
             return None
         laid = lay_out(told, layout, PromptTexts(system="", **_introductions(manifest)))
+        if is_fielded(params):
+            return rebuild_fielded(params, laid)
         key = PROMPT if PROMPT in params else MESSAGES
         return rebuild_body(params, key, wire_messages(laid, key))
     except (ValueError, RecursionError):

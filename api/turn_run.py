@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, replace
 
 import anyio
+import anyio.lowlevel
 import structlog
 
 from api.answer import Answer
@@ -26,18 +27,18 @@ from core.errors import (
     WenmaiError,
 )
 from core.events import (
-    ContentEvent,
     DoneEvent,
     ErrorEvent,
     SessionEvent,
     SourceEvent,
     StatusEvent,
-    ThinkEvent,
 )
 from core.exchange import Exchange
+from core.failpoints import failpoint
 from core.knowledge import Candidate
 from core.manifest import PromptManifest
 from core.turns import Turn, TurnStatus, Usage
+from services.llm_service import ModelEntry
 from services.sessions import Session
 from services.turn_store import TurnVectors
 from services.turn_stream import TurnStream
@@ -67,7 +68,13 @@ class TurnRun:
         self._plan = plan
         self._language = pipeline.prompts.language(plan.turn.user_query)
         self._gathering = Gathering(pipeline, plan.branch, plan.turn, self._status)
-        self._answer = Answer(pipeline.answer_filters)
+        model = plan.models.answer
+        self._answer = Answer(
+            pipeline.answer_filters,
+            begins_thinking=model.starts_in_thinking,
+            guessed=model.begins_thinking == "auto",
+            max_chars=pipeline.max_answer_chars,
+        )
         self._candidates: tuple[Candidate, ...] = ()
         self._prompt: Prompt | None = None
         self._exchange = Exchange()
@@ -83,6 +90,11 @@ class TurnRun:
     @property
     def session_id(self) -> str:
         return self.turn.session_id
+
+    @property
+    def being_cut(self) -> bool:
+        """True from `cut` on: what is still to come is its storing and its last events."""
+        return self._scope.cancel_called
 
     def cut(self, status: TurnStatus) -> None:
         """End the turn now: the model's connection is closed, what was said is stored with `status`."""
@@ -116,8 +128,7 @@ class TurnRun:
         session = self._plan.session
         language = command_language(command, session.title)
         text = await self._pipeline.commands.run(command, session, self.turn.owner, language)
-        for piece in self._answer.whole(text):
-            self.stream.publish(ContentEvent(piece.text))
+        self.stream.publish(*self._answer.whole(text))
 
     async def _respond(self) -> None:
         request, model = self._plan.request, self._plan.models.answer
@@ -127,13 +138,25 @@ class TurnRun:
         self._candidates = prompt.candidates
         self._warn()
         self._status("generating", dropped=len(prompt.dropped))
-        async for piece in self._answer.pieces(model.stream_laid(prompt.lay, self._exchange)):
+        async for said in self._answer.events(model.stream_laid(prompt.lay, self._exchange, self._retrying)):
             if "first_token" not in self._timings:
                 self._lap("first_token")
-            self.stream.publish(ThinkEvent(piece.text) if piece.thinking else ContentEvent(piece.text))
+            self.stream.publish(*said)
+            # a flooding model never lets the loop deliver a cancellation by itself
+            if self._scope.cancel_called:
+                await anyio.lowlevel.checkpoint()
         self._lap("generate")
+        self._learn(model)
+        if self._answer.finish_reason == "length":
+            self._warning("answer_cut")
         if not self._answer.content:
             raise LLMUnavailableError(say("no_answer", self._language))
+
+    def _learn(self, model: ModelEntry) -> None:
+        if self._answer.stray_closer:
+            model.learn_beginning(in_thinking=True)
+        elif self._answer.begins_thinking_was_wrong:
+            model.learn_beginning(in_thinking=False)
 
     def _warn(self) -> None:
         """Say what the model will not see of this conversation."""
@@ -155,8 +178,10 @@ class TurnRun:
             token_count=self._answer.completion_tokens,
             timings_ms=dict(self._timings),
             layout=self.stream.layout,
+            finish_reason=self._answer.finish_reason or "",
         )
         failure = await self._store() or failure
+        failpoint("turn.stored")
         if failure is not None:
             self._error_status(failure)
         if self._answer.content or failure is None:
@@ -183,8 +208,6 @@ class TurnRun:
         self._timings["total"] = round((time.perf_counter() - self._started) * 1000, 1)
         self.turn = replace(self.turn, timings_ms=dict(self._timings))
         fields = finished_fields(self.turn)
-        if self._answer.finish_reason:
-            fields["finish_reason"] = self._answer.finish_reason
         self.stream.publish(StatusEvent("finished", say("finished", self._language), fields))
         self.stream.publish(DoneEvent())
         log.info(
@@ -213,8 +236,12 @@ class TurnRun:
         }
         self.stream.publish(StatusEvent("error", str(failure), fields))
 
-    def _status(self, stage: str, *, message: str | None = None, **fields: int | str) -> None:
+    def _status(self, stage: str, *, message: str | None = None, **fields: float | str) -> None:
         self.stream.publish(StatusEvent(stage, say(message or stage, self._language), dict(fields)))
+
+    def _retrying(self, retry: int, wait_s: float) -> None:
+        """The model's server failed before its first token: it is asked again."""
+        self._status("retrying", retry=retry, wait_s=round(wait_s, 1))
 
     def _warning(self, code: str, **counts: int) -> None:
         self._status("warning", message=code, code=code, **counts)

@@ -10,6 +10,7 @@ from benchmarks.client import Dialect
 from benchmarks.stub_llm import Shape
 
 STEADY = Shape(rate=50, tokens=100)
+LONG = Shape(rate=100, tokens=1_000)
 FULL_SPEED = Shape(rate=0, tokens=1_000)
 
 
@@ -32,6 +33,7 @@ CASES = (
     Case("c1", 1, 10, STEADY),
     Case("c10", 10, 5, STEADY),
     Case("c50", 50, 3, STEADY, probe=True),
+    Case("long", 10, 1, LONG),
     Case("flood", 10, 2, FULL_SPEED, spread_s=0.0),
 )
 QUICK_CASES = tuple(

@@ -42,6 +42,7 @@ class Samples:
     over_s: list[float]
     first_s: list[float]
     relay_s: list[float]
+    first_relay_s: list[float]
     lag_s: list[float]
     tokens: int
     answering_cpu_s: float
@@ -56,6 +57,7 @@ class Samples:
         self.over_s += other.over_s
         self.first_s += other.first_s
         self.relay_s += other.relay_s
+        self.first_relay_s += other.first_relay_s
         self.lag_s += other.lag_s
         self.tokens += other.tokens
         self.answering_cpu_s += other.answering_cpu_s
@@ -119,6 +121,7 @@ def _summed(case: Case, answers: list[Answer], arrivals: dict[str, float]) -> Sa
         over_s=[arrivals[answer.tag] - answer.sent_s for answer in whole if answer.tag in arrivals],
         first_s=[a.first_content_s - a.sent_s for a in whole if a.first_content_s is not None],
         relay_s=[relay for answer in whole for relay in answer.relay_s],
+        first_relay_s=[answer.relay_s[0] for answer in whole if answer.relay_s],
         lag_s=[],
         tokens=sum(answer.tokens for answer in answers),
         answering_cpu_s=0.0,

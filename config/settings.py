@@ -29,6 +29,8 @@ class ServerSettings(Section):
     max_body_bytes: int = Field(1_000_000, ge=1_000, le=100_000_000)
     max_upload_bytes: int = Field(50_000_000, ge=1_000, le=2_000_000_000)
     max_streams: int = Field(1_000, ge=1, le=100_000)
+    max_streams_per_key: int = Field(100, ge=1, le=100_000)
+    send_timeout_s: Positive = 30
     ping_interval_s: Positive = 15
     disconnect_grace_s: float = Field(30, ge=0, le=3600)
     shutdown_grace_s: float = Field(30, ge=0, le=3600)
@@ -78,7 +80,7 @@ class RetrievalSettings(Section):
 class LLMSettings(Section):
     """One `[llms.<model_id>]` table. `api_key_env` names an environment variable that holds the key."""
 
-    provider: str = Field(pattern=r"^(openai|extractive|llama_index:[\w.]+:\w+)$")
+    provider: str = Field(pattern=r"^(openai|anthropic|gguf|extractive|llama_index:[\w.]+:\w+)$")
     model: str = ""
     base_url: Url = None
     api_key: SecretStr | None = None
@@ -88,6 +90,7 @@ class LLMSettings(Section):
     max_tokens: int = Field(2_048, ge=1, le=1_000_000)
     temperature: float = Field(0.2, ge=0, le=2, allow_inf_nan=False)
     layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] | None = None
+    begins_thinking: Literal["auto", "always", "never"] = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -115,6 +118,7 @@ class ModelSettings(Section):
     first_token_timeout_s: Positive = 60
     token_timeout_s: Positive = 60
     answer_timeout_s: Positive = 600
+    max_answer_chars: int = Field(200_000, ge=1_000, le=10_000_000)
 
     @field_validator("openai_api_key", "llm_model", "embedding_api_key", "reranker_api_key", mode="before")
     @classmethod

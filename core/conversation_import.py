@@ -35,6 +35,7 @@ class GivenTurn:
     token_count: int = 0
     usage: Usage = field(default_factory=Usage)
     timings_ms: dict[str, float] = field(default_factory=dict)
+    finish_reason: str = ""
     summary: Summary | None = None
 
 
@@ -168,6 +169,7 @@ def _turn(
         token_count=given.token_count,
         usage=given.usage,
         timings_ms=given.timings_ms,
+        finish_reason=given.finish_reason,
         summary=given.summary,
         command=given.command,
     )

@@ -18,6 +18,8 @@ WenmaiError
 
 from __future__ import annotations
 
+PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 529})  # refusals that a moment may mend
+
 
 class WenmaiError(Exception):
     """Base of all domain errors. `str(error)` is one plain sentence for a person."""
@@ -118,6 +120,13 @@ class TooManyStreamsError(WenmaiError):
     retryable = True
 
 
+class ShuttingDownError(WenmaiError):
+    """The server finishes what it is writing and takes nothing new."""
+
+    code = "shutting_down"
+    retryable = True
+
+
 class UnauthorizedError(WenmaiError):
     code = "unauthorized"
 
@@ -148,7 +157,14 @@ class EmbeddingUnavailableError(UnavailableError):
 
 
 class LLMUnavailableError(UnavailableError):
+    """`transient`: the same request may succeed in a moment; `retry_after_s` is when the server said so."""
+
     code = "llm_unavailable"
+
+    def __init__(self, message: str, *, transient: bool = False, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after_s = retry_after_s
 
 
 class LLMRefusedError(LLMUnavailableError):
@@ -157,8 +173,10 @@ class LLMRefusedError(LLMUnavailableError):
     `status` is its HTTP status; `about_form` is False when it named another cause than the messages' form.
     """
 
-    def __init__(self, message: str, status: int, about_form: bool = True) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, status: int, about_form: bool = True, *, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, transient=status in PASSING, retry_after_s=retry_after_s)
         self.status = status
         self.about_form = about_form
 

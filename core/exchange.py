@@ -12,24 +12,17 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any
 
 from core.messages import Layout, Message, Role
 
-MESSAGES, PROMPT = "messages", "prompt"
+MESSAGES, PROMPT, SYSTEM = "messages", "prompt", "system"
 MASK = "***"
 _SECRET_NAME = re.compile(
     r"^(.*[_-])?(api[_-]?key|secret([_-]?key)?|password|authorization|(access|auth|bearer)[_-]?token)$", re.I
 )
 
 WireMessage = dict[str, Any]  # a message as OpenAI's API takes it
-
-
-@runtime_checkable
-class RecordsExchange(Protocol):
-    """A LlamaIndex LLM that takes `exchange=` and fills it with the bytes that it really sent."""
-
-    records_exchange: ClassVar[bool]
 
 
 @dataclass(slots=True)
@@ -48,6 +41,7 @@ class Exchange:
     usage: dict[str, Any] = field(default_factory=dict)
     status: int | None = None
     _body: bytes = b""
+    _system_apart: bool = False
     _given: tuple[Message, ...] = ()
     _given_key: str = MESSAGES
 
@@ -71,12 +65,16 @@ class Exchange:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The body in its order, with null in the messages' place, so that their place is known."""
+        """The body in its order, with null in the messages' place, so that their place is known.
+
+        Null stands for a system text beside the messages too (core.system_field).
+        """
         if self._given:
             return {"model": self.model, self._given_key: None}
         parsed = json.loads(self._body) if self._body else {}
         key = MESSAGES if MESSAGES in parsed else PROMPT
-        return {name: None if name == key else _masked(name, value) for name, value in parsed.items()}
+        told = (key, SYSTEM) if self._system_apart else (key,)
+        return {name: None if name in told else _masked(name, value) for name, value in parsed.items()}
 
     @property
     def response(self) -> dict[str, Any]:
@@ -90,9 +88,9 @@ class Exchange:
         }
         return {name: value for name, value in told.items() if value}
 
-    def sent(self, body: bytes) -> None:
-        """Note the bytes of an HTTP request."""
-        self._body, self._given = body, ()
+    def sent(self, body: bytes, *, system_apart: bool = False) -> None:
+        """Note the bytes of an HTTP request; `system_apart`: its system text stands beside the messages."""
+        self._body, self._given, self._system_apart = body, (), system_apart
 
     def given(self, messages: Sequence[Message], key: str = MESSAGES) -> None:
         """Note the messages of a call that is no HTTP request."""

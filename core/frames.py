@@ -6,19 +6,23 @@ import re
 from collections.abc import Iterable, Iterator
 
 from core.events import ContentEvent, Event, ThinkEvent
+from core.text import scrub
 
 _PIECE = re.compile(r"[^\n]*\n+|[^\n]+")
 
 
 def line_safe(event: Event) -> Iterator[Event]:
-    """The same event, or several whose texts have newlines only at their end; nothing for an empty text."""
+    """The same event, or several whose texts have newlines only at their end; nothing for an empty text.
+
+    Text that nobody scrubbed is, so that no other line break is left.
+    """
     if not isinstance(event, ContentEvent | ThinkEvent):
         yield event
         return
-    if event.text and "\n" not in event.text:
+    if event.text and event.text.isprintable():
         yield event
         return
-    for piece in _PIECE.findall(event.text):
+    for piece in _PIECE.findall(scrub(event.text)):
         yield type(event)(piece)
 
 
@@ -38,14 +42,17 @@ def _signed_length(event: Event | None) -> int:
 
 
 def laid_out(layout: Iterable[int], content: str, thinking: str) -> Iterator[Event | None]:
-    """The texts cut again as `layout` says; None where another kind of event had its number."""
+    """The texts cut again as `layout` says; None where another kind of event had its number.
+
+    None also where the text is not kept: thinking that turned out to be the answer was sent as both.
+    """
     said = thought = 0
     for length in layout:
         if length > 0:
-            yield ContentEvent(content[said : said + length])
+            text = content[said : said + length]
             said += length
-        elif length < 0:
-            yield ThinkEvent(thinking[thought : thought - length])
-            thought -= length
+            yield ContentEvent(text) if text else None
         else:
-            yield None
+            text = thinking[thought : thought - length]
+            thought -= length
+            yield ThinkEvent(text) if text else None

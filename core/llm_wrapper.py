@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
+import structlog
 from llama_index.core.base.llms.types import (
     ChatMessage,
     ChatResponse,
@@ -19,9 +20,12 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms.llm import LLM
 
-from core.errors import LLMUnavailableError
-from core.exchange import PROMPT, Exchange, RecordsExchange, wire_extras
+from core.deltas import LLMDelta, StreamsDeltas
+from core.errors import LLMRefusedError, LLMUnavailableError, WenmaiError
+from core.exchange import MESSAGES, PROMPT, Exchange, wire_extras
 from core.messages import Message, Part, Role
+
+log = structlog.get_logger()
 
 _ROLES = {
     Role.SYSTEM: MessageRole.SYSTEM,
@@ -29,17 +33,6 @@ _ROLES = {
     Role.ASSISTANT: MessageRole.ASSISTANT,
     Role.TOOL: MessageRole.TOOL,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class LLMDelta:
-    """What one chunk adds. `finish_reason` and token counts come when the provider tells them."""
-
-    text: str = ""
-    thinking: str = ""
-    finish_reason: str | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,64 +50,91 @@ class LLMStreamWrapper:
     def __init__(self, llm: LLM, timeouts: StreamTimeouts) -> None:
         self._llm = llm
         self._timeouts = timeouts
-        self._llm_records = isinstance(llm, RecordsExchange)
 
-    async def stream_chat(
-        self, messages: Sequence[Message], exchange: Exchange | None = None, **options: Any
+    def stream_chat(
+        self, messages: Sequence[Message], exchange: Exchange | None = None
     ) -> AsyncGenerator[LLMDelta, None]:
         """Stream the answer to `messages`, noting request and response in `exchange`.
 
-        Raises LLMUnavailableError on a refusal or a time-out.
+        Raises LLMUnavailableError on a refusal, a failure or a time-out, LLMTruncatedError on an answer
+        that broke off.
         """
-        options |= self._recording(exchange, messages)
-        noted = None if self._llm_records else exchange
-        chat = [_chat_message(message) for message in messages]
-        async with aclosing(self._timed(self._llm.astream_chat(chat, **options))) as responses:
-            async for response in responses:
-                yield _delta(cast(ChatResponse, response), noted)
+        return self._timed(self._deltas(messages, exchange or Exchange(), flat=False))
 
-    async def stream(
-        self, prompt: str, exchange: Exchange | None = None, **options: Any
-    ) -> AsyncGenerator[LLMDelta, None]:
+    def stream(self, prompt: str, exchange: Exchange | None = None) -> AsyncGenerator[LLMDelta, None]:
         """The same for one flat prompt, through the model's completion side."""
-        options |= self._recording(exchange, [Message(Role.USER, prompt, Part.QUESTION)], PROMPT)
-        noted = None if self._llm_records else exchange
-        opening = self._llm.astream_complete(prompt, formatted=True, **options)
-        async with aclosing(self._timed(opening)) as responses:
-            async for response in responses:
-                yield _delta(cast(CompletionResponse, response), noted)
+        messages = [Message(Role.USER, prompt, Part.QUESTION)]
+        return self._timed(self._deltas(messages, exchange or Exchange(), flat=True))
 
-    def _recording(self, exchange: Exchange | None, messages: Sequence[Message], *key: str) -> dict[str, Any]:
-        """The option that has the model record; of any other the messages are noted here."""
-        if exchange is None:
-            return {}
-        if self._llm_records:
-            return {"exchange": exchange}
-        exchange.given(messages, *key)
-        return {}
-
-    async def chat(self, messages: Sequence[Message], **options: Any) -> str:
+    async def chat(self, messages: Sequence[Message]) -> str:
         """The whole answer at once, for short judgements. Raises LLMUnavailableError."""
-        async with aclosing(self.stream_chat(messages, **options)) as deltas:
+        async with aclosing(self.stream_chat(messages)) as deltas:
             return "".join([delta.text async for delta in deltas])
 
-    async def _timed(self, opening: Any) -> AsyncGenerator[Any, None]:
+    def _deltas(
+        self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
+    ) -> AsyncGenerator[LLMDelta, None]:
+        if isinstance(self._llm, StreamsDeltas):
+            return self._llm.stream_deltas(messages, exchange, flat=flat)
+        exchange.given(messages, PROMPT if flat else MESSAGES)
+        return _plugin_deltas(self._llm, messages, exchange, flat=flat)
+
+    async def _timed(self, deltas: AsyncGenerator[LLMDelta, None]) -> AsyncGenerator[LLMDelta, None]:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeouts.answer_s
         limit = self._timeouts.first_token_s
         try:
-            async with asyncio.timeout(limit):
-                responses = await opening
-            async with aclosing(responses):
+            async with aclosing(deltas):
                 while True:
                     async with asyncio.timeout_at(min(loop.time() + limit, end)):
-                        response = await anext(responses, None)
-                    if response is None:
+                        delta = await anext(deltas, None)
+                    if delta is None:
                         return
                     limit = self._timeouts.token_s
-                    yield response
+                    yield delta
         except TimeoutError as error:
             raise LLMUnavailableError("The model did not answer in time.") from error
+
+
+async def _plugin_deltas(
+    llm: LLM, messages: Sequence[Message], exchange: Exchange, *, flat: bool
+) -> AsyncGenerator[LLMDelta, None]:
+    """Of a class named by its path: its own errors become ours, whatever they are."""
+    try:
+        async with aclosing(await _open_plugin(llm, messages, flat=flat)) as responses:
+            async for response in responses:
+                yield _delta(response, exchange)
+    except WenmaiError:
+        raise
+    except Exception as error:  # the plug-in's edge: no list of what other people's classes raise is complete
+        log.warning("llm_class_failed", llm=type(llm).__name__, exc_info=error)
+        raise _plugin_error(error) from error
+
+
+async def _open_plugin(llm: LLM, messages: Sequence[Message], *, flat: bool) -> Any:
+    """Its stream; where it can only complete, the whole answer as a stream of one."""
+    prompt = messages[0].content
+    try:
+        if flat:
+            return await llm.astream_complete(prompt, formatted=True)
+        return await llm.astream_chat([_chat_message(message) for message in messages])
+    except NotImplementedError:
+        chat = [_chat_message(message) for message in messages]
+        return _whole(await (llm.acomplete(prompt, formatted=True) if flat else llm.achat(chat)))
+
+
+async def _whole(response: ChatResponse | CompletionResponse) -> AsyncGenerator[Any, None]:
+    text = response.text if isinstance(response, CompletionResponse) else response.message.content
+    response.delta = text or ""
+    yield response
+
+
+def _plugin_error(error: Exception) -> LLMUnavailableError:
+    """With the HTTP status where the class tells one, as the SDKs of the field do."""
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        return LLMRefusedError(f"The model's server refused the request (HTTP {status}).", status)
+    return LLMUnavailableError("The model's class failed; the server's log says how.")
 
 
 def _chat_message(message: Message) -> ChatMessage:
@@ -123,7 +143,7 @@ def _chat_message(message: Message) -> ChatMessage:
     )
 
 
-def _delta(response: ChatResponse | CompletionResponse, exchange: Exchange | None) -> LLMDelta:
+def _delta(response: ChatResponse | CompletionResponse, exchange: Exchange) -> LLMDelta:
     extra = response.additional_kwargs
     if not extra:
         return LLMDelta(response.delta or "")
@@ -134,8 +154,7 @@ def _delta(response: ChatResponse | CompletionResponse, exchange: Exchange | Non
         prompt_tokens=extra.get("prompt_tokens"),
         completion_tokens=extra.get("completion_tokens"),
     )
-    if exchange is not None:
-        _note(exchange, delta)
+    _note(exchange, delta)
     return delta
 
 

@@ -50,6 +50,8 @@ class TextScrubber:
 
     def feed(self, piece: str) -> str:
         """The scrubbed text so far decided; at most one character is held back."""
+        if not self._held and piece.isprintable():  # no line break, NUL or surrogate is
+            return piece
         text = self._held + piece
         self._held = ""
         if text and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):

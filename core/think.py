@@ -1,17 +1,35 @@
 """Split a streamed answer into thinking and content, whatever the split of the stream.
 
-Rules: an opening tag counts only while no content has begun (so a tag in the answer's own text or
-code stays text); letter case is ignored; a closing tag that nothing opened is text; thinking that
-is never closed is thinking to the end. The joined pieces and the recognised tags are the input.
+Tags are `<think>` and `<thinking>` and their closing forms, in any letter case, with at most four blanks
+before the `>` and none elsewhere; either closing form closes either opening form. What is no tag is text.
+
+- An opening tag counts at the beginning of a line of the answer, only blanks before it, outside a code
+  fence (core.think_fences): at the very beginning, and again after the answer has begun. Anywhere else (in
+  a line, in inline code, in a fence, in thinking) it is text.
+- A closing tag ends thinking, wherever it stands: fences inside thinking do not matter. Where nothing was
+  opened it is text. When no tag was ever opened and the first such closing tag stands alone on its line
+  outside a fence, `stray_closer` tells that this model's answers begin in thinking.
+- `begins_thinking`: thinking from the first character, since the prompt ended with the opening tag; one at
+  the very beginning is taken for the same.
+- Thinking that is never closed is thinking to the end, and `unclosed` says so.
+
+The joined pieces and the recognised tags are the input. LF is the only line break (core.text.scrub).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-OPEN_TAG = "<think>"
-CLOSE_TAG = "</think>"
+from core.think_fences import Lines
+
+LONGEST_TAG = "</thinking    >"
+_OPEN = re.compile(r"<think(?:ing)?[ \t]{0,4}>", re.IGNORECASE | re.ASCII)
+_CLOSE = re.compile(r"</think(?:ing)?[ \t]{0,4}>", re.IGNORECASE | re.ASCII)
+_CUT_OFF = frozenset(tag[:size] for tag in ("<thinking", "</thinking") for size in range(1, len(tag) + 1))
+_WHOLE_NAMES = frozenset({"<think", "<thinking", "</think", "</thinking"})
+_SPACE = re.compile(r"\s*+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,61 +41,129 @@ class Piece:
 
 
 class ThinkSplitter:
-    """Feed deltas, get pieces; at most `len(CLOSE_TAG) - 1` characters are held back. Linear in the input."""
+    """Feed deltas, get pieces; less than `LONGEST_TAG` is held back. Linear in the input."""
 
-    def __init__(self) -> None:
+    def __init__(self, begins_thinking: bool = False) -> None:
         self._pending = ""
-        self._inside = False
-        self._content_begun = False
+        self._inside = begins_thinking
+        self._assumed = begins_thinking
+        self._at_beginning = begins_thinking  # an opening tag may follow that says what is known
+        self._watching = not begins_thinking  # for a closing tag that nothing opened
+        self._lines = Lines()
+        self._quiet = False  # what has no line break and no < in it needs no look
 
-    def feed(self, delta: str) -> Iterator[Piece]:
-        """Yield the pieces that `delta` completes."""
-        if self._content_begun:
-            if delta:
-                yield Piece(delta, thinking=False)
-            return
-        self._pending += delta
-        while self._pending and not self._content_begun:
-            before = (len(self._pending), self._inside)
-            yield from self._thinking() if self._inside else self._before_content()
-            if before == (len(self._pending), self._inside):
-                return  # the rest may be the beginning of a tag
+    def passes(self, delta: str) -> bool:
+        """True when all of `delta` is of the kind that `unclosed` tells and need not be fed: most tokens."""
+        return self._quiet and "<" not in delta and (self._inside or "\n" not in delta)
 
-    def flush(self) -> Iterator[Piece]:
-        """Yield what was held back, at the end of the stream."""
-        if self._pending:
-            yield Piece(self._pending, thinking=self._inside)
-            self._pending = ""
+    def feed(self, delta: str) -> Sequence[Piece]:
+        """The pieces that `delta` completes."""
+        if self.passes(delta):
+            return (Piece(delta, self._inside),) if delta else ()
+        text = self._pending + delta
+        end = _cut_off_tag(text)
+        pieces = self._split(text, end)
+        self._pending = text[end:]
+        self._quiet = not self._pending and not self._at_beginning and (self._inside or self._lines.within)
+        return pieces
+
+    def flush(self) -> Sequence[Piece]:
+        """What was held back, at the end of the stream."""
+        rest, self._pending = self._pending, ""
+        if rest and not self._inside:
+            self._lines.pass_tag(lone=False)
+        self._lines.finish()
+        return (Piece(rest, self._inside),) if rest else ()
+
+    def answer_now(self) -> Sequence[Piece]:
+        """Thinking came apart from the text: what was assumed to begin in thinking is the answer from here.
+
+        Gives what was held back; nothing happens when thinking was not assumed.
+        """
+        if not self.assumed:
+            return ()
+        rest, self._pending = self._pending, ""
+        self._inside = self._assumed = self._at_beginning = self._quiet = False
+        return (Piece(rest, thinking=True),) if rest else ()
 
     @property
     def unclosed(self) -> bool:
         """True when the stream has so far ended inside thinking."""
         return self._inside
 
-    def _thinking(self) -> Iterator[Piece]:
-        at = self._pending.lower().find(CLOSE_TAG)
-        end = at if at >= 0 else len(self._pending) - _held_back(self._pending, CLOSE_TAG)
-        if end:
-            yield Piece(self._pending[:end], thinking=True)
-        self._pending = self._pending[end + len(CLOSE_TAG) :] if at >= 0 else self._pending[end:]
-        self._inside = at < 0
+    @property
+    def assumed(self) -> bool:
+        """True while nothing but `begins_thinking` says that this is thinking."""
+        return self._assumed
 
-    def _before_content(self) -> Iterator[Piece]:
-        blank = len(self._pending) - len(self._pending.lstrip())
-        rest = self._pending[blank : blank + len(OPEN_TAG)].lower()
-        if blank:
-            yield Piece(self._pending[:blank], thinking=False)
-            self._pending = self._pending[blank:]
-        if rest == OPEN_TAG:
-            self._pending = self._pending[len(OPEN_TAG) :]
-            self._inside = True
-        elif rest and not OPEN_TAG.startswith(rest):
-            self._content_begun = True
-            yield Piece(self._pending, thinking=False)
-            self._pending = ""
+    @property
+    def stray_closer(self) -> bool:
+        """True when the answer began in thinking, it seems, and nobody had said so."""
+        return self._lines.stood_alone
+
+    def _split(self, text: str, end: int) -> list[Piece]:
+        pieces: list[Piece] = []
+        at = 0
+        stray = _CLOSE.search(text, 0, end) if self._watching else None
+        while at < end:
+            thinking = self._inside
+            if thinking:
+                stop, after = self._thinking(text, at, end)
+            else:
+                stop, after = self._content(text, at, end, stray.start() if stray else -1)
+            if stop > at:
+                pieces.append(Piece(text[at:stop], thinking))
+            at = after
+        self._watching = self._watching and stray is None
+        return pieces
+
+    def _thinking(self, text: str, at: int, end: int) -> tuple[int, int]:
+        """Where thinking that goes on from `at` stops, and where the text goes on after the tag there."""
+        if self._at_beginning:
+            opening = self._repeated_opening(text, at, end)
+            if opening is not None:
+                return opening
+        closing = _CLOSE.search(text, at, end)
+        if closing is None:
+            return end, end
+        self._inside = self._assumed = False
+        return closing.span()
+
+    def _repeated_opening(self, text: str, at: int, end: int) -> tuple[int, int] | None:
+        space = _SPACE.match(text, at, end)
+        begin = space.end() if space else at
+        if begin == end:
+            return end, end
+        self._at_beginning = False
+        opening = _OPEN.match(text, begin, end)
+        if opening is None:
+            return None
+        self._assumed = False
+        return opening.span()
+
+    def _content(self, text: str, at: int, end: int, stray: int) -> tuple[int, int]:
+        """Where content that goes on from `at` stops, and where the text goes on after the tag there."""
+        while True:
+            at = self._lines.next_tag(text, at, end)
+            if at == end:
+                return end, end
+            opening = _OPEN.match(text, at, end)
+            if opening is not None:
+                self._inside = True
+                return opening.span()
+            closing = _CLOSE.match(text, at, end)
+            self._lines.pass_tag(lone=self._watching and at == stray)
+            at = closing.end() if closing else at + 1
 
 
-def _held_back(text: str, tag: str) -> int:
-    """Length of the longest end of `text` that could begin `tag`."""
-    tail = text[-(len(tag) - 1) :].lower()
-    return next((size for size in range(len(tail), 0, -1) if tag.startswith(tail[-size:])), 0)
+def _cut_off_tag(text: str) -> int:
+    """Where a tag begins that the end of `text` may have cut off; the end of `text` when there is none."""
+    size = len(text)
+    at = text.rfind("<", max(0, size - len(LONGEST_TAG) + 1))
+    if at < 0:
+        return size
+    tail = text[at:]
+    name = tail.rstrip(" \t")
+    blanks = len(tail) - len(name)
+    possible = name.isascii() and name.lower() in (_WHOLE_NAMES if blanks else _CUT_OFF) and blanks <= 4
+    return at if possible else size

@@ -60,7 +60,7 @@ class Turn:
     model. `prompt` is the manifest of what was sent; `summary` says what came before, where one was made.
     `request_hash` tells a retry of the same request from another request under the same id. `layout` is how
     the streamed events followed each other until the turn was stored (core.frames.layout_of), so that a
-    late reader can go on.
+    late reader can go on. `finish_reason` is why the model ended; "length": at a limit.
     """
 
     turn_id: str
@@ -83,6 +83,7 @@ class Turn:
     command: str = ""
     request_hash: str = ""
     layout: tuple[int, ...] = ()
+    finish_reason: str = ""
 
     @property
     def timestamp(self) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 from python_multipart.exceptions import MultipartParseError
-from sse_starlette import EventSourceResponse
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
@@ -20,7 +19,7 @@ from core.knowledge import Document
 from core.turns import rfc3339
 from routes.dependencies import LOCAL_OWNER, ContainerDep, Owner
 from routes.openapi import EVENT_STREAM, errors
-from routes.sse import HEADERS
+from routes.sse_response import EventStreamResponse
 from routes.wire import chunk_object
 from services.knowledge.upload import Upload
 
@@ -117,15 +116,16 @@ async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> dict[s
 
 
 @router.get("/jobs/{job_id}/stream", response_model=None, responses={200: EVENT_STREAM})
-async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> EventSourceResponse:
+async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> EventStreamResponse:
     """The job's state now and after every change, as JSON events; ends with the final one."""
     changes = container.knowledge.job_changes(str(job_id), readable(owner))
+    server = container.settings.server
 
-    async def events() -> AsyncIterator[bytes]:
+    async def events() -> AsyncGenerator[bytes, None]:
         async for snapshot in changes:
             yield f"event: job\ndata: {json.dumps(asdict(snapshot))}\n\n".encode()
 
-    return EventSourceResponse(events(), headers=HEADERS, sep="\n")
+    return EventStreamResponse(events(), server.ping_interval_s, server.send_timeout_s)
 
 
 def readable(owner: str) -> tuple[str, ...]:

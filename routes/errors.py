@@ -28,6 +28,7 @@ STATUS: tuple[tuple[type[errors.WenmaiError], int], ...] = (
     (errors.NotFoundError, 404),
     (errors.ConflictError, 409),
     (errors.TooManyStreamsError, 429),
+    (errors.ShuttingDownError, 503),
     (errors.UnavailableError, 503),
     (errors.WenmaiError, 500),
 )

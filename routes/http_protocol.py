@@ -7,6 +7,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from routes.sse_response import CONNECTION
+
 MAX_HEAD_BYTES = 65_536
 SEPARATORS = 4  # bytes around name and value of each field
 HEAD_DEADLINE_S = 20.0  # from the first byte of a request, or from connecting, to the end of its head
@@ -40,6 +42,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {CONNECTION: {"abort": self.transport.abort}}
         self._head_bytes = self._head_bytes or 0
 
     def on_headers_complete(self) -> None:

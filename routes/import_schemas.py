@@ -92,6 +92,7 @@ class ImportTurn(WireModel):
     token_count: Count = 0
     usage: GivenUsage = Field(default_factory=GivenUsage)
     timings_ms: dict[Verbatim, Finite] = Field(default_factory=dict, max_length=100)
+    finish_reason: Name = ""
     summary: GivenSummary | None = None
 
     def to_given(self, at: int) -> GivenTurn:
@@ -110,6 +111,7 @@ class ImportTurn(WireModel):
             token_count=self.token_count,
             usage=Usage(**self.usage.model_dump()),
             timings_ms=self.timings_ms,
+            finish_reason=self.finish_reason,
             summary=_summary(self.summary, at),
         )
 

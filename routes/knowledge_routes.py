@@ -42,7 +42,9 @@ async def knowledge_chat_conversation(
 
 
 @router.get(
-    "/turns/{turn_id}/stream", response_model=None, responses={200: EVENT_STREAM, **errors(401, 404, 422)}
+    "/turns/{turn_id}/stream",
+    response_model=None,
+    responses={200: EVENT_STREAM, **errors(401, 404, 422, 429)},
 )
 async def resume_turn(
     turn_id: UUID,
@@ -53,9 +55,10 @@ async def resume_turn(
     stream_format: StreamFormat = "prefix",
 ) -> Response:
     """Replay a turn's events from the one after `after` (or Last-Event-ID), and follow while it runs."""
+    seat = container.chat.reader_seat(owner)
     stream = await container.chat.stream_of(str(turn_id), owner)
     seen = after if after is not None else _number(last_event_id, str(turn_id))
-    return stream_response(stream, container.settings.server, stream_format, seen)
+    return stream_response(stream, container.settings.server, stream_format, seen, seat)
 
 
 @router.post("/turns/{turn_id}/stop", responses=errors(401, 404, 422))

@@ -13,7 +13,6 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from sse_starlette.sse import AppStatus
 
 from api.start import sample_is_pending
 from config.settings import ServerSettings, Settings
@@ -61,9 +60,10 @@ class Server(uvicorn.Server):
             print(GREETING.format(url=f"http://{host}:{port}") + self._note, flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no new connections, let open answers finish, cut the rest, then close."""
-        for server in self.servers:
-            server.close()
+        """Refuse new questions, let open answers finish, cut the rest, then close.
+
+        Meanwhile everything else is served: who asks for readiness, or a turn, gets an answer.
+        """
         container = getattr(self._app.state, "container", None)
         if container is not None:
             await container.running.close(self._settings.shutdown_grace_s)
@@ -72,7 +72,6 @@ class Server(uvicorn.Server):
 
 def run_server(settings: Settings) -> int:
     """Serve until stopped. Returns the exit code."""
-    AppStatus.enable_automatic_graceful_drain = False  # open answers finish; `shutdown` bounds how long
     app = create_app(settings)
     try:
         listener = _bind(settings.server)
@@ -84,7 +83,7 @@ def run_server(settings: Settings) -> int:
         app,
         log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=2,
         timeout_keep_alive=75,
         lifespan="off",
         http=LimitedProtocol,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import asdict
+from json.encoder import encode_basestring_ascii
 from typing import Any, Literal, assert_never
-
-from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from config.settings import ServerSettings
 from core.events import (
@@ -22,63 +21,79 @@ from core.events import (
     ThinkEvent,
 )
 from core.knowledge import Citation
+from core.text import scrub
+from routes.sse_response import HEADERS as HEADERS
+from routes.sse_response import EventStreamResponse
 from services.turn_stream import TurnStream
 
 StreamFormat = Literal["prefix", "json"]
-SEND_TIMEOUT_S = 30
-HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+WRITE_BYTES = 65_536
 
 
 def encode_prefix(event: Event, event_id: str, progress_prefix: str = "STATUS") -> bytes:
-    """One frame. Texts must already be line safe (core.frames); JSON is one ASCII line."""
+    """One frame. Texts have newlines only at their end (core.frames); JSON is one ASCII line.
+
+    Whatever is there, no frame is forged: texts are scrubbed once more, a newline elsewhere becomes a blank.
+    """
+    if type(event) is ContentEvent and event.text.isprintable():
+        return f"id: {event_id}\ndata: CONTENT:{event.text}\n\n".encode()
+    text = scrub(_prefixed(event, progress_prefix))
+    line = text.rstrip("\n")
+    breaks = "data:\n" * (len(text) - len(line))
+    line = line.replace("\n", " ")
+    return f"id: {event_id}\ndata: {line}\n{breaks}\n".encode()
+
+
+def _prefixed(event: Event, progress_prefix: str) -> str:
     match event:
-        case SessionEvent(session_id):
-            text = f"SESSION:{session_id}"
-        case StatusEvent(stage, message, _) if stage == "retrieving" and progress_prefix == "CONTENT":
-            text = f"CONTENT:{message}"
-        case StatusEvent():
-            text = f"STATUS:{json.dumps(status_object(event))}"
-        case ThinkEvent(piece):
-            text = f"THINK:{piece}"
         case ContentEvent(piece):
-            text = f"CONTENT:{piece}"
+            return f"CONTENT:{piece}"
+        case ThinkEvent(piece):
+            return f"THINK:{piece}"
+        case SessionEvent(session_id):
+            return f"SESSION:{session_id}"
+        case StatusEvent(stage, message, _) if stage == "retrieving" and progress_prefix == "CONTENT":
+            return f"CONTENT:{_one_line(message)}"
+        case StatusEvent():
+            return f"STATUS:{json.dumps(status_object(event))}"
         case SourceEvent(citations):
-            text = f"SOURCE:{json.dumps([citation_object(citation) for citation in citations])}"
+            return f"SOURCE:{json.dumps([citation_object(citation) for citation in citations])}"
         case ErrorEvent(message):
-            text = f"ERROR:{' '.join(message.split())}"
+            return f"ERROR:{_one_line(message)}"
         case DoneEvent():
-            text = "DONE:"
+            return "DONE:"
         case _:
             assert_never(event)
-    first, *rest = text.split("\n")
-    lines = [f"id: {event_id}", f"data: {first}", *(f"data: {line}" if line else "data:" for line in rest)]
-    return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")
 
 
 def encode_json(event: Event, event_id: str) -> bytes:
-    """One frame with an event name and a one-line JSON object."""
+    """One frame with an event name and a one-line JSON object, ASCII."""
     name, body = _named(event)
-    return f"event: {name}\nid: {event_id}\ndata: {json.dumps(body)}\n\n".encode()
+    return f"event: {name}\nid: {event_id}\ndata: {body}\n\n".encode()
 
 
-def _named(event: Event) -> tuple[str, dict[str, Any]]:
+def _named(event: Event) -> tuple[str, str]:
     match event:
-        case SessionEvent(session_id):
-            return "session", {"session_id": session_id}
-        case StatusEvent():
-            return "status", status_object(event)
-        case ThinkEvent(text):
-            return "think", {"text": text}
         case ContentEvent(text):
-            return "content", {"text": text}
+            return "content", f'{{"text": {encode_basestring_ascii(scrub(text))}}}'
+        case ThinkEvent(text):
+            return "think", f'{{"text": {encode_basestring_ascii(scrub(text))}}}'
+        case SessionEvent(session_id):
+            return "session", json.dumps({"session_id": session_id})
+        case StatusEvent():
+            return "status", json.dumps(status_object(event))
         case SourceEvent(citations):
-            return "source", {"citations": [citation_object(citation) for citation in citations]}
+            return "source", json.dumps({"citations": [citation_object(citation) for citation in citations]})
         case ErrorEvent(message):
-            return "error", {"message": message}
+            return "error", json.dumps({"message": _one_line(message)})
         case DoneEvent():
-            return "done", {}
+            return "done", "{}"
         case _:
             assert_never(event)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(scrub(text).split())
 
 
 def status_object(event: StatusEvent) -> dict[str, Any]:
@@ -94,31 +109,52 @@ def citation_object(citation: Citation) -> dict[str, Any]:
 
 
 def stream_response(
-    stream: TurnStream, settings: ServerSettings, stream_format: StreamFormat, after: int = 0
-) -> EventSourceResponse:
-    """The stream from n = after + 1; pings keep proxies awake, a reader that stopped reading is cut."""
-    return EventSourceResponse(
-        _frames(stream, settings, stream_format, after),
-        headers=HEADERS,
-        media_type="text/event-stream; charset=utf-8",
-        ping=settings.ping_interval_s,
-        ping_message_factory=lambda: ServerSentEvent(comment="ping"),
-        sep="\n",
-        send_timeout=SEND_TIMEOUT_S,
-    )
+    stream: TurnStream,
+    settings: ServerSettings,
+    stream_format: StreamFormat,
+    after: int = 0,
+    seat: AbstractContextManager[None] | None = None,
+) -> EventStreamResponse:
+    """The stream from n = after + 1; pings keep proxies awake, a reader that stopped reading is cut.
+
+    `seat` is held while it is read.
+    """
+    frames = _frames(stream, settings, stream_format, after, seat or nullcontext())
+    return EventStreamResponse(frames, settings.ping_interval_s, settings.send_timeout_s)
 
 
 async def _frames(
-    stream: TurnStream, settings: ServerSettings, stream_format: StreamFormat, after: int
+    stream: TurnStream,
+    settings: ServerSettings,
+    stream_format: StreamFormat,
+    after: int,
+    seat: AbstractContextManager[None],
 ) -> AsyncGenerator[bytes, None]:
-    async with aclosing(stream.follow(after)) as batches:
-        async for batch in batches:
-            yield _encode(batch, stream.turn_id, settings.progress_prefix, stream_format)
+    with seat:
+        async with aclosing(stream.follow(after)) as batches:
+            async for batch in batches:
+                for piece in _writes(batch, stream.turn_id, settings.progress_prefix, stream_format):
+                    yield piece
 
 
-def _encode(
+def _writes(
     batch: Sequence[tuple[int, Event]], turn_id: str, progress_prefix: str, stream_format: StreamFormat
-) -> bytes:
-    if stream_format == "json":
-        return b"".join(encode_json(event, f"{turn_id}:{n}") for n, event in batch)
-    return b"".join(encode_prefix(event, f"{turn_id}:{n}", progress_prefix) for n, event in batch)
+) -> Iterator[bytes]:
+    """The batch in as few writes as it takes, none much longer than WRITE_BYTES but for a longer frame.
+
+    What a reader does not take waits in its buffers, one write at most.
+    """
+    frames, size = [], 0
+    for n, event in batch:
+        event_id = f"{turn_id}:{n}"
+        json_format = stream_format == "json"
+        frame = (
+            encode_json(event, event_id) if json_format else encode_prefix(event, event_id, progress_prefix)
+        )
+        frames.append(frame)
+        size += len(frame)
+        if size >= WRITE_BYTES:
+            yield b"".join(frames)
+            frames, size = [], 0
+    if frames:
+        yield b"".join(frames)

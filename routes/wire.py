@@ -34,7 +34,7 @@ def persona_object(persona: Persona) -> dict[str, Any]:
 
 
 def turn_object(turn: Turn) -> dict[str, Any]:
-    """`command` and `summary` are there only where the turn has one."""
+    """`finish_reason`, `command` and `summary` are there only where the turn has one."""
     body: dict[str, Any] = {
         "turn_id": turn.turn_id,
         "session_id": turn.session_id,
@@ -51,6 +51,8 @@ def turn_object(turn: Turn) -> dict[str, Any]:
         "usage": asdict(turn.usage),
         "timings_ms": turn.timings_ms,
     }
+    if turn.finish_reason:
+        body["finish_reason"] = turn.finish_reason
     if turn.command:
         body["command"] = turn.command
     if turn.summary is not None:
@@ -116,6 +118,7 @@ def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]
         "token_count": turn.token_count,
         "usage": asdict(turn.usage),
         "timings_ms": turn.timings_ms,
+        "finish_reason": turn.finish_reason,
         "summary": _exported_summary(turn.summary, exported),
     }
 

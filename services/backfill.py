@@ -12,6 +12,7 @@ from qdrant_client import models
 from core.backfill import PointId, Repair, SessionPlan, StoredTurn, TurnChange, claimed_ids
 from core.backfill import plan_session as plan_one
 from core.errors import BadRequestError
+from core.failpoints import failpoint
 from services.backfill_plan import BackfillPlan, BackfillReport, is_listable
 from services.sessions import Session, title_from
 from services.store import UnknownPointError, VectorStore
@@ -68,6 +69,7 @@ class Backfill:
         gone = 0
         for change in plan.changes:
             gone += not await self._write(change)
+            failpoint("backfill.turn")
             told(1)
         for session in plan.sessions:
             if session.leftovers:
@@ -126,6 +128,7 @@ class Backfill:
         vector: Any = records[0].vector or {}
         copy = models.PointStruct(id=change.turn_id, vector=vector, payload=payload)
         await self._store.upsert(self._collection, [copy])
+        failpoint("backfill.copied")
         await self._delete([change.point_id])
         return True
 

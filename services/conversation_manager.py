@@ -14,6 +14,7 @@ from core.knowledge import Candidate
 from core.messages import History, Message, PromptTexts, assemble
 from core.query import Query
 from core.turns import Turn, TurnStatus
+from services.activity import Activity
 from services.clock import Clock, utc_now_us
 from services.embedding import EmbeddingService
 from services.prompt_expiry import forget_old_prompts
@@ -36,11 +37,12 @@ class ConversationManager:
         session_records: SessionRecords | None = None,
         traces: TurnTraces | None = None,
         clock: Clock = utc_now_us,
+        activity: Activity | None = None,
     ) -> None:
         self.turns = turns
         self._settings = settings
         self.recall = HistoryRecall(turns, settings, embedding.name)
-        self._indexer = TurnIndexer(turns, embedding)
+        self._indexer = TurnIndexer(turns, embedding, activity or Activity())
         self._session_records = session_records
         self._traces = traces
         self._clock = clock
@@ -127,8 +129,8 @@ class ConversationManager:
         await forget_old_prompts(self.turns, self._clock(), self._settings.prompt_keep_days)
         return await self.delete_old_conversations(self._settings.conversation_expire_days)
 
-    async def recover_running(self, min_age_s: float = 0) -> int:
-        """At start: turns that a crash left running become interrupted. Returns how many.
+    async def recover_running(self, min_age_s: float = 0) -> list[Turn]:
+        """At start: turns that a crash left running become interrupted. Returns those that can be read.
 
         With other workers on the same store, `min_age_s` is how long an answer may take at most.
         """
@@ -138,7 +140,7 @@ class ConversationManager:
         ids = [str(record.id) async for record in self.turns.scroll(wanted, with_payload=["turn_id"])]
         if ids:
             await self.turns.set_payload({"status": TurnStatus.INTERRUPTED.value}, ids)
-        return len(ids)
+        return await self.turns.get_many(ids)
 
     async def index_missing(self, told: Progress | None = None) -> int:
         """Embed the turns a crash or a cut import left without a vector, oldest first. Returns how many."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Literal
 
 import structlog
 
+from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, UnknownModelError
 from core.exchange import Exchange
 from core.layouts import lay_out, next_after_refusal
-from core.llm_wrapper import LLMDelta, LLMStreamWrapper
+from core.llm_wrapper import LLMStreamWrapper
 from core.messages import Layout, Message, PromptTexts
 from core.tokens import estimate_prompt_tokens
+from services.llm_calls import GuardedCalls, Report, untold
 
 log = structlog.get_logger()
 
@@ -23,13 +27,18 @@ TEACHING = (400, 422)  # how servers refuse a form; any other status says nothin
 NO_TEXTS = PromptTexts("", "", "")
 
 Lay = Callable[[Layout], Sequence[Message]]
+BeginsThinking = Literal["auto", "always", "never"]
+
+
+_TEMPLATE_OPENS = re.compile(r"\br1\b|\bqwq\b|thinking", re.I)  # models whose chat templates say "<think>"
 
 
 @dataclass(slots=True)
-class LearnedLayout:
-    """What a model's refusals taught in this process; None: nothing."""
+class Learned:
+    """What a model taught in this process, by refusing a form or by how its answers began; None: nothing."""
 
     layout: Layout | None = None
+    begins_thinking: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,9 @@ class ModelEntry:
     max_tokens: int
     generative: bool = True
     count_tokens: Callable[[str], int] = estimate_prompt_tokens
-    learned: LearnedLayout = field(default_factory=LearnedLayout, compare=False)
+    begins_thinking: BeginsThinking = "auto"
+    learned: Learned = field(default_factory=Learned, compare=False)
+    calls: GuardedCalls = field(default_factory=GuardedCalls, compare=False)
 
     @property
     def layout_now(self) -> Layout:
@@ -59,6 +70,13 @@ class ModelEntry:
             Layout.SYSTEM_FIELD if self.provider == "anthropic" else Layout.ONE_SYSTEM
         )
 
+    def learn_beginning(self, *, in_thinking: bool) -> None:
+        """What an answer showed of how this model's answers begin; it counts until the next start."""
+        if self.learned.begins_thinking is in_thinking:
+            return
+        self.learned.begins_thinking = in_thinking
+        log.warning("model_beginning_learned", model_id=self.model_id, in_thinking=in_thinking)
+
     def stream(
         self, messages: Sequence[Message], exchange: Exchange | None = None
     ) -> AsyncGenerator[LLMDelta, None]:
@@ -67,8 +85,21 @@ class ModelEntry:
             return self.wrapper.stream(messages[0].content, exchange)
         return self.wrapper.stream_chat(messages, exchange)
 
-    async def stream_laid(self, lay: Lay, exchange: Exchange | None = None) -> AsyncGenerator[LLMDelta, None]:
+    @property
+    def starts_in_thinking(self) -> bool:
+        """Whether an answer's first words are taken for thinking although nothing opened it."""
+        if self.begins_thinking != "auto":
+            return self.begins_thinking == "always"
+        if self.learned.begins_thinking is not None:
+            return self.learned.begins_thinking
+        return self.generative and bool(_TEMPLATE_OPENS.search(self.label))
+
+    async def stream_laid(
+        self, lay: Lay, exchange: Exchange | None = None, report: Report = untold
+    ) -> AsyncGenerator[LLMDelta, None]:
         """Send what `lay` makes for a layout; with AUTO, a refused form is followed by one other.
+
+        A call that fails passingly before its first delta is tried again, which `report` is told.
 
         `exchange` tells afterwards what was sent, in which layout. When both forms are refused, it is the
         first refusal's, which is raised (LLMRefusedError), and nothing is remembered.
@@ -76,13 +107,13 @@ class ModelEntry:
         exchange = exchange or Exchange()
         refusal: LLMRefusedError | None = None
         try:
-            async with aclosing(self._attempt(lay, self.layout_now, exchange)) as deltas:
+            async with aclosing(self._attempt(lay, self.layout_now, exchange, report)) as deltas:
                 async for delta in deltas:
                     yield delta
         except LLMRefusedError as error:
             refusal = error
         if refusal is not None:
-            async with aclosing(self._another_form(lay, refusal, exchange)) as deltas:
+            async with aclosing(self._another_form(lay, refusal, exchange, report)) as deltas:
                 async for delta in deltas:
                     yield delta
 
@@ -93,13 +124,13 @@ class ModelEntry:
             return "".join([delta.text async for delta in deltas])
 
     async def _another_form(
-        self, lay: Lay, refusal: LLMRefusedError, exchange: Exchange
+        self, lay: Lay, refusal: LLMRefusedError, exchange: Exchange, report: Report
     ) -> AsyncGenerator[LLMDelta, None]:
         layout, refused = self._other_layout(refusal, exchange.layout), exchange.kept()
         if layout is None:
             raise refusal
         try:
-            async with aclosing(self._attempt(lay, layout, exchange)) as deltas:
+            async with aclosing(self._attempt(lay, layout, exchange, report)) as deltas:
                 async for delta in deltas:
                     self._learn(layout)
                     yield delta
@@ -107,9 +138,16 @@ class ModelEntry:
             exchange.take(refused)
             raise refusal from None
 
-    def _attempt(self, lay: Lay, layout: Layout, exchange: Exchange) -> AsyncGenerator[LLMDelta, None]:
-        exchange.begin(self.label, layout)
-        return self.stream(lay(layout), exchange)
+    def _attempt(
+        self, lay: Lay, layout: Layout, exchange: Exchange, report: Report
+    ) -> AsyncGenerator[LLMDelta, None]:
+        messages = lay(layout)
+
+        def opening() -> AsyncGenerator[LLMDelta, None]:
+            exchange.begin(self.label, layout)
+            return self.stream(messages, exchange)
+
+        return self.calls.stream(opening, report)
 
     def _other_layout(self, refusal: LLMRefusedError, refused: Layout) -> Layout | None:
         if self.layout is not Layout.AUTO or refusal.status not in TEACHING or not refusal.about_form:

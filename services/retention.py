@@ -9,6 +9,7 @@ from typing import Any
 
 from qdrant_client import models
 
+from core.failpoints import failpoint
 from core.moments import LATEST_ZONE, parse_time
 from core.turns import TurnStatus, rfc3339
 from services.store import VectorStore
@@ -117,6 +118,7 @@ async def expire_turns(
     if traces is not None and not dry_run:
         await traces.erase(_by_session(old))
         await traces.expire_log(cutoff_us, held)
+        failpoint("expiry.traces")
     deleted = 0 if dry_run else sum([await _delete(turns, each) for each in old])
     removed = await records.remove_empty(turns, cutoff_us) if records and not dry_run else 0
     sessions = Counter(session for each in old for _, session in each.points)
@@ -186,4 +188,5 @@ async def _delete(turns: TurnStore, expired: _Expired) -> int:
         before = await turns.count(models.Filter(must=[among]))
         await turns.delete_matching(wanted)
         deleted += before - await turns.count(models.Filter(must=[among]))
+        failpoint("expiry.chunk")
     return deleted

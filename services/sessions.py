@@ -108,6 +108,16 @@ class SessionStore:
             raise _unknown()
         return session
 
+    async def get_or_new(self, session_id: str, owner: str) -> Session:
+        """For a turn that is stored: a crash may have come before its session was. Nothing is written.
+
+        Raises UnknownSessionError when it is somebody else's.
+        """
+        if await self.exists(session_id):
+            return await self.get(session_id, owner)
+        now = self._clock()
+        return Session(session_id, owner, "", now, now)
+
     async def touch(self, session: Session, question: str, turn_id: str | None = None) -> None:
         """A turn begins: the session is the newest now, and takes its title from its first question.
 

@@ -13,6 +13,7 @@ from core.errors import EmbeddingUnavailableError, StoreUnavailableError
 from core.query import SparseTerms
 from core.sparse import encode_document
 from core.turns import Turn, TurnStatus
+from services.activity import Activity
 from services.embedding import EmbeddingService
 from services.query_builder import EMBEDDED_QUESTION_CHARS
 from services.store import UnknownPointError
@@ -23,6 +24,7 @@ log = structlog.get_logger()
 EMBEDDED_TURN_CHARS = 1_200  # about the model's window; more costs seconds and finds nothing better
 BATCH = 4
 CLOSE_WAIT_S = 2.0
+BUSY_WAIT_S = 5.0  # between two batches while answers are written, which need the processor more
 
 Progress = Callable[[int, int], object]
 """Told how many turns are embedded, of how many."""
@@ -31,9 +33,10 @@ Progress = Callable[[int, int], object]
 class TurnIndexer:
     """One batch at a time: turns that were just answered go before those of an import."""
 
-    def __init__(self, turns: TurnStore, embedding: EmbeddingService) -> None:
+    def __init__(self, turns: TurnStore, embedding: EmbeddingService, activity: Activity) -> None:
         self._turns = turns
         self._embedding = embedding
+        self._activity = activity
         self._answered: deque[Turn] = deque()
         self._imported: deque[str] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -67,7 +70,7 @@ class TurnIndexer:
         return done
 
     async def close(self) -> None:
-        """Wait for the last answered turns, briefly."""
+        """Wait for the last answered turns, briefly; what is left is made up at the next start."""
         self._imported.clear()
         if self._worker is not None:
             await asyncio.wait([self._worker], timeout=CLOSE_WAIT_S)
@@ -80,6 +83,7 @@ class TurnIndexer:
     async def _work(self) -> None:
         """The turns are durable already; failing here costs only their recall until the next start."""
         while self._answered or self._imported:
+            await self._activity.quiet(BUSY_WAIT_S)
             batch = [self._answered.popleft() for _ in range(min(BATCH, len(self._answered)))]
             ids = [] if batch else [self._imported.popleft() for _ in range(min(BATCH, len(self._imported)))]
             try:

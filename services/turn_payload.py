@@ -56,6 +56,7 @@ class TurnPayload(BaseModel):
     timings_ms: dict[str, _Finite] = Field(default_factory=dict)
     request_hash: str = ""
     layout: list[int] = Field(default_factory=list)
+    finish_reason: str = ""
     schema_version: int = Field(TURN_SCHEMA, alias="schema")
 
 
@@ -83,6 +84,7 @@ def to_payload(turn: Turn) -> dict[str, Any]:
         timings_ms=turn.timings_ms,
         request_hash=turn.request_hash,
         layout=list(turn.layout),
+        finish_reason=turn.finish_reason,
         schema=TURN_SCHEMA,
     )
     summary = summary_payload(turn.summary) if turn.summary else {}
@@ -123,6 +125,7 @@ def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
         command=payload.command,
         request_hash=payload.request_hash,
         layout=tuple(payload.layout),
+        finish_reason=payload.finish_reason,
     )
 
 

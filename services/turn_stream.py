@@ -5,25 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 
-from core.events import DoneEvent, Event
+from core.events import ContentEvent, DoneEvent, Event
 from core.frames import layout_of, line_safe
 
-FIRST_READER_S = 1.0  # even with no grace, a reader gets this long to open the stream it asked for
+FIRST_READER_S = 0.5  # even with no grace, a reader gets this long to open the stream it asked for
 
 
 class TurnStream:
     """Events count from 1. The last event is always DONE; after it nothing is published.
 
-    `on_abandoned` is called once nobody has read for `grace_s` seconds while the turn still runs.
+    `on_abandoned` is called, once at most, when nobody has read for `grace_s` seconds while the turn runs.
+    Every event is kept until the turn's end, about 110 bytes for a token: MAX_ANSWER_CHARS bounds the text,
+    and so the number of events. Publishing never waits for a reader.
     """
 
     def __init__(self, turn_id: str, grace_s: float, on_abandoned: Callable[[], None]) -> None:
         self.turn_id = turn_id
         self._events: list[Event | None] = []  # None: a number whose event is not kept
-        self._changed = asyncio.Event()
+        self._ended = False
+        self._waiting: list[asyncio.Future[None]] = []  # one for each reader that has seen everything
         self._readers = 0
         self._grace_s = grace_s
         self._on_abandoned = on_abandoned
+        self._abandoned = False
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -33,11 +37,12 @@ class TurnStream:
 
     def expect_reader(self) -> None:
         """Start waiting for the first reader: a client that left before it read must not run a model."""
-        self._arm(max(self._grace_s, FIRST_READER_S))
+        if not self._readers:
+            self._arm(max(self._grace_s, FIRST_READER_S))
 
     @property
     def ended(self) -> bool:
-        return bool(self._events) and isinstance(self._events[-1], DoneEvent)
+        return self._ended
 
     @property
     def layout(self) -> tuple[int, ...]:
@@ -48,15 +53,17 @@ class TurnStream:
         """Take over the events of a stored turn under their old numbers; None skips one."""
         self._events.extend(events)
 
-    def publish(self, event: Event) -> None:
-        """Append the event and wake the readers. Raises RuntimeError after DONE."""
-        if self.ended:
-            raise RuntimeError("nothing may follow DONE")
-        self._events.extend(line_safe(event))
-        if self.ended:
-            self._disarm()
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def publish(self, *events: Event) -> None:
+        """Append the events and wake the readers once. Raises RuntimeError after DONE."""
+        for event in events:
+            if self._ended:
+                raise RuntimeError("nothing may follow DONE")
+            if type(event) is ContentEvent and event.text.isprintable() and event.text:
+                self._events.append(event)
+            else:
+                self._append(event)
+        if self._waiting:
+            self._wake()
 
     async def follow(self, after: int = 0) -> AsyncGenerator[list[tuple[int, Event]], None]:
         """Yield what is new as (n, event) in lists, from n = after + 1 to DONE.
@@ -73,16 +80,40 @@ class TurnStream:
                 after += len(news)
                 if fresh:
                     yield fresh
-                if self.ended and after >= len(self._events):
+                if after < len(self._events):
+                    await asyncio.sleep(0)
+                elif self._ended:
                     return
-                await (self._changed.wait() if after >= len(self._events) else asyncio.sleep(0))
+                else:
+                    waiter = asyncio.get_running_loop().create_future()
+                    self._waiting.append(waiter)
+                    await waiter
         finally:
             self._readers -= 1
-            if not self._readers and not self.ended:
+            if not self._readers:
                 self._arm(self._grace_s)
 
+    def _append(self, event: Event) -> None:
+        self._events.extend(line_safe(event))
+        if type(event) is DoneEvent:
+            self._ended = True
+            self._disarm()
+
+    def _wake(self) -> None:
+        for waiter in self._waiting:
+            if not waiter.done():  # its reader has left
+                waiter.set_result(None)
+        self._waiting.clear()
+
     def _arm(self, delay_s: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_abandoned)
+        self._disarm()
+        if not self._ended and not self._abandoned:
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._abandon)
+
+    def _abandon(self) -> None:
+        self._timer = None
+        self._abandoned = True
+        self._on_abandoned()
 
     def _disarm(self) -> None:
         if self._timer is not None:

@@ -27,7 +27,7 @@ HEADERS = {"Name", "名称", "Package", "包", "---"}
 ROUTE = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) (/[\w/{}.]*)")
 CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 SETTING_NAME = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b")
-NOT_SETTINGS = {"WENMAI_CONFIG", "DEEPSEEK_API_KEY"}
+NOT_SETTINGS = {"WENMAI_CONFIG", "DEEPSEEK_API_KEY", "ANTHROPIC_API_KEY"}
 
 
 @pytest.fixture(params=LANGUAGES)

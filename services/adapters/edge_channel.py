@@ -146,7 +146,7 @@ async def open_channel(folder: Path) -> EdgeChannel:
 async def _start_process(folder: Path, connection: socket.socket) -> asyncio.subprocess.Process:
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", _PROCESS, str(folder),
+        sys.executable, "-P", "-m", _PROCESS, str(folder), str(os.getpid()),
         stdin=connection.fileno(), stdout=asyncio.subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
 

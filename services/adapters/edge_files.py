@@ -30,8 +30,8 @@ class FolderHeldError(Exception):
         self.holder = holder
 
 
-def lock_folder(folder: Path) -> int:
-    """Lock `folder` for this process's life; returns the descriptor that holds it.
+def lock_folder(folder: Path, server_pid: int) -> int:
+    """Lock `folder` for this process's life, on behalf of that server; returns the descriptor that holds it.
 
     Waits a second. When the holder's server is gone the holder is closing its shards, maybe after a long
     compaction, and is worth a longer wait. Raises FolderHeldError, OSError.
@@ -45,7 +45,7 @@ def lock_folder(folder: Path) -> int:
             os.close(descriptor)
             raise FolderHeldError(holder)
         time.sleep(_LOCK_RETRY_S)
-    _write_holder(descriptor)
+    _write_holder(descriptor, server_pid)
     return descriptor
 
 
@@ -64,8 +64,8 @@ def _read_holder(descriptor: int) -> Holder:
         return Holder()
 
 
-def _write_holder(descriptor: int) -> None:
-    holder = Holder(os.getpid(), os.getppid(), datetime.now(UTC).isoformat(timespec="seconds"))
+def _write_holder(descriptor: int, server_pid: int) -> None:
+    holder = Holder(os.getpid(), server_pid, datetime.now(UTC).isoformat(timespec="seconds"))
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, msgspec.json.encode(holder), 0)
     os.fsync(descriptor)

@@ -1,9 +1,10 @@
 """The store process: owns all Edge shards of one data folder, answers one request after the other.
 
-`python -P -m services.adapters.edge_process FOLDER`, with a stream socket as standard input. It exists
-because every engine call holds the interpreter lock. It ends when the other end of the socket closes,
-which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process group and are
-the server's to decide, so they are ignored here. Imports stay few: it must start in a moment.
+`python -P -m services.adapters.edge_process FOLDER SERVER_PID`, with a stream socket as standard input. The
+server's id is told, since a server that dies at once leaves its children to process 1. It exists because
+every engine call holds the interpreter lock. It ends when the other end of the socket closes, which also
+happens when the server is killed; Ctrl-C and SIGTERM reach the whole process group and are the server's to
+decide, so they are ignored here. Imports stay few: it must start in a moment.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _RECEIVE_BYTES = 1 << 18
 _FLUSH_WHEN_IDLE_S = 1.0
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, server_pid: int) -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
     connection = socket.socket(fileno=0)
     shards = Shards(folder)
     try:
-        _open(folder, shards)
+        _open(folder, server_pid, shards)
     except Refusal as refusal:
         _send(connection, str(refusal).encode(), refusal.verdict)
         return 1
@@ -46,10 +47,10 @@ def main(folder: Path) -> int:
     return 0
 
 
-def _open(folder: Path, shards: Shards) -> None:
+def _open(folder: Path, server_pid: int, shards: Shards) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock_folder(folder)
+        lock_folder(folder, server_pid)
         shards.open_all()
         release_mapped_files(folder)
     except FolderHeldError as held:
@@ -124,4 +125,4 @@ def _send(connection: socket.socket, body: bytes, verdict: wire.Verdict = wire.V
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).absolute()))
+    sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2])))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from qdrant_client import models
 
 from core.errors import WenmaiError
+from core.failpoints import failpoint
 from core.knowledge import Chunk, Document, DocumentStatus
 from core.sparse import encode_document
 from services.clock import Clock
@@ -38,12 +39,14 @@ class Ingestion:
         done = 0
         for batch in _batches(_chunks(self.document, self.pieces)):
             await self.documents.add_chunks(await self._points(batch))
+            failpoint("ingest.batch")
             done += len(batch)
             report(done)
             if self.clock() - touched_us >= TOUCH_EVERY_US:
                 await self.documents.touch(self.document.document_id)
                 touched_us = self.clock()
         await self.documents.publish(self.document.document_id)
+        failpoint("ingest.published")
         await self.documents.save(replace(self.document, status=DocumentStatus.READY, chunk_count=done))
 
     async def undo(self, error: WenmaiError) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import itertools
 import time
 from collections.abc import AsyncGenerator, Sequence
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.answer import Answer
-from core.llm_wrapper import LLMDelta
+from api.answer import Answer, TextEvents
+from core.deltas import LLMDelta
+from core.events import ContentEvent, ThinkEvent
 from core.text import scrub
-from core.think import Piece, ThinkSplitter
+from core.think import ThinkSplitter
 from services.text_filters import AnswerFilters, load_answer_filters
 
 TEXT = st.text(st.sampled_from("ab \n\t\r\u2028<>/think年费1"), max_size=40)
@@ -25,16 +28,21 @@ async def _deltas(deltas: Sequence[LLMDelta]) -> AsyncGenerator[LLMDelta, None]:
         yield delta
 
 
-async def _said(answer: Answer, deltas: Sequence[LLMDelta]) -> list[Piece]:
-    return [piece async for piece in answer.pieces(_deltas(deltas))]
+async def _said(answer: Answer, deltas: Sequence[LLMDelta]) -> list[TextEvents]:
+    return [events async for events in answer.events(_deltas(deltas))]
 
 
 def sent(answer: Answer, deltas: Sequence[LLMDelta]) -> tuple[str, str]:
     """Content and thinking, as the reader puts them together."""
-    pieces = asyncio.run(_said(answer, deltas))
-    assert all(piece.text for piece in pieces)
-    told = {kind: "".join(piece.text for piece in pieces if piece.thinking is kind) for kind in (False, True)}
-    return told[False], told[True]
+    said = asyncio.run(_said(answer, deltas))
+    assert all(said)
+    events = list(itertools.chain.from_iterable(said))
+    assert all(event.text for event in events)
+    return joined(events, ContentEvent), joined(events, ThinkEvent)
+
+
+def joined(events: TextEvents, kind: type[ContentEvent] | type[ThinkEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, kind))
 
 
 def cut(text: str, cuts: Sequence[int]) -> list[str]:
@@ -63,12 +71,13 @@ def test_what_is_sent_is_what_is_stored_and_both_are_trimmed(text: str, cuts: li
 def test_thinking_that_comes_apart_is_trimmed_apart(
     text: str, cuts: list[int], thought: str, thought_cuts: list[int]
 ) -> None:
-    text, thought = text.replace("<", ""), scrub(thought)
+    """Discriminates: sending thinking of the provider's own field as it comes, CR and all."""
+    text = text.replace("<", "")
     deltas = [LLMDelta(thinking=piece) for piece in cut(thought, thought_cuts)]
     answer = Answer()
     content, thinking = sent(answer, [*deltas, *map(LLMDelta, cut(text, cuts))])
     assert (content, thinking) == (answer.content, answer.thinking)
-    assert (content, thinking) == (scrub(text).strip(), thought.strip())
+    assert (content, thinking) == (scrub(text).strip(), scrub(thought).strip())
 
 
 def filters(*names: str) -> AnswerFilters:
@@ -108,8 +117,8 @@ def test_text_that_a_filter_adds_is_scrubbed_and_trimmed() -> None:
 
 
 async def test_a_piece_is_sent_as_soon_as_it_is_said() -> None:
-    pieces = Answer().pieces(_deltas([LLMDelta("Hel"), LLMDelta("lo "), LLMDelta("you")]))
-    assert [piece.text async for piece in pieces] == ["Hel", "lo", " you"]
+    said = await _said(Answer(), [LLMDelta("Hel"), LLMDelta("lo "), LLMDelta("you")])
+    assert [[event.text for event in events] for events in said] == [["Hel"], ["lo"], [" you"]]
 
 
 def test_a_long_answer_costs_the_same_for_every_piece() -> None:
@@ -129,3 +138,129 @@ def test_a_text_of_our_own_is_kept_whole_whatever_it_looks_like() -> None:
         "<think>x</think> DONE:",
         "",
     )
+
+
+@given(TEXT | st.text(max_size=20), CUTS, st.binary(max_size=3))
+def test_bytes_cut_anywhere_come_to_the_same_answer(text: str, cuts: list[int], broken: bytes) -> None:
+    """Discriminates: decoding each read by itself, which makes U+FFFD of a character that was cut."""
+    whole = text.encode() + broken + b" end"
+    edges = [0, *sorted(min(each, len(whole)) for each in cuts), len(whole)]
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    deltas = [LLMDelta(decoder.decode(whole[a:b])) for a, b in itertools.pairwise(edges)]
+    assert sent(Answer(), deltas) == expected(whole.decode(errors="replace"))
+
+
+def test_counts_are_kept_from_whichever_delta_tells_them() -> None:
+    answer = Answer()
+    sent(
+        answer,
+        [LLMDelta(prompt_tokens=7), LLMDelta("a"), LLMDelta(finish_reason="stop", completion_tokens=3)],
+    )
+    assert (answer.prompt_tokens, answer.completion_tokens, answer.finish_reason) == (7, 3, "stop")
+
+
+def test_a_native_thinking_ends_the_assumption_that_the_text_begins_with_it() -> None:
+    """Discriminates: an answer that stays THINK to its end because the template opened a tag."""
+    answer = Answer(begins_thinking=True, guessed=True)
+    deltas = [LLMDelta("\n"), LLMDelta(thinking="why"), LLMDelta("so", thinking=" and"), LLMDelta(" it is")]
+    assert sent(answer, deltas) == ("so it is", "why and")
+    assert not answer.begins_thinking_was_wrong
+
+
+def test_a_wrong_guess_is_made_good_at_the_end() -> None:
+    """Discriminates: a model that no longer thinks, whose answers would all be thinking for ever."""
+    answer = Answer(filters("HideNumbers"), begins_thinking=True, guessed=True)
+    assert sent(answer, [LLMDelta("It is "), LLMDelta("12."), LLMDelta("\n")]) == ("It is #.", "It is 12.")
+    assert (answer.content, answer.thinking) == ("It is #.", "")
+    assert answer.begins_thinking_was_wrong
+
+
+def test_the_answer_after_a_wrong_guess_has_all_the_room() -> None:
+    answer = Answer(begins_thinking=True, guessed=True, max_chars=10)
+    assert sent(answer, [LLMDelta("12345678")]) == ("12345678", "12345678")
+    assert answer.finish_reason is None
+
+
+def test_a_right_guess_and_what_is_configured_stay() -> None:
+    guessed = Answer(begins_thinking=True, guessed=True)
+    assert sent(guessed, [LLMDelta("why</think>so")]) == ("so", "why")
+    opened = Answer(begins_thinking=True, guessed=True)
+    assert sent(opened, [LLMDelta("<think>why")]) == ("", "why")
+    always = Answer(begins_thinking=True)
+    assert sent(always, [LLMDelta("why")]) == ("", "why")
+    assert not guessed.begins_thinking_was_wrong
+    assert not always.begins_thinking_was_wrong
+
+
+def test_half_an_answer_does_not_tell_whether_the_guess_was_wrong() -> None:
+    answer = Answer(begins_thinking=True, guessed=True)
+    assert sent(answer, [LLMDelta("why", finish_reason="length")]) == ("why", "why")
+    assert not answer.begins_thinking_was_wrong
+
+
+def test_an_answer_that_began_in_thinking_unsaid_is_noticed() -> None:
+    answer = Answer()
+    sent(answer, [LLMDelta("why\n"), LLMDelta("</think>"), LLMDelta("\n\nso")])
+    assert answer.stray_closer
+    apart = Answer()
+    sent(apart, [LLMDelta(thinking="x"), LLMDelta("why\n</think>\n\nso")])
+    assert not apart.stray_closer
+
+
+class Endless:
+    """A model that never stops; counts what was read of it, and notes that it was closed."""
+
+    def __init__(self, delta: LLMDelta, opening: str = "") -> None:
+        self.read = 0
+        self.closed = False
+        self._delta = delta
+        self._opening = opening
+
+    async def deltas(self) -> AsyncGenerator[LLMDelta, None]:
+        try:
+            if self._opening:
+                yield LLMDelta(self._opening)
+            while True:
+                self.read += 1
+                yield self._delta
+        finally:
+            self.closed = True
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Endless(LLMDelta("abc")),
+        Endless(LLMDelta(thinking="abc")),
+        Endless(LLMDelta("abc"), "<think>"),
+        Endless(LLMDelta("ab"), "One.\n<think>two</think>"),
+    ],
+)
+async def test_endless_text_and_endless_thinking_are_cut_at_the_cap(model: Endless) -> None:
+    """Discriminates: counting the content alone; cutting what is sent and not what is kept."""
+    answer = Answer(max_chars=1_000)
+    said = [event.text async for events in answer.events(model.deltas()) for event in events]
+    assert len(answer.content) + len(answer.thinking) == 1_000 == len("".join(said))
+    assert answer.finish_reason == "length"
+    assert model.closed
+    assert model.read <= 501
+
+
+@pytest.mark.parametrize("text", [" \n", "<think></think>", "abc"])
+async def test_a_model_that_says_nothing_for_ever_is_not_read_for_ever(text: str) -> None:
+    """Discriminates: counting what is kept, which blanks, tags and a filter that holds all never add to."""
+    model = Endless(LLMDelta(text))
+    answer = Answer(filters("HoldAll") if text == "abc" else None, max_chars=1_000)
+    said = [event.text async for events in answer.events(model.deltas()) for event in events]
+    assert (answer.finish_reason, model.closed) == ("length", True)
+    assert model.read <= 2_001
+    assert len("".join(said)) == len(answer.content) <= 1_000
+
+
+def test_an_answer_as_long_as_the_cap_is_whole() -> None:
+    answer = Answer(max_chars=10)
+    assert sent(answer, [LLMDelta("12345"), LLMDelta("67890\n"), LLMDelta(finish_reason="stop")]) == (
+        "1234567890",
+        "",
+    )
+    assert answer.finish_reason == "stop"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.async_api import Page
 
-from tests.browser.driving import answered, ask
+from tests.browser.driving import TURN_ID, answer_with, answered, ask, sse_body
 
 QUESTION = "父子链是什么\uff1f"
 SHOWN = "[...document.querySelectorAll('.prose, .sources')].map((node) => node.outerHTML)"
@@ -86,3 +86,14 @@ async def test_the_words_follow_the_language_switch(page: Page, server_url: str)
     assert await page.inner_text("#sidebar .new-chat") == "New conversation"
     await page.reload()
     assert await page.get_attribute("html", "lang") == "en"
+
+
+async def test_an_answer_that_met_its_limit_says_so(page: Page, server_url: str) -> None:
+    """Discriminates: showing the time it took, as for a whole answer."""
+    finished = {"stage": "finished", "turn_id": TURN_ID, "status": "completed", "finish_reason": "length"}
+    events = [("SESSION", "x"), ("CONTENT", "half a"), ("SOURCE", []), ("STATUS", finished), ("DONE", "")]
+    await answer_with(page, sse_body(events))
+    await page.goto(server_url)
+    await ask(page, QUESTION)
+    await answered(page)
+    assert "上限" in await page.inner_text(".progress")

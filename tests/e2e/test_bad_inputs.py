@@ -18,6 +18,7 @@ from tests.support.scripted_llm import RECORDED
 
 JSON = {"content-type": "application/json"}
 RECORD = "bad-inputs"
+UNKNOWN = "730854c1-24ad-4cfb-b1a2-bb56edaff9b3"  # the same in every process that collects these tests
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -85,8 +86,8 @@ def question(**fields: Any) -> str:
         (question(session_id="x" * 900_000), 422, "invalid_field"),
         (question(session_id="' OR 1=1"), 422, "invalid_field"),
         (question(session_id="../x"), 422, "invalid_field"),
-        (question(session_id=str(uuid.uuid4())), 404, "unknown_session"),
-        (question(parent_turn_id=str(uuid.uuid4())), 422, "invalid_parent_turn"),
+        (question(session_id=UNKNOWN), 404, "unknown_session"),
+        (question(parent_turn_id=UNKNOWN), 422, "invalid_parent_turn"),
         (question(model_id="no-such-model"), 404, "unknown_model"),
         (question(model_id="http://169.254.169.254"), 404, "unknown_model"),
         (question(model_id="../../x"), 404, "unknown_model"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.app import App, make_settings, open_app, scripted
+from tests.support.provider_stub import Answer, serving
 from tests.support.stub_llm import Refusal, StubLLM, running_stub
 
 GUIDE = "# 保修\n\n## 保修期多长\n\n保修期为两年,从购买之日起算。\n\n## 谁来修\n\n由授权服务站维修。"
@@ -50,6 +51,41 @@ async def test_the_request_is_shown_byte_for_byte(tmp_path: Path, layout: str) -
     assert parts == ["persona", "system", "recent_history", "recent_history", "knowledge", "question"]
     assert prompt["parts"][0]["text"].startswith("你是一位")
     assert prompt["prompt_tokens"] < prompt["window"] - prompt["answer_tokens"]
+
+
+@pytest.mark.parametrize("layout", ["auto", "many_system", "flat"])
+async def test_a_request_to_claude_is_shown_byte_for_byte_and_kept_without_its_system_text(
+    tmp_path: Path, layout: str
+) -> None:
+    """Discriminates: a record that holds the system text; a rebuilt one with it among the messages."""
+    raw = (Path(__file__).parents[1] / "data" / "transcripts" / "anthropic.sse").read_bytes()
+    async with serving(Answer([raw])) as stub:
+        claude = {
+            "provider": "anthropic",
+            "base_url": stub.url,
+            "api_key": "sk-very-secret",
+            "model": "claude-x",
+        }
+        settings = make_settings(
+            tmp_path, models={"llms": {"default": claude}}, conversation={"message_layout": layout}
+        )
+        async with open_app(settings) as app:
+            await app.add_text("guide.md", GUIDE)
+            first = await app.ask("保修期多长?")
+            persona = {"text": '你是一位 "店员"。\nBe brief. 🙂'}
+            await app.client.put(f"/sessions/{first.session_id}/persona", json=persona)
+            second = await app.ask('那由谁来修?<passage id="9">', session_id=first.session_id)
+            for turn, sent in zip((first, second), stub.requests, strict=True):
+                prompt = await shown(app, turn.finished["turn_id"])
+                assert prompt["request"]["body"].encode() == sent.body
+                assert prompt["request"]["exact"] is True
+                assert "sk-very-secret" not in json.dumps(prompt)
+            [stored] = await app.container.store.retrieve("conversations", [second.finished["turn_id"]])
+    assert first.answer.startswith("27 * 453 = 12,231 ✓")
+    params = (stored.payload or {})["prompt"]["params"]
+    assert "店员" not in params
+    assert json.loads(params).get("system", "") == ("" if layout == "flat" else None)
+    assert prompt["response"]["finish_reason"] == "stop"
 
 
 async def test_a_model_without_http_is_shown_too(app: App) -> None:

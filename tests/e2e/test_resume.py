@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from core.turns import TurnStatus
+from api.turn_request import TurnRequest
+from core.turns import Turn, TurnStatus
+from services.turn_store import TurnVectors
 from tests.support.app import App, make_settings, open_app, scripted
 from tests.support.sse import Frame, Streamed, frames
 
@@ -107,3 +110,40 @@ async def test_a_second_turn_in_a_busy_session_is_refused_unless_it_names_its_pa
         left = await running
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_busy")
     assert left.finished["parent_turn_id"] == sibling.finished["parent_turn_id"] == parent
+
+
+async def test_a_retry_that_comes_while_the_run_is_being_cut_runs_again(tmp_path: Path) -> None:
+    """Discriminates: attaching to a run that was cut gives the retry that run's ERROR."""
+    settings = make_settings(
+        tmp_path,
+        server={"disconnect_grace_s": 0},
+        models={"llms": {"default": scripted("begun ", 0.3, "and ended", record_as="cut")}},
+    )
+    async with open_app(settings) as app:
+        turn_id = str(uuid.uuid4())
+        request = TurnRequest(question="Why?", owner="local", request_id="r", turn_id=turn_id)
+        stream = await app.container.chat.begin_turn(request)
+        await anext(stream.follow())
+        assert app.container.chat.stop(turn_id, "local")
+        again = await app.ask("Why?", turn_id=turn_id)
+        assert (again.kinds[-1], again.answer, again.text("ERROR")) == ("DONE", "begun and ended", "")
+
+
+async def test_a_turn_whose_session_a_crash_left_unwritten_is_listed_and_can_be_sent_again(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: only the retry, or only the start, making the session that is missing."""
+    settings = make_settings(tmp_path, models={"llms": {"default": scripted("answer")}})
+    session_id, turn_id = str(uuid.uuid4()), str(uuid.uuid4())
+    request = TurnRequest(question="Why?", owner="local", request_id="r", turn_id=turn_id)
+    left = Turn(turn_id, session_id, "local", "Why?", 1, TurnStatus.RUNNING, request_hash=request.fingerprint)
+    async with open_app(settings) as app:
+        await app.container.conversations.turns.put(left, TurnVectors())
+        assert (await app.client.get(f"/sessions/{session_id}")).status_code == 404
+        again = await app.ask("Why?", turn_id=turn_id)
+        assert (again.session_id, again.answer) == (session_id, "answer")
+        other = replace(left, turn_id=str(uuid.uuid4()), session_id=str(uuid.uuid4()))
+        await app.container.conversations.turns.put(other, TurnVectors())
+    async with open_app(settings) as app:
+        found = (await app.client.get(f"/sessions/{other.session_id}")).json()
+        assert (found["title"], found["turn_count"]) == ("Why?", 1)

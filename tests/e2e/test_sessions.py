@@ -214,3 +214,15 @@ async def test_a_turn_from_a_clock_ahead_is_followed_by_what_is_asked_after_it(a
     third = await app.ask("Three?", session_id=session_id)
     assert second.finished["parent_turn_id"] == imported["turns"][0]
     assert third.finished["parent_turn_id"] == second.finished["turn_id"]
+
+
+async def test_children_of_an_erased_turn_read_as_roots_everywhere(app: App) -> None:
+    """Discriminates: showing the parent as it is stored, in any of the three."""
+    first = await app.ask("One?")
+    session_id, erased = first.session_id, first.finished["turn_id"]
+    child = (await app.ask("Two?", session_id=session_id)).finished["turn_id"]
+    await app.client.delete(f"/turns/{erased}")
+    turn = (await app.client.get(f"/turns/{child}")).json()
+    (node,) = (await app.client.get(f"/sessions/{session_id}/tree")).json()["turns"]
+    (listed,) = (await app.client.get(f"/sessions/{session_id}/turns")).json()["turns"]
+    assert [each["parent_turn_id"] for each in (turn, node, listed)] == [None, None, None]

@@ -17,10 +17,11 @@ from core.exchange import Exchange, canonical_json, rebuild_body, wire_messages
 from core.layouts import lay_out
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.messages import Layout, Message, Part, PromptTexts, Role
-from services.adapters.openai_llm import known_window, make_http_client, make_openai_llm
+from services.adapters.model_http import open_model_client
+from services.adapters.openai_llm import make_openai_llm
 from services.extractive_llm import ExtractiveLLM
 from services.llm_service import Lay, ModelEntry
-from services.model_windows import UNKNOWN_WINDOW, answer_reserve, window_of
+from services.model_windows import UNKNOWN_WINDOW, answer_reserve, known_window, window_of
 from tests.support.scripted_llm import RECORDED, ScriptedLLM
 from tests.support.stub_llm import Refusal, StubLLM, running_stub
 
@@ -55,8 +56,8 @@ def stub() -> Iterator[StubLLM]:
 @asynccontextmanager
 async def opened(stub: StubLLM, layout: Layout = Layout.AUTO, **more: Any) -> AsyncIterator[ModelEntry]:
     settings = LLMSettings(provider="openai", model="m", base_url=stub.url)
-    async with make_http_client(10) as client:
-        llm = make_openai_llm(settings, "sk-secret", client, 10)
+    async with open_model_client(10) as client:
+        llm = make_openai_llm(settings, "sk-secret", client)
         wrapper = LLMStreamWrapper(llm, StreamTimeouts(2, 2, 5))
         yield entry(wrapper, layout, **more)
 
@@ -253,12 +254,26 @@ def test_a_window_is_the_classs_own_or_assumed_with_a_line_in_the_log(
         ("gpt-4o-2031-01-01", 128_000),
         ("gpt-4-0613", 8_192),
         ("ft:gpt-4o-mini:us:x:1", 128_000),
+        ("gpt-4-turbo-2024-04-09", 128_000),
+        ("gpt-4.1-nano", 1_047_576),
+        ("gpt-5-chat-latest", 128_000),
+        ("claude-sonnet-4-5-20250929", 200_000),
+        ("claude-2", 100_000),
+        ("anthropic/claude-3.5-sonnet", 200_000),
+        ("deepseek/deepseek-r1:free", 128_000),
+        ("Qwen/Qwen2.5-7B-Instruct", 32_768),
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", 131_072),
+        ("moonshot-v1-8k", 8_192),
+        ("glm-4.5-air", 128_000),
+        ("qwen3:8b", 0),
+        ("gpt-4x", 0),
+        ("gpt-4.9", 0),
         ("code-davinci-002", 0),
-        ("qwen3-8b", 0),
+        ("somebody-7b", 0),
         ("", 0),
     ],
 )
-def test_the_windows_of_openais_models_are_known(model: str, tokens: int) -> None:
+def test_the_windows_of_models_are_known_by_name(model: str, tokens: int) -> None:
     assert known_window(model) == tokens
 
 

@@ -80,7 +80,7 @@ class TurnMachine(RuleBasedStateMachine):
         """As a start does: running turns become interrupted, missing vectors are made up."""
         await self.services.close()
         self.services = await open_services(self.folder, LIMITS, lambda: self.now_us)
-        assert await self.manager.recover_running() == self.model.interrupt_running()
+        assert len(await self.manager.recover_running()) == self.model.interrupt_running()
         await self.manager.index_missing()
         assert await self.manager.index_missing() == 0
 

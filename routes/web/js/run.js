@@ -9,6 +9,7 @@ const PROGRESS_LINE = "正在进行混合检索...";
 
 export class Run {
   #status = null;
+  #reason = null;
   #fault = null;
   #errorText = null;
   #text = [];
@@ -51,7 +52,7 @@ export class Run {
   }
 
   #progress(value) {
-    if (value.stage === "finished") this.#status = value.status;
+    if (value.stage === "finished") [this.#status, this.#reason] = [value.status, value.finish_reason];
     else if (value.stage === "error") this.#fault = value;
     else if (!this.stopped) this.view.setServerStage(value.stage, value.message);
   }
@@ -65,7 +66,7 @@ export class Run {
   async #finish(onRetry) {
     const status = this.#status ?? (this.#errorText === null ? "completed" : "failed");
     if (this.stream.reconnected) await this.#compareWithStored();
-    this.view.finish(status);
+    this.view.finish(status, this.#reason);
     if (this.#errorText === null) return;
     const { request_id: requestId, retryable } = this.#fault ?? {};
     this.view.showError(this.#errorText || "failedUnknown", requestId, retryable === false ? null : onRetry);

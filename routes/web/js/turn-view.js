@@ -42,7 +42,7 @@ export class TurnView {
     this.answer.append(turn.assistant_response ?? "");
     this.answer.end();
     this.setSources(turn.sources ?? []);
-    this.#settle(turn.status, ["doneAt", { time: formatTime(turn.timestamp) }]);
+    this.#settle(turn.status, ["doneAt", { time: formatTime(turn.timestamp) }], turn.finish_reason);
   }
 
   /** Back to the bare question, as before the first event. */
@@ -89,12 +89,12 @@ export class TurnView {
     this.answer.setValidMarks(this.#sources.numbers);
   }
 
-  finish(status) {
+  finish(status, reason) {
     this.thinking.end();
     this.answer.end();
     if (!this.#sources) this.setSources([]);
     const s = ((performance.now() - this.#startedMs) / 1000).toFixed(1);
-    this.#settle(status, ["doneIn", { s }]);
+    this.#settle(status, ["doneIn", { s }], reason);
   }
 
   /** `message` is a person's sentence or a key of ours; `onRetry` is null when trying again cannot help. */
@@ -114,10 +114,11 @@ export class TurnView {
     return this.#sources?.numbers.size ?? 0;
   }
 
-  #settle(status, [key, vars]) {
+  #settle(status, done, reason) {
     this.element.dataset.status = status;
-    const known = hasWords(`status_${status}`);
-    setText(this.#progress, known ? `status_${status}` : key, known ? undefined : vars);
+    const whole = reason === "length" ? ["cutAtLength"] : done;
+    const [key, vars] = hasWords(`status_${status}`) ? [`status_${status}`] : whole;
+    setText(this.#progress, key, vars);
     this.#copy.hidden = this.answer.empty;
     this.#prompt.hidden = this.command !== ""; // a command is answered without a model
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -9,19 +10,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.llms.openai.utils import to_openai_message_dicts
 
 from config.settings import LLMSettings
-from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError
+from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
 from core.exchange import Exchange, rebuild_body, wire_messages
-from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts, _chat_message
+from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.messages import Message, Part, Role, ToolCall
-from services.adapters.openai_llm import make_http_client, make_openai_llm
+from services.adapters.model_http import open_model_client
+from services.adapters.openai_llm import make_openai_llm
 from services.model_windows import answer_reserve, window_of
-from tests.support.stub_llm import Refusal, StubLLM, running_stub
+from tests.support.stub_llm import StubLLM, running_stub
 
 KEY = "sk-never-recorded"
 CALL = ToolCall("call_1", "find_fee", '{"市": "上海", "n": 1}')
@@ -52,8 +51,8 @@ def stub() -> Iterator[StubLLM]:
 @asynccontextmanager
 async def opened(stub: StubLLM, **entry: Any) -> AsyncIterator[LLMStreamWrapper]:
     settings = LLMSettings(**{"provider": "openai", "model": "qwen3", "base_url": stub.url, **entry})
-    async with make_http_client(10) as client:
-        yield LLMStreamWrapper(make_openai_llm(settings, KEY, client, 10), StreamTimeouts())
+    async with open_model_client(10) as client:
+        yield LLMStreamWrapper(make_openai_llm(settings, KEY, client), StreamTimeouts())
 
 
 async def ask(model: LLMStreamWrapper, messages: list[Message], exchange: Exchange) -> str:
@@ -175,24 +174,6 @@ async def test_a_usage_of_another_make_does_not_spoil_the_answer(
     assert exchange.response.get("usage", {}) == (usage if kept is None else kept)
 
 
-@given(st.lists(st.tuples(st.sampled_from(list(Role)), st.text(max_size=20), st.booleans()), max_size=6))
-def test_both_ways_to_the_wire_give_the_same(drawn: list[tuple[Role, str, bool]]) -> None:
-    """Through LlamaIndex's messages, as a request goes, and directly, as it is rebuilt."""
-    messages = [
-        Message(
-            role,
-            text,
-            Part.RECENT,
-            tool_calls=(CALL,) if tools and role is Role.ASSISTANT else (),
-            tool_call_id="call_1" if role is Role.TOOL else None,
-        )
-        for role, text, tools in drawn
-    ]
-    chat: list[ChatMessage] = [_chat_message(message) for message in messages]
-    sent = to_openai_message_dicts(chat)
-    assert json.dumps(sent) == json.dumps(wire_messages(messages))
-
-
 @pytest.mark.parametrize("status", [400, 401, 422, 503])
 async def test_a_refusal_tells_its_status_and_keeps_the_request(stub: StubLLM, status: int) -> None:
     stub.status = status
@@ -204,45 +185,8 @@ async def test_a_refusal_tells_its_status_and_keeps_the_request(stub: StubLLM, s
     assert "secret" not in str(caught.value)
     assert exchange.body == stub.raw_bodies[-1]
     assert exchange.response == {"status": status}
-    assert len(stub.bodies) == (3 if status == 503 else 1)
-
-
-OTHER_CAUSES = [
-    Refusal("This model's maximum context length is 8192 tokens.", code="context_length_exceeded"),
-    Refusal("prompt is too long: 208310 tokens > 200000 maximum"),
-    Refusal("the request exceeds the available context size, try increasing it"),
-    Refusal("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096", 422),
-    Refusal("Range of input length should be [1, 6000]"),
-    Refusal("Your request exceeded model token limit: 8192"),
-    Refusal("The input token count (70000) exceeds the maximum number of tokens allowed (65536)."),
-    Refusal("Please reduce the length of the messages or completion."),
-    Refusal("输入内容长度超过上下文窗口"),
-    Refusal("The response was filtered due to our content management policy.", code="content_filter"),
-]
-ABOUT_THE_FORM = [
-    Refusal("System role not supported"),
-    Refusal("Conversation roles must alternate user/assistant/user/assistant/..."),
-    Refusal("After the optional system message, conversation roles must alternate user and assistant."),
-    Refusal("System message must be at the beginning."),
-    Refusal("Only user and assistant roles are supported!", 422),
-    Refusal("[{'loc': ['messages', 1, 'role'], 'msg': 'Input should be user or assistant'}]", 422),
-    Refusal("该模型只支持一条 system 消息"),
-    Refusal("System role not supported" + " " * 500 + "context length"),
-]
-
-
-@pytest.mark.parametrize(
-    "refusal", [*OTHER_CAUSES, *ABOUT_THE_FORM], ids=lambda refusal: refusal.message[:40]
-)
-async def test_a_refusal_for_length_or_content_says_nothing_about_the_form(
-    stub: StubLLM, refusal: Refusal
-) -> None:
-    """Discriminates: looking at the code alone; reading a request that is repeated after its reason."""
-    stub.refuse = lambda body: refusal
-    async with opened(stub) as model:
-        with pytest.raises(LLMRefusedError) as caught:
-            await ask(model, TALK, Exchange())
-    assert caught.value.about_form is (refusal in ABOUT_THE_FORM)
+    assert caught.value.transient is (status == 503)
+    assert len(stub.bodies) == 1
 
 
 @pytest.mark.parametrize("layout", ["one_system", "flat"])
@@ -290,8 +234,64 @@ async def test_an_exchange_begins_anew() -> None:
 async def test_no_more_is_asked_for_than_is_kept_free_for_the_answer(stub: StubLLM) -> None:
     """Discriminates: sending the configured max_tokens, which with a full prompt exceeds a small window."""
     entry = LLMSettings(provider="openai", model="m", base_url=stub.url, context_window=2_000)
-    async with make_http_client(10) as client:
-        llm = make_openai_llm(entry, KEY, client, 10, answer_share=0.25)
+    async with open_model_client(10) as client:
+        llm = make_openai_llm(entry, KEY, client, answer_share=0.25)
         assert window_of(entry, llm) == 2_000
         await ask(LLMStreamWrapper(llm, StreamTimeouts()), TALK, Exchange())
     assert stub.bodies[0]["max_tokens"] == answer_reserve(entry.max_tokens, 2_000, 0.25) == 500
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "own"),
+    [
+        ("o3-mini", None, True),
+        ("gpt-5-mini", None, True),
+        ("ft:o4-mini:us:x:1", "https://eu.api.openai.com/v1", True),
+        ("gpt-4o", None, False),
+        ("gpt-5-mini", "http://127.0.0.1:1/v1", False),
+        ("openchat", None, False),
+    ],
+)
+async def test_openais_reasoning_models_are_asked_in_their_own_words(
+    model: str, base_url: str | None, own: bool
+) -> None:
+    async with open_model_client(10) as client:
+        llm = make_openai_llm(LLMSettings(provider="openai", model=model, base_url=base_url), KEY, client)
+        exchange = Exchange()
+        llm._request(TALK, exchange, flat=False)
+    names = {"max_completion_tokens"} if own else {"max_tokens", "temperature"}
+    assert set(exchange.params) == {"model", "messages", "stream"} | names
+
+
+async def test_an_option_that_is_null_takes_its_parameter_away(stub: StubLLM) -> None:
+    """Discriminates: options that replace the messages or switch the stream off."""
+    options: dict[str, Any] = {
+        "temperature": None,
+        "max_tokens": None,
+        "messages": [],
+        "stream": False,
+        "model": "other",
+    }
+    exchange = Exchange()
+    async with opened(stub, options={**options, "seed": 1}) as model:
+        assert await ask(model, TALK, exchange) == "one two three"
+    assert list(stub.bodies[0]) == ["model", "messages", "stream", "seed"]
+    assert (stub.bodies[0]["model"], stub.bodies[0]["stream"]) == ("qwen3", True)
+    assert rebuild_body(stored(exchange), "messages", wire_messages(TALK)) == stub.raw_bodies[0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), datetime.date(2026, 1, 1), "\ud800"])
+async def test_options_that_are_no_json_refuse_the_start(value: object) -> None:
+    entry = LLMSettings(provider="openai", model="m", options={"x": value})
+    async with open_model_client(10) as client:
+        with pytest.raises(StartRefusedError, match="options of model 'm'"):
+            make_openai_llm(entry, KEY, client)
+
+
+async def test_llamaindexs_own_callers_are_served_too(stub: StubLLM) -> None:
+    entry = LLMSettings(provider="openai", model="m", base_url=stub.url)
+    async with open_model_client(10) as client:
+        llm = make_openai_llm(entry, f" {KEY}\n", client)
+        parts = [part async for part in await llm.astream_chat([ChatMessage(content="hi")])]
+        assert KEY not in repr(llm) + llm.model_dump_json()
+    assert parts[-1].message.content == "one two three"

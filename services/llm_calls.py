@@ -1,0 +1,121 @@
+"""Calling a model that may fail: retries before the first token, and a circuit that spares a dead server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from typing import Any
+
+import structlog
+from circuitbreaker import STATE_HALF_OPEN, CircuitBreaker
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from tenacity.wait import wait_base, wait_exponential_jitter
+
+from core.deltas import LLMDelta
+from core.errors import LLMRefusedError, LLMUnavailableError
+
+log = structlog.get_logger()
+
+ATTEMPTS = 3  # the first and two retries
+RETRY_AFTER_CAP_S = 20.0  # a server that asks for a longer wait is told to the client at once
+FAILURES = 5  # in a row, each after its retries, until the circuit opens
+RECOVERY_S = 10  # then one question is let through to see
+
+Opening = Callable[[], AsyncGenerator[LLMDelta, None]]
+Report = Callable[[int, float], None]  # the number of the retry, and the seconds waited before it
+
+BACKOFF = wait_exponential_jitter(multiplier=0.3, max=4, jitter=0.3)
+
+
+def untold(retry: int, wait_s: float) -> None:
+    """For callers that have nobody to tell of a retry."""
+
+
+class GuardedCalls:
+    """Of one model; shared by all turns that ask it."""
+
+    def __init__(
+        self, model_id: str = "", backoff: wait_base = BACKOFF, recovery_s: float = RECOVERY_S
+    ) -> None:
+        self._model_id = model_id
+        self._backoff = backoff
+        self._breaker = CircuitBreaker(FAILURES, recovery_s, expected_exception=_server_failed)
+        self._probing = False
+
+    async def stream(self, opening: Opening, report: Report = untold) -> AsyncGenerator[LLMDelta, None]:
+        """What `opening` streams; opened again, at most twice, when that may help before its first delta.
+
+        Raises what the last attempt raised; LLMUnavailableError at once while the circuit is open.
+        """
+        with self._circuit():
+            deltas, first = await self._first_delta(opening, report)
+        async with aclosing(deltas):
+            if first is None:
+                return
+            yield first
+            async for delta in deltas:
+                yield delta
+
+    @contextmanager
+    def _circuit(self) -> Iterator[None]:
+        """Count how opening ended. A caller that left meanwhile says nothing of the server."""
+        probe = self._breaker.state == STATE_HALF_OPEN
+        if self._breaker.opened or (probe and self._probing):
+            raise LLMUnavailableError(
+                f"The model's server failed {FAILURES} times in a row; it is tried again in a few seconds."
+            )
+        self._probing = self._probing or probe
+        try:
+            yield
+        except LLMUnavailableError as error:
+            self._count(error)
+            raise
+        else:
+            self._breaker.reset()
+        finally:
+            self._probing = self._probing and not probe
+
+    def _count(self, error: LLMUnavailableError) -> None:
+        with suppress(LLMUnavailableError), self._breaker:
+            raise error
+        if self._breaker.opened:
+            log.warning("model_circuit_open", model_id=self._model_id, probe_in_s=RECOVERY_S)
+
+    async def _first_delta(
+        self, opening: Opening, report: Report
+    ) -> tuple[AsyncGenerator[LLMDelta, None], LLMDelta | None]:
+        attempts = AsyncRetrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=self._wait,
+            retry=retry_if_exception(_worth_retrying),
+            before_sleep=lambda state: report(state.attempt_number, _told_wait(state)),
+            reraise=True,
+        )
+        async for attempt in attempts:
+            with attempt:
+                deltas = opening()
+                return deltas, await anext(deltas, None)
+        raise AssertionError("tenacity ends with a result or an error")
+
+    def _wait(self, state: RetryCallState) -> float:
+        """As long as the server asked for, and never all at the same moment."""
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after_s if isinstance(error, LLMUnavailableError) else None
+        return (asked or 0.0) + float(self._backoff(state))
+
+
+def _worth_retrying(error: BaseException) -> bool:
+    return (
+        isinstance(error, LLMUnavailableError)
+        and error.transient
+        and (error.retry_after_s or 0) <= RETRY_AFTER_CAP_S
+    )
+
+
+def _told_wait(state: RetryCallState) -> float:
+    return state.next_action.sleep if state.next_action else 0.0
+
+
+def _server_failed(kind: type[BaseException], error: Any) -> bool:
+    """A server that refuses one request (4xx) is alive; one that is busy, broken or silent is not well."""
+    return not isinstance(error, LLMRefusedError) or error.transient
