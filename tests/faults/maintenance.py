@@ -1,0 +1,246 @@
+"""F3: the process is killed during expiry, during the repair of parents, and while a document is read in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+from qdrant_client import models
+
+from api.container import open_maintenance
+from core.turns import Turn, TurnStatus
+from services.retention import CHUNK, DAY_US
+from services.turn_store import TurnStore, TurnVectors
+from tests.faults.outcome import Fault, Outcome
+from tests.faults.server_world import StartFailedError, World, open_warm, open_world
+from tests.services.conversation_stores import uid
+from tests.support.app import HASHING, make_settings
+from tests.support.hashing_embedding import DIMENSION
+from tests.support.server import ROOT, clean_environment
+
+LIVE = 20
+RECENT_S = 3_600
+SESSION = uid(10**12)
+TEXT = "\n\n".join(
+    f"# Part {number}\n\nThe fee of tier {number} is {number} euros a month." for number in range(60)
+)
+
+
+def _command(
+    script: str, folder: Path, *arguments: str, failpoint: str = ""
+) -> subprocess.CompletedProcess[str]:
+    environment = {"DATA_DIR": str(folder), "EMBEDDING": HASHING, "WENMAI_FAILPOINT": failpoint}
+    return subprocess.run(
+        [sys.executable, "-m", f"scripts.{script}", *arguments],
+        cwd=ROOT,
+        env=clean_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def _expire(trials: int, folder: Path, seed: int) -> Outcome:
+    outcome, choice = Outcome(), random.Random(seed)
+    for trial in range(trials):
+        data = folder / f"expiry{trial}"
+        old, live = range(choice.randint(CHUNK + 1, 3 * CHUNK)), range(10**6, 10**6 + LIVE)
+        asyncio.run(_write_turns(data, old, live))
+        chunks = -(-len(old) // CHUNK)
+        where = choice.choice(["expiry.traces", *(f"expiry.chunk:{k}" for k in range(1, chunks + 1))])
+        killed = _command("cleanup_expired", data, "--apply", failpoint=where)
+        begun = time.monotonic()
+        rerun = _command("cleanup_expired", data, "--apply", "--json")
+        outcome.took(time.monotonic() - begun)
+        left = asyncio.run(_turn_ids(data))
+        note = f"trial {trial}, killed at {where}"
+        outcome.expect(killed.returncode == -signal.SIGKILL, f"{note}: was not killed ({killed.returncode})")
+        outcome.expect(
+            rerun.returncode == 0, f"{note}: rerun exits {rerun.returncode}: {rerun.stderr[-300:]}"
+        )
+        outcome.expect(
+            left == {uid(number) for number in live}, f"{note}: {len(left)} turns left, not {LIVE}"
+        )
+        outcome.trials += 1
+    return outcome
+
+
+async def _write_turns(folder: Path, old: Iterable[int], live: Iterable[int]) -> None:
+    now = time.time_ns() // 1_000
+    async with open_maintenance(make_settings(folder)) as maintenance:
+        turns = maintenance.conversations.turns
+        await _put(turns, [_turn(number, now - 40 * DAY_US + number) for number in old])
+        await _put(turns, [_turn(number, now - RECENT_S * 1_000_000 + number) for number in live])
+
+
+async def _put(turns: TurnStore, written: list[Turn]) -> None:
+    for start in range(0, len(written), CHUNK):
+        await turns.put_many([(turn, TurnVectors()) for turn in written[start : start + CHUNK]])
+
+
+def _turn(number: int, created_us: int) -> Turn:
+    return Turn(
+        uid(number), SESSION, "local", f"question {number}", created_us, TurnStatus.COMPLETED, seq=number
+    )
+
+
+async def _turn_ids(folder: Path) -> set[str]:
+    async with open_maintenance(make_settings(folder)) as maintenance:
+        return {
+            str(record.id)
+            async for record in maintenance.conversations.turns.scroll(None, with_payload=False)
+        }
+
+
+def _repair(trials: int, folder: Path, seed: int) -> Outcome:
+    outcome, choice = Outcome(), random.Random(seed)
+    for trial in range(trials):
+        data, number = folder / f"repair{trial}", choice.randint(5, 40)
+        before = asyncio.run(_write_legacy(data, number))
+        where = f"{choice.choice(['backfill.turn', 'backfill.copied'])}:{choice.randint(1, number - 1)}"
+        killed = _command("backfill_parent_turns", data, "--apply", failpoint=where)
+        begun = time.monotonic()
+        rerun = _command("backfill_parent_turns", data, "--apply")
+        outcome.took(time.monotonic() - begun)
+        note = f"trial {trial}, killed at {where} of {number}"
+        outcome.expect(killed.returncode == -signal.SIGKILL, f"{note}: was not killed ({killed.returncode})")
+        outcome.expect(
+            rerun.returncode == 0, f"{note}: rerun exits {rerun.returncode}: {rerun.stderr[-300:]}"
+        )
+        for broken in asyncio.run(_unrepaired(data, before)):
+            outcome.losses.append(f"{note}: {broken}")
+        outcome.trials += 1
+    return outcome
+
+
+async def _write_legacy(folder: Path, number: int) -> dict[str, list[float]]:
+    """Turns as the first version wrote them: numbered points, no ids, no parents. Question → its vector."""
+    choice = random.Random(number)
+    vectors = {f"question {n}": _unit([choice.random() for _ in range(DIMENSION)]) for n in range(number)}
+    points = [
+        models.PointStruct(
+            id=n + 1,
+            vector={"turn": vectors[f"question {n}"]},
+            payload={
+                "session_id": SESSION, "user_query": f"question {n}", "assistant_response": "answer",
+                "timestamp": f"2026-11-01T10:{n // 60:02}:{n % 60:02}Z", "context_docs": [], "token_count": 1,
+            },
+        )
+        for n in range(number)
+    ]  # fmt: skip
+    async with open_maintenance(make_settings(folder)) as maintenance:
+        await maintenance.conversations.turns._store.upsert("conversations", points)
+    return vectors
+
+
+def _unit(vector: list[float]) -> list[float]:
+    length = sum(x * x for x in vector) ** 0.5
+    return [x / length for x in vector]
+
+
+async def _unrepaired(folder: Path, vectors: dict[str, list[float]]) -> list[str]:
+    """What is wrong after the repair was run again: turns, chain, vectors."""
+    async with open_maintenance(make_settings(folder)) as maintenance:
+        store = maintenance.conversations.turns._store
+        records, _ = await store.scroll("conversations", limit=1_000, with_vectors=True)
+        plan = await maintenance.backfill.plan()
+    planned = len(list(plan.changes))
+    broken = [f"{planned} changes are planned after the rerun"] if planned else []
+    stored = sorted(records, key=lambda record: (record.payload or {})["created_us"])
+    if [(record.payload or {})["user_query"] for record in stored] != list(vectors):
+        broken.append("the questions are not the ones that were stored, once each and in order")
+    parents = [(record.payload or {}).get("parent_turn_id") for record in stored]
+    if parents != [None, *(str(record.id) for record in stored[:-1])]:
+        broken.append("the chain of parents is not the order of time")
+    for record in stored:
+        found: Any = record.vector or {}
+        wanted = vectors.get((record.payload or {})["user_query"], [])
+        if max((abs(a - b) for a, b in zip(found["turn"], wanted, strict=True)), default=1.0) > 1e-6:
+            broken.append(f"the vector of point {record.id} has changed")
+    return broken
+
+
+def _ingest(trials: int, folder: Path, seed: int) -> Outcome:
+    return asyncio.run(_ingest_trials(trials, folder, random.Random(seed)))
+
+
+async def _ingest_trials(trials: int, folder: Path, choice: random.Random) -> Outcome:
+    outcome = Outcome()
+    async with open_warm() as warm:
+        for trial in range(trials):
+            where = choice.choice(["ingest.published", *(f"ingest.batch:{k}" for k in (1, 2, 3))])
+            async with open_world(folder / f"ingest{trial}", warm, CHUNK_TOKENS="32") as world:
+                await _ingest_once(world, where, f"trial {trial}, killed at {where}", outcome)
+            outcome.trials += 1
+    return outcome
+
+
+async def _ingest_once(world: World, where: str, note: str, outcome: Outcome) -> None:
+    """Killed, started again: the document is whole or failed, and only a whole one is found."""
+    await world.start(WENMAI_FAILPOINT=where)
+    async with httpx.AsyncClient(base_url=world.url, timeout=30) as client:
+        with suppress(httpx.TransportError):  # killed before the reply
+            await _upload(client)
+    code = await world.wait()
+    outcome.expect(code == -signal.SIGKILL, f"{note}: was not killed ({code})")
+    try:
+        await world.start()
+    except StartFailedError as error:
+        outcome.losses.append(f"{note}: does not start again: {error}")
+        return
+    outcome.took(world.ready_after_s)
+    async with httpx.AsyncClient(base_url=world.url, timeout=30) as client:
+        await _expect_whole_or_failed(client, note, outcome)
+
+
+async def _upload(client: httpx.AsyncClient) -> dict[str, Any]:
+    response = await client.post("/documents", files={"file": ("fees.md", TEXT.encode())})
+    response.raise_for_status()
+    body: dict[str, Any] = response.json()
+    return body
+
+
+async def _expect_whole_or_failed(client: httpx.AsyncClient, note: str, outcome: Outcome) -> None:
+    documents = (await client.get("/documents")).json()["documents"]
+    ready = [document for document in documents if document["status"] == "ready"]
+    found = (await client.post("/search", json={"question": "the fee of tier 7"})).json()["candidates"]
+    outcome.expect(len(documents) == 1, f"{note}: {len(documents)} documents, not 1")
+    outcome.expect(
+        all(d["status"] in ("ready", "failed") for d in documents), f"{note}: {json.dumps(documents)[:300]}"
+    )
+    outcome.expect(
+        bool(ready) == bool(found), f"{note}: found {len(found)} pieces of a document that is not ready"
+    )
+    await _read_in(client, (await _upload(client))["job_id"])
+    whole = (await client.get("/documents")).json()["documents"]
+    outcome.expect(
+        [d["status"] for d in whole] == ["ready"], f"{note}: sent again: {json.dumps(whole)[:300]}"
+    )
+
+
+async def _read_in(client: httpx.AsyncClient, job_id: str | None) -> None:
+    """No job: the document was there already, whole. The stream of a job ends with it."""
+    if job_id:
+        await client.get(f"/jobs/{job_id}/stream")
+
+
+FAULTS = (
+    Fault(
+        "F3 killed during expiry", "the next run finishes, no live turn deleted", _expire, short=1, long=50
+    ),
+    Fault("F3 killed during repair", "the next run finishes, vectors unchanged", _repair, short=1, long=50),
+    Fault(
+        "F3 killed during ingestion", "whole or failed, and found only when whole", _ingest, short=1, long=50
+    ),
+)

@@ -1,0 +1,42 @@
+"""What a fault's trials gave, and how one is declared: the same code runs short in CI and long by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Counts over all trials; `losses` must be empty: one line for each broken promise, with its seed.
+
+    `worst_s` is the longest anything that has a bound took, `figures` what else is worth printing.
+    """
+
+    trials: int = 0
+    losses: list[str] = field(default_factory=list)
+    worst_s: float = 0.0
+    figures: dict[str, float | int | str] = field(default_factory=dict)
+
+    def expect(self, kept: bool, promise: str) -> None:
+        """Note a broken promise."""
+        if not kept:
+            self.losses.append(promise)
+
+    def took(self, seconds: float) -> None:
+        self.worst_s = max(self.worst_s, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`run(trials, folder, seed)` makes the fault happen `trials` times; `folder` is empty and its own.
+
+    `name` begins with the number of the threat or goal; `short` trials run in CI, `long` with `make faults`.
+    """
+
+    name: str
+    promise: str
+    run: Callable[[int, Path, int], Outcome]
+    short: int
+    long: int
