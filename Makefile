@@ -16,7 +16,7 @@ check:
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # Under load, beside a raw pass-through: benchmarks/README.md. About seven minutes; wants a quiet machine.
 bench: setup-dev

@@ -1,4 +1,7 @@
-"""What a route is handed: the container's parts by Annotated aliases, and who is asking."""
+"""What a route is handed: the container's parts by Annotated aliases, and who is asking.
+
+They are coroutines because FastAPI hands plain functions to a thread, three times for each request.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from core.errors import ForbiddenError, UnauthorizedError
 LOCAL_OWNER = "local"
 
 
-def get_container(request: Request) -> Container:
+async def get_container(request: Request) -> Container:
     return cast(Container, request.app.state.container)
 
 
 ContainerDep = Annotated[Container, Depends(get_container)]
 
 
-def get_owner(request: Request, container: ContainerDep) -> str:
+async def get_owner(request: Request, container: ContainerDep) -> str:
     """Who asks: one owner per API key; without keys everybody here is the local owner.
 
     Raises UnauthorizedError.
@@ -40,7 +43,7 @@ def get_owner(request: Request, container: ContainerDep) -> str:
 Owner = Annotated[str, Depends(get_owner)]
 
 
-def get_admin(request: Request, container: ContainerDep, owner: Owner) -> str:
+async def get_admin(request: Request, container: ContainerDep, owner: Owner) -> str:
     """Whoever may act on everybody's data: the local owner, or the holder of an ADMIN_API_KEYS key.
 
     Raises UnauthorizedError or ForbiddenError.

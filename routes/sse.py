@@ -27,7 +27,7 @@ from routes.sse_response import EventStreamResponse
 from services.turn_stream import TurnStream
 
 StreamFormat = Literal["prefix", "json"]
-WRITE_BYTES = 65_536
+WRITE_BYTES = 16_384
 
 
 def encode_prefix(event: Event, event_id: str, progress_prefix: str = "STATUS") -> bytes:

@@ -23,7 +23,7 @@ from services.adapters.model_events import NotAnAnswerError
 
 CONNECT_TIMEOUT_S = 5.0
 KEEP_ALIVE_S = 30.0  # an idle connection is kept that long
-READ_BYTES = 65_536  # at most: what is read becomes one event, and one write to each reader
+READ_BYTES = 16_384  # at most: what is read becomes one event, and one write to each reader
 MAX_REFUSAL_BYTES = 65_536
 REFUSAL_PATIENCE_S = 5.0
 DRAIN_S = 0.25  # for the end of the body after the end of the answer, so that the connection can be kept
