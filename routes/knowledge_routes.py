@@ -85,6 +85,8 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
         group.start_soon(_cancel_when_gone, request, group.cancel_scope)
         async with aclosing(stream.follow()) as batches:
             async for batch in batches:
+                if group.cancel_scope.cancel_called:  # in a flood no cancellation is ever delivered
+                    break
                 for _, event in batch:
                     whole.add(event)
         group.cancel_scope.cancel()

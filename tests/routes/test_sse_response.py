@@ -98,6 +98,33 @@ async def test_a_reader_that_leaves_closes_the_body(left_after_s: float) -> None
     assert body.closed or not left_after_s
 
 
+async def test_a_reader_that_leaves_in_a_flood_ends_the_stream() -> None:
+    """Discriminates: relying on the cancellation, which skips a task whose future is done already."""
+    client, loop = Client(), asyncio.get_running_loop()
+    waiters: list[asyncio.Future[None]] = []
+
+    def tick() -> None:
+        """Before the loop comes to deliver the cancellation, what the stream waits for has come."""
+        while waiters:
+            waiters.pop().set_result(None)
+        ticking = loop.call_soon(tick)
+        stopping.append(ticking)
+
+    async def flood() -> AsyncGenerator[bytes, None]:
+        while True:
+            waiters.append(loop.create_future())
+            await waiters[-1]
+            yield b"data: x\n\n"
+
+    stopping: list[asyncio.Handle] = []
+    tick()
+    loop.call_later(0.05, client.gone.set)
+    streaming = asyncio.create_task(EventStreamResponse(flood(), 15, 30)(SCOPE, client.receive, client.send))
+    await asyncio.sleep(1)
+    stopping[-1].cancel()
+    assert streaming.done()
+
+
 @pytest.mark.parametrize("ping_interval_s", [0.05, 15])
 async def test_a_send_that_takes_too_long_ends_the_stream(ping_interval_s: float) -> None:
     """A ping's too. Discriminates: looking for stuck sends only as often as a ping is due."""
