@@ -57,7 +57,8 @@ class Answer:
     """`filters` makes the filter that the content goes through, and only it, before it is kept or sent.
 
     `begins_thinking`: the text is thinking until it says otherwise. When that was only `guessed`, an answer
-    that never said otherwise was no thinking: at its end it is sent again as content, and kept as such.
+    that ended by itself and never said otherwise was no thinking: it is then sent again as content, and kept
+    as such. One that met a limit stays thinking: its closing tag may not have come yet.
     `max_chars`: thinking and content together are cut there, and no more is read.
     """
 
@@ -75,13 +76,14 @@ class Answer:
         self._text_scrubber = TextScrubber()
         self._thinking_scrubber = TextScrubber()
         self._filter = filters() if filters else None
+        self._begins_thinking = begins_thinking
         self._guessed = guessed
+        self._guessed_wrong = False
         self._max_chars = self._room = max_chars
         self._unread = SILENT_CHARS * max_chars
         self._full = False
         self._thinking_apart = False
         self._told_completion: int | None = None
-        self.begins_thinking_was_wrong = False
         self.prompt_tokens: int | None = None
         self.finish_reason: str | None = None
 
@@ -101,9 +103,16 @@ class Answer:
         return estimate_tokens(self.content) + estimate_tokens(self.thinking)
 
     @property
-    def stray_closer(self) -> bool:
-        """True when the answer ended a thinking that nothing began: the model's answers begin in thinking."""
-        return self._splitter.stray_closer and not self._thinking_apart
+    def showed_thinking_first(self) -> bool | None:
+        """What the answer, once at its end, showed of the model; None: nothing new.
+
+        True: it ended a thinking that nothing began, so answers begin in thinking. False: they do not, as
+        this one ended by itself and was content from its beginning, or was wrongly taken for thinking.
+        """
+        if self._splitter.stray_closer and not self._thinking_apart:
+            return True
+        plain = not self._begins_thinking and self.content and self.finish_reason != LENGTH
+        return False if plain or self._guessed_wrong else None
 
     async def events(self, deltas: AsyncGenerator[LLMDelta, None]) -> AsyncGenerator[TextEvents, None]:
         """What is to be sent on, for each delta that says something; never an empty list.
@@ -192,7 +201,7 @@ class Answer:
                 *self._splitter.flush(),
             ]
         )
-        if self._guessed and self._splitter.assumed:
+        if self._guessed and self._splitter.assumed and self.finish_reason != LENGTH:
             kept += self._answer_after_all()
         return kept + self._flushed()
 
@@ -202,11 +211,11 @@ class Answer:
         return self._keep([Piece(last.flush(), thinking=False)]) if last is not None else []
 
     def _answer_after_all(self) -> TextEvents:
-        """The thinking as content, once; whether the guess was wrong is not known of half an answer."""
+        """The thinking as content, once."""
         text = self.thinking
         if not text:
             return []
-        self.begins_thinking_was_wrong = self.finish_reason != LENGTH
+        self._guessed_wrong = True
         self._thinking = TrimmedText()
         self._room = self._max_chars
         return self._keep([Piece(text, thinking=False)])

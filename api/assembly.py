@@ -107,7 +107,8 @@ def put_together(opened: Opened) -> Container:
     server = settings.server
     per_owner = server.max_streams_per_key if server.api_keys else None  # without keys all are one owner
     running = RunningTurns(StreamSeats(server.max_streams, per_owner), history.activity)
-    readers = StreamSeats(server.max_streams, per_owner)
+    # who asked and who came back: a connection that was lost may not have been missed yet
+    readers = StreamSeats(2 * server.max_streams, 2 * per_owner if per_owner else None)
     prompts = PromptBuilder(PromptLibrary(), settings.conversation)
     personas = PersonaRules(
         settings.conversation.max_persona_chars,

@@ -44,4 +44,6 @@ def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str
     if not key and (variable or not entry.base_url):
         wanted = variable or "OPENAI_API_KEY"
         raise StartRefusedError(f"Model {model_id!r} has no API key: set {wanted}.")
-    return key or "none"
+    if any(char.isspace() for char in key.strip()):
+        raise StartRefusedError(f"Model {model_id!r}: its API key has a blank or a line break inside.")
+    return key.strip() or "none"

@@ -80,6 +80,8 @@ class KnowledgeHandler:
             stored = running.turn if running else await self._stored(request.turn_id)
             if stored is not None:
                 _check_same_request(stored, request)
+            if running is not None or (stored is not None and stored.status is TurnStatus.COMPLETED):
+                self._readers.check(request.owner)
             if running is not None:
                 return running.stream
             if stored is not None and stored.status is TurnStatus.COMPLETED:
@@ -99,9 +101,18 @@ class KnowledgeHandler:
         run = self._running.get(turn_id)
         return run if run is not None and run.turn.owner == owner else None
 
+    async def _started(self, turn_id: str, owner: str) -> TurnRun | None:
+        """The same, once a start under way is over: a turn is stored a moment before it runs."""
+        async with self._running.starting(turn_id):
+            return self.running_turn(turn_id, owner)
+
     async def stream_of(self, turn_id: str, owner: str) -> TurnStream:
-        """A running turn's stream, or a stored turn replayed. Raises UnknownTurnError."""
-        run = self.running_turn(turn_id, owner)
+        """A running turn's stream, or a stored turn replayed.
+
+        Raises UnknownTurnError, TooManyStreamsError.
+        """
+        self._readers.check(owner)
+        run = await self._started(turn_id, owner)
         if run is not None:
             return run.stream
         stored = await self._pipeline.conversations.turns.get(turn_id)
@@ -110,13 +121,12 @@ class KnowledgeHandler:
         return replay(stored, self._pipeline.prompts.language(stored.user_query))
 
     def reader_seat(self, owner: str) -> AbstractContextManager[None]:
-        """For one more reader of a turn; taken when entered. Raises TooManyStreamsError when none is free."""
-        self._readers.check(owner)
+        """For a reader of a turn's stream; taken when entered. Who comes second is checked before."""
         return self._readers.seat(owner)
 
-    def stop(self, turn_id: str, owner: str) -> bool:
+    async def stop(self, turn_id: str, owner: str) -> bool:
         """Cut a running turn: what was said is stored as cancelled. False when it is not running."""
-        run = self.running_turn(turn_id, owner)
+        run = await self._started(turn_id, owner)
         if run is None:
             return False
         run.cut(TurnStatus.CANCELLED)

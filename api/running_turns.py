@@ -28,6 +28,7 @@ class RunningTurns:
         self._seats = seats
         self._activity = activity
         self._draining = False
+        self._hurried = asyncio.Event()
         self._running: dict[str, RunningTurn] = {}
         self._sessions: Counter[str] = Counter()
         self._starting: dict[str, asyncio.Lock] = {}
@@ -93,15 +94,32 @@ class RunningTurns:
         return self._draining
 
     async def close(self, grace_s: float) -> None:
-        """Take no new turn, let open ones finish for `grace_s` seconds, then interrupt and store them."""
+        """Take no new turn, let open ones finish for `grace_s` seconds, then interrupt and store them.
+
+        `hurry` ends the waiting.
+        """
         self._draining = True
-        tasks = [running.task for running in self._running.values()]
-        if not tasks:
-            return
-        await asyncio.wait(tasks, timeout=grace_s)
+        hurried = asyncio.create_task(self._hurried.wait())
+        await self._none_left(grace_s, hurried)
+        hurried.cancel()
         for running in list(self._running.values()):
             running.run.cut(TurnStatus.INTERRUPTED)
-        await asyncio.wait(tasks, timeout=STORING_S)
+        await self._none_left(STORING_S)
+
+    def hurry(self) -> None:
+        """Whoever closes waits no longer for open turns to finish."""
+        self._hurried.set()
+
+    async def _none_left(self, limit_s: float, *enough: asyncio.Task[bool]) -> None:
+        """Until no turn runs, those included that were just beginning; or until one of `enough` is done."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + limit_s
+        while (tasks := [running.task for running in self._running.values()]) and loop.time() < end:
+            waiting = [*tasks, *enough]
+            await asyncio.wait(waiting, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED)
+            if any(task.done() for task in enough):
+                return
+            await asyncio.sleep(0)  # what has ended is taken off the list
 
     def _ended(self, run: TurnRun) -> None:
         self._running.pop(run.turn_id, None)

@@ -153,10 +153,9 @@ class TurnRun:
             raise LLMUnavailableError(say("no_answer", self._language))
 
     def _learn(self, model: ModelEntry) -> None:
-        if self._answer.stray_closer:
-            model.learn_beginning(in_thinking=True)
-        elif self._answer.begins_thinking_was_wrong:
-            model.learn_beginning(in_thinking=False)
+        showed = self._answer.showed_thinking_first
+        if showed is not None:
+            model.learn_beginning(in_thinking=showed)
 
     def _warn(self) -> None:
         """Say what the model will not see of this conversation."""
@@ -188,7 +187,7 @@ class TurnRun:
             self.stream.publish(SourceEvent(citations))
         if failure is not None:
             self.stream.publish(ErrorEvent(str(failure)))
-        self._finished()
+        self._finished(failure)
         self._pipeline.after_turn(self.turn, self._plan.branch)
 
     async def _store(self) -> WenmaiError | None:
@@ -197,14 +196,14 @@ class TurnRun:
         vectors = TurnVectors(question=query.forms[0].dense if query else None)
         try:
             await self._pipeline.conversations.add_conversation_turn(self.turn, vectors)
-        except StoreUnavailableError:
-            log.exception("turn_not_stored", turn_id=self.turn_id)
+        except StoreUnavailableError as error:
+            log.exception("turn_not_stored", turn_id=self.turn_id, reason=str(error))
             return NotStoredError(say("not_stored", self._language))
         finally:
             self._lap("store")
         return None
 
-    def _finished(self) -> None:
+    def _finished(self, failure: WenmaiError | None) -> None:
         self._timings["total"] = round((time.perf_counter() - self._started) * 1000, 1)
         self.turn = replace(self.turn, timings_ms=dict(self._timings))
         fields = finished_fields(self.turn)
@@ -214,6 +213,8 @@ class TurnRun:
             "turn_finished",
             turn_id=self.turn_id,
             status=self.turn.status.value,
+            error=failure.code if failure else None,
+            upstream_status=self._exchange.status,
             used=len(self._candidates),
             **{f"{name}_ms": value for name, value in self._timings.items()},
         )

@@ -4,24 +4,67 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
+from types import TracebackType
 
 import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+_INNERMOST_FRAMES = 12
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 def configure_logging(level: str) -> None:
     """Never the text of a question, an answer, a document or a secret: events carry ids and counts only."""
     renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
-    if sys.stderr.isatty():  # the plain formatter: the default one prints local variables, so texts
-        renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    if sys.stderr.isatty():
+        renderer = structlog.dev.ConsoleRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
+            without_messages,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    server = logging.getLogger("uvicorn.error")
+    server.handlers, server.propagate = [_ServerLog(level=logging.WARNING)], False
+
+
+def without_messages(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """An exception as its types and places: its message may quote a question, a prompt or a key."""
+    given = event.pop("exc_info", None)
+    if given:
+        _, error, _ = _exc_info(given)
+        event["exception"] = described(error)
+    return event
+
+
+def described(error: BaseException | None) -> list[str]:
+    """Type and innermost places of the error, then of what caused it."""
+    lines: list[str] = []
+    while error is not None:
+        frames = traceback.extract_tb(error.__traceback__)[-_INNERMOST_FRAMES:]
+        lines.append(type(error).__qualname__)
+        lines += [f"  {frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return lines
+
+
+def _exc_info(given: object) -> _ExcInfo | tuple[None, None, None]:
+    if isinstance(given, BaseException):
+        return type(given), given, given.__traceback__
+    return given if isinstance(given, tuple) else sys.exc_info()
+
+
+class _ServerLog(logging.Handler):
+    """What uvicorn has to say, in our form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger("uvicorn")
+        told = record.getMessage().partition("\n")[0]
+        log.log(record.levelno, "http_server", message=told, exc_info=record.exc_info)

@@ -93,6 +93,12 @@ class LLMSettings(Section):
     begins_thinking: Literal["auto", "always", "never"] = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _names_its_model(self) -> Self:
+        if self.provider in ("openai", "anthropic", "gguf") and not self.model:
+            raise ValueError(f"a table with provider = {self.provider!r} needs model")
+        return self
+
 
 class ModelSettings(Section):
     """Which models answer, embed and judge. Nothing here is fetched unless it is named."""

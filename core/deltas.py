@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -37,5 +38,18 @@ class StreamsDeltas(Protocol):
         Every yielded delta says something: text, thinking, or how the answer ended. Closing the generator
         closes the model's connection. Raises LLMUnavailableError (LLMRefusedError with the status) and,
         when the stream ended without the provider's end marker, LLMTruncatedError.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesTurns(Protocol):
+    """A model of ours that answers only so many questions at once."""
+
+    def turn_to_ask(self) -> AbstractAsyncContextManager[StreamsDeltas]:
+        """Wait until the model is there and has a place; gives what to ask while the place is held.
+
+        The waiting is ours and no part of the model's time to its first token. Raises LLMUnavailableError
+        when the model cannot be had.
         """
         ...

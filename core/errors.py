@@ -157,14 +157,25 @@ class EmbeddingUnavailableError(UnavailableError):
 
 
 class LLMUnavailableError(UnavailableError):
-    """`transient`: the same request may succeed in a moment; `retry_after_s` is when the server said so."""
+    """`transient`: the same request may succeed in a moment; `retry_after_s` is when the server said so.
+
+    `busy`: it waited for its turn among our own questions, which says nothing of the model's health.
+    """
 
     code = "llm_unavailable"
 
-    def __init__(self, message: str, *, transient: bool = False, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        transient: bool = False,
+        retry_after_s: float | None = None,
+        busy: bool = False,
+    ) -> None:
         super().__init__(message)
         self.transient = transient
         self.retry_after_s = retry_after_s
+        self.busy = busy
 
 
 class LLMRefusedError(LLMUnavailableError):
@@ -177,6 +188,7 @@ class LLMRefusedError(LLMUnavailableError):
         self, message: str, status: int, about_form: bool = True, *, retry_after_s: float | None = None
     ) -> None:
         super().__init__(message, transient=status in PASSING, retry_after_s=retry_after_s)
+        self.retryable = self.transient
         self.status = status
         self.about_form = about_form
 

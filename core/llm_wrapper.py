@@ -6,8 +6,8 @@ The one place in core that names LlamaIndex.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,11 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms.llm import LLM
 
-from core.deltas import LLMDelta, StreamsDeltas
+from core.deltas import LLMDelta, StreamsDeltas, TakesTurns
 from core.errors import LLMRefusedError, LLMUnavailableError, WenmaiError
 from core.exchange import MESSAGES, PROMPT, Exchange, wire_extras
 from core.messages import Message, Part, Role
+from core.tracing import where
 
 log = structlog.get_logger()
 
@@ -37,7 +38,7 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class StreamTimeouts:
-    """Seconds until the first token, between tokens, and for the whole answer."""
+    """Seconds until the first token, between tokens, and for the whole answer with its waiting for a turn."""
 
     first_token_s: float = 60
     token_s: float = 60
@@ -56,35 +57,29 @@ class LLMStreamWrapper:
     ) -> AsyncGenerator[LLMDelta, None]:
         """Stream the answer to `messages`, noting request and response in `exchange`.
 
-        Raises LLMUnavailableError on a refusal, a failure or a time-out, LLMTruncatedError on an answer
-        that broke off.
+        Raises LLMUnavailableError on a refusal, a failure or a time-out (`busy` where the time went by in
+        waiting for other answers of ours), LLMTruncatedError on an answer that broke off.
         """
-        return self._timed(self._deltas(messages, exchange or Exchange(), flat=False))
+        return self._timed(messages, exchange or Exchange(), flat=False)
 
     def stream(self, prompt: str, exchange: Exchange | None = None) -> AsyncGenerator[LLMDelta, None]:
         """The same for one flat prompt, through the model's completion side."""
         messages = [Message(Role.USER, prompt, Part.QUESTION)]
-        return self._timed(self._deltas(messages, exchange or Exchange(), flat=True))
+        return self._timed(messages, exchange or Exchange(), flat=True)
 
     async def chat(self, messages: Sequence[Message]) -> str:
         """The whole answer at once, for short judgements. Raises LLMUnavailableError."""
         async with aclosing(self.stream_chat(messages)) as deltas:
             return "".join([delta.text async for delta in deltas])
 
-    def _deltas(
+    async def _timed(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
     ) -> AsyncGenerator[LLMDelta, None]:
-        if isinstance(self._llm, StreamsDeltas):
-            return self._llm.stream_deltas(messages, exchange, flat=flat)
-        exchange.given(messages, PROMPT if flat else MESSAGES)
-        return _plugin_deltas(self._llm, messages, exchange, flat=flat)
-
-    async def _timed(self, deltas: AsyncGenerator[LLMDelta, None]) -> AsyncGenerator[LLMDelta, None]:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeouts.answer_s
-        limit = self._timeouts.first_token_s
-        try:
-            async with aclosing(deltas):
+        async with self._turn(end) as llm, aclosing(_deltas(llm, messages, exchange, flat=flat)) as deltas:
+            limit, left = self._timeouts.first_token_s, end - loop.time()
+            try:
                 while True:
                     async with asyncio.timeout_at(min(loop.time() + limit, end)):
                         delta = await anext(deltas, None)
@@ -92,8 +87,33 @@ class LLMStreamWrapper:
                         return
                     limit = self._timeouts.token_s
                     yield delta
-        except TimeoutError as error:
-            raise LLMUnavailableError("The model did not answer in time.") from error
+            except TimeoutError as error:
+                busy = isinstance(self._llm, TakesTurns) and left < self._timeouts.first_token_s
+                raise LLMUnavailableError("The model did not answer in time.", busy=busy) from error
+
+    @asynccontextmanager
+    async def _turn(self, end: float) -> AsyncIterator[LLM | StreamsDeltas]:
+        """What to ask: the model itself, or for one that takes turns its place, waited for until `end`."""
+        async with AsyncExitStack() as place:
+            llm: LLM | StreamsDeltas = self._llm
+            if isinstance(self._llm, TakesTurns):
+                try:
+                    async with asyncio.timeout_at(end):
+                        llm = await place.enter_async_context(self._llm.turn_to_ask())
+                except TimeoutError as error:
+                    raise LLMUnavailableError(
+                        "The model was busy or loading for too long.", busy=True
+                    ) from error
+            yield llm
+
+
+def _deltas(
+    llm: LLM | StreamsDeltas, messages: Sequence[Message], exchange: Exchange, *, flat: bool
+) -> AsyncGenerator[LLMDelta, None]:
+    if isinstance(llm, StreamsDeltas):
+        return llm.stream_deltas(messages, exchange, flat=flat)
+    exchange.given(messages, PROMPT if flat else MESSAGES)
+    return _plugin_deltas(llm, messages, exchange, flat=flat)
 
 
 async def _plugin_deltas(
@@ -101,32 +121,54 @@ async def _plugin_deltas(
 ) -> AsyncGenerator[LLMDelta, None]:
     """Of a class named by its path: its own errors become ours, whatever they are."""
     try:
-        async with aclosing(await _open_plugin(llm, messages, flat=flat)) as responses:
+        async with aclosing(_plugin_responses(llm, messages, flat=flat)) as responses:
             async for response in responses:
                 yield _delta(response, exchange)
     except WenmaiError:
         raise
     except Exception as error:  # the plug-in's edge: no list of what other people's classes raise is complete
-        log.warning("llm_class_failed", llm=type(llm).__name__, exc_info=error)
+        log.warning(
+            "llm_class_failed", llm=type(llm).__name__, error=type(error).__name__, where=where(error)
+        )
         raise _plugin_error(error) from error
 
 
-async def _open_plugin(llm: LLM, messages: Sequence[Message], *, flat: bool) -> Any:
-    """Its stream; where it can only complete, the whole answer as a stream of one."""
-    prompt = messages[0].content
+async def _plugin_responses(
+    llm: LLM, messages: Sequence[Message], *, flat: bool
+) -> AsyncGenerator[ChatResponse | CompletionResponse, None]:
+    """Its stream; where it can only complete, the whole answer as a stream of one.
+
+    That it cannot stream may show at the first item only: CustomLLM's `astream_chat` and `astream_complete`
+    give a generator at once, which calls the class's own `stream_complete` when it is first read.
+    """
+    begun = False
     try:
-        if flat:
-            return await llm.astream_complete(prompt, formatted=True)
-        return await llm.astream_chat([_chat_message(message) for message in messages])
+        async with aclosing(await _open_plugin(llm, messages, flat=flat)) as responses:
+            async for response in responses:
+                begun = True
+                yield response
     except NotImplementedError:
-        chat = [_chat_message(message) for message in messages]
-        return _whole(await (llm.acomplete(prompt, formatted=True) if flat else llm.achat(chat)))
+        if begun:
+            raise
+    else:
+        return
+    yield await _whole(llm, messages, flat=flat)
 
 
-async def _whole(response: ChatResponse | CompletionResponse) -> AsyncGenerator[Any, None]:
-    text = response.text if isinstance(response, CompletionResponse) else response.message.content
-    response.delta = text or ""
-    yield response
+async def _open_plugin(llm: LLM, messages: Sequence[Message], *, flat: bool) -> Any:
+    if flat:
+        return await llm.astream_complete(messages[0].content, formatted=True)
+    return await llm.astream_chat([_chat_message(message) for message in messages])
+
+
+async def _whole(llm: LLM, messages: Sequence[Message], *, flat: bool) -> ChatResponse | CompletionResponse:
+    if flat:
+        completion = await llm.acomplete(messages[0].content, formatted=True)
+        completion.delta = completion.text
+        return completion
+    chat = await llm.achat([_chat_message(message) for message in messages])
+    chat.delta = chat.message.content or ""
+    return chat
 
 
 def _plugin_error(error: Exception) -> LLMUnavailableError:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from core.passages import sentences
-from core.think import ThinkSplitter
 from core.turns import Summary
 
 Count = Callable[[str], int]
@@ -154,13 +153,6 @@ def _turn_text(turn: Told) -> str:
 
 def _fenced(text: str) -> str:
     return _FENCE_IN_TEXT.sub(r"<\\\1\2", text)
-
-
-def said_by_model(reply: str) -> str:
-    """The reply without its thinking."""
-    splitter = ThinkSplitter()
-    pieces = [*splitter.feed(reply), *splitter.flush()]
-    return "".join(piece.text for piece in pieces if not piece.thinking).strip()
 
 
 def cut_at_sentence(text: str, limit: int, count: Count) -> str:

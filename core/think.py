@@ -156,6 +156,29 @@ class ThinkSplitter:
             at = closing.end() if closing else at + 1
 
 
+def without_thinking(
+    text: str, begins_thinking: bool = False, *, guessed: bool = False, cut: bool = False
+) -> str:
+    """A whole text at once, read as the answer it is; trimmed.
+
+    `guessed`: how it begins is not known for sure, so the text itself has the last word. It is an answer
+    although it should begin in thinking when no tag says so, unless a limit `cut` it; it does begin in
+    thinking although nobody said so when `stray_closer` tells, since nothing of it was sent yet.
+    """
+    splitter = ThinkSplitter(begins_thinking)
+    said = _said(splitter, text)
+    if not guessed:
+        return said
+    if splitter.assumed:
+        return "" if cut else text.strip()
+    return _said(ThinkSplitter(begins_thinking=True), text) if splitter.stray_closer else said
+
+
+def _said(splitter: ThinkSplitter, text: str) -> str:
+    pieces = [*splitter.feed(text), *splitter.flush()]
+    return "".join(piece.text for piece in pieces if not piece.thinking).strip()
+
+
 def _cut_off_tag(text: str) -> int:
     """Where a tag begins that the end of `text` may have cut off; the end of `text` when there is none."""
     size = len(text)

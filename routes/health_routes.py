@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from routes.dependencies import ContainerDep, Owner
+from routes.errors import RETRY_AFTER_S
 from routes.openapi import errors
 
 router = APIRouter()
@@ -24,7 +25,9 @@ async def ready(container: ContainerDep) -> JSONResponse:
     """200 when a question can be asked; 503 names the part that is not ready."""
     problems = await container.health()
     status = "ready" if not problems else "not_ready"
-    return JSONResponse({"status": status, "problems": problems}, status_code=503 if problems else 200)
+    headers = {"Retry-After": RETRY_AFTER_S[503]} if problems else None
+    body = {"status": status, "problems": problems}
+    return JSONResponse(body, status_code=503 if problems else 200, headers=headers)
 
 
 @router.get("/models", tags=["settings"], responses=errors(401))

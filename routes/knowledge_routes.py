@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from routes.dependencies import ContainerDep, Owner
-from routes.errors import request_id
+from routes.errors import RETRY_AFTER_S, request_id
 from routes.json_body import body_schema, json_body
 from routes.openapi import EVENT_STREAM, errors
 from routes.schemas import ChatBody
@@ -36,15 +36,21 @@ async def knowledge_chat_conversation(
 ) -> Response:
     """Ask a question; the answer streams as Server-Sent Events, or comes whole with `stream: false`."""
     stream = await container.chat.begin_turn(body.to_request(owner, request_id(request)))
+    seat = container.chat.reader_seat(owner)
     if body.stream:
-        return stream_response(stream, container.settings.server, body.stream_format)
-    return await _whole(stream, request)
+        return stream_response(stream, container.settings.server, body.stream_format, seat=seat)
+    with seat:
+        return await _whole(stream, request)
 
 
 @router.get(
     "/turns/{turn_id}/stream",
     response_model=None,
-    responses={200: EVENT_STREAM, **errors(401, 404, 422, 429)},
+    responses={
+        200: EVENT_STREAM,
+        204: {"description": "There is nothing left to tell"},
+        **errors(401, 404, 422, 429),
+    },
 )
 async def resume_turn(
     turn_id: UUID,
@@ -54,17 +60,22 @@ async def resume_turn(
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
     stream_format: StreamFormat = "prefix",
 ) -> Response:
-    """Replay a turn's events from the one after `after` (or Last-Event-ID), and follow while it runs."""
-    seat = container.chat.reader_seat(owner)
+    """Replay a turn's events from the one after Last-Event-ID (or else `after`), and follow while it runs.
+
+    204 when there is nothing left to tell.
+    """
     stream = await container.chat.stream_of(str(turn_id), owner)
-    seen = after if after is not None else _number(last_event_id, str(turn_id))
+    seen = _number(last_event_id, str(turn_id)) or after or 0
+    if stream.ended and seen >= stream.length:
+        return Response(status_code=204)  # which tells an EventSource not to come again
+    seat = container.chat.reader_seat(owner)
     return stream_response(stream, container.settings.server, stream_format, seen, seat)
 
 
 @router.post("/turns/{turn_id}/stop", responses=errors(401, 404, 422))
 async def stop_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
     """Stop a running turn; what was said is kept as cancelled. `stopped` is false when it had ended."""
-    stopped = container.chat.stop(str(turn_id), owner)
+    stopped = await container.chat.stop(str(turn_id), owner)
     if not stopped:
         await container.chat.stream_of(str(turn_id), owner)
     return {"turn_id": str(turn_id), "stopped": stopped}
@@ -72,7 +83,9 @@ async def stop_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dic
 
 def _number(last_event_id: str | None, turn_id: str) -> int:
     prefix, _, number = (last_event_id or "").rpartition(":")
-    return int(number) if prefix == turn_id and number.isdigit() and len(number) < 10 else 0
+    return (
+        int(number) if prefix == turn_id and number.isascii() and number.isdigit() and len(number) < 10 else 0
+    )
 
 
 async def _whole(stream: TurnStream, request: Request) -> Response:
@@ -90,7 +103,10 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
                 for _, event in batch:
                     whole.add(event)
         group.cancel_scope.cancel()
-    return JSONResponse(whole.body, status_code=503 if "error" in whole.body else 200)
+    if "error" not in whole.body:
+        return JSONResponse(whole.body)
+    headers = {"Retry-After": RETRY_AFTER_S[503]} if whole.body["error"]["retryable"] else None
+    return JSONResponse(whole.body, status_code=503, headers=headers)
 
 
 async def _cancel_when_gone(request: Request, scope: anyio.CancelScope) -> None:

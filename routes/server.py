@@ -7,8 +7,10 @@ import gc
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -27,6 +29,7 @@ Wenmai 问脉 is ready: {url}
     -H 'Content-Type: application/json' \\
     -d '{{"question": "父子链是什么?"}}'
 """
+LAST_FRAMES_S = 3.0  # for readers to take what is left once every turn has ended
 READING_SAMPLE = """  The sample guide is being read in, about a minute; ask meanwhile, what is read is found.
   正在读入示例文档,约需一分钟;现在就可以提问,读入多少查到多少。
 """
@@ -67,7 +70,26 @@ class Server(uvicorn.Server):
         container = getattr(self._app.state, "container", None)
         if container is not None:
             await container.running.close(self._settings.shutdown_grace_s)
+        await self._last_frames()
         await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The second signal ends the waiting for open answers."""
+        container = getattr(self._app.state, "container", None)
+        if self.should_exit and container is not None:
+            container.running.hurry()
+        super().handle_exit(sig, frame)
+
+    async def _last_frames(self) -> None:
+        """Every turn has ended: who reads gets the rest; who does not read loses the connection."""
+        state = self.server_state
+        end = time.monotonic() + LAST_FRAMES_S
+        while state.tasks and time.monotonic() < end:
+            await asyncio.wait(state.tasks, timeout=end - time.monotonic())
+        if state.tasks:
+            for connection in list(state.connections):
+                connection.transport.abort()
+            await asyncio.wait(state.tasks, timeout=1)
 
 
 def run_server(settings: Settings) -> int:

@@ -61,4 +61,7 @@ def _serve(settings: Settings) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:  # before there was anything to stop in order
+        sys.exit(130)

@@ -59,7 +59,8 @@ def apply_judgement(candidate: Candidate, reply: str) -> Candidate | None:
     """Read the model's JSON; None when it says the passage cannot answer. Anything unreadable keeps it."""
     start, end = reply.find("{"), reply.rfind("}")
     try:
-        verdict = json.loads(reply[start : end + 1]) if 0 <= start < end else None
+        # not strict: models break lines inside a string
+        verdict = json.loads(reply[start : end + 1], strict=False) if 0 <= start < end else None
     except ValueError:
         verdict = None
     if not isinstance(verdict, dict):

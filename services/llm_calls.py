@@ -76,6 +76,8 @@ class GuardedCalls:
             self._probing = self._probing and not probe
 
     def _count(self, error: LLMUnavailableError) -> None:
+        if error.busy:
+            return  # a wait of ours, which says nothing of the server
         with suppress(LLMUnavailableError), self._breaker:
             raise error
         if self._breaker.opened:

@@ -16,6 +16,8 @@ from core.exchange import Exchange
 from core.layouts import lay_out, next_after_refusal
 from core.llm_wrapper import LLMStreamWrapper
 from core.messages import Layout, Message, PromptTexts
+from core.text import TextScrubber
+from core.think import without_thinking
 from core.tokens import estimate_prompt_tokens
 from services.llm_calls import GuardedCalls, Report, untold
 
@@ -23,6 +25,8 @@ log = structlog.get_logger()
 
 DEFAULT_MODEL_ID = "default"
 TEACHING = (400, 422)  # how servers refuse a form; any other status says nothing of it
+
+IN_A_ROW = 2  # answers that teach that answers begin in thinking: one may have been asked to look like it
 
 NO_TEXTS = PromptTexts("", "", "")
 
@@ -35,10 +39,14 @@ _TEMPLATE_OPENS = re.compile(r"\br1\b|\bqwq\b|thinking", re.I)  # models whose c
 
 @dataclass(slots=True)
 class Learned:
-    """What a model taught in this process, by refusing a form or by how its answers began; None: nothing."""
+    """What a model taught in this process, by refusing a form or by how its answers began; None: nothing.
+
+    `thinking_in_a_row`: the latest answers that began in thinking, none that did not between them.
+    """
 
     layout: Layout | None = None
     begins_thinking: bool | None = None
+    thinking_in_a_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +79,14 @@ class ModelEntry:
         )
 
     def learn_beginning(self, *, in_thinking: bool) -> None:
-        """What an answer showed of how this model's answers begin; it counts until the next start."""
-        if self.learned.begins_thinking is in_thinking:
+        """What an answer showed of how this model's answers begin; a lesson counts until the next start.
+
+        In thinking: learned after IN_A_ROW such answers. Otherwise: at once. A setting is not overruled.
+        """
+        row = self.learned.thinking_in_a_row + 1 if in_thinking else 0
+        self.learned.thinking_in_a_row = row
+        news = in_thinking is not self.starts_in_thinking and self.begins_thinking == "auto"
+        if not news or (in_thinking and row < IN_A_ROW):
             return
         self.learned.begins_thinking = in_thinking
         log.warning("model_beginning_learned", model_id=self.model_id, in_thinking=in_thinking)
@@ -118,10 +132,20 @@ class ModelEntry:
                     yield delta
 
     async def reply(self, messages: Sequence[Message]) -> str:
-        """The whole answer to [system, question] at once, for judgements and summaries."""
-        deltas = self.stream_laid(lambda layout: lay_out(messages, layout, NO_TEXTS))
-        async with aclosing(deltas):
-            return "".join([delta.text async for delta in deltas])
+        """The whole answer to [system, question] at once, for judgements and summaries.
+
+        Scrubbed, trimmed and without its thinking: empty when it met a limit before its thinking ended.
+        """
+        stream = self.stream_laid(lambda layout: lay_out(messages, layout, NO_TEXTS))
+        async with aclosing(stream):
+            deltas = [delta async for delta in stream]
+        scrubber = TextScrubber()
+        text = scrubber.feed("".join([delta.text for delta in deltas])) + scrubber.flush()
+        if any(delta.thinking for delta in deltas):  # it came apart, so the text does not begin with it
+            return without_thinking(text)
+        guessed = self.begins_thinking == "auto"
+        cut = any(delta.finish_reason == "length" for delta in deltas)
+        return without_thinking(text, self.starts_in_thinking, guessed=guessed, cut=cut)
 
     async def _another_form(
         self, lay: Lay, refusal: LLMRefusedError, exchange: Exchange, report: Report

@@ -20,11 +20,10 @@ from core.summaries import (
     Told,
     cut_at_sentence,
     in_steps,
-    said_by_model,
     task_text,
 )
 from core.summary_lines import extract
-from core.text import is_mostly_chinese, scrub
+from core.text import is_mostly_chinese
 from core.tokens import estimate_tokens
 from core.turns import Summary, Turn, TurnStatus
 from services.clock import Clock, utc_now_us
@@ -223,8 +222,7 @@ class SummaryService:
             Message(Role.SYSTEM, self._prompt(language), Part.SYSTEM),
             Message(Role.USER, task_text(previous, turns, length), Part.QUESTION),
         ]
-        reply = await model.reply(messages)
-        return cut_at_sentence(said_by_model(scrub(reply)), limit, count)
+        return cut_at_sentence(await model.reply(messages), limit, count)
 
     def _step_tokens(self, model: ModelEntry, language: Literal["zh", "en"]) -> int:
         """What of the model's window is left for turns beside the instruction and the summary so far."""

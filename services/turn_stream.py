@@ -41,6 +41,11 @@ class TurnStream:
             self._arm(max(self._grace_s, FIRST_READER_S))
 
     @property
+    def length(self) -> int:
+        """How many numbers are given so far."""
+        return len(self._events)
+
+    @property
     def ended(self) -> bool:
         return self._ended
 

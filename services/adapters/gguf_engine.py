@@ -56,7 +56,7 @@ class GgufEngine:
         self._process: asyncio.subprocess.Process | None = None
         self._address = URL("http://127.0.0.1")
         self._said = b""
-        self._starting = asyncio.Lock()
+        self._loading: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
@@ -68,19 +68,20 @@ class GgufEngine:
         return Endpoint(self._address / path, self._headers)
 
     async def ensure_running(self) -> None:
-        """Raises LLMUnavailableError when the process died and the model cannot be loaded any more."""
-        if self._process is not None and self._process.returncode is None and not self._starting.locked():
-            return
-        async with self._starting:
+        """Wait for a load under way; start one when the process died. Who leaves does not take it along.
+
+        Raises LLMUnavailableError when the model cannot be loaded any more.
+        """
+        if not self._is_loading():
             if self._process is not None and self._process.returncode is None:
                 return
             if self._closed:
                 raise LLMUnavailableError("The model has been closed.")
             log.warning("gguf_process_restarts", model=self._spec.name, last_words=self._reason())
-            try:
-                await self._start()
-            except StartRefusedError as error:
-                raise LLMUnavailableError("The model's process ended and cannot be started again.") from error
+        try:
+            await self.start()
+        except StartRefusedError as error:
+            raise LLMUnavailableError("The model's process ended and cannot be started again.") from error
 
     async def notice_death(self) -> None:
         """After a failure: its connections may tell of its end before the system does."""
@@ -89,15 +90,24 @@ class GgufEngine:
                 await asyncio.wait_for(self._process.wait(), _DEATH_NOTICE_S)
 
     async def start(self) -> None:
-        """Load the model. Raises StartRefusedError with llama.cpp's reason."""
-        async with self._starting:
-            await self._start()
+        """Load the model, in a task that ends with `aclose` only and not with whoever waits for it.
+
+        Raises StartRefusedError with llama.cpp's reason.
+        """
+        if self._loading is None or not self._is_loading():
+            self._loading = asyncio.create_task(self._start(), name="gguf-loading")
+        await asyncio.shield(self._loading)
 
     async def aclose(self) -> None:
         """It holds nothing that must be saved: it is killed, with the answers under way."""
         self._closed = True
         await self._end()
+        if self._loading is not None:
+            await asyncio.gather(self._loading, return_exceptions=True)
         await self.client.close()
+
+    def _is_loading(self) -> bool:
+        return self._loading is not None and not self._loading.done()
 
     async def _start(self) -> None:
         self._said = b""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -48,20 +48,36 @@ class GgufLLM(HttpLLM):
         """Cuts the answers under way and frees the model."""
         await self._engine.aclose()
 
+    @asynccontextmanager
+    async def turn_to_ask(self) -> AsyncIterator[GgufTurn]:
+        """A slot of the running model; see core.deltas.TakesTurns."""
+        async with self._slots:
+            await self._engine.ensure_running()
+            yield GgufTurn(self)
+
     async def stream_deltas(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool = False
     ) -> AsyncGenerator[LLMDelta, None]:
-        async with self._slots:
-            await self._engine.ensure_running()
-            try:
-                async with aclosing(super().stream_deltas(messages, exchange, flat=flat)) as deltas:
-                    async for delta in deltas:
-                        yield delta
-            except LLMRefusedError:
-                raise
-            except LLMUnavailableError:
-                await self._engine.notice_death()
-                raise
+        """The same with its turn, for callers that do not tell waiting from answering."""
+        async with (
+            self.turn_to_ask() as turn,
+            aclosing(turn.stream_deltas(messages, exchange, flat=flat)) as deltas,
+        ):
+            async for delta in deltas:
+                yield delta
+
+    async def stream_in_slot(
+        self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
+    ) -> AsyncGenerator[LLMDelta, None]:
+        try:
+            async with aclosing(super().stream_deltas(messages, exchange, flat=flat)) as deltas:
+                async for delta in deltas:
+                    yield delta
+        except LLMRefusedError:
+            raise
+        except LLMUnavailableError:
+            await self._engine.notice_death()
+            raise
 
     def _request(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
@@ -76,6 +92,18 @@ class GgufLLM(HttpLLM):
 
     def _reader(self, exchange: Exchange) -> AnswerReader:
         return OpenAIReader(exchange)
+
+
+class GgufTurn:
+    """One slot of the model, held as long as its `turn_to_ask` is open."""
+
+    def __init__(self, llm: GgufLLM) -> None:
+        self._llm = llm
+
+    def stream_deltas(
+        self, messages: Sequence[Message], exchange: Exchange, *, flat: bool = False
+    ) -> AsyncGenerator[LLMDelta, None]:
+        return self._llm.stream_in_slot(messages, exchange, flat=flat)
 
 
 async def open_gguf_llm(entry: LLMSettings, answer_share: float, model_id: str = "default") -> GgufLLM:

@@ -7,6 +7,7 @@ import codecs
 import itertools
 import time
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 import pytest
 from hypothesis import example, given
@@ -164,7 +165,7 @@ def test_a_native_thinking_ends_the_assumption_that_the_text_begins_with_it() ->
     answer = Answer(begins_thinking=True, guessed=True)
     deltas = [LLMDelta("\n"), LLMDelta(thinking="why"), LLMDelta("so", thinking=" and"), LLMDelta(" it is")]
     assert sent(answer, deltas) == ("so it is", "why and")
-    assert not answer.begins_thinking_was_wrong
+    assert answer.showed_thinking_first is None
 
 
 def test_a_wrong_guess_is_made_good_at_the_end() -> None:
@@ -172,7 +173,7 @@ def test_a_wrong_guess_is_made_good_at_the_end() -> None:
     answer = Answer(filters("HideNumbers"), begins_thinking=True, guessed=True)
     assert sent(answer, [LLMDelta("It is "), LLMDelta("12."), LLMDelta("\n")]) == ("It is #.", "It is 12.")
     assert (answer.content, answer.thinking) == ("It is #.", "")
-    assert answer.begins_thinking_was_wrong
+    assert answer.showed_thinking_first is False
 
 
 def test_the_answer_after_a_wrong_guess_has_all_the_room() -> None:
@@ -188,23 +189,56 @@ def test_a_right_guess_and_what_is_configured_stay() -> None:
     assert sent(opened, [LLMDelta("<think>why")]) == ("", "why")
     always = Answer(begins_thinking=True)
     assert sent(always, [LLMDelta("why")]) == ("", "why")
-    assert not guessed.begins_thinking_was_wrong
-    assert not always.begins_thinking_was_wrong
+    assert all(answer.showed_thinking_first is None for answer in (guessed, opened, always))
 
 
-def test_half_an_answer_does_not_tell_whether_the_guess_was_wrong() -> None:
+@pytest.mark.parametrize(
+    ("deltas", "thought"),
+    [
+        ([LLMDelta("why"), LLMDelta(" not", finish_reason="length")], "why not"),
+        ([LLMDelta("why, "), LLMDelta("oh why "), LLMDelta("not")], "why, oh wh"),
+    ],
+)
+def test_thinking_that_meets_a_limit_stays_thinking(deltas: list[LLMDelta], thought: str) -> None:
+    """At the model's limit and at ours. Discriminates: making content of any answer without a tag."""
+    answer = Answer(begins_thinking=True, guessed=True, max_chars=10)
+    assert sent(answer, deltas) == ("", thought)
+    assert (answer.content, answer.thinking, answer.finish_reason) == ("", thought, "length")
+    assert answer.showed_thinking_first is None
+
+
+async def test_thinking_that_breaks_off_stays_thinking() -> None:
+    """Stopped before any tag. Discriminates: making content of it whenever the stream is left."""
     answer = Answer(begins_thinking=True, guessed=True)
-    assert sent(answer, [LLMDelta("why", finish_reason="length")]) == ("why", "why")
-    assert not answer.begins_thinking_was_wrong
+    async with aclosing(answer.events(Endless(LLMDelta("why ")).deltas())) as events:
+        async for _ in events:
+            break
+    assert (answer.content, answer.thinking) == ("", "why")
 
 
 def test_an_answer_that_began_in_thinking_unsaid_is_noticed() -> None:
     answer = Answer()
     sent(answer, [LLMDelta("why\n"), LLMDelta("</think>"), LLMDelta("\n\nso")])
-    assert answer.stray_closer
+    assert answer.showed_thinking_first is True
     apart = Answer()
     sent(apart, [LLMDelta(thinking="x"), LLMDelta("why\n</think>\n\nso")])
-    assert not apart.stray_closer
+    assert apart.showed_thinking_first is False
+
+
+@pytest.mark.parametrize(
+    ("delta", "showed"),
+    [
+        (LLMDelta("so", finish_reason="stop"), False),
+        (LLMDelta("<think>why</think>so"), False),
+        (LLMDelta("so", finish_reason="length"), None),
+        (LLMDelta(" \n", finish_reason="stop"), None),
+    ],
+)
+def test_a_plain_answer_is_one_that_ended_by_itself(delta: LLMDelta, showed: bool | None) -> None:
+    """Discriminates: taking half an answer for plain, though its closing tag may not have come yet."""
+    answer = Answer()
+    sent(answer, [delta])
+    assert answer.showed_thinking_first is showed
 
 
 class Endless:

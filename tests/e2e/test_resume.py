@@ -124,7 +124,7 @@ async def test_a_retry_that_comes_while_the_run_is_being_cut_runs_again(tmp_path
         request = TurnRequest(question="Why?", owner="local", request_id="r", turn_id=turn_id)
         stream = await app.container.chat.begin_turn(request)
         await anext(stream.follow())
-        assert app.container.chat.stop(turn_id, "local")
+        assert await app.container.chat.stop(turn_id, "local")
         again = await app.ask("Why?", turn_id=turn_id)
         assert (again.kinds[-1], again.answer, again.text("ERROR")) == ("DONE", "begun and ended", "")
 
@@ -147,3 +147,38 @@ async def test_a_turn_whose_session_a_crash_left_unwritten_is_listed_and_can_be_
     async with open_app(settings) as app:
         found = (await app.client.get(f"/sessions/{other.session_id}")).json()
         assert (found["title"], found["turn_count"]) == ("Why?", 1)
+
+
+async def test_a_turn_that_is_stored_can_be_stopped_however_early(tmp_path: Path) -> None:
+    """Discriminates: a stop that does not wait for the start under way says that nothing runs."""
+    settings = make_settings(tmp_path, models={"llms": {"default": scripted("a", 30, "b")}})
+    async with open_app(settings) as app:
+        chat, turns = app.container.chat, app.container.conversations.turns
+        seen_early = 0
+        for step in range(40):
+            turn_id = str(uuid.uuid4())
+            request = TurnRequest(question="Why?", owner="local", request_id="r", turn_id=turn_id)
+            starting = asyncio.create_task(chat.begin_turn(request))
+            await asyncio.sleep(step * 0.0002)
+            stored = await turns.get(turn_id) is not None
+            seen_early += stored and not starting.done()
+            stopped = await chat.stop(turn_id, "local")
+            assert stopped or not stored
+            await starting
+            await chat.stop(turn_id, "local")
+        assert seen_early
+
+
+async def test_a_reader_who_has_seen_all_is_told_that_nothing_is_left(tmp_path: Path) -> None:
+    """Discriminates: an empty 200 brings an EventSource back for ever; `after` over a newer Last-Event-ID."""
+    settings = make_settings(tmp_path, models={"llms": {"default": scripted("one ", "two")}})
+    async with open_app(settings) as app:
+        whole = await app.ask("Why?")
+        turn_id, last = whole.frames[-1].event_id.split(":")
+        path = f"/turns/{turn_id}/stream"
+        assert (await app.client.get(path, params={"after": int(last)})).status_code == 204
+        seen = {"Last-Event-ID": f"{turn_id}:{int(last) - 1}"}
+        again = Streamed(frames((await app.client.get(path, params={"after": 1}, headers=seen)).text))
+        assert again.kinds == ["DONE"]
+        odd = await app.client.get(path, headers={b"Last-Event-ID": f"{turn_id}:²".encode("latin-1")})
+        assert Streamed(frames(odd.text)).answer == whole.answer

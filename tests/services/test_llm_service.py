@@ -279,7 +279,7 @@ def test_the_windows_of_models_are_known_by_name(model: str, tokens: int) -> Non
 
 def test_a_configured_window_is_believed() -> None:
     with structlog.testing.capture_logs() as logged:
-        settings = LLMSettings(provider="openai", context_window=600)
+        settings = LLMSettings(provider="openai", model="m", context_window=600)
         assert window_of(settings, Windowed(window=20_000)) == 600
         assert window_of(LLMSettings(provider="extractive"), ExtractiveLLM()) == 32_768
     assert logged == []

@@ -414,6 +414,21 @@ async def test_a_model_that_only_completes_gets_one_text(store: VectorStore) -> 
     assert "member 2?" in prompt
 
 
+@pytest.mark.parametrize("beginning", ["I reason\n</think>\n\n", "<think>I reason</think>"])
+async def test_a_summary_has_nothing_of_the_models_thinking(store: VectorStore, beginning: str) -> None:
+    """Discriminates: storing the reply as it comes, tag or not, which tells later prompts the reasoning."""
+    talk = Conversation(store, model(beginning, "Fee 300."))
+    await talk.line(range(6))
+    assert await talk.text(5) == "Fee 300."
+
+
+async def test_thinking_without_an_answer_is_no_summary(store: VectorStore) -> None:
+    """Discriminates: falling back on the reasoning where nothing else is left."""
+    talk = Conversation(store, model("I reason\n</think>\n"))
+    await talk.line(range(6))
+    assert await stored_summaries(talk) == []
+
+
 async def test_a_chinese_conversation_is_summarised_in_chinese(store: VectorStore) -> None:
     RECORDED.clear()
     talk = Conversation(store, model("年费三百元。", record_as="zh"))

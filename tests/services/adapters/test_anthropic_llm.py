@@ -198,4 +198,4 @@ def test_no_key_goes_to_a_provider_it_was_not_set_for(monkeypatch: pytest.Monkey
     assert api_key_for("claude", elsewhere, models) == "none"
     named = elsewhere.model_copy(update={"api_key_env": "ANTHROPIC_API_KEY"})
     assert api_key_for("claude", named, models) == "sk-ant"
-    assert api_key_for("gpt", LLMSettings(provider="openai"), models) == "sk-openai"
+    assert api_key_for("gpt", LLMSettings(provider="openai", model="g"), models) == "sk-openai"

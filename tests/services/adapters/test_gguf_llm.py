@@ -20,6 +20,7 @@ from config.settings import LLMSettings
 from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, LLMUnavailableError, StartRefusedError
 from core.exchange import Exchange, rebuild_body, wire_messages
+from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.messages import Message, Part, Role
 from services.adapters.gguf_llm import GgufLLM, open_gguf_llm
 
@@ -174,6 +175,65 @@ async def test_a_model_process_that_died_is_started_again(llm: GgufLLM) -> None:
             await rest(deltas)
     async with asyncio.timeout(10):
         assert (await first_delta(llm)).text
+
+
+async def test_a_question_that_waits_for_a_slot_is_answered_however_soon_a_first_token_is_due() -> None:
+    """Discriminates: a first-token clock that runs while another answer of ours holds the slot."""
+    async with opened(options={"n_parallel": 1}, max_tokens=4) as llm:
+        wrapper = LLMStreamWrapper(llm, StreamTimeouts(2, 2, 30))
+        async with aclosing(wrapper.stream_chat(asked("Say hello."))) as slow:
+            assert await anext(slow)
+            waiting = asyncio.create_task(wrapper.chat(asked("Say hello.")))
+            await asyncio.sleep(2.5)
+            assert not waiting.done()
+        assert await waiting
+
+
+async def stopped_reload(llm: GgufLLM, asking: asyncio.Task[str]) -> psutil.Process:
+    """The process that `asking` has started in place of the one that died, held in the middle of loading."""
+    died = llm.engine.process_id
+    async with asyncio.timeout(5):
+        while llm.engine.process_id == died:
+            assert not asking.done()
+            await asyncio.sleep(0.01)
+    process = psutil.Process(llm.engine.process_id)
+    process.suspend()
+    return process
+
+
+async def test_a_model_that_loads_for_longer_than_anybody_waits_is_there_for_a_later_question() -> None:
+    """Discriminates: loading inside the first-token clock; a load that ends with the one who asked."""
+    async with opened(max_tokens=4) as llm:
+        psutil.Process(llm.engine.process_id).kill()
+        await llm.engine.notice_death()
+        hasty = LLMStreamWrapper(llm, StreamTimeouts(0.1, 0.1, 1))
+        asking = asyncio.create_task(hasty.chat(asked("Say hello.")))
+        loading = await stopped_reload(llm, asking)
+        with pytest.raises(LLMUnavailableError, match="busy or loading") as raised:
+            await asking
+        assert (raised.value.busy, raised.value.transient) == (True, False)
+        patient = LLMStreamWrapper(llm, StreamTimeouts(2, 2, 30))
+        later = [asyncio.create_task(patient.chat(asked("Say hello."))) for _ in range(2)]
+        await asyncio.sleep(2.1)
+        loading.resume()
+        assert all(await asyncio.gather(*later))
+        assert llm.engine.process_id == loading.pid
+
+
+async def test_closing_a_model_that_loads_ends_its_process_and_whoever_waits_for_it() -> None:
+    """Discriminates: closing that leaves the task of the loading, or waits for its process to finish."""
+    async with opened(max_tokens=4) as llm:
+        psutil.Process(llm.engine.process_id).kill()
+        await llm.engine.notice_death()
+        wrapper = LLMStreamWrapper(llm, StreamTimeouts())
+        asking = asyncio.create_task(wrapper.chat(asked("Say hello.")))
+        loading = await stopped_reload(llm, asking)
+        async with asyncio.timeout(2):
+            await llm.aclose()
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("gguf-")]
+        with pytest.raises(LLMUnavailableError):
+            await asking
+        assert not is_alive(loading)
 
 
 async def test_closing_the_model_cuts_an_answer_and_frees_its_process() -> None:

@@ -1,0 +1,151 @@
+"""The clocks of an answer, and what becomes of classes that cannot stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+import structlog
+from llama_index.core.base.llms.types import CompletionResponse, CompletionResponseGen, LLMMetadata
+from llama_index.core.llms.callbacks import llm_completion_callback
+from llama_index.core.llms.custom import CustomLLM
+from pydantic import PrivateAttr
+
+from core.deltas import LLMDelta
+from core.errors import LLMUnavailableError
+from core.exchange import Exchange
+from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.messages import Message, Part, Role
+from services.lean_llm import LeanLLM
+
+SECRET = "sk-what-was-asked"
+ASKED = [Message(Role.USER, SECRET, Part.QUESTION)]
+
+
+class OneAtATime(LeanLLM):
+    """Answers one question at a time, in `answer_s`; its first turn is to be had after `loading_s`."""
+
+    answer_s: float = 0.1
+    loading_s: float = 0.0
+    _place: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata()
+
+    @asynccontextmanager
+    async def turn_to_ask(self) -> AsyncIterator[OneAtATime]:
+        async with self._place:
+            loading_s, self.loading_s = self.loading_s, 0.0
+            await asyncio.sleep(loading_s)
+            yield self
+
+    async def stream_deltas(
+        self, messages: Sequence[Message], exchange: Exchange, *, flat: bool = False
+    ) -> AsyncGenerator[LLMDelta, None]:
+        assert self._place.locked()
+        await asyncio.sleep(self.answer_s)
+        yield LLMDelta("answer")
+
+
+async def test_waiting_for_a_turn_is_no_part_of_the_time_to_the_first_token() -> None:
+    """Discriminates: a first-token clock that starts before the place is had; a place that is never free."""
+    wrapper = LLMStreamWrapper(OneAtATime(), StreamTimeouts(0.3, 0.3, 10))
+    assert await asyncio.gather(*(wrapper.chat(ASKED) for _ in range(8))) == ["answer"] * 8
+
+
+async def test_loading_is_no_part_of_the_time_to_the_first_token() -> None:
+    """Discriminates: a first-token clock around `turn_to_ask`."""
+    wrapper = LLMStreamWrapper(OneAtATime(loading_s=0.5), StreamTimeouts(0.3, 0.3, 10))
+    assert await wrapper.chat(ASKED) == "answer"
+
+
+async def test_waiting_ends_with_the_time_of_the_whole_answer_and_blames_nobody() -> None:
+    """Discriminates: waiting without an end; an error that is not `busy`, or one that is tried again."""
+    wrapper = LLMStreamWrapper(OneAtATime(answer_s=0.2), StreamTimeouts(5, 5, 0.3))
+    results = await asyncio.gather(*(wrapper.chat(ASKED) for _ in range(3)), return_exceptions=True)
+    assert results[0] == "answer"
+    for error in results[1:]:  # the second had its turn, too late; the third had none
+        assert isinstance(error, LLMUnavailableError)
+        assert (error.busy, error.transient) == (True, False)
+    assert await wrapper.chat(ASKED) == "answer"
+
+
+async def test_a_model_that_is_silent_in_its_turn_is_to_blame() -> None:
+    """Discriminates: `busy` on every time-out of a model that takes turns."""
+    wrapper = LLMStreamWrapper(OneAtATime(answer_s=5), StreamTimeouts(0.1, 0.1, 10))
+    with pytest.raises(LLMUnavailableError, match="in time") as raised:
+        await wrapper.chat(ASKED)
+    assert not raised.value.busy
+
+
+async def test_a_question_given_up_while_it_waits_leaves_its_turn_to_the_next() -> None:
+    """Discriminates: a place that is taken and not given back by who has left."""
+    wrapper = LLMStreamWrapper(OneAtATime(), StreamTimeouts(1, 1, 10))
+    async with aclosing(wrapper.stream_chat(ASKED)) as first:
+        assert (await anext(first)).text
+        waiting = asyncio.create_task(wrapper.chat(ASKED))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert await wrapper.chat(ASKED) == "answer"
+
+
+class OnlyCompletes(CustomLLM):
+    """`said` before `error`; as a generator it fails when first read, else when it is called."""
+
+    said: tuple[str, ...] = ()
+    lazy: bool = False
+    error: type[Exception] = NotImplementedError
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata()
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text="whole")
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        if self.lazy:
+            return self._pieces(prompt)
+        raise self.error(prompt)
+
+    def _pieces(self, prompt: str) -> CompletionResponseGen:
+        for piece in self.said:
+            yield CompletionResponse(text="", delta=piece)
+        raise self.error(prompt)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_a_class_that_can_only_complete_answers_as_a_stream_of_one(lazy: bool) -> None:
+    """Discriminates: falling back when opening fails only; on the chat side only."""
+    wrapper = LLMStreamWrapper(OnlyCompletes(lazy=lazy), StreamTimeouts())
+    assert [delta.text async for delta in wrapper.stream_chat(ASKED)] == ["whole"]
+    assert [delta.text async for delta in wrapper.stream("One, two")] == ["whole"]
+
+
+async def test_a_class_that_breaks_off_in_mid_answer_is_not_asked_for_the_whole() -> None:
+    """Discriminates: falling back after the first item, which says the beginning twice."""
+    wrapper = LLMStreamWrapper(OnlyCompletes(lazy=True, said=("wh",)), StreamTimeouts())
+    async with aclosing(wrapper.stream_chat(ASKED)) as deltas:
+        assert (await anext(deltas)).text == "wh"
+        with pytest.raises(LLMUnavailableError):
+            await anext(deltas)
+
+
+async def test_a_failing_class_is_logged_by_type_and_place_without_its_words() -> None:
+    """Discriminates: logging the exception itself, whose message quotes the question here."""
+    wrapper = LLMStreamWrapper(OnlyCompletes(error=ValueError), StreamTimeouts())
+    with structlog.testing.capture_logs() as logged, pytest.raises(LLMUnavailableError):
+        await wrapper.chat(ASKED)
+    (line,) = logged
+    assert (line["event"], line["llm"], line["error"]) == ("llm_class_failed", "OnlyCompletes", "ValueError")
+    assert line["where"][-1].startswith(f"{__name__}:")
+    assert line["where"][-1].endswith(" in OnlyCompletes.stream_complete")
+    assert "exc_info" not in line
+    assert SECRET not in str(line)
