@@ -160,3 +160,4 @@ def run(trials: int, folder: Path, seed: int) -> Outcome:
 
 
 FRAMES = Fault("G9 frames", "no text forges a frame, for any reader", run, short=2_000, long=100_000)
+FAULTS = (FRAMES,)

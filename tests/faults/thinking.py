@@ -84,3 +84,4 @@ def _compare(outcome: Outcome, whole: Told, chunks: list[str], begins: bool) -> 
 
 
 SPLITTER = Fault("G9 splitter", "every partition is split alike", run, short=2_000, long=50_000)
+FAULTS = (SPLITTER,)
