@@ -14,9 +14,8 @@ from core.exchange import MESSAGES, SYSTEM, Exchange, canonical_json
 from core.messages import Message
 from core.system_field import fielded
 from services.adapters.answer_reader import AnswerReader, WireEvent, make_decoder, told_error
-from services.adapters.http_llm import ANSWER_SHARE, HttpLLM, merged_options, without_none
+from services.adapters.http_llm import ANSWER_SHARE, HttpLLM, configured, without_none
 from services.adapters.model_endpoint import Endpoint, endpoint
-from services.model_windows import UNKNOWN_WINDOW, answer_reserve, known_window
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -136,14 +135,4 @@ def make_anthropic_llm(
     entry: LLMSettings, api_key: str, client: aiohttp.ClientSession, answer_share: float = ANSWER_SHARE
 ) -> AnthropicLLM:
     """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
-    window = entry.context_window or known_window(entry.model)
-    return AnthropicLLM(
-        client,
-        entry.base_url or BASE_URL,
-        api_key,
-        model=entry.model,
-        context_window=window,
-        max_tokens=answer_reserve(entry.max_tokens, window or UNKNOWN_WINDOW, answer_share),
-        temperature=entry.temperature,
-        options=merged_options(entry),
-    )
+    return AnthropicLLM(client, entry.base_url or BASE_URL, api_key, **configured(entry, answer_share))

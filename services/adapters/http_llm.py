@@ -20,6 +20,7 @@ from services.adapters.answer_reader import AnswerReader
 from services.adapters.model_endpoint import Endpoint
 from services.adapters.model_http import post_stream
 from services.lean_llm import LeanLLM
+from services.model_windows import UNKNOWN_WINDOW, answer_reserve, known_window
 
 ANSWER_SHARE = 0.25  # of the window, at most, when the caller names no other
 END_PATIENCE_S = 2.0  # for token counts and the rest, once the answer is whole
@@ -92,6 +93,18 @@ def without_none(own: dict[str, Any], options: dict[str, Any], kept: Sequence[st
     """
     laid = own | {name: value for name, value in options.items() if name not in kept}
     return {name: value for name, value in laid.items() if value is not None or name in kept}
+
+
+def configured(entry: LLMSettings, answer_share: float) -> dict[str, Any]:
+    """The fields of an HttpLLM that the model's table gives; the window is 0 when nothing tells it."""
+    window = entry.context_window or known_window(entry.model)
+    return {
+        "model": entry.model,
+        "context_window": window,
+        "max_tokens": answer_reserve(entry.max_tokens, window or UNKNOWN_WINDOW, answer_share),
+        "temperature": entry.temperature,
+        "options": merged_options(entry),
+    }
 
 
 def merged_options(entry: LLMSettings) -> dict[str, Any]:

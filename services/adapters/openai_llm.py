@@ -15,9 +15,8 @@ from config.settings import LLMSettings
 from core.exchange import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages
 from core.messages import Message
 from services.adapters.answer_reader import AnswerReader, WireEvent, make_decoder, told_error
-from services.adapters.http_llm import ANSWER_SHARE, HttpLLM, merged_options, without_none
+from services.adapters.http_llm import ANSWER_SHARE, HttpLLM, configured, without_none
 from services.adapters.model_endpoint import Endpoint, endpoint
-from services.model_windows import UNKNOWN_WINDOW, answer_reserve, known_window
 
 BASE_URL = "https://api.openai.com/v1"
 
@@ -146,17 +145,7 @@ def make_openai_llm(
     entry: LLMSettings, api_key: str, client: aiohttp.ClientSession, answer_share: float = ANSWER_SHARE
 ) -> OpenAILLM:
     """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
-    window = entry.context_window or known_window(entry.model)
-    return OpenAILLM(
-        client,
-        entry.base_url or BASE_URL,
-        api_key,
-        model=entry.model,
-        context_window=window,
-        max_tokens=answer_reserve(entry.max_tokens, window or UNKNOWN_WINDOW, answer_share),
-        temperature=entry.temperature,
-        options=merged_options(entry),
-    )
+    return OpenAILLM(client, entry.base_url or BASE_URL, api_key, **configured(entry, answer_share))
 
 
 def _plain(content: Any) -> str:

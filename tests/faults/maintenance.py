@@ -7,7 +7,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -25,8 +24,8 @@ from tests.faults.outcome import Fault, Outcome
 from tests.faults.server_world import StartFailedError, World, open_warm, open_world
 from tests.services.conversation_stores import uid
 from tests.support.app import HASHING, make_settings
+from tests.support.commands import command
 from tests.support.hashing_embedding import DIMENSION
-from tests.support.server import ROOT, clean_environment
 
 LIVE = 20
 RECENT_S = 3_600
@@ -39,16 +38,7 @@ TEXT = "\n\n".join(
 def _command(
     script: str, folder: Path, *arguments: str, failpoint: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    environment = {"DATA_DIR": str(folder), "EMBEDDING": HASHING, "WENMAI_FAILPOINT": failpoint}
-    return subprocess.run(
-        [sys.executable, "-m", f"scripts.{script}", *arguments],
-        cwd=ROOT,
-        env=clean_environment(environment),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return command(script, *arguments, DATA_DIR=str(folder), EMBEDDING=HASHING, WENMAI_FAILPOINT=failpoint)
 
 
 def _expire(trials: int, folder: Path, seed: int) -> Outcome:

@@ -18,21 +18,10 @@ from scripts.maintenance import CommandError, Server, ask_server, server_of
 from services.retention import DAY_US, ExpiryReport
 from tests.services.conversation_stores import uid, write_point
 from tests.support.app import HASHING, make_settings
+from tests.support.commands import command
 from tests.support.server import ROOT, RunningServer, clean_environment, running_server
 
 SESSION = uid(100)
-
-
-def command(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", f"scripts.{script}", *arguments],
-        cwd=ROOT,
-        env=clean_environment(environment),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 async def clean_up(settings: Settings, *arguments: str) -> int:

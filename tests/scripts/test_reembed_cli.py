@@ -20,9 +20,9 @@ from scripts.maintenance import CommandError
 from services.collections import ensure_collections
 from services.embedding import EmbeddingService
 from services.store import VectorStore
-from tests.scripts.test_maintenance_cli import command
 from tests.services.adapters.stores import NO_INDEX_WARNING
 from tests.support.app import HASHING, App, make_settings, open_app
+from tests.support.commands import command
 from tests.support.hashing_embedding import HashingEmbedding
 
 OTHER = "llama_index:tests.scripts.test_reembed_cli:WiderEmbedding"
