@@ -49,15 +49,34 @@ class WeightedTerm:
     weight: float
 
 
+class DocumentWords:
+    """The words of a document, added piece by piece by one who must not hold others up for long."""
+
+    def __init__(self, stemmed: bool = True) -> None:
+        self._counts: Counter[str] = Counter()
+        self._length = 0.0
+        self._stemmed = stemmed
+
+    def add(self, text: str) -> None:
+        for pieces, length in _runs(text, self._stemmed):
+            self._counts.update(piece for piece, _ in pieces)
+            self._length += length
+
+    def vector(self) -> SparseTerms:
+        """Saturated term frequencies."""
+        norm = K1 * (1 - B + B * self._length / AVERAGE_WORDS)
+        return _vector((term, count * (K1 + 1) / (count + norm)) for term, count in self._counts.items())
+
+
 def encode_document(text: str) -> SparseTerms:
-    """The vector stored with a chunk: saturated term frequencies."""
-    counts: Counter[str] = Counter()
-    words = 0.0
-    for pieces, length in _runs(text):
-        counts.update(piece for piece, _ in pieces)
-        words += length
-    norm = K1 * (1 - B + B * words / AVERAGE_WORDS)
-    return _vector((term, count * (K1 + 1) / (count + norm)) for term, count in counts.items())
+    """The vector stored with a chunk."""
+    words = DocumentWords(is_stemmed(text))
+    words.add(text)
+    return words.vector()
+
+
+def is_stemmed(text: str) -> bool:
+    return len(text) <= LONGEST_STEMMED
 
 
 def encode_query(text: str) -> SparseTerms:
@@ -67,13 +86,13 @@ def encode_query(text: str) -> SparseTerms:
 
 def terms(text: str) -> list[str]:
     """All index terms in the order of the text, repeats included."""
-    return [piece for pieces, _ in _runs(text) for piece, _ in pieces]
+    return [piece for pieces, _ in _runs(text, is_stemmed(text)) for piece, _ in pieces]
 
 
 def question_terms(text: str) -> list[WeightedTerm]:
     """The question's distinct terms with their weights, first seen first."""
     weights: dict[str, float] = {}
-    for pieces, _ in _runs(text):
+    for pieces, _ in _runs(text, is_stemmed(text)):
         for piece, weight in pieces:
             weights[piece] = min(weights.get(piece, 0.0) + weight, MAX_QUESTION_REPEATS)
     return [WeightedTerm(piece, weight) for piece, weight in weights.items()]
@@ -96,9 +115,8 @@ def word_stems(text: str) -> frozenset[str]:
     return frozenset().union(*map(_word_stems, found))
 
 
-def _runs(text: str) -> Iterator[tuple[Iterable[tuple[str, float]], float]]:
+def _runs(text: str, stemmed: bool) -> Iterator[tuple[Iterable[tuple[str, float]], float]]:
     """Terms with question weights, and the length in words, of each run of one script."""
-    stemmed = len(text) <= LONGEST_STEMMED
     for match in _RUN.finditer(folded(text[:LONGEST_INDEXED])):
         run, word = match.groups()
         if run:

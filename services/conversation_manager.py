@@ -20,7 +20,7 @@ from services.embedding import EmbeddingService
 from services.prompt_expiry import forget_old_prompts
 from services.recall import HistoryRecall
 from services.retention import ExpiryReport, SessionRecords, expire_turns
-from services.turn_indexing import Progress, TurnIndexer, words_of
+from services.turn_indexing import Progress, TurnIndexer, read_words
 from services.turn_store import TurnStore, TurnVectors, equals
 from services.turn_traces import TurnTraces
 
@@ -63,7 +63,7 @@ class ConversationManager:
 
         Raises StoreUnavailableError.
         """
-        vectors = replace(vectors or TurnVectors(), sparse=words_of(turn))
+        vectors = replace(vectors or TurnVectors(), sparse=await read_words(turn))
         await self.turns.put(turn, vectors)
         if turn.status is TurnStatus.COMPLETED and not turn.command:
             if vectors.question is None:
