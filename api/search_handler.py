@@ -19,24 +19,45 @@ class Judged:
     dropped_by: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A question with what bears on it: earlier questions of its conversation (oldest first), the answer
+    to the last of them, and the date it asks about (ISO 8601: a day, a month or a year) if that is known."""
+
+    question: str
+    owner: str
+    top_n: int = 10
+    document_id: str | None = None
+    previous_questions: tuple[str, ...] = ()
+    last_answer: str = ""
+    date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """All candidates of a search, best first."""
+
+    candidates: tuple[Judged, ...]
+
+
 class SearchHandler:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
 
-    async def search(
-        self, question: str, owner: str, top_n: int, document_id: str | None = None
-    ) -> list[Judged]:
-        """Best first. Raises EmptyQuestionError, StoreUnavailableError, EmbeddingUnavailableError."""
-        asked = preprocess_question(question)
+    async def search(self, request: SearchRequest) -> SearchReport:
+        """Raises EmptyQuestionError, StoreUnavailableError, EmbeddingUnavailableError."""
+        asked = preprocess_question(request.question)
         if not asked:
             raise EmptyQuestionError("question: must not be empty.")
         pipeline = self._pipeline
-        query = await pipeline.queries.build(asked, [])
-        documents = [document_id] if document_id else []
-        found = await pipeline.retriever.search(query, pipeline.owners(owner), documents)
+        query = await pipeline.queries.build(
+            asked, request.previous_questions, last_answer=request.last_answer, date=request.date
+        )
+        documents = [request.document_id] if request.document_id else []
+        found = await pipeline.retriever.search(query, pipeline.owners(request.owner), documents)
         ranked = await pipeline.reranking.rerank(query, found)
-        kept = {id(candidate) for candidate in apply_threshold(ranked, pipeline.threshold, top_n)}
-        return [Judged(candidate, self._reason(candidate, kept)) for candidate in ranked]
+        kept = {id(candidate) for candidate in apply_threshold(ranked, pipeline.threshold, request.top_n)}
+        return SearchReport(tuple(Judged(one, self._reason(one, kept)) for one in ranked))
 
     def _reason(self, candidate: Candidate, kept: set[int]) -> str | None:
         if id(candidate) in kept:

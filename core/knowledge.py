@@ -53,7 +53,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a document as it is indexed. Offsets are characters into the document's text."""
+    """A piece of a document as it is indexed. Offsets are characters into the document's text.
+
+    `date` is the document's: ISO 8601, a day, a month or a year ("2026-01-31", "2026-01", "2026"), or ""
+    when it has none. `version` tells one content of the document from another.
+    """
 
     chunk_id: str
     document_id: str
@@ -64,11 +68,14 @@ class Chunk:
     page: int | None = None
     char_start: int = 0
     char_end: int = 0
+    date: str = ""
+    version: str = ""
 
     @property
     def indexed_text(self) -> str:
-        """What is embedded: the heading path says what the text is about when the text does not."""
-        return f"{self.heading}\n{self.text}" if self.heading else self.text
+        """What is embedded: heading path and date say what the text is about when the text does not."""
+        above = " ".join(filter(None, (self.heading, self.date)))
+        return f"{above}\n{self.text}" if above else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A chunk as the answer's source (PROTOCOL section 5); `index` counts from 1."""
+    """A chunk as the answer's source (PROTOCOL section 5), as it was then; `index` counts from 1.
+
+    `passage_start` and `passage_end` are where the key passage stands in `text` (characters), None where
+    it is no verbatim part of it. `version` is the document's at that time.
+    """
 
     index: int
     document_id: str
@@ -108,3 +119,7 @@ class Citation:
     text: str
     reason: str = ""
     cited: bool = False
+    passage_start: int | None = None
+    passage_end: int | None = None
+    version: str = ""
+    date: str = ""

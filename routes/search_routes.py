@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
+from api.search_handler import SearchRequest
 from routes.dependencies import ContainerDep, Owner
 from routes.json_body import body_schema, json_body
 from routes.openapi import errors
@@ -30,5 +31,5 @@ async def search(
 ) -> dict[str, Any]:
     """Every candidate with its rank and score at each stage, best first, and the stage that dropped it."""
     document_id = str(body.document_id) if body.document_id else None
-    judged = await container.search.search(body.question, owner, body.top_n, document_id)
-    return {"candidates": [candidate_object(one.candidate, one.dropped_by) for one in judged]}
+    report = await container.search.search(SearchRequest(body.question, owner, body.top_n, document_id))
+    return {"candidates": [candidate_object(one.candidate, one.dropped_by) for one in report.candidates]}

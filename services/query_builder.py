@@ -44,8 +44,17 @@ class QueryBuilder:
     def __init__(self, embedding: EmbeddingService) -> None:
         self._embedding = embedding
 
-    async def build(self, question: str, previous_questions: Sequence[str]) -> Query:
+    async def build(
+        self,
+        question: str,
+        previous_questions: Sequence[str],
+        *,
+        last_answer: str = "",
+        date: str = "",
+    ) -> Query:
         """`previous_questions` oldest first; at most the last three are used.
+
+        `date` is the day, month or year (ISO 8601) the question asks about, where the caller knows it.
 
         Raises EmbeddingUnavailableError.
         """

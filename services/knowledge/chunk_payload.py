@@ -30,6 +30,8 @@ class ChunkPayload(BaseModel):
     ready: bool = False
     tags: tuple[str, ...] = ()
     created_us: int = 0
+    date: str = ""
+    version: str = ""
 
     @classmethod
     def from_chunk(
@@ -49,6 +51,8 @@ class ChunkPayload(BaseModel):
             ready=ready,
             tags=tuple(tags),
             created_us=created_us,
+            date=chunk.date,
+            version=chunk.version,
         )
 
     def to_chunk(self) -> Chunk:
@@ -62,4 +66,6 @@ class ChunkPayload(BaseModel):
             page=self.page,
             char_start=self.char_start,
             char_end=self.char_end,
+            date=self.date,
+            version=self.version,
         )

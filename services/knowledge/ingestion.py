@@ -21,6 +21,7 @@ from services.knowledge.upload import chunk_id_of
 
 BATCH_CHUNKS = 8
 TOUCH_EVERY_US = 30_000_000
+VERSION_CHARS = 16  # of the content's hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ def _chunks(document: Document, pieces: Pieces) -> Iterator[Chunk]:
             page=piece.page,
             char_start=piece.char_start,
             char_end=piece.char_end,
+            date=document.date or "",
+            version=document.content_hash[:VERSION_CHARS],
         )
 
 
