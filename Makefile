@@ -1,10 +1,10 @@
-# make run · make test · make check · make bench: each does its own set-up, and none needs the network again.
+# make run · make test · make check · make bench · make eval DATA=folder: each does its own set-up, and none needs the network again.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c requirements.lock
 
-.PHONY: run test check bench faults format lock screenshot setup setup-dev page clean
+.PHONY: run test check bench eval faults format lock screenshot setup setup-dev page clean
 
 run: setup page
 	$(BIN)/python -m scripts.serve
@@ -21,6 +21,10 @@ check:
 # Under load, beside a raw pass-through: benchmarks/README.md. About seven minutes; wants a quiet machine.
 bench: setup-dev
 	$(BIN)/python -m benchmarks.run
+
+# How well questions are answered from a folder of question sets: docs/guide/en/quality.md.
+eval: setup-dev
+	$(BIN)/python -m scripts.evaluate $(DATA) --cache .eval/vectors --out .eval/figures
 
 # Every fault of the list, as often as its goal asks for: tests/faults. About an hour.
 faults: setup-dev

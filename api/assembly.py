@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -12,10 +13,12 @@ from api.parts import SHARED_OWNER, Container
 from api.pipeline import Pipeline
 from api.prompt import PromptBuilder
 from api.running_turns import RunningTurns
+from api.search_context import SearchContexts
 from api.search_handler import SearchHandler
 from api.sessions_handler import SessionsHandler
 from api.start import Readiness
 from api.stream_seats import StreamSeats
+from api.why_not import WhyNot
 from config.prompt_library import PromptLibrary
 from config.settings import Settings
 from core.persona import PersonaRules
@@ -28,9 +31,10 @@ from services.knowledge.knowledge_base import KnowledgeBase
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
 from services.qa_log import QALog
 from services.query_builder import QueryBuilder
+from services.query_rewrite import QueryRewriter
 from services.reranking import RerankService
 from services.retention import SessionRecords
-from services.retriever import Retriever
+from services.retriever import LIST_DEPTH, Retriever
 from services.schedule import CleanupSchedule
 from services.sessions import SessionStore
 from services.store import VectorStore
@@ -38,6 +42,7 @@ from services.summaries import SummaryService
 from services.text_filters import load_answer_filters, load_question_filters
 from services.turn_store import TurnStore
 from services.turn_traces import TurnTraces
+from services.why_not import ListPlaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ def put_together(opened: Opened) -> Container:
         sessions=SessionsHandler(
             sessions, conversations.turns, running, history.traces, personas, conversations.index_later
         ),
-        search=SearchHandler(pipeline),
+        search=_search(opened, pipeline),
         knowledge=opened.knowledge,
         conversations=conversations,
         summaries=history.summaries,
@@ -135,15 +140,26 @@ def put_together(opened: Opened) -> Container:
     )
 
 
-def _pipeline(opened: Opened, prompts: PromptBuilder, commands: CommandRunner) -> Pipeline:
+def _search(opened: Opened, pipeline: Pipeline) -> SearchHandler:
     settings = opened.settings
+    depth = math.ceil(settings.retrieval.reranker_input_top_n * LIST_DEPTH)
+    lists = ListPlaces(opened.store, settings.store.knowledge_collection, depth)
+    contexts = SearchContexts(pipeline, opened.history.sessions)
+    return SearchHandler(pipeline, contexts, opened.llms, opened.knowledge, WhyNot(pipeline, lists))
+
+
+def _pipeline(opened: Opened, prompts: PromptBuilder, commands: CommandRunner) -> Pipeline:
+    settings, library = opened.settings, PromptLibrary()
     return Pipeline(
         conversations=opened.history.conversations,
         summaries=opened.history.summaries,
         queries=QueryBuilder(opened.embedding),
         retriever=Retriever(opened.store, settings.store.knowledge_collection, settings.retrieval),
         reranking=RerankService(opened.reranker, settings.retrieval, opened.embedding.name),
-        insert_block=InsertBlock(PromptLibrary().text("insert_block"), settings.retrieval),
+        insert_block=InsertBlock(library.text("insert_block"), settings.retrieval),
+        rewriter=QueryRewriter(
+            lambda language: library.text("rewrite", language), settings.retrieval.rewrite_timeout_s
+        ),
         prompts=prompts,
         commands=commands,
         question_filter=load_question_filters(settings.conversation.question_filters),
@@ -154,4 +170,5 @@ def _pipeline(opened: Opened, prompts: PromptBuilder, commands: CommandRunner) -
         threshold=settings.retrieval.rerank_score_threshold,
         shared_owner=SHARED_OWNER,
         is_reading=opened.knowledge.is_reading,
+        find_documents=opened.knowledge.find_documents,
     )

@@ -45,14 +45,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 EMBEDDED_FOLDER = "store"  # below DATA_DIR
+WrapEmbedding = Callable[[BaseEmbedding, str], BaseEmbedding]
+"""The model and its name as the store records it → the model to use in its place."""
 
 
 @asynccontextmanager
-async def open_container(settings: Settings) -> AsyncIterator[Container]:
-    """Raises StartRefusedError (one plain line) when the configuration or the data does not allow a start."""
+async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) -> AsyncIterator[Container]:
+    """`wrap` stands between the configured embedding model and all that use it, such as a cache.
+
+    Raises StartRefusedError (one plain line) when the configuration or the data does not allow a start.
+    """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(_open_store(settings.store))
-        embedding = await _open_embedding(settings.models, stack)
+        embedding = await _open_embedding(settings.models, stack, wrap)
         readiness = Readiness(store, settings.store, embedding)
         llms = LLMService(await _open_llms(settings, stack))
         _check_summary_model(settings, llms)
@@ -65,7 +70,7 @@ async def open_container(settings: Settings) -> AsyncIterator[Container]:
         schedule = await stack.enter_async_context(
             open_schedule(clean_up, times.cleanup_cron, times.timezone)
         )
-        reranker = _open_reranker(settings.models, embedding.name, stack)
+        reranker = _open_reranker(settings, embedding.name, stack)
         container = put_together(
             Opened(settings, store, embedding, reranker, llms, history, knowledge, schedule, readiness)
         )
@@ -140,9 +145,11 @@ def _parser(settings: KnowledgeSettings) -> ParserProcess:
     return ParserProcess(parse_document, splitter)
 
 
-async def _open_embedding(models: ModelSettings, stack: AsyncExitStack) -> EmbeddingService:
+async def _open_embedding(
+    models: ModelSettings, stack: AsyncExitStack, wrap: WrapEmbedding | None = None
+) -> EmbeddingService:
     model, name, dimension = _embedding_model(models, stack)
-    service = EmbeddingService(model, name, dimension)
+    service = EmbeddingService(wrap(model, name) if wrap else model, name, dimension)
     stack.push_async_callback(service.close)
     if not dimension:
         service.dimension = len((await service.embed_passages(["dimension"]))[0])
@@ -176,8 +183,9 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
 
 
 def _open_reranker(
-    models: ModelSettings, embedding_name: str, stack: AsyncExitStack
+    settings: Settings, embedding_name: str, stack: AsyncExitStack
 ) -> BaseNodePostprocessor | None:
+    models, timeout_s = settings.models, settings.retrieval.rerank_timeout_s
     kind, _, target = models.reranker.partition(":")
     if kind == "none":
         return None
@@ -188,13 +196,17 @@ def _open_reranker(
     if kind == "cross-encoder":
         from services.adapters.cross_encoder import CrossEncoderReranker
 
-        return CrossEncoderReranker(target)
+        cross_encoder = CrossEncoderReranker(target)
+        stack.push_async_callback(cross_encoder.aclose)
+        return cross_encoder
     if kind == "http":
         from services.adapters.http_reranker import HttpReranker
 
         if not models.reranker_url:
             raise StartRefusedError("RERANKER=http needs RERANKER_URL, the address of a /rerank endpoint.")
-        reranker = HttpReranker(models.reranker_url, models.reranker_model, models.reranker_api_key)
+        reranker = HttpReranker(
+            models.reranker_url, models.reranker_model, models.reranker_api_key, timeout_s
+        )
         stack.push_async_callback(reranker.aclose)
         return reranker
     from services.adapters.llama_index_loader import load_class

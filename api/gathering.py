@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from api.gathered import Gathered
-from api.pipeline import Pipeline
+from api.pipeline import Pipeline, TurnModels
+from api.search_context import asked_before
 from core.knowledge import Candidate
 from core.query import Query
 from core.relevance import apply_threshold
 from core.turns import Turn
 from services.conversation_manager import Branch
-from services.llm_service import ModelEntry
+from services.insert_block import Asked
 
-Report = Callable[..., None]  # stage, message=None, and the numbers that go with it
+Report = Callable[..., None]  # stage, message=None, and the numbers and words that go with it
+Lap = Callable[[str], None]
 
 
 class Gathering:
@@ -25,30 +27,34 @@ class Gathering:
         self._branch = branch
         self._turn = turn
         self._report = report
+        self._owners = pipeline.owners(turn.owner)
+        self._told_of_fallback = False
         self.query: Query | None = None
 
-    async def run(self, top_n: int, judge: ModelEntry | None, lap: Callable[[str], None]) -> Gathered:
+    async def run(self, top_n: int, models: TurnModels, lap: Lap) -> Gathered:
         """Raises StoreUnavailableError, EmbeddingUnavailableError."""
         self._report("retrieving")
         conversations = self._pipeline.conversations
         recent = await conversations.get_recent_history(self._branch)
         self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
+        before, last_answer = asked_before(recent)
         self.query = query = await self._pipeline.queries.build(
-            self._turn.user_query, [turn.user_query for turn in recent[-2:]]
+            self._turn.user_query, before, last_answer=last_answer
         )
-        owners = self._pipeline.owners(self._turn.owner)
         relevant, summary, found = await asyncio.gather(
             conversations.retrieve_relevant_history(query, self._branch, recent, self._turn.owner),
             self._pipeline.summaries.applicable(self._branch.nodes),
-            self._pipeline.retriever.search(query, owners),
+            self._pipeline.retriever.search(query, self._owners),
         )
         lap("retrieve")
-        ranked = await self._judge(query, found, judge)
+        ranked = await self._rank(query, found)
+        rewritten, ranked = await self._second_try(ranked, recent, models, lap)
+        refused, ranked = await self._judge(
+            Asked(rewritten or query.question, _asked(recent)), ranked, models
+        )
         lap("rerank")
-        kept = apply_threshold(ranked, self._pipeline.threshold, top_n)
-        message = "filtering" if kept else self._why_nothing(owners)
-        self._report("filtering", message=message, candidates=len(ranked), used=len(kept))
-        return Gathered(tuple(recent), tuple(relevant), summary, tuple(ranked), tuple(kept))
+        kept = self._keep(ranked, refused, top_n)
+        return Gathered(tuple(recent), tuple(relevant), summary, ranked, kept, refused, rewritten)
 
     def _warn_of_lost(self, number: int) -> None:
         """Turns whose place on the branch can be read, but not their text; TurnRun tells of the others."""
@@ -56,12 +62,76 @@ class Gathering:
             code = "turns_unreadable"
             self._report("warning", message=code, code=code, turns=number)
 
-    async def _judge(self, query: Query, found: list[Candidate], judge: ModelEntry | None) -> list[Candidate]:
+    async def _rank(self, query: Query, found: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Best first. That another reranker took over is told once a turn."""
         self._report("reranking", candidates=len(found))
-        ranked = await self._pipeline.reranking.rerank(query, found)
-        if judge is not None and ranked:
-            ranked = await self._pipeline.insert_block.judge(query.question, ranked, judge)
-        return ranked
+        reranked = await self._pipeline.reranking.rerank(query, found)
+        if reranked.fell_back and not self._told_of_fallback:
+            self._told_of_fallback = True
+            code = "reranker_unavailable"
+            self._report("warning", message=code, code=code)
+        return reranked.candidates
 
-    def _why_nothing(self, owners: tuple[str, ...]) -> str:
-        return "nothing_found_yet" if self._pipeline.is_reading(owners) else "nothing_found"
+    async def _second_try(
+        self, ranked: tuple[Candidate, ...], recent: Sequence[Turn], models: TurnModels, lap: Lap
+    ) -> tuple[str, tuple[Candidate, ...]]:
+        """The rewritten question and the candidates with those it found; "" and the same where there is none.
+
+        Only a follow-up for which nothing was good enough is worth the wait for a model, and only where there
+        is something to find at all.
+        """
+        rewriter = self._pipeline.rewriter
+        if not ranked or self._above(ranked) or not rewriter.can_help(recent, models.answer):
+            return "", ranked
+        self._report("rewriting", message="rewriting")
+        rewritten = await rewriter.rewrite(self._turn.user_query, recent, models.answer)
+        if rewritten:
+            self._report("rewriting", message="rewritten", question=rewritten)
+            query = await self._pipeline.queries.build(rewritten, [])
+            again = await self._rank(query, await self._pipeline.retriever.search(query, self._owners))
+            ranked = _better(ranked, again)
+        lap("rewrite")
+        return rewritten, ranked
+
+    async def _judge(
+        self, asked: Asked, ranked: tuple[Candidate, ...], models: TurnModels
+    ) -> tuple[frozenset[str], tuple[Candidate, ...]]:
+        """The chunks that the judge refused, and all candidates, with its passages and reasons where it took
+        them. It is shown what passed the threshold: the others are not shown to anyone."""
+        promising = self._above(ranked)
+        if models.judge is None or not promising:
+            return frozenset(), ranked
+        judged = await self._pipeline.insert_block.judge(asked, promising, models.judge)
+        taken = {candidate.chunk.chunk_id: candidate for candidate in judged}
+        refused = frozenset(each.chunk.chunk_id for each in promising) - taken.keys()
+        return refused, tuple(taken.get(each.chunk.chunk_id, each) for each in ranked)
+
+    def _keep(
+        self, ranked: Sequence[Candidate], refused: frozenset[str], top_n: int
+    ) -> tuple[Candidate, ...]:
+        left = [candidate for candidate in ranked if candidate.chunk.chunk_id not in refused]
+        kept = tuple(apply_threshold(left, self._pipeline.threshold, top_n))
+        message = "filtering" if kept else self._why_nothing()
+        numbers = {"refused": len(refused)} if refused else {}
+        self._report("filtering", message=message, candidates=len(ranked), used=len(kept), **numbers)
+        return kept
+
+    def _above(self, ranked: Sequence[Candidate]) -> list[Candidate]:
+        return apply_threshold(ranked, self._pipeline.threshold, len(ranked))
+
+    def _why_nothing(self) -> str:
+        return "nothing_found_yet" if self._pipeline.is_reading(self._owners) else "nothing_found"
+
+
+def _asked(turns: Iterable[Turn]) -> tuple[str, ...]:
+    return tuple(turn.user_query for turn in turns)
+
+
+def _better(first: Iterable[Candidate], second: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Each chunk once, as it was judged the more probable, with that judgement's key passage; best first."""
+    best: dict[str, Candidate] = {}
+    for candidate in (*first, *second):
+        known = best.get(candidate.chunk.chunk_id)
+        if known is None or candidate.probability > known.probability:
+            best[candidate.chunk.chunk_id] = candidate
+    return tuple(sorted(best.values(), key=lambda candidate: -candidate.probability))

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 
+from api.citing import known_documents
 from api.pipeline import Pipeline, TurnModels
 from api.replay import replay
 from api.running_turns import RunningTurns
@@ -85,7 +86,7 @@ class KnowledgeHandler:
             if running is not None:
                 return running.stream
             if stored is not None and stored.status is TurnStatus.COMPLETED:
-                return replay(stored, self._pipeline.prompts.language(stored.user_query))
+                return await self._replayed(stored)
             return await self._start(request, turn_id, stored, models, command)
 
     async def _attachable(self, turn_id: str) -> TurnRun | None:
@@ -118,7 +119,13 @@ class KnowledgeHandler:
         stored = await self._pipeline.conversations.turns.get(turn_id)
         if stored is None or stored.owner != owner:
             raise UnknownTurnError("turn_id: there is no such turn.")
-        return replay(stored, self._pipeline.prompts.language(stored.user_query))
+        return await self._replayed(stored)
+
+    async def _replayed(self, stored: Turn) -> TurnStream:
+        pipeline = self._pipeline
+        owners = pipeline.owners(stored.owner)
+        documents = await known_documents(pipeline.find_documents, [stored], owners)
+        return replay(stored, pipeline.prompts.language(stored.user_query), documents)
 
     def reader_seat(self, owner: str) -> AbstractContextManager[None]:
         """For a reader of a turn's stream; taken when entered. Who comes second is checked before."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from api.citing import FindDocuments
 from api.commands import CommandRunner
 from api.prompt import PromptBuilder
 from core.branch import Branch
@@ -14,6 +15,7 @@ from services.insert_block import InsertBlock
 from services.llm_service import ModelEntry
 from services.qa_log import QALog
 from services.query_builder import QueryBuilder
+from services.query_rewrite import QueryRewriter
 from services.reranking import RerankService
 from services.retriever import Retriever
 from services.summaries import SummaryService
@@ -30,6 +32,7 @@ class Pipeline:
     retriever: Retriever
     reranking: RerankService
     insert_block: InsertBlock
+    rewriter: QueryRewriter
     prompts: PromptBuilder
     commands: CommandRunner
     question_filter: Callable[[str], str]
@@ -40,6 +43,7 @@ class Pipeline:
     threshold: float
     shared_owner: str
     is_reading: Callable[[tuple[str, ...]], bool]
+    find_documents: FindDocuments
 
     def owners(self, owner: str) -> tuple[str, ...]:
         """Whose documents this owner may search: the own ones and the shared ones."""

@@ -191,12 +191,17 @@ def _dropped(one: Dropped) -> ManifestPart:
 
 
 def _passed_over(found: Gathered) -> Iterator[ManifestPart]:
-    """Candidates that were ranked and not chosen; their tokens were never counted."""
+    """Candidates that were ranked and not chosen, and the wording that was only searched with; their tokens
+    were never counted."""
     chosen = {candidate.chunk.chunk_id for candidate in found.candidates}
+    if found.rewritten:  # its words are those of other turns, which may be erased: they are not kept
+        yield ManifestPart(Part.QUESTION.value, Role.USER.value, 0, False, "rewritten_for_search")
     least = min((candidate.probability for candidate in found.candidates), default=2.0)
     for candidate in found.ranked:
         if candidate.chunk.chunk_id not in chosen:
             reason = "beyond_top_n" if candidate.probability >= least else "below_threshold"
+            if candidate.chunk.chunk_id in found.refused:
+                reason = "judged_useless"
             yield ManifestPart(
                 Part.KNOWLEDGE.value, Role.USER.value, 0, False, reason, chunk_id=candidate.chunk.chunk_id
             )

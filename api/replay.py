@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from api.messages import say
 from config.prompt_library import Language
+from core.citations import KnownDocuments
 from core.events import (
     ContentEvent,
     DoneEvent,
@@ -18,10 +19,11 @@ from core.turns import Turn, TurnStatus
 from services.turn_stream import TurnStream
 
 
-def replay(turn: Turn, language: Language) -> TurnStream:
+def replay(turn: Turn, language: Language, documents: KnownDocuments) -> TurnStream:
     """An ended stream with the turn's texts, sources and last status, under the numbers they had live.
 
-    Progress is not kept, so its numbers are skipped; a reader that saw event n goes on with n + 1.
+    `documents` are those of its sources that are there. Progress is not kept, so its numbers are skipped; a
+    reader that saw event n goes on with n + 1.
     """
     stream = TurnStream.ended_stream(turn.turn_id)
     failed = turn.status in (TurnStatus.FAILED, TurnStatus.INTERRUPTED, TurnStatus.RUNNING)
@@ -33,7 +35,7 @@ def replay(turn: Turn, language: Language) -> TurnStream:
         stream.publish(ThinkEvent(turn.thinking))
         stream.publish(ContentEvent(turn.assistant_response))
     if turn.assistant_response or not failed:
-        stream.publish(SourceEvent(turn.sources))
+        stream.publish(SourceEvent(turn.sources, documents))
     if failed:
         stream.publish(ErrorEvent(say(f"was_{turn.status.value}", language)))
     stream.publish(StatusEvent("finished", say("finished", language), finished_fields(turn)))

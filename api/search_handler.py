@@ -2,64 +2,96 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, replace
 
+from api.gathered import Gathered
 from api.pipeline import Pipeline
+from api.prompt import Prompt
+from api.search_context import SearchContext, SearchContexts
+from api.search_context import SearchRequest as SearchRequest  # offered here too: it is what `search` takes
+from api.search_stages import Judged, Ranking
+from api.turn_request import TurnRequest
+from api.why_not import DocumentReport, WhyNot
 from core.errors import EmptyQuestionError
-from core.knowledge import Candidate
+from core.key_passages import with_key_passages
+from core.knowledge import Document
 from core.relevance import apply_threshold
 from core.text import preprocess_question
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """`dropped_by` is None for what would be shown to the model, else `threshold` or `top_n`."""
-
-    candidate: Candidate
-    dropped_by: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """A question with what bears on it: earlier questions of its conversation (oldest first), the answer
-    to the last of them, and the date it asks about (ISO 8601: a day, a month or a year) if that is known."""
-
-    question: str
-    owner: str
-    top_n: int = 10
-    document_id: str | None = None
-    previous_questions: tuple[str, ...] = ()
-    last_answer: str = ""
-    date: str = ""
+from services.knowledge.knowledge_base import KnowledgeBase
+from services.llm_service import LLMService, ModelEntry
 
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """All candidates of a search, best first."""
+    """All candidates of a search, best first; `document` answers for the one that was asked about.
+
+    `reranker` is the one that judged; `fell_back` says that another was configured and did not answer.
+    """
 
     candidates: tuple[Judged, ...]
+    reranker: str
+    fell_back: bool = False
+    document: DocumentReport | None = None
 
 
 class SearchHandler:
-    def __init__(self, pipeline: Pipeline) -> None:
+    """Searches as a turn of the chat does, up to the prompt; no model is called."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        contexts: SearchContexts,
+        llms: LLMService,
+        knowledge: KnowledgeBase,
+        why_not: WhyNot,
+    ) -> None:
         self._pipeline = pipeline
+        self._contexts = contexts
+        self._llms = llms
+        self._knowledge = knowledge
+        self._why_not = why_not
 
     async def search(self, request: SearchRequest) -> SearchReport:
-        """Raises EmptyQuestionError, StoreUnavailableError, EmbeddingUnavailableError."""
-        asked = preprocess_question(request.question)
-        if not asked:
-            raise EmptyQuestionError("question: must not be empty.")
-        pipeline = self._pipeline
-        query = await pipeline.queries.build(
-            asked, request.previous_questions, last_answer=request.last_answer, date=request.date
+        """Raises EmptyQuestionError, InvalidParentError, NotFoundError kinds (session, document, model),
+        StoreUnavailableError, EmbeddingUnavailableError."""
+        request, model = self._checked(request), self._llms.get(request.model_id)
+        document = await self._document(request)
+        context = await self._contexts.of(request)
+        query = await self._pipeline.queries.build(
+            request.question,
+            context.previous_questions,
+            last_answer=context.last_answer,
+            date=request.date,
         )
-        documents = [request.document_id] if request.document_id else []
-        found = await pipeline.retriever.search(query, pipeline.owners(request.owner), documents)
-        ranked = await pipeline.reranking.rerank(query, found)
-        kept = {id(candidate) for candidate in apply_threshold(ranked, pipeline.threshold, request.top_n)}
-        return SearchReport(tuple(Judged(one, self._reason(one, kept)) for one in ranked))
+        owners = self._pipeline.owners(request.owner)
+        found, told = await asyncio.gather(
+            self._pipeline.retriever.search(query, owners),
+            self._contexts.told(context, query, request.owner),
+        )
+        reranked = await self._pipeline.reranking.rerank(query, found)
+        ranked = with_key_passages(query, reranked.candidates)
+        chosen = tuple(apply_threshold(ranked, self._pipeline.threshold, request.top_n))
+        prompt = self._prompt(request, model, context, replace(told, ranked=ranked, candidates=chosen))
+        judged = Ranking(found, ranked, chosen, self._pipeline.threshold, prompt).judged()
+        why = await self._why_not.explain(query, document, owners, judged) if document else None
+        return SearchReport(judged, reranked.reranker, reranked.fell_back, why)
 
-    def _reason(self, candidate: Candidate, kept: set[int]) -> str | None:
-        if id(candidate) in kept:
+    def _checked(self, request: SearchRequest) -> SearchRequest:
+        """The question as the chat cleans and filters it."""
+        question = preprocess_question(request.question)
+        question = preprocess_question(self._pipeline.question_filter(question)) if question else ""
+        if not question:
+            raise EmptyQuestionError("question: must not be empty.")
+        return replace(request, question=question)
+
+    async def _document(self, request: SearchRequest) -> Document | None:
+        if request.document_id is None:
             return None
-        return "top_n" if candidate.probability >= self._pipeline.threshold else "threshold"
+        return await self._knowledge.get_document(request.document_id, self._pipeline.owners(request.owner))
+
+    def _prompt(
+        self, request: SearchRequest, model: ModelEntry, context: SearchContext, told: Gathered
+    ) -> Prompt:
+        asked = TurnRequest(request.question, request.owner, model_id=request.model_id)
+        return self._pipeline.prompts.build(asked, model, context.persona, told)

@@ -10,6 +10,7 @@ import anyio.lowlevel
 import structlog
 
 from api.answer import Answer
+from api.citing import Citing
 from api.gathering import Gathering
 from api.messages import say
 from api.pipeline import Pipeline, TurnModels
@@ -17,7 +18,6 @@ from api.prompt import Prompt
 from api.replay import finished_fields
 from api.turn_request import TurnRequest
 from core.branch import Branch
-from core.citations import cite, mark_cited
 from core.commands import Command, command_language
 from core.errors import (
     LLMUnavailableError,
@@ -35,7 +35,6 @@ from core.events import (
 )
 from core.exchange import Exchange
 from core.failpoints import failpoint
-from core.knowledge import Candidate
 from core.manifest import PromptManifest
 from core.turns import Turn, TurnStatus, Usage
 from services.llm_service import ModelEntry
@@ -75,7 +74,7 @@ class TurnRun:
             guessed=model.begins_thinking == "auto",
             max_chars=pipeline.max_answer_chars,
         )
-        self._candidates: tuple[Candidate, ...] = ()
+        self._citing = Citing()
         self._prompt: Prompt | None = None
         self._exchange = Exchange()
         self._scope = anyio.CancelScope()
@@ -132,16 +131,17 @@ class TurnRun:
 
     async def _respond(self) -> None:
         request, model = self._plan.request, self._plan.models.answer
-        found = await self._gathering.run(request.rerank_top_n, self._plan.models.judge, self._lap)
+        found = await self._gathering.run(request.rerank_top_n, self._plan.models, self._lap)
         persona = self._plan.session.persona_text
         self._prompt = prompt = self._pipeline.prompts.build(request, model, persona, found)
-        self._candidates = prompt.candidates
+        self._citing.expect(self._gathering.query, prompt.candidates, found.rewritten)
         self._warn()
         self._status("generating", dropped=len(prompt.dropped))
         async for said in self._answer.events(model.stream_laid(prompt.lay, self._exchange, self._retrying)):
             if "first_token" not in self._timings:
                 self._lap("first_token")
             self.stream.publish(*said)
+            self._citing.begin()
             # a flooding model never lets the loop deliver a cancellation by itself
             if self._scope.cancel_called:
                 await anyio.lowlevel.checkpoint()
@@ -165,7 +165,7 @@ class TurnRun:
             self._warning("turns_unreadable", turns=self._plan.branch.unreadable)
 
     async def _finish(self, status: TurnStatus, failure: WenmaiError | None) -> None:
-        citations = mark_cited(cite(self._candidates), self._answer.content)
+        citations = await self._citing.finish(self._answer.content)
         self.turn = replace(
             self.turn,
             status=status,
@@ -215,7 +215,7 @@ class TurnRun:
             status=self.turn.status.value,
             error=failure.code if failure else None,
             upstream_status=self._exchange.status,
-            used=len(self._candidates),
+            used=len(self.turn.sources),
             **{f"{name}_ms": value for name, value in self._timings.items()},
         )
 

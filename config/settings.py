@@ -70,9 +70,11 @@ class RetrievalSettings(Section):
 
     reranker_input_top_n: int = Field(20, ge=1, le=200)
     rerank_score_threshold: Fraction = 0.2
-    rrf_k: int = Field(60, ge=1, le=1_000)
+    rrf_k: int = Field(10, ge=1, le=1_000)
     dense_weight: float = Field(1.0, ge=0, le=10, allow_inf_nan=False)
     sparse_weight: float = Field(1.0, ge=0, le=10, allow_inf_nan=False)
+    rerank_timeout_s: float = Field(5, ge=0.1, le=120, allow_inf_nan=False)
+    rewrite_timeout_s: float = Field(3, ge=0, le=60, allow_inf_nan=False)
     insert_block_max_parallel: int = Field(4, ge=1, le=64)
     insert_block_timeout_s: Positive = 20
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.citations import KnownDocuments
 from core.knowledge import Citation
 
 
@@ -34,7 +35,10 @@ class ContentEvent:
 
 @dataclass(frozen=True, slots=True)
 class SourceEvent:
+    """`documents` says, when a stored turn is told again, which of the citations' documents are left."""
+
     citations: tuple[Citation, ...]
+    documents: KnownDocuments | None = None
 
 
 @dataclass(frozen=True, slots=True)

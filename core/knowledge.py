@@ -29,8 +29,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
+    """`date` is what the document itself says: ISO 8601, a day, a month or a year; "" when it says none."""
+
     title: str
     sections: tuple[Section, ...]
+    date: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,23 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class FormMatch:
+    """What one form of the question found of a chunk: its cosine, the score by words (0 beyond that list's
+    end), and its rank in either list, from 1, None beyond the end."""
+
+    dense: float | None = None
+    dense_rank: int | None = None
+    sparse: float = 0.0
+    sparse_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A chunk on its way through ranking.
 
     Scores are raw (`dense` cosine −1…1, `sparse` a BM25 sum ≥ 0) and None when that list did not
-    return the chunk; ranks count from 1. `fused` is the weighted RRF score. `probability` is the
+    return the chunk; ranks count from 1. `matches` has the same for each form of the question, in their
+    order. `fused` is the weighted RRF score. `probability` is the
     reranker's, 0…1. `key_passage` is verbatim text of the chunk. `reason` comes from InsertBlock.
     """
 
@@ -93,6 +108,7 @@ class Candidate:
     dense_rank: int | None = None
     sparse_rank: int | None = None
     fused: float = 0.0
+    matches: tuple[FormMatch, ...] = ()
     probability: float = 0.0
     key_passage: str = ""
     reason: str = ""

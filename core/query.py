@@ -25,7 +25,14 @@ class QueryForm:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The question and all forms searched together; `forms[0]` is the question as it was asked."""
+    """The question and all forms searched together.
+
+    `forms[0]` is the question as it was asked, with its date where one is known; then joined with the one
+    before, and with all of `previous` (earlier questions, oldest first). `last_answer` is what was answered
+    to the last of them.
+    """
 
     question: str
     forms: tuple[QueryForm, ...]
+    previous: tuple[str, ...] = ()
+    last_answer: str = ""

@@ -1,6 +1,6 @@
 """Which earlier turns a question is about: three lists fused by their scores, then one probability each.
 
-What was measured, and on which sets, stands with the constants; scripts/evaluate_recall.py measures it again.
+What was measured, and on which sets, stands with the constants; scripts/evaluate.py measures it again.
 """
 
 from __future__ import annotations

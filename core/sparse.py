@@ -19,9 +19,9 @@ from core.query import SparseTerms
 from core.stopwords import STOP_CHARACTERS, STOP_WORDS
 from core.text import fold_width
 
-# Robertson and Zaragoza's k1; b below their 0.75 because chunks are cut to nearly one length.
+# Robertson and Zaragoza's. With b = .5 short passages lose: RGB's Chinese half nDCG@10 .866, with .75 .886.
 K1 = 1.2
-B = 0.5
+B = 0.75
 AVERAGE_WORDS = 180.0  # of a 256-token chunk
 CHARACTERS_PER_WORD = 1.6  # Chinese
 LONGEST_INDEXED = 200_000  # characters; far beyond any chunk
@@ -106,6 +106,18 @@ def folded(text: str) -> str:
 def is_cjk(term: str) -> bool:
     """Whether a term is of a script without spaces: its matches are found by substring."""
     return term[0] >= "\u2e80" or "\u0e00" <= term[0] <= "\u0e7f"
+
+
+def words_of(text: str) -> Iterator[tuple[int, str]]:
+    """The words outside the scripts without spaces, with their places; of a text that is `folded`."""
+    for match in _RUN.finditer(text):
+        if match[2]:
+            yield match.start(), match[2]
+
+
+def word_pieces(word: str) -> frozenset[str]:
+    """The index terms of one word."""
+    return _word_stems(word)
 
 
 def word_stems(text: str) -> frozenset[str]:

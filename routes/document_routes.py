@@ -38,7 +38,10 @@ UPLOAD_SCHEMA: dict[str, Any] = {
                         "file": {"type": "string", "format": "binary"},
                         "external_id": {"type": "string", "description": "The caller's own id for it."},
                         "tags": {"type": "string", "description": "Separated by commas."},
-                        "date": {"type": "string", "format": "date"},
+                        "date": {
+                            "type": "string",
+                            "description": "YYYY, YYYY-MM or YYYY-MM-DD; absent: the document's own.",
+                        },
                     },
                 }
             }

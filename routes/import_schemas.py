@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from core.citations import placed
 from core.conversation_import import FOLLOWS, GivenPersona, GivenSession, GivenTurn
 from core.errors import BadRequestError
 from core.knowledge import Citation
@@ -54,6 +55,10 @@ class GivenCitation(WireModel):
     text: Verbatim = ""
     reason: Verbatim = ""
     cited: bool = False
+    passage_start: Count | None = None
+    passage_end: Count | None = None
+    version: Verbatim = ""
+    date: Verbatim = ""
 
 
 class GivenUsage(WireModel):
@@ -105,7 +110,7 @@ class ImportTurn(WireModel):
             parent=parent if "parent_turn_id" in self.model_fields_set else FOLLOWS,
             status=TurnStatus(self.status),
             thinking=self.thinking,
-            sources=tuple([Citation(**source.model_dump()) for source in self.sources]),
+            sources=tuple([placed(Citation(**source.model_dump())) for source in self.sources]),
             model_id=self.model_id,
             command=self.command,
             token_count=self.token_count,

@@ -7,7 +7,9 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query
 
+from api.citing import known_documents
 from routes.dependencies import ContainerDep, Owner
+from routes.document_routes import readable
 from routes.json_body import body_schema, json_body
 from routes.openapi import errors
 from routes.schemas import SessionBody, SessionChanges
@@ -69,7 +71,8 @@ async def list_turns(
 ) -> dict[str, Any]:
     """The branch that ends in `leaf` (the newest turn when absent), from its root on."""
     turns = await container.sessions.branch(str(session_id), owner, str(leaf) if leaf else None)
-    return {"turns": [turn_object(turn) for turn in turns]}
+    documents = await known_documents(container.knowledge.find_documents, turns, readable(owner))
+    return {"turns": [turn_object(turn, documents) for turn in turns]}
 
 
 @router.get("/sessions/{session_id}/tree")
@@ -81,7 +84,9 @@ async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> d
 @router.get("/turns/{turn_id}")
 async def get_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
     """One turn with its citations."""
-    return turn_object(await container.sessions.turn(str(turn_id), owner))
+    turn = await container.sessions.turn(str(turn_id), owner)
+    documents = await known_documents(container.knowledge.find_documents, [turn], readable(owner))
+    return turn_object(turn, documents)
 
 
 @router.delete("/turns/{turn_id}")

@@ -10,6 +10,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, Literal, assert_never
 
 from config.settings import ServerSettings
+from core.citations import KnownDocuments
 from core.events import (
     ContentEvent,
     DoneEvent,
@@ -56,8 +57,8 @@ def _prefixed(event: Event, progress_prefix: str) -> str:
             return f"CONTENT:{_one_line(message)}"
         case StatusEvent():
             return f"STATUS:{json.dumps(status_object(event))}"
-        case SourceEvent(citations):
-            return f"SOURCE:{json.dumps([citation_object(citation) for citation in citations])}"
+        case SourceEvent():
+            return f"SOURCE:{json.dumps(citation_objects(event))}"
         case ErrorEvent(message):
             return f"ERROR:{_one_line(message)}"
         case DoneEvent():
@@ -82,8 +83,8 @@ def _named(event: Event) -> tuple[str, str]:
             return "session", json.dumps({"session_id": session_id})
         case StatusEvent():
             return "status", json.dumps(status_object(event))
-        case SourceEvent(citations):
-            return "source", json.dumps({"citations": [citation_object(citation) for citation in citations]})
+        case SourceEvent():
+            return "source", json.dumps({"citations": citation_objects(event)})
         case ErrorEvent(message):
             return "error", json.dumps({"message": _one_line(message)})
         case DoneEvent():
@@ -100,11 +101,22 @@ def status_object(event: StatusEvent) -> dict[str, Any]:
     return {"stage": event.stage, "message": event.message, **event.fields}
 
 
-def citation_object(citation: Citation) -> dict[str, Any]:
-    """PROTOCOL section 5; `cited` is there only when it is true."""
+def citation_objects(event: SourceEvent) -> list[dict[str, Any]]:
+    return [citation_object(citation, event.documents) for citation in event.citations]
+
+
+def citation_object(citation: Citation, documents: KnownDocuments | None = None) -> dict[str, Any]:
+    """PROTOCOL section 5; `cited`, `removed` and `outdated` are there only when they are true.
+
+    The last two need the `documents` that are there.
+    """
     body = asdict(citation)
     if not citation.cited:
         del body["cited"]
+    if documents is not None and documents.lack(citation):
+        body["removed"] = True
+    if documents is not None and documents.changed(citation):
+        body["outdated"] = True
     return body
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.events import ContentEvent, ErrorEvent, Event, SessionEvent, SourceEvent, StatusEvent, ThinkEvent
-from routes.sse import citation_object, status_object
+from routes.sse import citation_objects, status_object
 
 
 class WholeTurn:
@@ -22,8 +22,8 @@ class WholeTurn:
                 self.body["thinking"] += text
             case ContentEvent(text):
                 self.body["content"] += text
-            case SourceEvent(citations):
-                self.body["sources"] = [citation_object(citation) for citation in citations]
+            case SourceEvent():
+                self.body["sources"] = citation_objects(event)
             case StatusEvent("error", message, fields):
                 self.body["error"] = {"message": message, **fields}
             case StatusEvent("finished"):

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from api.search_stages import Judged
 from core.branch import TurnNode
-from core.knowledge import Candidate, Chunk
+from core.citations import KnownDocuments
+from core.knowledge import Chunk
 from core.moments import is_moment
 from core.persona import Persona
 from core.turns import Summary, Turn, TurnStatus, rfc3339
@@ -33,8 +35,11 @@ def persona_object(persona: Persona) -> dict[str, Any]:
     return {**body, "updated_at": rfc3339(persona.updated_us)}
 
 
-def turn_object(turn: Turn) -> dict[str, Any]:
-    """`finish_reason`, `command` and `summary` are there only where the turn has one."""
+def turn_object(turn: Turn, documents: KnownDocuments) -> dict[str, Any]:
+    """`finish_reason`, `command` and `summary` are there only where the turn has one.
+
+    `documents` are those of its sources that are there.
+    """
     body: dict[str, Any] = {
         "turn_id": turn.turn_id,
         "session_id": turn.session_id,
@@ -42,7 +47,7 @@ def turn_object(turn: Turn) -> dict[str, Any]:
         "user_query": turn.user_query,
         "assistant_response": turn.assistant_response,
         "thinking": turn.thinking,
-        "sources": [citation_object(citation) for citation in turn.sources],
+        "sources": [citation_object(citation, documents) for citation in turn.sources],
         "status": turn.status.value,
         "timestamp": turn.timestamp,
         "seq": turn.seq,
@@ -82,13 +87,29 @@ def chunk_object(chunk: Chunk) -> dict[str, Any]:
     return asdict(chunk)
 
 
-def candidate_object(candidate: Candidate, dropped_by: str | None) -> dict[str, Any]:
+def candidate_object(judged: Judged) -> dict[str, Any]:
     """A candidate with its rank and score at each stage, and the stage that dropped it."""
-    body = asdict(candidate)
+    candidate = judged.candidate
     return {
         **chunk_object(candidate.chunk),
-        **{key: body[key] for key in body if key != "chunk"},
-        "dropped_by": dropped_by,
+        **stages_object(judged),
+        "probability": candidate.probability,
+        "key_passage": candidate.key_passage,
+        "kept": judged.dropped_by is None,
+        "dropped_by": judged.dropped_by,
+    }
+
+
+def stages_object(judged: Judged) -> dict[str, Any]:
+    """Null where it did not come that far; in a list, a null rank: that list did not bring it."""
+    candidate = judged.candidate
+    reranked = {"rank": judged.reranked_rank, "probability": candidate.probability}
+    return {
+        "dense": {"rank": candidate.dense_rank, "score": candidate.dense},
+        "sparse": {"rank": candidate.sparse_rank, "score": candidate.sparse},
+        "fused": {"rank": judged.fused_rank, "score": candidate.fused},
+        "reranked": reranked if judged.reranked_rank is not None else None,
+        "budget": {"index": judged.index, "tokens": judged.tokens} if judged.tokens is not None else None,
     }
 
 
@@ -102,7 +123,10 @@ def exported_session(session: Session) -> dict[str, Any]:
 
 
 def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]:
-    """A turn as POST /sessions/import takes it; `exported` tells which turns are brought along."""
+    """A turn as POST /sessions/import takes it; `exported` tells which turns are brought along.
+
+    Its sources as they are stored: whether their documents are still there is no part of a copy.
+    """
     running = turn.status is TurnStatus.RUNNING
     return {
         "turn_id": turn.turn_id,

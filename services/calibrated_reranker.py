@@ -16,7 +16,6 @@ class CalibratedReranker(BaseNodePostprocessor):
     """Reads the list scores and ranks that RerankService puts into each node's metadata.
 
     `embedding_name` chooses the coefficients; an unknown one gets those that use no absolute cosine.
-    The bundle's `custom_embedding_strs` are the other forms of the question.
     """
 
     embedding_name: str = "multilingual-e5-small"
@@ -27,7 +26,7 @@ class CalibratedReranker(BaseNodePostprocessor):
         self._coefficients = load_coefficients(embedding_name)
 
     def judge(self, query: Query, candidates: list[Candidate]) -> list[Candidate]:
-        """Probabilities and key passages, in the order given; at most 5 ms for 20 candidates."""
+        """Probabilities, in the order given; at most 5 ms for 20 candidates."""
         return judge(query, candidates, self._coefficients)
 
     def _postprocess_nodes(
@@ -45,14 +44,14 @@ class CalibratedReranker(BaseNodePostprocessor):
 
 
 def _query(bundle: QueryBundle) -> Query:
-    texts = dict.fromkeys([bundle.query_str, *(bundle.custom_embedding_strs or [])])
-    forms = tuple(QueryForm(text, [], encode_query(text)) for text in texts)
-    return Query(bundle.query_str, forms)
+    text = bundle.query_str
+    return Query(text, (QueryForm(text, [], encode_query(text)),))
 
 
 def _candidate(node: NodeWithScore) -> Candidate:
+    """The node's text begins with its heading already."""
     found = node.node.metadata
-    chunk = Chunk(node.node.node_id, "", "", node.node.get_content(), 0, str(found.get("heading", "")))
+    chunk = Chunk(node.node.node_id, "", "", node.node.get_content(), 0)
     return Candidate(
         chunk,
         dense=found.get("dense"),

@@ -16,13 +16,15 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms.custom import CustomLLM
 
+from core.key_passages import key_spans
 from core.knowledge_context import Passage, parse_knowledge
 from core.layouts import ReadBack, read_back, read_flat
 from core.messages import Message, Part, Role
-from core.passages import key_passage, presence
+from core.passages import presence
+from core.query import Query, QueryForm, SparseTerms
 from core.sparse import WeightedTerm, question_terms
 from core.text import is_mostly_chinese
-from services.query_builder import joined_wordings
+from services.query_builder import follow_up_weight, joined_wordings
 
 MODEL_NAME = "extractive"
 MAX_QUOTES = 3
@@ -72,9 +74,9 @@ def answer(prompt: ReadBack) -> str:
     own = [passage for passage in passages if is_mostly_chinese(passage.text) == chinese]
     if own and own[0].relevance >= WORTH_QUOTING * passages[0].relevance:
         passages = own  # a quote in another language only where the reader's has none
-    joined = joined_wordings(asked, prompt.previous)
-    terms = question_terms(joined[0][0] if joined else asked)
-    quotes = "\n\n".join(_block(quote, index) for index, quote in _quotes(terms, passages))
+    wordings = [(asked, 1.0), *joined_wordings(asked, prompt.previous)]
+    forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
+    quotes = "\n\n".join(_block(quote, index) for index, quote in _quotes(Query(asked, forms), passages))
     return f"{_INTRO[chinese]}\n\n{quotes}"
 
 
@@ -83,9 +85,15 @@ def _role(message: ChatMessage) -> Role:
     return known.get(message.role.value, Role.USER)  # "developer" and the like are never ours
 
 
-def _quotes(terms: Sequence[WeightedTerm], passages: Sequence[Passage]) -> Iterator[tuple[int, str]]:
+def _quotes(query: Query, passages: Sequence[Passage]) -> Iterator[tuple[int, str]]:
     """The first passage, and at most two more that say about as much of what was asked."""
-    found = [(passage.index, key_passage(terms, passage.text)) for passage in passages]
+    leans = len(query.forms) > 1 and follow_up_weight(query.question) > 0
+    terms = question_terms(query.forms[1].text if leans else query.question)
+    spans = key_spans(query, [passage.text for passage in passages])
+    found = [
+        (passage.index, passage.text[span.start : span.end] if span else "")
+        for passage, span in zip(passages, spans, strict=True)
+    ]
     values = [
         _share(terms, quote) * (passage.relevance >= WORTH_QUOTING * passages[0].relevance)
         for passage, (_, quote) in zip(passages, found, strict=True)

@@ -1,11 +1,11 @@
-"""InsertBlock: a language model judges each candidate alone. A bad reply never loses the candidate."""
+"""InsertBlock: a language model judges each candidate alone. A bad or late reply never loses one."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -13,9 +13,22 @@ from config.settings import RetrievalSettings
 from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.messages import Message, Part, Role
+from services.judgement import Judgement, read_judgement
 from services.llm_service import ModelEntry
+from services.verbatim import find_verbatim
 
 log = structlog.get_logger()
+
+ONE_SHARE = 0.5  # of the time for all: a judgement that hangs leaves as much to those that wait behind it
+MAX_EARLIER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be answered, and the questions before it (oldest first), for one that leans on them."""
+
+    question: str
+    earlier: tuple[str, ...] = ()
 
 
 class InsertBlock:
@@ -24,53 +37,45 @@ class InsertBlock:
         self._settings = settings
 
     async def judge(
-        self, question: str, candidates: Sequence[Candidate], model: ModelEntry
+        self, asked: Asked, candidates: Sequence[Candidate], model: ModelEntry
     ) -> list[Candidate]:
         """Ask of each candidate: can it answer, which passage, why? In parallel, bounded, order kept.
 
-        A candidate judged useless is left out unless all are; without a usable reply it stays as it is.
+        Those judged useless are left out, if need be all of them: who asks for a judge is not to be shown
+        what it refused. Without a usable reply a candidate stays as it is. All share one time limit.
         """
         slots = asyncio.Semaphore(self._settings.insert_block_max_parallel)
+        loop, limit_s = asyncio.get_running_loop(), self._settings.insert_block_timeout_s
+        end = loop.time() + limit_s
 
         async def one(candidate: Candidate) -> Candidate | None:
-            async with slots:
-                return await self._judge_one(question, candidate, model)
+            try:
+                async with asyncio.timeout_at(end), slots, asyncio.timeout(ONE_SHARE * limit_s):
+                    reply = await model.reply(self._messages(asked, candidate))
+            except (WenmaiError, TimeoutError) as error:
+                log.warning("insert_block_failed", error=type(error).__name__)
+                return candidate
+            # off the loop: a passage may have talked the model into a reply that is long to repair
+            return apply_judgement(candidate, await asyncio.to_thread(read_judgement, reply))
 
         judged = await asyncio.gather(*(one(candidate) for candidate in candidates))
-        useful = [candidate for candidate in judged if candidate is not None]
-        return useful or list(candidates)
+        return [candidate for candidate in judged if candidate is not None]
 
-    async def _judge_one(self, question: str, candidate: Candidate, model: ModelEntry) -> Candidate | None:
-        text = json.dumps({"question": question, "passage": candidate.chunk.text}, ensure_ascii=False)
-        messages = [
+    def _messages(self, asked: Asked, candidate: Candidate) -> list[Message]:
+        earlier = {"earlier_questions": asked.earlier[-MAX_EARLIER:]} if asked.earlier else {}
+        task = {**earlier, "question": asked.question, "passage": candidate.chunk.text}
+        return [
             Message(Role.SYSTEM, self._prompt, Part.SYSTEM),
-            Message(Role.USER, text, Part.QUESTION),
+            Message(Role.USER, json.dumps(task, ensure_ascii=False), Part.QUESTION),
         ]
-        try:
-            async with asyncio.timeout(self._settings.insert_block_timeout_s):
-                reply = await model.reply(messages)
-        except (WenmaiError, TimeoutError) as error:
-            log.warning("insert_block_failed", error=type(error).__name__)
-            return candidate
-        return apply_judgement(candidate, reply)
 
 
-def apply_judgement(candidate: Candidate, reply: str) -> Candidate | None:
-    """Read the model's JSON; None when it says the passage cannot answer. Anything unreadable keeps it."""
-    start, end = reply.find("{"), reply.rfind("}")
-    try:
-        # not strict: models break lines inside a string
-        verdict = json.loads(reply[start : end + 1], strict=False) if 0 <= start < end else None
-    except ValueError:
-        verdict = None
-    if not isinstance(verdict, dict):
-        return candidate
-    if verdict.get("can_answer") is False:
+def apply_judgement(candidate: Candidate, judgement: Judgement) -> Candidate | None:
+    """The candidate with the passage and the reason; None when it was judged useless."""
+    if judgement.can_answer is False:
         return None
-    passage, reason = verdict.get("passage"), verdict.get("reason")
-    verbatim = isinstance(passage, str) and passage.strip() and passage.strip() in candidate.chunk.text
     return replace(
         candidate,
-        key_passage=str(passage).strip() if verbatim else candidate.key_passage,
-        reason=reason[:500] if isinstance(reason, str) else candidate.reason,
+        key_passage=find_verbatim(judgement.passage, candidate.chunk.text) or candidate.key_passage,
+        reason=judgement.reason or candidate.reason,
     )

@@ -1,26 +1,36 @@
-"""Candidates are judged: any LlamaIndex postprocessor in, probabilities and key passages out."""
+"""Candidates are judged: by ours, or by any LlamaIndex postprocessor with ours to take its place."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-import httpx
 import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from config.settings import RetrievalSettings
-from core.errors import UnavailableError
 from core.knowledge import Candidate
 from core.query import Query
 from services.calibrated_reranker import CalibratedReranker
+from services.foreign_reranker import ForeignReranker, RerankerUnavailableError
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger()
 
-# What a reranker of another house raises when its model, its file or its server fails.
-RERANKER_ERRORS = (UnavailableError, OSError, RuntimeError, ValueError, TypeError, KeyError, httpx.HTTPError)
+CALIBRATED = "calibrated"
+NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Reranked:
+    """Candidates with probability and key passage, best first.
+
+    `reranker` is what judged them: `calibrated`, `none` (the fused order stands), `cross-encoder`, `http`, or
+    a class's own name. `fell_back`: the configured one could not, so the calibrated one did.
+    """
+
+    candidates: tuple[Candidate, ...] = ()
+    reranker: str = CALIBRATED
+    fell_back: bool = False
 
 
 class RerankService:
@@ -33,93 +43,41 @@ class RerankService:
         embedding_name: str = "multilingual-e5-small",
     ) -> None:
         self._settings = settings
-        self._foreign: BaseNodePostprocessor | None = None
+        self._foreign: ForeignReranker | None = None
         if isinstance(reranker, CalibratedReranker):
             self._calibrated = reranker
         else:
-            self._calibrated, self._foreign = CalibratedReranker(embedding_name), reranker
+            self._calibrated = CalibratedReranker(embedding_name)
+            self._foreign = ForeignReranker(reranker, settings.rerank_timeout_s) if reranker else None
         self._keeps_order = reranker is None
 
-    async def rerank(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Candidates with probability and key passage, best first; never more than came in.
-
-        A reranker that fails is logged, and the fused order stands with the calibrated probabilities.
-        """
+    async def rerank(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
+        """Never more than came in. Raises nothing: a reranker that fails is logged, `fell_back` says so."""
         limited = list(candidates[: self._settings.reranker_input_top_n])
-        if not limited:
-            return []
         # a few milliseconds of arithmetic: cheaper here than handed to a thread
         judged = self._calibrated.judge(query, limited)
         if self._keeps_order:
-            return judged
-        if self._foreign is None:
-            return _best_first(judged)
+            return Reranked(tuple(judged), NONE)
+        if self._foreign is None or not limited:
+            return _best_first(judged, self._foreign.name if self._foreign else CALIBRATED)
         try:
-            return await self._ask(self._foreign, query, judged)
-        except RERANKER_ERRORS as error:
-            log.warning(
-                "reranker_failed",
-                reranker=type(self._foreign).__name__,
-                error=type(error).__name__,
-                candidates=len(judged),
-            )
-            return judged
-
-    async def _ask(
-        self, reranker: BaseNodePostprocessor, query: Query, judged: list[Candidate]
-    ) -> list[Candidate]:
-        """Each candidate's best probability over the forms, a joined form's by its weight.
-
-        `apostprocess_nodes` of a blocking reranker runs in a thread.
-        """
-        best: dict[str, float] = {}
-        for form in query.forms:
-            nodes = [_node(candidate) for candidate in judged]
-            scored = await reranker.apostprocess_nodes(nodes, query_bundle=QueryBundle(form.text))
-            for chunk_id, chance in _probabilities(scored):
-                best[chunk_id] = max(best.get(chunk_id, 0.0), chance * form.weight)
-        kept = [candidate for candidate in judged if candidate.chunk.chunk_id in best]
-        return _best_first(
-            [replace(candidate, probability=best[candidate.chunk.chunk_id]) for candidate in kept]
-        )
+            chances = await self._foreign.judge(query, judged)
+        except RerankerUnavailableError as error:
+            name, reason = self._foreign.name, str(error)
+            log.warning("reranker_failed", reranker=name, reason=reason, candidates=len(judged))
+            return replace(_best_first(judged, CALIBRATED), fell_back=True)
+        return _best_first(_with(judged, chances), self._foreign.name)
 
 
-def probability(score: float) -> float:
-    """The sigmoid of a model's raw score, without overflow; a score that is no number counts as 0."""
-    if math.isnan(score):
-        return 0.0
-    if score >= 0:
-        return 1.0 / (1.0 + math.exp(-score))
-    grown = math.exp(score)
-    return grown / (1.0 + grown)
+def _with(judged: Sequence[Candidate], chances: Sequence[float | None]) -> list[Candidate]:
+    """Those that the reranker kept, with its probabilities."""
+    return [
+        replace(candidate, probability=chance)
+        for candidate, chance in zip(judged, chances, strict=True)
+        if chance is not None
+    ]
 
 
-def _probabilities(nodes: Sequence[NodeWithScore]) -> list[tuple[str, float]]:
-    """Scores outside 0…1 are raw scores, and then all of them are; no score at all counts as 0."""
-    scores = [0.0 if node.score is None or math.isnan(node.score) else float(node.score) for node in nodes]
-    raw = any(not 0.0 <= score <= 1.0 for score in scores)
-    chances = [probability(score) if raw else score for score in scores]
-    return [(node.node.node_id, chance) for node, chance in zip(nodes, chances, strict=True)]
-
-
-def _best_first(candidates: list[Candidate]) -> list[Candidate]:
+def _best_first(candidates: Sequence[Candidate], reranker: str) -> Reranked:
     """Equal probabilities keep the fused order."""
-    return sorted(candidates, key=lambda candidate: -candidate.probability)
-
-
-def _node(candidate: Candidate) -> NodeWithScore:
-    chunk = candidate.chunk
-    node = TextNode(
-        id_=chunk.chunk_id,
-        text=chunk.indexed_text,
-        metadata={
-            "file_name": chunk.file_name,
-            "heading": chunk.heading,
-            "dense": candidate.dense,
-            "sparse": candidate.sparse,
-            "dense_rank": candidate.dense_rank,
-            "sparse_rank": candidate.sparse_rank,
-        },
-    )
-    node.excluded_embed_metadata_keys = node.excluded_llm_metadata_keys = list(node.metadata)
-    return NodeWithScore(node=node, score=candidate.fused)
+    return Reranked(tuple(sorted(candidates, key=lambda candidate: -candidate.probability)), reranker)

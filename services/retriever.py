@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 from qdrant_client import models
 
 from config.settings import RetrievalSettings
 from core.fusion import reciprocal_rank_fusion
-from core.knowledge import Candidate
+from core.knowledge import Candidate, FormMatch
 from core.query import Query, QueryForm
 from services.knowledge.chunk_payload import ChunkPayload
 from services.store import VectorStore
 
 DENSE = "dense"
 SPARSE = "sparse"
+LIST_DEPTH = 1.5  # of what goes on: a chunk that several lists have further down can pass those of one list
 
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """One list as the store returned it, best first, and how far it is trusted."""
+    """One list as the store returned it, best first: for which form of the question, and how far trusted."""
 
+    form: int
     kind: str
     weight: float
     points: list[models.ScoredPoint]
@@ -31,16 +33,19 @@ class _Ranking:
 
 @dataclass(slots=True)
 class _Found:
-    """What all lists together say of one chunk: its best score and rank of each kind."""
+    """What all lists together say of one chunk, form by form."""
 
     point: models.ScoredPoint
-    scores: dict[str, float] = field(default_factory=dict)
-    ranks: dict[str, int] = field(default_factory=dict)
-    cosine: float | None = None
+    matches: list[FormMatch]
+    has_vector: bool = False
 
-    def note(self, kind: str, score: float, rank: int) -> None:
-        self.scores[kind] = max(self.scores.get(kind, -math.inf), score)
-        self.ranks[kind] = min(self.ranks.get(kind, rank), rank)
+    def note(self, ranking: _Ranking, score: float, rank: int) -> None:
+        match = self.matches[ranking.form]
+        self.matches[ranking.form] = (
+            replace(match, dense=score, dense_rank=rank)
+            if ranking.kind == DENSE
+            else replace(match, sparse=score, sparse_rank=rank)
+        )
 
 
 class Retriever:
@@ -62,21 +67,21 @@ class Retriever:
         requests, kinds = self._requests(query, wanted)
         responses = await self._store.query_batch_points(self._collection, requests)
         rankings = [
-            _Ranking(kind, weight, response.points)
-            for (kind, weight), response in zip(kinds, responses, strict=True)
+            _Ranking(*lists, response.points) for lists, response in zip(kinds, responses, strict=True)
         ]
         return self._fuse(query, rankings)
 
     def _requests(
         self, query: Query, wanted: models.Filter
-    ) -> tuple[list[models.QueryRequest], list[tuple[str, float]]]:
+    ) -> tuple[list[models.QueryRequest], list[tuple[int, str, float]]]:
         requests, kinds = [], []
-        for form in query.forms:
-            for kind, trust in ((DENSE, self._settings.dense_weight), (SPARSE, self._settings.sparse_weight)):
+        trusts = ((DENSE, self._settings.dense_weight), (SPARSE, self._settings.sparse_weight))
+        for number, form in enumerate(query.forms):
+            for kind, trust in trusts:
                 if kind == SPARSE and not form.sparse.indices:
                     continue
                 requests.append(self._request(query, form, kind, wanted))
-                kinds.append((kind, form.weight * trust))
+                kinds.append((number, kind, form.weight * trust))
         return requests, kinds
 
     def _request(
@@ -87,7 +92,7 @@ class Retriever:
             query=form.dense if kind == DENSE else sparse,
             using=kind,
             filter=wanted,
-            limit=self._settings.reranker_input_top_n,
+            limit=math.ceil(self._settings.reranker_input_top_n * LIST_DEPTH),
             with_payload=True,
             # the score of one list says nothing of the other forms, nor of what words alone have found
             with_vector=[DENSE] if kind == SPARSE or len(query.forms) > 1 else False,
@@ -95,12 +100,13 @@ class Retriever:
 
     def _fuse(self, query: Query, rankings: list[_Ranking]) -> list[Candidate]:
         found: dict[str, _Found] = {}
+        unseen = [FormMatch()] * len(query.forms)
         for ranking in rankings:
             for rank, point in enumerate(ranking.points, start=1):
-                entry = found.setdefault(str(point.id), _Found(point))
-                entry.note(ranking.kind, point.score, rank)
-                if entry.cosine is None:
-                    _note_cosine(entry, point, query)
+                entry = found.setdefault(str(point.id), _Found(point, list(unseen)))
+                entry.note(ranking, point.score, rank)
+                if not entry.has_vector:
+                    _note_cosines(entry, point, query)
         fused = reciprocal_rank_fusion(
             [[str(point.id) for point in ranking.points] for ranking in rankings],
             [ranking.weight for ranking in rankings],
@@ -119,24 +125,31 @@ def _searchable(owners: Sequence[str], document_ids: Sequence[str]) -> models.Fi
     return models.Filter(must=must)
 
 
-def _note_cosine(entry: _Found, point: models.ScoredPoint, query: Query) -> None:
-    """The chunk's cosine to all forms, by their weights, from the vector it came with (unit length).
+def _note_cosines(entry: _Found, point: models.ScoredPoint, query: Query) -> None:
+    """The chunk's cosine to every form, from the vector it came with (unit length).
 
-    A chunk that is near only to what was asked before must not look as near as one that answers now.
+    A list tells only of its own form, and the list by words of none.
     """
     vector = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
     if vector is None:
         return
+    entry.has_vector = True
     cosines = np.asarray([form.dense for form in query.forms]) @ np.asarray(vector, dtype=float)
-    entry.cosine = float(np.average(cosines, weights=[form.weight for form in query.forms]))
+    entry.matches = [
+        replace(match, dense=float(cosine)) for match, cosine in zip(entry.matches, cosines, strict=True)
+    ]
 
 
 def _candidate(found: _Found, fused: float) -> Candidate:
+    """`dense` is the question's as it was asked; of the rest the best of all forms."""
+    dense_ranks = [match.dense_rank for match in found.matches if match.dense_rank]
+    by_words = [match for match in found.matches if match.sparse_rank]
     return Candidate(
         chunk=ChunkPayload.model_validate(found.point.payload or {}).to_chunk(),
-        dense=found.scores.get(DENSE) if found.cosine is None else found.cosine,
-        sparse=found.scores.get(SPARSE),
-        dense_rank=found.ranks.get(DENSE),
-        sparse_rank=found.ranks.get(SPARSE),
+        dense=found.matches[0].dense,
+        sparse=max((match.sparse for match in by_words), default=None),
+        dense_rank=min(dense_ranks, default=None),
+        sparse_rank=min((match.sparse_rank for match in by_words if match.sparse_rank), default=None),
         fused=fused,
+        matches=tuple(found.matches),
     )

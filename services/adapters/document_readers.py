@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import PurePath
 
 from llama_index.core.readers.base import BaseReader
@@ -19,6 +20,7 @@ from services.adapters.reader_html import HtmlReader
 from services.adapters.reader_markdown import MarkdownReader
 from services.adapters.reader_pdf import PdfReader
 from services.adapters.reader_text import PlainTextReader
+from services.knowledge.document_dates import HEAD_CHARS, DateClues, document_date
 from services.knowledge.formats import DocumentFormat, format_of
 
 SECTION_BREAK = "\n\n"
@@ -44,10 +46,23 @@ def parse_document(file_name: str, content: bytes) -> ParsedDocument:
         raise EmptyFileError("The file is empty.")
     document_format = format_of(file_name) or sniff(content)
     check_content(document_format, content)
-    sections = _sections(_read(_READERS[document_format](), document_format, content))
+    documents = _read(_READERS[document_format](), document_format, content)
+    sections = _sections(documents)
     if not sections:
         raise UnreadableDocumentError("The file has no text that can be read.", code="no_text")
-    return ParsedDocument(PurePath(file_name).stem, sections)
+    date = document_date(_date_clues(file_name, documents, sections), datetime.now(UTC).date())
+    return ParsedDocument(PurePath(file_name).stem, sections, date)
+
+
+def _date_clues(file_name: str, documents: Sequence[Document], sections: Sequence[Section]) -> DateClues:
+    first = documents[0].metadata
+    return DateClues(
+        file_name=file_name,
+        declared=first.get("declared_dates", ()),
+        head="\n".join(section.text[:HEAD_CHARS] for section in sections[:3]),
+        titles=next((section.heading[:1] for section in sections if section.heading), ()),
+        saved=first.get("saved", ()),
+    )
 
 
 def _read(reader: BaseReader, document_format: DocumentFormat, content: bytes) -> list[Document]:

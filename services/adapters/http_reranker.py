@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -9,14 +12,12 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from pydantic import BaseModel, PrivateAttr, SecretStr, TypeAdapter, ValidationError
 
-from core.errors import UnavailableError
-from services.reranking import probability
+from services.adapters.model_http import retry_after_s
+from services.foreign_reranker import RerankerUnavailableError
+from services.reranker_scores import Scores, ScoreScale
 
-TIMEOUT_S = 20.0
-
-
-class RerankerUnavailableError(UnavailableError):
-    code = "reranker_unavailable"
+TEI_BATCH = 32  # texts it takes in a request unless its operator says otherwise
+MAX_REPLY_BYTES = 4_000_000  # of 200 candidates, with their texts sent back
 
 
 class _TEIRow(BaseModel):
@@ -40,23 +41,42 @@ class HttpReranker(BaseNodePostprocessor):
     """`url` is the endpoint, or its base, to which `/rerank` is added.
 
     Without a model name the request is TEI's (`texts`), with one it is the others' (`documents`, `model`);
-    either reply is understood. Raises RerankerUnavailableError. Close it with `aclose`.
+    either reply is understood. Nothing is tried twice: a turn has no time for it. Close it with `aclose`.
     """
 
     url: str
     model_name: str = ""
     _client: httpx.AsyncClient = PrivateAttr()
+    _scale: ScoreScale = PrivateAttr(default_factory=ScoreScale)
 
-    def __init__(self, url: str, model_name: str = "", api_key: SecretStr | None = None) -> None:
+    def __init__(
+        self, url: str, model_name: str = "", api_key: SecretStr | None = None, timeout_s: float = 5.0
+    ) -> None:
         address = url.rstrip("/")
         super().__init__(
             url=address if address.endswith("/rerank") else f"{address}/rerank", model_name=model_name
         )
-        headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
-        self._client = httpx.AsyncClient(timeout=TIMEOUT_S, headers=headers, follow_redirects=False)
+        # not compressed: what a reply grows to would be known too late
+        headers = {"Accept-Encoding": "identity"}
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key.get_secret_value()}"
+        self._client = httpx.AsyncClient(timeout=timeout_s, headers=headers, follow_redirects=False)
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "http"
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+    async def judge_pairs(self, questions: Sequence[str], texts: Sequence[str]) -> Scores:
+        """The API takes one question a request: all are sent at once. Raises RerankerUnavailableError."""
+        size = len(texts) if self.model_name else TEI_BATCH
+        batches = [texts[at : at + size] for at in range(0, len(texts), size)]
+        asked = [self._ask(question, batch) for question in questions for batch in batches]
+        replies = await asyncio.gather(*asked)
+        scores = self._scale.chances([score for reply in replies for score in reply])
+        return [list(scores[at : at + len(texts)]) for at in range(0, len(scores), len(texts))]
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -69,31 +89,55 @@ class HttpReranker(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None or not nodes:
             return nodes
-        try:
-            reply = await self._client.post(self.url, json=self._request(nodes, query_bundle))
-        except httpx.HTTPError as error:
-            raise _unavailable(type(error).__name__) from error
-        return _ranked(nodes, reply)
-
-    def _request(self, nodes: list[NodeWithScore], bundle: QueryBundle) -> dict[str, Any]:
         texts = [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
-        body: dict[str, Any] = {"query": bundle.query_str, "texts": texts, "truncate": True}
+        (row,) = await self.judge_pairs([query_bundle.query_str], texts)
+        ranked = [
+            NodeWithScore(node=node.node, score=score)
+            for node, score in zip(nodes, row, strict=True)
+            if score is not None
+        ]
+        return sorted(ranked, key=lambda node: -(node.score or 0.0))
+
+    async def _ask(self, question: str, texts: Sequence[str]) -> list[float | None]:
+        """Scores as they came, in the order of the texts."""
+        body: dict[str, Any] = {
+            "query": question,
+            "texts": list(texts),
+            "raw_scores": False,
+            "truncate": True,
+        }
         if self.model_name:
             body = {
-                "query": bundle.query_str,
-                "documents": texts,
+                "query": question,
+                "documents": list(texts),
                 "model": self.model_name,
                 "top_n": len(texts),
             }
-        return body
+        try:
+            async with self._client.stream("POST", self.url, json=body) as response:
+                content = await _content(response)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _unavailable(type(error).__name__) from error
+        return _scores(content, len(texts))
 
 
-def _ranked(nodes: list[NodeWithScore], reply: httpx.Response) -> list[NodeWithScore]:
-    """Nodes by score, best first; scores outside 0…1 are raw, and a row that points nowhere is dropped."""
-    if reply.status_code != httpx.codes.OK:
-        raise _unavailable(f"status {reply.status_code}")
+async def _content(response: httpx.Response) -> bytes:
+    """The body as it was sent. Retry-After is handed on, never waited for."""
+    if response.status_code != httpx.codes.OK:
+        pause = retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC))
+        raise _unavailable(f"status {response.status_code}", pause)
+    content = bytearray()
+    async for piece in response.aiter_raw():
+        content += piece
+        if len(content) > MAX_REPLY_BYTES:
+            raise _unavailable(f"a reply of more than {MAX_REPLY_BYTES} bytes")
+    return bytes(content)
+
+
+def _scores(content: bytes, size: int) -> list[float | None]:
+    """A row that points nowhere is dropped, and of two that point to one text the first counts."""
     try:
-        read = _REPLY.validate_json(reply.content)
+        read = _REPLY.validate_json(content)
     except ValidationError as error:
         raise _unavailable("a reply of unknown form") from error
     rows = (
@@ -101,11 +145,16 @@ def _ranked(nodes: list[NodeWithScore], reply: httpx.Response) -> list[NodeWithS
         if isinstance(read, _Results)
         else [(row.index, row.score) for row in read]
     )
-    raw = any(not 0.0 <= score <= 1.0 for _, score in rows)
-    found = {index: probability(score) if raw else score for index, score in rows if 0 <= index < len(nodes)}
-    ranked = [NodeWithScore(node=nodes[index].node, score=score) for index, score in found.items()]
-    return sorted(ranked, key=lambda node: -(node.score or 0.0))
+    scores: list[float | None] = [None] * size
+    for index, score in reversed(rows):
+        if 0 <= index < size:
+            scores[index] = score
+    if all(score is None for score in scores):
+        raise _unavailable("a reply that scores nothing")
+    return scores
 
 
-def _unavailable(why: str) -> RerankerUnavailableError:
-    return RerankerUnavailableError(f"The reranker does not answer as expected: {why}.")
+def _unavailable(why: str, pause_s: float | None = None) -> RerankerUnavailableError:
+    return RerankerUnavailableError(
+        f"The reranker does not answer as expected: {why}.", retry_after_s=pause_s
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from llama_index.core.schema import Document
 
@@ -10,6 +11,17 @@ from llama_index.core.schema import Document
 def section_document(text: str, heading: Sequence[str] = (), page: int | None = None) -> Document:
     """One section as LlamaIndex carries it: heading path (outermost first) and page in the metadata."""
     return Document(text=text, metadata={"heading": list(heading), "page": page})
+
+
+def with_dates(
+    documents: list[Document], declared: Sequence[str] = (), saved: Sequence[datetime | None] = ()
+) -> list[Document]:
+    """The document's dates in its first section's metadata: as its format declares them, and when a program
+    says it wrote the file."""
+    if documents:
+        known = [moment for moment in saved if moment is not None]
+        documents[0].metadata.update(declared_dates=list(declared), saved=known)
+    return documents
 
 
 class Outline:

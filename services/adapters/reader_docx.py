@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Iterator
+from datetime import datetime
 from io import BytesIO
 
 import docx
+from docx.document import Document as DocxDocument
+from docx.opc.constants import RELATIONSHIP_TYPE
 from docx.opc.exceptions import OpcError
 from docx.oxml.ns import qn
 from docx.table import Table, _Row
@@ -16,10 +19,11 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
 from core.errors import UnreadableDocumentError
-from services.adapters.outline import Outline, markdown_table
+from services.adapters.outline import Outline, markdown_table, with_dates
 
 _HEADING_STYLE = re.compile(r"(?:heading|标题|標題)\s*([1-9])$", re.IGNORECASE)
 _TITLE_STYLES = ("title", "标题", "標題")
+_LIBRARY_TEMPLATE = datetime(2013, 12, 23, 23, 15)  # python-docx's own, in every file made with it
 _LIST_STYLE = re.compile(r"list|列表|项目符号", re.IGNORECASE)
 
 
@@ -27,14 +31,25 @@ class DocxReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
         outline = Outline()
         try:
-            for part in docx.Document(BytesIO(content)).iter_inner_content():
+            document = docx.Document(BytesIO(content))
+            for part in document.iter_inner_content():
                 if isinstance(part, Table):
                     outline.block(_table(part))
                 else:
                     _paragraph(part, outline)
         except (OpcError, zipfile.BadZipFile) as error:
             raise UnreadableDocumentError("The file is not a valid DOCX document.") from error
-        return outline.finish()
+        return with_dates(outline.finish(), saved=[_saved(document)])
+
+
+def _saved(document: DocxDocument) -> datetime | None:
+    """When it was saved last. Its date of creation is often that of the template it was made from."""
+    try:
+        document.part.package.part_related_by(RELATIONSHIP_TYPE.CORE_PROPERTIES)
+        saved = document.core_properties.modified
+    except (KeyError, AttributeError, TypeError, ValueError):
+        return None  # it has no such note, or a damaged one
+    return None if saved is None or saved.replace(tzinfo=None) == _LIBRARY_TEMPLATE else saved
 
 
 def _paragraph(paragraph: Paragraph, outline: Outline) -> None:

@@ -12,9 +12,10 @@ from llama_index.core.schema import Document
 
 from core.errors import UnreadableDocumentError
 from services.adapters.decoding import decode
-from services.adapters.outline import Outline, markdown_table
+from services.adapters.html_dates import declared_dates
+from services.adapters.outline import Outline, markdown_table, with_dates
 
-_DECLARED = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
 _UNREAD = ("script", "style", "nav", "noscript", "template", "head", "title", "svg", "iframe", "object")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _WHOLE = ("table", "pre", *_HEADINGS)
@@ -27,16 +28,17 @@ _BLOCKS = frozenset(
 
 class HtmlReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
-        declared = _DECLARED.search(content[:4096])
-        text = decode(content, declared.group(1).decode() if declared else None)
+        charset = _CHARSET.search(content[:4096])
+        text = decode(content, charset.group(1).decode() if charset else None)
         try:
             soup = BeautifulSoup(text, "html.parser")
         except ParserRejectedMarkup as error:
             raise UnreadableDocumentError("The file is not a valid HTML document.") from error
+        declared = declared_dates(soup)
         title = " ".join(soup.title.get_text().split()) if soup.title else ""
         for tag in soup.find_all(_UNREAD):
             tag.extract()
-        return _Page(title if not soup.find("h1") else "").read(soup)
+        return with_dates(_Page(title if not soup.find("h1") else "").read(soup), declared)
 
 
 class _Page:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from io import BytesIO
 
 import pypdf
@@ -12,7 +13,7 @@ from pypdf.errors import DependencyError, PyPdfError
 
 from core.errors import UnreadableDocumentError
 from core.text import scrub
-from services.adapters.outline import section_document
+from services.adapters.outline import section_document, with_dates
 
 _PARAGRAPH_END = re.compile(r"[。！？；：.!?;:”」』）)]\s*$")
 _CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
@@ -24,10 +25,11 @@ class PdfReader(BaseReader):
         try:
             pdf = pypdf.PdfReader(BytesIO(content))
             _unlock(pdf)
-            return [
+            pages = [
                 section_document(_paragraphs(scrub(page.extract_text())), page=number)
                 for number, page in enumerate(pdf.pages, start=1)
             ]
+            return with_dates(pages, saved=[_created(pdf)])
         except (PyPdfError, DependencyError) as error:
             raise UnreadableDocumentError("The file is not a valid PDF document.") from error
 
@@ -42,6 +44,14 @@ def _unlock(pdf: pypdf.PdfReader) -> None:
         unlocked = False
     if not unlocked:
         raise UnreadableDocumentError("The PDF is protected by a password.", code="encrypted")
+
+
+def _created(pdf: pypdf.PdfReader) -> datetime | None:
+    """When the PDF was made. Its date of change is a later tool's: a signature, a merge."""
+    try:
+        return pdf.metadata.creation_date if pdf.metadata else None
+    except (PyPdfError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return None  # a damaged note costs nobody the document
 
 
 def _paragraphs(text: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from qdrant_client import models
 
 from config.settings import StoreSettings
+from core.citations import KnownDocuments
 from core.errors import BadRequestError, StoreUnavailableError
 from core.knowledge import Chunk, Document, DocumentStatus
 from services.clock import Clock
@@ -19,6 +21,8 @@ from services.store import VectorStore
 _DELETE_ATTEMPTS = 3
 _TIES = 16  # documents that may share one microsecond at the edge of a page
 _SCROLL_PAGE = 256
+_LOOKED_UP_AT_ONCE = 1_000
+_KNOWN_FIELDS = ["owner", "status", "content_hash"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,20 @@ class DocumentStore:
     async def load(self, document_id: str) -> StoredDocument | None:
         records = await self._store.retrieve(self._documents, ids=[document_id], with_payload=True)
         return _stored(records[0]) if records else None
+
+    async def known(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
+        """Those of these owners that can be read; any text may be given for an id."""
+        ids = [document_id for document_id in document_ids if _is_id(document_id)]
+        found: dict[str, str] = {}
+        for start in range(0, len(ids), _LOOKED_UP_AT_ONCE):
+            records = await self._store.retrieve(
+                self._documents, ids=ids[start : start + _LOOKED_UP_AT_ONCE], with_payload=_KNOWN_FIELDS
+            )
+            for record in records:
+                payload = record.payload or {}
+                if payload.get("owner") in owners and payload.get("status") != DocumentStatus.FAILED:
+                    found[str(record.id)] = str(payload.get("content_hash", ""))
+        return KnownDocuments(found)
 
     async def forget(self, document_id: str) -> None:
         """Remove the document's own record; its chunks must be gone before."""
@@ -129,6 +147,14 @@ class DocumentStore:
         payloads = [ChunkPayload.model_validate(record.payload) for record in records]
         chunks = tuple(payload.to_chunk() for payload in sorted(payloads, key=lambda each: each.position))
         return ChunkPage(chunks, str(end) if end < document.chunk_count else None)
+
+
+def _is_id(text: str) -> bool:
+    """Whether the store would take it for an id, in the one spelling that we use."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def _stored(record: models.Record) -> StoredDocument:

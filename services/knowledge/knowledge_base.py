@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from config.settings import StoreSettings
+from core.citations import KnownDocuments
 from core.errors import UnknownDocumentError
 from core.knowledge import Document, DocumentStatus
 from services.clock import Clock, utc_now_us
@@ -112,6 +113,10 @@ class KnowledgeBase:
             raise UnknownDocumentError("document_id: there is no such document.")
         return stored.document
 
+    async def find_documents(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
+        """Which of these are there for these owners, in one look; any text may be given for an id."""
+        return await self._documents.known(document_ids, owners)
+
     async def chunks(
         self, document_id: str, owners: Sequence[str], limit: int, cursor: str | None = None
     ) -> ChunkPage:
@@ -165,7 +170,7 @@ class KnowledgeBase:
             status=DocumentStatus.INGESTING,
             external_id=upload.external_id,
             tags=upload.tags,
-            date=upload.date,
+            date=upload.date or pieces.date or None,
         )
         await self._documents.remove_chunks(document_id)  # what an earlier, failed attempt may have left
         await self._documents.save(document)

@@ -86,7 +86,8 @@ def _parse_and_cut(
     """Runs in the child; domain errors travel back with their code."""
     _limit_this_process(limits)
     try:
-        return Pieces.pack(cut(parse(file_name, content), splitter))
+        parsed = parse(file_name, content)
+        return Pieces.pack(cut(parsed, splitter), parsed.date)
     except MemoryError:
         raise _too_complex("takes too much memory to read") from None
     finally:

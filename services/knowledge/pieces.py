@@ -32,20 +32,24 @@ _decoder = msgspec.msgpack.Decoder(list[Piece])
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """In document order. Unpacking 50,000 at once would stop the event loop for half a second."""
+    """In document order. Unpacking 50,000 at once would stop the event loop for half a second.
+
+    `date` is the date that the document itself bears, "" when it bears none.
+    """
 
     count: int
     packs: tuple[bytes, ...]
+    date: str = ""
 
     @classmethod
-    def pack(cls, pieces: Iterable[Piece]) -> Pieces:
+    def pack(cls, pieces: Iterable[Piece], date: str = "") -> Pieces:
         rest = iter(pieces)
         count = 0
         packs: list[bytes] = []
         while batch := list(islice(rest, PER_PACK)):
             count += len(batch)
             packs.append(_encoder.encode(batch))
-        return cls(count, tuple(packs))
+        return cls(count, tuple(packs), date)
 
     def __iter__(self) -> Iterator[Piece]:
         for pack in self.packs:

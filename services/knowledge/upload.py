@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 import uuid
 from dataclasses import dataclass, replace
-from datetime import date
 
 from core.errors import BadRequestError, EmptyFileError
+from core.iso_dates import is_iso_date
 from core.knowledge import Document
 from services.knowledge.formats import format_of
 from services.knowledge.names import base_name
@@ -21,7 +21,10 @@ _DOCUMENTS = uuid.UUID("8f1b2c36-9d5e-5f0a-9a53-6d1f7a0e2b41")
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """`file_name` may be a path of any style; `date` is ISO 8601 (YYYY-MM-DD)."""
+    """`file_name` may be a path of any style; `date` is YYYY, YYYY-MM or YYYY-MM-DD.
+
+    Without a date it gets the one that the document itself bears.
+    """
 
     owner: str
     file_name: str
@@ -59,11 +62,8 @@ def checked(upload: Upload) -> Upload:
 
 
 def _check_date(value: str | None) -> None:
-    try:
-        if value is not None:
-            date.fromisoformat(value)
-    except ValueError:
-        raise BadRequestError("date: must be a date like 2026-01-31.") from None
+    if value is not None and not is_iso_date(value):
+        raise BadRequestError("date: must be a day, a month or a year, like 2026-01-31, 2026-01 or 2026.")
 
 
 async def content_hash(content: bytes) -> str:

@@ -123,6 +123,23 @@ async def test_sources_put_the_cited_first_and_an_unknown_mark_back_into_text(
     assert await page.locator(".source").count() == 21
 
 
+async def test_a_source_says_what_became_of_its_document_and_marks_its_passage_where_it_stands(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: marking the first equal text; counting offsets in UTF-16."""
+    await page.goto(server_url)
+    text = "\U0001f600。同一句。\U00020000。同一句。"
+    twice = citation(text=text, key_passage="同一句。", passage_start=8, passage_end=12, removed=True)
+    await answer_with(page, whole_turn("见 [1]", sources=[twice, citation(2, outdated=True)]))
+    await ask(page, "?")
+    await answered(page)
+    assert "文档已删除" in await page.inner_text(".source >> nth=0")
+    assert "文档已更新" in await page.inner_text(".source >> nth=1")
+    await page.click(".source >> nth=0")
+    before = await page.evaluate("document.querySelector('.source mark').previousSibling.data")
+    assert before == text[:8]
+
+
 async def test_nesting_too_deep_for_the_library_is_shown_as_it_is(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     await answer_with(page, whole_turn(">" * 5500 + "深\n\n之后"))

@@ -9,7 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.query import SparseTerms
-from core.sparse import encode_document, encode_query, question_terms, terms
+from core.sparse import (
+    AVERAGE_WORDS,
+    K1,
+    B,
+    DocumentWords,
+    encode_document,
+    encode_query,
+    folded,
+    is_cjk,
+    question_terms,
+    terms,
+    word_pieces,
+    words_of,
+)
 
 
 def score(question: str, document: str) -> float:
@@ -79,6 +92,37 @@ def test_a_word_said_often_saturates() -> None:
 
 def test_a_longer_document_with_the_same_word_scores_lower() -> None:
     assert score("费用", "费用" + "其他内容很多" * 100) < score("费用", "费用")
+
+
+def test_the_weight_of_a_word_is_bm25s() -> None:
+    """Discriminates: leaving the length out, or taking it in characters."""
+    [weight] = encode_document("fee fee fee").values
+    assert weight == pytest.approx(3 * (K1 + 1) / (3 + K1 * (1 - B + B * 3 / AVERAGE_WORDS)))
+
+
+def test_a_passage_of_a_line_beats_a_whole_chunk_that_says_the_word_twice() -> None:
+    """Discriminates: b = 0.5, with which short passages lose."""
+    assert score("费用", "费用是九十九元") > score("费用", "费用与费用" + "别的内容还有很多" * 35)
+
+
+def test_a_document_added_in_pieces_has_the_vector_of_the_whole() -> None:
+    pieces = ["专业版的费用。", "Running turns, ", "费用 MAX_UPLOAD_MB"]
+    words = DocumentWords()
+    for piece in pieces:
+        words.add(piece)
+    assert words.vector() == encode_document("".join(pieces))
+
+
+def test_words_outside_the_scripts_without_spaces_have_their_places() -> None:
+    assert list(words_of("费用 fee，C++和 v1.2.")) == [(3, "fee"), (7, "C++"), (12, "v1.2")]
+    assert list(words_of("只有中文")) == []
+
+
+@given(st.text(alphabet="费用abzAB_1.2- +'’ЖЩé"))
+def test_the_pieces_of_a_texts_words_are_its_terms(text: str) -> None:
+    """Discriminates: pieces of a word that are not lower-cased or stemmed as the index has them."""
+    found = {piece for _, word in words_of(folded(text)) for piece in word_pieces(word)}
+    assert found == {term for term in terms(text) if not is_cjk(term)}
 
 
 def test_hashes_are_the_same_in_another_process() -> None:

@@ -28,8 +28,9 @@ async def test_what_is_exported_comes_back_with_nothing_lost(app: App) -> None:
     """Discriminates: leaving any one field out of the export or of the import."""
     root, left, right = uid(), uid(), uid()
     source = {"index": 2, "document_id": "d", "file_name": "a.md", "chunk_id": "c", "score": 0.25, "page": 3,
-              "heading": "H", "char_start": 1, "char_end": 9, "key_passage": "key", "text": "the text",
-              "reason": "it says so", "cited": True}  # fmt: skip
+              "heading": "H", "char_start": 1, "char_end": 9, "key_passage": "text", "text": "the text",
+              "reason": "it says so", "cited": True, "passage_start": 4, "passage_end": 8, "version": "0a1b",
+              "date": "2024-01"}  # fmt: skip
     summary = {"text": "So far: hello.", "start": root, "covers": [root, left], "previous": None,
                "model_id": "m", "created_at": "2024-01-01T00:00:00.000007Z", "tokens": 5}  # fmt: skip
     given: dict[str, Any] = {

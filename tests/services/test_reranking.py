@@ -11,18 +11,12 @@ from pydantic import PrivateAttr
 
 from config.settings import RetrievalSettings
 from core.knowledge import Candidate
-from core.query import Query, QueryForm
-from core.relevance import apply_threshold
-from core.sparse import encode_query
-from services.adapters.bundled_embedding import BundledEmbedding
+from core.query import Query
 from services.calibrated_reranker import CalibratedReranker
-from services.embedding import EmbeddingService
-from services.query_builder import QueryBuilder
-from services.reranking import RerankService, probability
-from services.retriever import Retriever
-from tests.services.guide import COLLECTION, GUIDE, OWNER, chunk_of, index_guide, open_collection
-
-SETTINGS = RetrievalSettings()
+from services.foreign_reranker import to_node
+from services.reranking import Reranked, RerankService
+from tests.services.pipeline import SETTINGS, Pipeline, names, open_pipeline
+from tests.services.rerankers import PairReranker, ask, candidates
 
 
 class ScriptedReranker(BaseNodePostprocessor):
@@ -46,32 +40,35 @@ class ScriptedReranker(BaseNodePostprocessor):
         ]
 
 
+class OddError(Exception):
+    """Of no kind that anybody could list."""
+
+
 class BrokenReranker(BaseNodePostprocessor):
+    """Counts how often it was asked."""
+
+    _asked: int = PrivateAttr(default=0)
+
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        raise RuntimeError("the model is gone")
+        self._asked += 1
+        raise OddError("the model is gone")
 
 
-def ask(*texts: str, weight: float = 1.0) -> Query:
-    forms = [QueryForm(text, [], encode_query(text), weight if at else 1.0) for at, text in enumerate(texts)]
-    return Query(texts[0], tuple(forms))
+async def reranked(reranker: BaseNodePostprocessor | None, query: Query, found: list[Candidate]) -> Reranked:
+    return await RerankService(reranker, SETTINGS).rerank(query, found)
 
 
-def candidates(*names: str) -> list[Candidate]:
-    return [
-        Candidate(chunk_of(name), 0.9 - at / 100, 3.0, at + 1, at + 1, 1 / (61 + at))
-        for at, name in enumerate(names)
-    ]
-
-
-def names(found: list[Candidate]) -> list[str]:
-    return [item.chunk.file_name.removesuffix(".md") for item in found]
+async def rerank_with(
+    reranker: BaseNodePostprocessor | None, query: Query, found: list[Candidate]
+) -> tuple[Candidate, ...]:
+    return (await reranked(reranker, query, found)).candidates
 
 
 async def test_a_foreign_reranker_orders_and_its_scores_become_probabilities() -> None:
     reranker = ScriptedReranker(scores={"fees": -4.0, "refund": 3.0})
-    found = await RerankService(reranker, SETTINGS).rerank(ask("退款"), candidates("fees", "refund"))
+    found = await rerank_with(reranker, ask("退款"), candidates("fees", "refund"))
     assert names(found) == ["refund", "fees"]
     assert [item.probability for item in found] == pytest.approx(
         [1 / (1 + math.exp(-3)), 1 / (1 + math.exp(4))]
@@ -81,58 +78,75 @@ async def test_a_foreign_reranker_orders_and_its_scores_become_probabilities() -
 
 async def test_scores_between_zero_and_one_are_taken_as_they_are() -> None:
     reranker = ScriptedReranker(scores={"fees": 0.25, "refund": 1.0})
-    found = await RerankService(reranker, SETTINGS).rerank(ask("退款"), candidates("fees", "refund"))
+    found = await rerank_with(reranker, ask("退款"), candidates("fees", "refund"))
     assert [item.probability for item in found] == [1.0, 0.25]
 
 
 async def test_a_reranker_may_drop_candidates_but_never_adds_any() -> None:
     reranker = ScriptedReranker(scores={"refund": 0.9, "nobody": 1.0})
-    found = await RerankService(reranker, SETTINGS).rerank(ask("退款"), candidates("fees", "refund", "sync"))
+    found = await rerank_with(reranker, ask("退款"), candidates("fees", "refund", "sync"))
     assert names(found) == ["refund"]
 
 
 async def test_a_blocking_reranker_runs_off_the_event_loop() -> None:
     reranker = ScriptedReranker(scores={"fees": 0.5})
-    await RerankService(reranker, SETTINGS).rerank(ask("费用"), candidates("fees"))
+    await reranked(reranker, ask("费用"), candidates("fees"))
     assert reranker._threads != [threading.get_ident()]
 
 
-async def test_a_follow_up_is_scored_in_both_forms_and_the_joined_one_by_its_weight() -> None:
+async def test_a_follow_up_is_scored_in_both_forms_and_the_joined_one_by_how_far_it_leans() -> None:
+    """The question has words of its own and points back, so the joined form's scores count half."""
+    asked, joined = "它的有效期是多久？", "怎么分享链接？ 它的有效期是多久？"
+    reranker = PairReranker(rows={asked: [0.1, 0.3], joined: [0.8, None]})
+    found = await rerank_with(reranker, ask(asked, joined), candidates("fees", "refund"))
+    assert reranker._calls == [[asked, joined]]
+    assert [item.probability for item in found] == [0.4, 0.3]
+
+
+async def test_a_class_that_takes_one_question_a_call_is_asked_both() -> None:
     reranker = ScriptedReranker(scores={"fees": 0.8})
-    query = ask("它呢？", "专业版 它呢？", weight=0.5)
-    found = await RerankService(reranker, SETTINGS).rerank(query, candidates("fees"))
+    found = await rerank_with(reranker, ask("它呢？", "专业版 它呢？"), candidates("fees"))
     assert reranker._questions == ["它呢？", "专业版 它呢？"]
     assert found[0].probability == 0.8
 
 
-async def test_a_failing_reranker_leaves_the_fused_order_with_probabilities_and_a_warning() -> None:
+async def test_when_a_reranker_fails_the_calibrated_one_takes_over_and_says_so() -> None:
+    """Discriminates: the fused order in its place; a failure that only the log tells."""
     with structlog.testing.capture_logs() as logs:
-        found = await RerankService(BrokenReranker(), SETTINGS).rerank(
-            ask("退款"), candidates("fees", "refund")
-        )
-    assert names(found) == ["fees", "refund"]
-    assert found[1].probability > found[0].probability > 0
-    assert logs == [
-        {
-            "event": "reranker_failed",
-            "log_level": "warning",
-            "reranker": "BrokenReranker",
-            "error": "RuntimeError",
-            "candidates": 2,
-        }
+        found = await reranked(BrokenReranker(), ask("退款"), candidates("fees", "refund"))
+    assert names(found.candidates) == ["refund", "fees"]
+    assert (found.reranker, found.fell_back) == ("calibrated", True)
+    assert [(log["event"], log["log_level"]) for log in logs] == [
+        ("reranker_class_failed", "warning"),
+        ("reranker_failed", "warning"),
     ]
+    assert "退款" not in str(logs)
+
+
+async def test_what_judged_is_named() -> None:
+    found = candidates("fees")
+    assert (await reranked(None, ask("退款"), found)).reranker == "none"
+    assert (await reranked(CalibratedReranker(), ask("退款"), found)).reranker == "calibrated"
+    assert (await reranked(PairReranker(), ask("退款"), found)).reranker == "PairReranker"
+
+
+async def test_a_reranker_that_is_late_is_not_waited_for() -> None:
+    settings = RetrievalSettings(rerank_timeout_s=0.1)
+    service = RerankService(PairReranker(wait_s=30), settings)
+    found = await asyncio.wait_for(service.rerank(ask("退款"), candidates("fees")), 5)
+    assert found.fell_back
 
 
 async def test_without_a_reranker_the_fused_order_stands_with_probabilities() -> None:
-    found = await RerankService(None, SETTINGS).rerank(ask("怎么申请全额退款"), candidates("fees", "refund"))
+    found = await rerank_with(None, ask("怎么申请全额退款"), candidates("fees", "refund"))
     assert names(found) == ["fees", "refund"]
     assert found[1].probability > found[0].probability > 0
 
 
 async def test_no_candidates_give_none_and_too_many_are_cut() -> None:
     service = RerankService(CalibratedReranker(), RetrievalSettings(reranker_input_top_n=2))
-    assert await service.rerank(ask("退款"), []) == []
-    assert len(await service.rerank(ask("退款"), candidates("fees", "refund", "sync"))) == 2
+    assert (await service.rerank(ask("退款"), [])).candidates == ()
+    assert len((await service.rerank(ask("退款"), candidates("fees", "refund", "sync"))).candidates) == 2
 
 
 async def test_a_cancelled_question_stops_waiting_for_the_reranker() -> None:
@@ -144,55 +158,19 @@ async def test_a_cancelled_question_stops_waiting_for_the_reranker() -> None:
         await task
 
 
-@pytest.mark.parametrize(
-    ("score", "expected"), [(0.0, 0.5), (1e308, 1.0), (-1e308, 0.0), (float("nan"), 0.0)]
-)
-def test_no_score_overflows(score: float, expected: float) -> None:
-    assert probability(score) == expected
-
-
 def test_the_calibrated_reranker_serves_llama_index_too() -> None:
     service = CalibratedReranker()
-    from services.reranking import _node
-
-    nodes = [_node(item) for item in candidates("fees", "refund")]
+    nodes = [to_node(item) for item in candidates("fees", "refund")]
     ranked = service.postprocess_nodes(nodes, query_str="怎么申请全额退款")
     assert [node.node.metadata["file_name"] for node in ranked] == ["refund.md", "fees.md"]
     assert all(0 <= (node.score or 0) <= 1 for node in ranked)
     assert service.postprocess_nodes(nodes) == nodes
 
 
-class Pipeline:
-    """The whole of stages 4 and 5 with the parts that ship."""
-
-    def __init__(self, embedding: EmbeddingService, retriever: Retriever) -> None:
-        self._builder = QueryBuilder(embedding)
-        self._retriever = retriever
-        self._reranker = RerankService(CalibratedReranker(embedding.name), SETTINGS, embedding.name)
-
-    async def kept(self, question: str, *previous: str) -> list[Candidate]:
-        query = await self._builder.build(question, previous)
-        found = await self._reranker.rerank(query, await self._retriever.search(query, [OWNER]))
-        return apply_threshold(found, SETTINGS.rerank_score_threshold, 10)
-
-
-@pytest.fixture(scope="module")
-def model() -> BundledEmbedding:
-    return BundledEmbedding()
-
-
-@pytest.fixture(scope="module")
-def vectors(model: BundledEmbedding) -> list[list[float]]:
-    return model.get_text_embedding_batch([chunk_of(name).indexed_text for name in GUIDE])
-
-
 @pytest.fixture
-async def pipeline(model: BundledEmbedding, vectors: list[list[float]]) -> AsyncIterator[Pipeline]:
-    embedding = EmbeddingService(model, "multilingual-e5-small", 384)
-    async with open_collection(384) as store:
-        await index_guide(store, vectors)
-        yield Pipeline(embedding, Retriever(store, COLLECTION, SETTINGS))
-    await embedding.close()
+async def pipeline() -> AsyncIterator[Pipeline]:
+    async with open_pipeline() as opened:
+        yield opened
 
 
 ANSWERED = {

@@ -27,7 +27,8 @@ SERVER_SETTINGS = StoreSettings(qdrant_url="http://127.0.0.1:6333")
 
 
 async def parse_here(file_name: str, content: bytes) -> Pieces:
-    return Pieces.pack(cut(parse_document(file_name, content), StructureSplitter(chunk_tokens=32)))
+    parsed = parse_document(file_name, content)
+    return Pieces.pack(cut(parsed, StructureSplitter(chunk_tokens=32)), parsed.date)
 
 
 class BrokenEmbedding(HashingEmbedding):

@@ -86,9 +86,15 @@ function summary(citation) {
     el("span", { class: "number", text: citation.index }),
     el("span", { class: "source-head" },
       el("span", { class: "file", text: citation.file_name }),
-      el("span", { class: "place" }, ...place(citation))),
+      el("span", { class: "place" }, ...standing(citation), ...place(citation))),
     score(citation.score),
     el("span", { class: "passage", text: citation.key_passage || citation.text }));
+}
+
+/** What became of the document since: the text below is what it said then. */
+function standing({ removed, outdated }) {
+  const key = removed ? "sourceRemoved" : outdated ? "sourceOutdated" : "";
+  return key ? [el("span", { class: "standing", i18n: [key] })] : [];
 }
 
 function place({ heading, page }) {
@@ -104,12 +110,19 @@ function score(value) {
 }
 
 /** The whole chunk with its key passage marked, made when the card is first opened. */
-function fill(card, { text, key_passage: passage, reason }) {
+function fill(card, citation) {
+  const { text, key_passage: passage, reason } = citation;
   card.dataset.filled = "1";
   const body = el("div", { class: "source-text" });
-  const at = passage ? text.indexOf(passage) : -1;
+  const at = passage ? passageStart(citation) : -1;
   if (at < 0) body.append(text);
   else body.append(text.slice(0, at), el("mark", { text: passage }), text.slice(at + passage.length));
   card.append(body);
   if (reason) card.append(el("p", { class: "reason", text: reason }));
+}
+
+/** Offsets count code points; a string of JavaScript counts some of them twice. */
+function passageStart({ text, key_passage: passage, passage_start: start }) {
+  const at = start == null ? -1 : Array.from(text).slice(0, start).join("").length;
+  return at >= 0 && text.startsWith(passage, at) ? at : text.indexOf(passage);
 }

@@ -41,6 +41,8 @@ export const zh = {
   reason_over_budget: "超出预算",
   reason_beyond_top_n: "名额已满",
   reason_below_threshold: "相关度不够",
+  reason_judged_useless: "逐条判断为无用",
+  reason_rewritten_for_search: "仅用于检索的改写",
 };
 
 export const en = {
@@ -84,4 +86,6 @@ export const en = {
   reason_over_budget: "over budget",
   reason_beyond_top_n: "no place left",
   reason_below_threshold: "not relevant enough",
+  reason_judged_useless: "judged of no use",
+  reason_rewritten_for_search: "rewritten, only to search",
 };

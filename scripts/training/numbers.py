@@ -1,9 +1,8 @@
-"""The figures a relevance model is judged by."""
+"""Measures of a ranking, of a decision and of a probability."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,21 +25,3 @@ def calibration_error(chances: Matrix, labels: Matrix, bins: int = 10) -> float:
     at = np.minimum((chances * bins).astype(int), bins - 1)
     gaps = [abs(chances[at == b].sum() - labels[at == b].sum()) for b in range(bins)]
     return float(sum(gaps) / len(chances))
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """On held-out questions. Refusal looks at the best candidate's probability; `near` leaves out questions
-    that have nothing to do with the documents."""
-
-    questions: int
-    refusal_auroc: float
-    refusal_auroc_near: float
-    refusal_balanced_accuracy: float
-    answerable_kept: float
-    unanswerable_refused: float
-    candidate_auroc: float
-    calibration_error: float
-    top_calibration_error: float
-    ndcg10_fused: float
-    ndcg10_reranked: float

@@ -1,0 +1,87 @@
+"""Documents read in through the product, then each question searched with what was said before it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from api.search_handler import SearchRequest
+from scripts.evaluation.absent import Collection
+from scripts.evaluation.documents import upload_of, usable_date
+from scripts.evaluation.figures import Answer
+from scripts.evaluation.sets import Line, Question
+from scripts.evaluation.target import Hit, NotReadError, Target
+
+TOP_N = 10
+Step = Callable[[], object]
+"""Called after every document or question."""
+
+
+@dataclass(slots=True)
+class Library:
+    """Which lines a document is: the same text under one owner is one document, however many lines say it."""
+
+    lines: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    refused: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def line_ids(self, document_ids: Sequence[str]) -> list[str]:
+        return [line for document_id in document_ids for line in self.lines.get(document_id, ())]
+
+
+async def read_in(target: Target, collections: Sequence[Collection], step: Step) -> Library:
+    """Every line of every collection, a few at a time; what is refused is counted by its reason."""
+    library, started = Library(), time.perf_counter()
+    waiting = ((line, at, part.owner) for part in collections for at, line in enumerate(part.lines, start=1))
+    await asyncio.gather(*(_read(target, waiting, library, step) for _ in range(target.reads_at_once)))
+    library.seconds = time.perf_counter() - started
+    place = {line.line_id: at for part in collections for at, line in enumerate(part.lines)}
+    for lines in library.lines.values():
+        lines.sort(key=place.__getitem__)  # not in the order they happened to be read
+    return library
+
+
+async def _read(
+    target: Target, waiting: Iterator[tuple[Line, int, str]], library: Library, step: Step
+) -> None:
+    for line, number, owner in waiting:
+        try:
+            document_id = await target.add(upload_of(line, number, owner))
+            library.lines[document_id].append(line.line_id)
+        except NotReadError as error:
+            library.refused[str(error)] += 1
+        step()
+
+
+async def ask(target: Target, part: Collection, library: Library, step: Step) -> list[Answer]:
+    """One question after the other, so that the times are those of a quiet server."""
+    answers = []
+    for question in part.questions:
+        found = await target.search(request_of(question, part.owner))
+        answers.append(Answer(question, _ranked(found.hits, library), found.ms))
+        step()
+    return answers
+
+
+def request_of(question: Question, owner: str) -> SearchRequest:
+    return SearchRequest(
+        question=question.text,
+        owner=owner,
+        top_n=TOP_N,
+        previous_questions=question.previous,
+        last_answer=question.last_answer,
+        date=usable_date(question.date),
+    )
+
+
+def _ranked(hits: Sequence[Hit], library: Library) -> list[tuple[str, float]]:
+    """Each document where its first chunk stands; its lines share its place and its best probability."""
+    best: dict[str, float] = {}
+    for hit in hits:
+        best[hit.document_id] = max(hit.probability, best.get(hit.document_id, 0.0))
+    return [
+        (line, chance) for document_id, chance in best.items() for line in library.line_ids([document_id])
+    ]

@@ -1,0 +1,174 @@
+"""Sets of questions on disk: corpus.jsonl, queries.jsonl and qrels.jsonl in a folder per set."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+FILES = ("corpus.jsonl", "queries.jsonl", "qrels.jsonl")
+Row = TypeVar("Row", bound=BaseModel)
+
+
+class BadSetError(Exception):
+    """A set that cannot be read; one plain line that names the file and the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One document, or one turn of a conversation."""
+
+    line_id: str
+    text: str
+    scope: str = ""
+    title: str = ""
+    date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`previous` are the user's turns before it, oldest first. `rewrite` is the set's own wording that stands
+    alone: for baselines only. `groups` are the values it is reported under."""
+
+    question_id: str
+    text: str
+    scope: str = ""
+    previous: tuple[str, ...] = ()
+    last_answer: str = ""
+    date: str = ""
+    rewrite: str = ""
+    answerable: bool = True
+    gold: Mapping[str, float] = field(default_factory=dict)
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSet:
+    """`is_memory`: the lines of each scope are the turns of one conversation, in order. `has_refusals`: some
+    of its questions are unanswerable."""
+
+    name: str
+    lines: tuple[Line, ...]
+    questions: tuple[Question, ...]
+    is_memory: bool = False
+    has_refusals: bool = False
+
+    @property
+    def scopes(self) -> list[str]:
+        """In the order of the lines."""
+        return list(dict.fromkeys(line.scope for line in self.lines))
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
+
+
+class _Turn(BaseModel):
+    role: Literal["user", "assistant"]
+    text: str
+
+
+class _LineRow(_Row):
+    id: str = Field(min_length=1)
+    text: str
+    title: str | None = None
+    scope: str | None = None
+    date: str | None = None
+    turn_index: int | None = None
+
+
+class _QuestionRow(_Row):
+    id: str = Field(min_length=1)
+    text: str
+    history: tuple[_Turn, ...] = ()
+    scope: str | None = None
+    date: str | None = None
+    rewrite: str | None = None
+    answerable: bool = True
+
+
+class _Judgement(_Row):
+    query_id: str
+    doc_id: str
+    rel: float
+
+
+def sets_in(folder: Path) -> list[str]:
+    """Names of the sub-folders that hold questions, sorted."""
+    return sorted(path.parent.name for path in folder.glob("*/queries.jsonl"))
+
+
+def load_set(folder: Path, by: str = "") -> EvaluationSet:
+    """Raises BadSetError. `by` is the field of a question (or of several values) to report under."""
+    rows = list(_rows(folder / FILES[0], _LineRow))
+    gold: dict[str, dict[str, float]] = defaultdict(dict)
+    for judgement in _rows(folder / FILES[2], _Judgement):
+        if judgement.rel > 0:
+            gold[judgement.query_id][judgement.doc_id] = judgement.rel
+    questions = tuple(
+        _question(row, gold.get(row.id, {}), by) for row in _rows(folder / FILES[1], _QuestionRow)
+    )
+    is_memory = bool(rows) and all(row.scope and row.turn_index is not None for row in rows)
+    has_refusals = not all(question.answerable for question in questions)
+    return EvaluationSet(folder.name, tuple(map(_line, rows)), questions, is_memory, has_refusals)
+
+
+def spread(questions: tuple[Question, ...], limit: int | None) -> tuple[Question, ...]:
+    """At most `limit` of them, evenly spread: neighbours are often of one kind."""
+    if limit is None or len(questions) <= limit:
+        return questions
+    return tuple(questions[at * len(questions) // limit] for at in range(limit))
+
+
+def _line(row: _LineRow) -> Line:
+    return Line(row.id, row.text, row.scope or "", (row.title or "").strip(), row.date or "")
+
+
+def _question(row: _QuestionRow, gold: Mapping[str, float], by: str) -> Question:
+    answers = [turn.text for turn in row.history if turn.role == "assistant"]
+    return Question(
+        question_id=row.id,
+        text=row.text,
+        scope=row.scope or "",
+        previous=tuple(turn.text for turn in row.history if turn.role == "user"),
+        last_answer=answers[-1] if answers else "",
+        date=row.date or "",
+        rewrite=row.rewrite or "",
+        answerable=row.answerable,
+        gold=gold,
+        groups=_groups(row, by),
+    )
+
+
+def _groups(row: _QuestionRow, by: str) -> tuple[str, ...]:
+    if not by:
+        return ()
+    value: Any = getattr(row, by, None)
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(dict.fromkeys(str(each) for each in values if each is not None))
+
+
+def _rows(path: Path, model: type[Row]) -> Iterator[Row]:
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _row(line, model, f"{path.parent.name}/{path.name} line {number}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetError(f"{path.parent.name}/{path.name} cannot be read: {error}") from error
+
+
+def _row(line: str, model: type[Row], where: str) -> Row:
+    try:
+        return model.model_validate(json.loads(line))
+    except json.JSONDecodeError as error:
+        raise BadSetError(f"{where} is not JSON: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"])) or "the row"
+        raise BadSetError(f"{where}: {name}: {first['msg']}") from error

@@ -1,0 +1,1 @@
+"""Learning the coefficients of relevance from question sets."""

@@ -1,0 +1,146 @@
+"""Fitting: weighted logistic regression by Newton's method, with a small ridge on standardised features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from core.matching import Matrix
+from core.relevance import Coefficients, Feature, Linear, Together
+from core.relevance_features import FEATURES, QUESTION_FEATURES
+from scripts.training.judged import Judged
+
+RIDGE = 10.0
+NEWTON_STEPS = 60
+LONGEST_STEP = 2.0  # of any coefficient: beyond, the curve is that of another place
+# No set, however many its questions, counts for more than so many.
+MOST_OF_A_PART = 250
+# Passages that answer are not all marked, and a wrong refusal is worse than one passage too many.
+RIGHT_WEIGHT = 1.25
+KIND_WEIGHT = {"answerable": 1.0, "unanswerable": 3.0, "absent": 0.5, "strange": 1.0}
+# Conversations are what will be asked, but there are few of them; the reading tests are many and easy.
+CONVERSATIONS = ("mtrag", "mtragun")
+ASIDE_WEIGHT = 0.15
+FOREIGN = ("foreign", "foreign_top_lead")
+# How much the best candidate's lead over its neighbours says about there being an answer, beside the rest.
+BEST_SHARE = 0.3
+
+
+def fit(
+    judged: Sequence[Judged],
+    names: Sequence[str],
+    question_names: Sequence[str],
+    embedding: str,
+) -> Coefficients:
+    """How candidates compare, whether there is an answer at all, and then both together."""
+    candidate = _fit_candidate(judged, names)
+    question = _fit_question(judged, question_names)
+    return Coefficients(embedding, candidate, question, _fit_together(judged, candidate, question))
+
+
+def scores(one: Judged, candidate: Linear, question: Linear) -> tuple[Matrix, float]:
+    return candidate.of(one.rows, FEATURES), float(question.of(one.question[None, :], QUESTION_FEATURES)[0])
+
+
+def _fit_candidate(judged: Sequence[Judged], names: Sequence[str]) -> Linear:
+    """Only of questions whose answer was found: what tells it from its neighbours."""
+    found = [one for one in judged if one.is_right]
+    rows = np.vstack([one.rows for one in found])[:, [FEATURES.index(name) for name in names]]
+    labels = np.concatenate([one.labels for one in found])
+    share = _shares(found)
+    weights = np.concatenate(
+        [share[at] * np.where(one.labels > 0, RIGHT_WEIGHT, 1.0) for at, one in enumerate(found)]
+    )
+    return _logistic(rows, labels, weights, names)
+
+
+def _fit_question(judged: Sequence[Judged], names: Sequence[str]) -> Linear:
+    """The same weight for each, in its own spread among conversations: of few refusals no better weights can
+    be learnt that hold for other collections (Dawes 1979). What a foreign text lacks is made up for."""
+    known = [one.question for one in judged if one.part in CONVERSATIONS]
+    rows = np.vstack(known or [one.question for one in judged])
+    mean, scale = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-4)
+    used = [QUESTION_FEATURES.index(name) for name in names if name not in FOREIGN]
+    same = [_feature(QUESTION_FEATURES[at], 1 / len(used), mean[at], scale[at]) for at in used]
+    return Linear(0.0, (*same, *_fit_foreign(judged, Linear(0.0, tuple(same)), names)))
+
+
+def _fit_foreign(judged: Sequence[Judged], plain: Linear, names: Sequence[str]) -> list[Feature]:
+    """What turns the score of a question whose nearest texts are foreign into one that means the same: by
+    what tells answerable questions from strange ones there, and at home."""
+    told = [one for one in judged if one.kind == "strange" or one.is_right]
+    rows = np.vstack([one.question for one in told])
+    score = plain.of(rows, QUESTION_FEATURES)
+    labels = np.array([float(one.kind == "answerable") for one in told])
+    foreign = rows[:, QUESTION_FEATURES.index("foreign")] > 1 / 2
+    used = [name for name in FOREIGN if name in names]
+    columns = rows[:, [QUESTION_FEATURES.index(name) for name in used]]
+    if any(len(set(labels[side])) < 2 for side in (foreign, ~foreign)):
+        return []
+    constant = np.ones((len(told), 1))
+    at_home, slope = _even(np.column_stack([constant, score])[~foreign], labels[~foreign])
+    offset = (at_home + slope * score)[foreign]
+    learnt = _even(columns[foreign], labels[foreign], offset)
+    return [_feature(name, c / slope, 0.0, 1.0) for name, c in zip(used, learnt, strict=True)]
+
+
+def _even(design: Matrix, labels: Matrix, offset: Matrix | float = 0.0) -> Matrix:
+    """Logistic regression in which both kinds count the same."""
+    weights = np.where(labels > 0, 1 / labels.mean(), 1 / (1 - labels.mean()))
+    return _newton(design, labels, weights, np.full(design.shape[1], 0.01), offset)
+
+
+def _feature(name: str, coefficient: float, mean: float, scale: float) -> Feature:
+    return Feature(name, *(round(float(number), 5) for number in (coefficient, mean, scale)))
+
+
+def _fit_together(judged: Sequence[Judged], candidate: Linear, question: Linear) -> Together:
+    scored = [scores(one, candidate, question) for one in judged]
+    rows = [
+        np.column_stack([own - own.max(), np.full(len(own), whole + BEST_SHARE * own.max())])
+        for own, whole in scored
+    ]
+    weights = [
+        np.where(one.labels > 0, RIGHT_WEIGHT, 1.0) * share * KIND_WEIGHT[one.kind]
+        for share, one in zip(_shares(judged), judged, strict=True)
+    ]
+    design = np.column_stack([np.ones(sum(map(len, rows))), np.vstack(rows)])
+    labels = np.concatenate([one.labels for one in judged])
+    intercept, behind, height = _newton(design, labels, np.concatenate(weights), np.zeros(3))
+    numbers = (intercept, behind, BEST_SHARE * height, height)
+    return Together(*(round(float(value), 5) for value in numbers))
+
+
+def _shares(judged: Sequence[Judged]) -> Matrix:
+    """Each question's weight, so that no part counts for more than its share."""
+    counts: dict[str, int] = {}
+    for one in judged:
+        counts[one.part] = counts.get(one.part, 0) + 1
+    return np.array(
+        [
+            min(1.0, MOST_OF_A_PART / counts[one.part]) * (1.0 if one.part in CONVERSATIONS else ASIDE_WEIGHT)
+            for one in judged
+        ]
+    )
+
+
+def _logistic(rows: Matrix, labels: Matrix, weights: Matrix, names: Sequence[str]) -> Linear:
+    mean, scale = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-4)
+    design = np.column_stack([np.ones(len(rows)), (rows - mean) / scale])
+    learnt = _newton(design, labels, weights, np.array([0.0] + [RIDGE] * len(names)))
+    features = tuple(map(_feature, names, learnt[1:], mean, scale))
+    return Linear(round(float(learnt[0]), 5), features)
+
+
+def _newton(
+    design: Matrix, labels: Matrix, weights: Matrix, penalty: Matrix, offset: Matrix | float = 0.0
+) -> Matrix:
+    learnt = np.zeros(design.shape[1])
+    for _ in range(NEWTON_STEPS):
+        chances = 1 / (1 + np.exp(-np.clip(design @ learnt + offset, -30, 30)))
+        slope = design.T @ (weights * (chances - labels)) + penalty * learnt
+        curve = (design * (weights * chances * (1 - chances))[:, None]).T @ design + np.diag(penalty + 1e-9)
+        step = np.linalg.solve(curve, slope)
+        learnt -= step * min(1.0, LONGEST_STEP / max(float(np.abs(step).max()), 1e-9))
+    return learnt

@@ -1,0 +1,122 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from core.relevance import Linear, probabilities
+from core.relevance_features import FEATURES, QUESTION_FEATURES
+from scripts.training.fit import fit
+from scripts.training.numbers import calibration_error
+from tests.scripts.training.synthetic import (
+    CANDIDATES,
+    COVERAGE,
+    FOREIGN,
+    NEAR,
+    OVERLAP,
+    TOP_DENSE,
+    asked,
+    drawn,
+    refused,
+)
+
+
+def slopes(model: Linear) -> dict[str, float]:
+    """Per unit of the feature."""
+    return {feature.name: feature.coefficient / feature.scale for feature in model.features}
+
+
+def test_what_makes_a_candidate_right_is_learnt() -> None:
+    """Discriminates: a sign, a mean or a scale lost on the way; a ridge that holds everything at zero."""
+    names = ["near", "coverage", "length"]
+    rows = asked(np.random.default_rng(1), 200)
+    for one in rows:
+        one.rows[:, NEAR] = 0.4 + one.rows[:, NEAR] / 10
+    learnt = fit(rows, names, ["overlap"], "x")
+    assert slopes(learnt.candidate) == {
+        "near": pytest.approx(20, abs=1.5),
+        "coverage": pytest.approx(-1, abs=0.15),
+        "length": pytest.approx(0, abs=0.1),
+    }
+
+
+def test_every_sign_of_an_answer_weighs_the_same_in_its_spread_among_conversations() -> None:
+    """Discriminates: the spread over all sets, in which reading tests stand far from conversations."""
+    rng = np.random.default_rng(2)
+    talked = asked(rng)
+    read = asked(rng, 300)
+    for one in talked:
+        one.question[TOP_DENSE] = 0.8 + one.question[TOP_DENSE] / 50
+    found = fit(
+        [*talked, *(replace(one, part="drcd") for one in read)],
+        ["near"], ["top_dense", "overlap"], "x",
+    ).question  # fmt: skip
+    signs = {feature.name: feature for feature in found.features}
+    assert signs["top_dense"].coefficient == signs["overlap"].coefficient > 0
+    assert signs["top_dense"].mean == pytest.approx(0.8, abs=0.01)
+    assert signs["top_dense"].scale == pytest.approx(1 / 50, abs=0.005)
+    assert found.intercept == 0.0
+
+
+def test_what_words_lack_in_another_language_is_made_up_for() -> None:
+    """Discriminates: no weight for `foreign`, with which every question abroad looks strange."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for number in range(400):
+        one = drawn(rng, number) if number % 2 else refused(rng, number, kind="strange")
+        far = float(number % 4 < 2)
+        one.question[FOREIGN] = far
+        one.question[OVERLAP] += (3 if number % 2 else -3) - 8 * far
+        rows.append(one)
+    found = fit(rows, ["near"], ["overlap", "foreign"], "x").question
+    scores = found.of(np.vstack([one.question for one in rows]), QUESTION_FEATURES)
+    answered = np.array([one.kind == "answerable" for one in rows])
+    abroad = np.array([one.question[FOREIGN] > 0 for one in rows])
+    level = (scores[answered & ~abroad].mean() + scores[~answered & ~abroad].mean()) / 2
+    assert ((scores >= level) == answered)[~abroad].mean() > 0.95
+    assert ((scores >= level) == answered)[abroad].mean() > 0.95
+
+
+def test_probabilities_are_what_they_say() -> None:
+    """Discriminates: leaving `best` or `behind_best` out of what is fitted together; an intercept that is
+    moved afterwards. Right candidates weigh a quarter more than they are, hence not less."""
+    rng = np.random.default_rng(4)
+    learnt = fit(asked(rng), ["near", "coverage"], ["overlap"], "x")
+    fresh = asked(rng)
+    chances = np.concatenate([probabilities(one.rows, one.question, learnt) for one in fresh])
+    labels = np.concatenate([one.labels for one in fresh])
+    assert calibration_error(chances, labels) < 0.05
+
+
+def test_a_question_without_an_answer_lowers_all_its_candidates() -> None:
+    """Discriminates: the question's model left out of the whole."""
+    rows = asked(np.random.default_rng(5), told_by=3.0)
+    learnt = fit(rows, ["near", "coverage"], ["overlap"], "x")
+    assert learnt.together.question > 0
+    same = rows[0].rows
+    high, low = np.zeros(len(QUESTION_FEATURES)), np.zeros(len(QUESTION_FEATURES))
+    high[OVERLAP] = 3.0
+    assert (probabilities(same, high, learnt) > probabilities(same, low, learnt)).all()
+
+
+def test_what_tells_right_from_wrong_without_fail_still_gives_probabilities() -> None:
+    """Discriminates: Newton's steps without bound on data that a line parts."""
+    rows = asked(np.random.default_rng(8), 40, told_by=100.0)
+    for number, one in enumerate(rows):
+        right = (np.arange(CANDIDATES) == number % CANDIDATES) & (one.kind == "answerable")
+        one.rows[:, NEAR] = one.labels[:] = right
+    learnt = fit(rows, ["near", "coverage"], ["overlap"], "x")
+    for one in rows:
+        chances = probabilities(one.rows, one.question, learnt)
+        assert ((chances >= 0) & (chances <= 1)).all()
+        assert not one.is_right or chances.argmax() == one.labels.argmax()
+
+
+def test_a_feature_that_never_varied_says_nothing_and_breaks_nothing() -> None:
+    """Discriminates: a scale that is rounded to 0."""
+    rows = asked(np.random.default_rng(9), 60)
+    for one in rows:
+        one.rows[:, COVERAGE] = 1.0
+    learnt = fit(rows, ["near", "coverage"], ["overlap"], "x")
+    strange = np.zeros((3, len(FEATURES)))
+    assert np.isfinite(learnt.candidate.of(strange, FEATURES)).all()
+    assert np.isfinite(probabilities(strange, np.zeros(len(QUESTION_FEATURES)), learnt)).all()

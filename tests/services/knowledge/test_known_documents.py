@@ -1,0 +1,26 @@
+"""Which of some citations' documents are still there."""
+
+from __future__ import annotations
+
+from tests.support.knowledge import ME, SETTINGS, added, memory_store, open_bench, upload
+
+
+async def test_a_document_is_known_to_its_owners_until_it_is_deleted() -> None:
+    """Discriminates: leaving out the owner, or handing any text on as an id."""
+    async with memory_store() as store, open_bench(store) as bench:
+        document = await added(bench, upload())
+        asked = [document.document_id, "d", "", document.document_id.upper(), "0" * 32]
+        known = await bench.knowledge.find_documents(asked, ME)
+        assert dict(known.hashes) == {document.document_id: document.content_hash}
+        assert not (await bench.knowledge.find_documents(asked, ["bob"])).hashes
+        await bench.knowledge.delete(document.document_id, ME)
+        assert not (await bench.knowledge.find_documents(asked, ME)).hashes
+
+
+async def test_a_document_that_could_not_be_read_in_is_not_there() -> None:
+    async with memory_store() as store, open_bench(store) as bench:
+        document = await added(bench, upload())
+        await store.set_payload(
+            SETTINGS.document_collection, {"status": "failed"}, points=[document.document_id]
+        )
+        assert not (await bench.knowledge.find_documents([document.document_id], ME)).hashes
