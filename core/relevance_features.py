@@ -97,7 +97,9 @@ class Features:
         self.question: Matrix = self._of_question(coverage)
 
     def _is_foreign(self, candidate: Candidate) -> bool:
-        return is_mostly_chinese(candidate.chunk.text[:LANGUAGE_CHARS]) != self._chinese
+        """A text without a letter is of no language, and no other than the question's."""
+        text = candidate.chunk.text[:LANGUAGE_CHARS]
+        return is_mostly_chinese(text) != self._chinese and any(map(str.isalpha, text))
 
     def _form(self, number: int) -> tuple[Matrix, Matrix]:
         """The cosines, and the columns of FORM_FEATURES; a form that there is not repeats the last one."""
@@ -182,13 +184,15 @@ class Features:
         much nor little.
         """
         dense = self._dense[0]
+        first = min(FIRST, -(-len(dense) // 2))  # most of a small collection has nothing to do with it
         best = np.sort(dense)[::-1]
         matches = [_match(candidate, self._asked) for candidate in self._candidates]
-        by_words = [at for at, match in enumerate(matches) if (match.sparse_rank or 99) <= FIRST]
-        overlap = sum((matches[at].dense_rank or 99) <= FIRST for at in by_words) / min(FIRST, len(matches))
-        covered = np.sort(coverage)[::-1][:NEAREST].mean()
+        by_words = [at for at, match in enumerate(matches) if (match.sparse_rank or 99) <= first]
+        overlap = sum((matches[at].dense_rank or 99) <= first for at in by_words) / first
+        covered = np.sort(coverage)[::-1][: min(NEAREST, -(-first // 2))].mean()
         abroad = float(self.foreign[np.argsort(-dense, kind="stable")[:NEAREST]].mean())
-        ten = float(best[:FIRST].mean())
+        abroad *= bool(self._terms.terms)  # of an emoji no language says anything
+        ten = float(best[:first].mean())
         worded = float(dense[by_words].mean()) if by_words else float(best[-1])
         return np.array(
             [

@@ -99,8 +99,26 @@ def question_terms(text: str) -> list[WeightedTerm]:
 
 
 def folded(text: str) -> str:
-    """Full-width and compatibility letters become the ordinary ones (NFKC); usual text is left as it is."""
-    return fold_width(text) if _NEEDS_FOLDING.search(text) else text
+    """Full-width and compatibility letters become the ordinary ones (NFKC), traditional characters simple.
+
+    Character by character: 鐘樓 and 钟楼 are one word, and what a phrase would choose differently (乾, 著) is
+    rare and the same on both sides.
+    """
+    if text.isascii():
+        return text
+    wide = fold_width(text) if _NEEDS_FOLDING.search(text) else text
+    return wide.translate(_simplified())
+
+
+@lru_cache(maxsize=1)
+def _simplified() -> dict[int, str]:
+    """About 3,500 characters. OpenCC is asked for each alone: in a row they could be read as phrases."""
+    import opencc
+
+    characters = [chr(code) for code in range(0x3400, 0xA000)]
+    converted = opencc.OpenCC("t2s").convert("\n".join(characters)).split("\n")
+    pairs = zip(characters, converted, strict=True)
+    return {ord(given): simple for given, simple in pairs if given != simple and len(simple) == 1}
 
 
 def is_cjk(term: str) -> bool:

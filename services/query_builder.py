@@ -9,10 +9,14 @@ from datetime import date
 from core.query import Query, QueryForm
 from core.question_dates import dates_in
 from core.sparse import encode_query, is_cjk, question_terms
+from core.text import is_mostly_chinese
 from services.embedding import EmbeddingService
 
-MAX_FORM_CHARS = 600  # about the embedder's window; a question longer than that stands alone
-EMBEDDED_QUESTION_CHARS = 2_400  # more costs seconds and finds nothing better
+MAX_FORM_CHARS = 600  # a question longer than that stands alone
+MAX_CONTEXT_CHARS = 300  # of earlier questions: what they are about; a pasted log costs every asker seconds
+# About a model's window; beyond, it reads no further, or costs seconds and finds nothing better.
+EMBEDDED_QUESTION_CHARS = 1_600
+EMBEDDED_CHINESE_CHARS = 500
 MAX_PREVIOUS = 5
 # How far the joined forms are trusted beside the question: a quarter each for one that seems to stand alone,
 # wholly for one that surely leans. Found on conversations: with .25…1 the first 20 candidates hold .707 and
@@ -63,15 +67,12 @@ class QueryBuilder:
         `date` is the day, month or year (ISO 8601) the question asks about, where the caller knows it.
         Raises EmbeddingUnavailableError.
         """
-        years = self._years(question, date)
         before = [text.strip() for text in previous_questions if text.strip()][-MAX_PREVIOUS:]
         wordings = [
-            (" ".join([*years, text]), weight)
+            (" ".join([*self._years(text, date), text]), weight)
             for text, weight in [(question, 1.0), *joined_wordings(question, before)]
         ]
-        vectors = await self._embedding.embed_queries(
-            [text[:EMBEDDED_QUESTION_CHARS] for text, _ in wordings]
-        )
+        vectors = await self._embedding.embed_queries([embedded_part(text) for text, _ in wordings])
         forms = tuple(
             QueryForm(text, vector, encode_query(text), weight)
             for (text, weight), vector in zip(wordings, vectors, strict=True)
@@ -86,6 +87,11 @@ class QueryBuilder:
         return [each for each in named if each[:4] not in question]
 
 
+def embedded_part(text: str) -> str:
+    """As much of a question as is embedded."""
+    return text[: EMBEDDED_CHINESE_CHARS if is_mostly_chinese(text) else EMBEDDED_QUESTION_CHARS]
+
+
 def joined_wordings(question: str, before: Sequence[str]) -> list[tuple[str, float]]:
     """The question joined with the one before and with all of them, each with its weight.
 
@@ -96,7 +102,7 @@ def joined_wordings(question: str, before: Sequence[str]) -> list[tuple[str, flo
         return []
     trust = LEAST_TRUST + (1.0 - LEAST_TRUST) * follow_up_weight(question)
     # the question stands last, and a model reads only so far
-    last, every = before[-1][-MAX_FORM_CHARS:], " ".join(before)[-MAX_FORM_CHARS:]
+    last, every = before[-1][-MAX_CONTEXT_CHARS:], " ".join(before)[-MAX_CONTEXT_CHARS:]
     if len(before) == 1:
         return [(f"{last} {question}", min(1.0, 2 * trust))]
     return [(f"{last} {question}", trust), (f"{every} {question}", trust)]

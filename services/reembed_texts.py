@@ -12,7 +12,7 @@ from typing import Any
 from core.knowledge import Chunk
 from core.turns import Turn, TurnStatus
 from services.collections import CollectionSpec
-from services.query_builder import EMBEDDED_QUESTION_CHARS
+from services.query_builder import embedded_part
 from services.turn_indexing import EMBEDDED_TURN_CHARS
 
 
@@ -38,7 +38,7 @@ def _turn_texts(payload: Mapping[str, Any]) -> PointTexts:
     question, answer = _text(payload, "user_query"), _text(payload, "assistant_response")
     text = Turn("", "", "", question, 0, TurnStatus.COMPLETED, assistant_response=answer).text
     return PointTexts(
-        question=question[:EMBEDDED_QUESTION_CHARS],
+        question=embedded_part(question),
         passage=text[:EMBEDDED_TURN_CHARS] if status == TurnStatus.COMPLETED else "",
         words=text if status == TurnStatus.COMPLETED or (answer and status != TurnStatus.RUNNING) else "",
     )

@@ -103,16 +103,23 @@ class Retriever:
         unseen = [FormMatch()] * len(query.forms)
         for ranking in rankings:
             for rank, point in enumerate(ranking.points, start=1):
+                if not _says_anything(point):
+                    continue
                 entry = found.setdefault(str(point.id), _Found(point, list(unseen)))
                 entry.note(ranking, point.score, rank)
                 if not entry.has_vector:
                     _note_cosines(entry, point, query)
         fused = reciprocal_rank_fusion(
-            [[str(point.id) for point in ranking.points] for ranking in rankings],
+            [[str(point.id) for point in ranking.points if str(point.id) in found] for ranking in rankings],
             [ranking.weight for ranking in rankings],
             self._settings.rrf_k,
         )
         return [_candidate(found[key], score) for key, score in fused[: self._settings.reranker_input_top_n]]
+
+
+def _says_anything(point: models.ScoredPoint) -> bool:
+    """!!! ??? is near to any question that is near to nothing."""
+    return any(map(str.isalnum, str((point.payload or {}).get("text", ""))))
 
 
 def _searchable(owners: Sequence[str], document_ids: Sequence[str]) -> models.Filter:

@@ -15,7 +15,7 @@ from core.sparse import LONGEST_INDEXED, DocumentWords, encode_document, is_stem
 from core.turns import Turn, TurnStatus
 from services.activity import Activity
 from services.embedding import EmbeddingService
-from services.query_builder import EMBEDDED_QUESTION_CHARS
+from services.query_builder import embedded_part
 from services.store import UnknownPointError
 from services.turn_store import TurnStore, TurnVectors, equals
 
@@ -135,7 +135,7 @@ class TurnIndexer:
 
     async def _question(self, turn: Turn) -> list[float]:
         """One at a time: the next asker waits for one embedding at most."""
-        return (await self._embedding.embed_queries([turn.user_query[:EMBEDDED_QUESTION_CHARS]]))[0]
+        return (await self._embedding.embed_queries([embedded_part(turn.user_query)]))[0]
 
     async def _add(self, turns: Sequence[Turn], added: Sequence[TurnVectors]) -> None:
         if not turns:

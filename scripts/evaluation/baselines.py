@@ -12,7 +12,7 @@ from core.sparse import encode_query
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.sets import Question
 from services.embedding import EmbeddingService
-from services.query_builder import EMBEDDED_QUESTION_CHARS
+from services.query_builder import embedded_part
 from services.store import VectorStore
 
 DEPTH = 100
@@ -66,7 +66,7 @@ def documents_of(owner: str) -> models.Filter:
 
 
 async def _search(index: Index, text: str, wanted: models.Filter) -> _Lists:
-    vector = (await index.embedding.embed_queries([text[:EMBEDDED_QUESTION_CHARS]]))[0]
+    vector = (await index.embedding.embed_queries([embedded_part(text)]))[0]
     words = encode_query(text)
     requests = [_request(vector, index.dense, wanted)]
     if words.indices:

@@ -24,7 +24,7 @@ CONVERSATIONS = ("mtrag", "mtragun")
 ASIDE_WEIGHT = 0.15
 FOREIGN = ("foreign", "foreign_top_lead")
 # How much the best candidate's lead over its neighbours says about there being an answer, beside the rest.
-BEST_SHARE = 0.3
+BEST_SHARE = 0.25
 
 
 def fit(

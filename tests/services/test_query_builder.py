@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from core.query import Query
 from services.embedding import EmbeddingService
 from services.query_builder import (
-    EMBEDDED_QUESTION_CHARS,
+    EMBEDDED_CHINESE_CHARS,
     LEAST_TRUST,
     MAX_FORM_CHARS,
     MAX_PREVIOUS,
@@ -197,7 +197,7 @@ async def test_a_very_long_question_stands_alone(builder: QueryBuilder) -> None:
     """Discriminates: embedding all of it, which costs seconds."""
     assert follow_up_weight("它" * 8000) == 0.0
     assert len((await builder.build("它" * 8000, ["专业版"])).forms) == 1
-    start = "费用" * (EMBEDDED_QUESTION_CHARS // 2)
+    start = "费用" * (EMBEDDED_CHINESE_CHARS // 2)
     longer = await builder.build(start + "退款" * 200, [])
     assert longer.forms[0].dense == (await builder.build(start, [])).forms[0].dense
 
