@@ -16,7 +16,8 @@ check:
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile -m "not alone"
+	$(BIN)/pytest -m alone
 
 # Under load, beside a raw pass-through: benchmarks/README.md. About seven minutes; wants a quiet machine.
 bench: setup-dev

@@ -69,6 +69,7 @@ def test_what_the_documents_do_not_hold_is_refused(server_url: str) -> None:
         assert turn.sources == [], [source["heading"] for source in turn.sources]
 
 
+@pytest.mark.alone
 def test_it_is_ready_within_five_seconds_and_loads_no_torch(server: RunningServer, tmp_path: Path) -> None:
     """The faster of two first starts: a hiccup of the machine is not the server's."""
     with running_server(tmp_path, LOAD_SAMPLE="false") as again:

@@ -83,6 +83,7 @@ def test_a_reader_that_leaves_closes_the_models_connection(world: WireWorld, nam
     kept(world, check(world, short, seeded()))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", GRACE)
 def test_readers_that_come_back_stay_away_or_stop_reading(patient_world: WireWorld, name: str) -> None:
     check, short = READERS[name]
