@@ -133,16 +133,11 @@ def words_of(text: str) -> Iterator[tuple[int, str]]:
             yield match.start(), match[2]
 
 
-def word_pieces(word: str) -> frozenset[str]:
-    """The index terms of one word."""
-    return _word_stems(word)
-
-
 def word_stems(text: str) -> frozenset[str]:
     """The terms of a text outside the scripts without spaces (those are found by substring)."""
     found = {word for _, word in _RUN.findall(folded(text[:LONGEST_INDEXED]))}
     found.discard("")
-    return frozenset().union(*map(_word_stems, found))
+    return frozenset().union(*map(word_pieces, found))
 
 
 def _runs(text: str, stemmed: bool) -> Iterator[tuple[Iterable[tuple[str, float]], float]]:
@@ -201,7 +196,8 @@ def _word_terms(word: str, stemmed: bool) -> tuple[tuple[str, float], ...]:
 
 
 @lru_cache(maxsize=32_768)
-def _word_stems(word: str) -> frozenset[str]:
+def word_pieces(word: str) -> frozenset[str]:
+    """The index terms of one word."""
     return frozenset(piece for piece, _ in _word_terms(word, True))
 
 

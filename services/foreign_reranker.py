@@ -102,9 +102,8 @@ class ForeignReranker:
         try:
             scored = await self._reranker.apostprocess_nodes(nodes, query_bundle=QueryBundle(question))
             found = {node.node.node_id: _number(node.score) for node in scored}
-        except (
-            Exception
-        ) as error:  # the plug-in's edge: no list of what other people's classes raise is complete
+        # the plug-in's edge: no list of what other people's classes raise is complete
+        except Exception as error:
             log.warning("reranker_class_failed", error=type(error).__name__, where=where(error))
             raise RerankerUnavailableError("The reranker's class failed.") from error
         return [found.get(candidate.chunk.chunk_id) for candidate in candidates]
