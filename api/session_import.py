@@ -145,6 +145,7 @@ def _session(given: GivenSession, session_id: str, turns: Sequence[Turn], person
         created_us=given.created_us or min(times),
         updated_us=given.updated_us or max(times),
         hold=given.hold,
+        expire_days=given.expire_days,
         persona=persona,
     )
 

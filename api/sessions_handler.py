@@ -17,7 +17,7 @@ from core.errors import UnknownTurnError
 from core.persona import PersonaDraft, PersonaRules
 from core.transcript import readable_parents
 from core.turns import Turn, TurnStatus
-from services.sessions import Session, SessionStore
+from services.sessions import Session, SessionChange, SessionStore
 from services.turn_store import TurnStore, in_session
 from services.turn_traces import TurnTraces
 
@@ -70,8 +70,8 @@ class SessionsHandler:
         session = await self._sessions.get(session_id, owner)
         return session, await self._turn_count(session)
 
-    async def change(self, session_id: str, owner: str, title: str | None, hold: bool | None) -> Session:
-        return await self._sessions.change(session_id, owner, title=title, hold=hold)
+    async def change(self, session_id: str, owner: str, changes: SessionChange) -> Session:
+        return await self._sessions.change(session_id, owner, changes)
 
     async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
         """Set or replace the session's persona, from the next turn on.

@@ -55,14 +55,22 @@ class StoreSettings(Section):
     document_collection: str = Field("documents", pattern=r"^[A-Za-z0-9_-]{1,64}$")
     session_collection: str = Field("sessions", pattern=r"^[A-Za-z0-9_-]{1,64}$")
     memory_collection: str = Field("memories", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    operations_collection: str = Field("operations", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    backup_dir: Path | None = None
+    low_disk_mb: int = Field(512, ge=64, le=1_000_000)
     shard_number: int = Field(1, ge=1, le=1024)
     replication_factor: int = Field(1, ge=1, le=32)
     write_consistency_factor: int = Field(1, ge=1, le=32)
 
-    @field_validator("qdrant_api_key", mode="before")
+    @field_validator("qdrant_api_key", "backup_dir", mode="before")
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @property
+    def backups(self) -> Path:
+        """Where backups are written and looked for."""
+        return self.backup_dir or self.data_dir / "backups"
 
 
 class RetrievalSettings(Section):

@@ -55,6 +55,7 @@ class GivenSession:
     session_id: str | None = None
     title: str | None = None
     hold: bool = False
+    expire_days: int | None = None
     created_us: int | None = None
     updated_us: int | None = None
     persona: GivenPersona | None = None

@@ -11,6 +11,7 @@ WenmaiError
 ├── UnavailableError         an outside part does not answer; retryable
 │   ├── StoreUnavailableError · LLMUnavailableError · LLMTruncatedError · EmbeddingUnavailableError
     │   ├── LLMRefusedError · TurnInterruptedError
+│   ├── DiskFullError
 │   └── NotStoredError
 ├── StartRefusedError        the configuration or the data folder does not allow a start
 │   └── StoreLockedError
@@ -142,6 +143,12 @@ class UnavailableError(WenmaiError):
 
 class StoreUnavailableError(UnavailableError):
     code = "store_unavailable"
+
+
+class DiskFullError(StoreUnavailableError):
+    """What is stored is safe and can be read; nothing more is written until there is room again."""
+
+    code = "disk_full"
 
 
 class NotStoredError(UnavailableError):

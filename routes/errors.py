@@ -29,6 +29,7 @@ STATUS: tuple[tuple[type[errors.WenmaiError], int], ...] = (
     (errors.ConflictError, 409),
     (errors.TooManyStreamsError, 429),
     (errors.ShuttingDownError, 503),
+    (errors.DiskFullError, 507),
     (errors.UnavailableError, 503),
     (errors.WenmaiError, 500),
 )

@@ -19,6 +19,7 @@ from core.persona import PersonaDraft
 from core.text import preprocess_question
 from core.turns import Summary, TurnStatus, Usage
 from routes.schemas import AtMost, Name, PersonaBody, PlainText, Title, Uuid, WireModel
+from services.sessions import MAX_EXPIRE_DAYS
 
 MAX_TURNS = 20_000
 MAX_TEXT_CHARS = 10_000_000  # what bounds an import is the size of its body
@@ -165,6 +166,7 @@ class ImportBody(WireModel):
     session_id: Uuid | None = Field(None, description="Absent: a new one is made.")
     title: Title | None = Field(None, description="Absent: taken from the first question.")
     hold: bool = Field(False, description="true: kept from expiry, which goes by the turns' times.")
+    expire_days: int | None = Field(None, ge=1, le=MAX_EXPIRE_DAYS)
     created_at: Moment | None = None
     updated_at: Moment | None = None
     persona: ImportPersona | None = None
@@ -191,6 +193,7 @@ class ImportBody(WireModel):
             session_id=str(self.session_id) if self.session_id else None,
             title=self.title,
             hold=self.hold,
+            expire_days=self.expire_days,
             created_us=moment(self.created_at, "created_at"),
             updated_us=moment(self.updated_at, "updated_at"),
             persona=_persona(self.persona),

@@ -22,6 +22,7 @@ from api.turn_request import TurnRequest
 from core.persona import MAX_NAME_CHARS, PersonaDraft
 from core.text import scrub
 from services.conversation_manager import UNSET
+from services.sessions import KEEP, MAX_EXPIRE_DAYS, SessionChange
 
 Uuid = Annotated[UUID, Field(strict=False)]
 
@@ -116,6 +117,13 @@ class SessionChanges(WireModel):
 
     title: Title | None = Field(None, min_length=1)
     hold: bool | None = Field(None, description="true: kept from expiry.")
+    expire_days: int | None = Field(
+        None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own limit; null: the server's."
+    )
+
+    def to_change(self) -> SessionChange:
+        given = "expire_days" in self.model_fields_set
+        return SessionChange(self.title, self.hold, self.expire_days if given else KEEP)
 
 
 class PersonaBody(WireModel):

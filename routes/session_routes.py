@@ -52,8 +52,8 @@ async def change_session(
     owner: Owner,
     body: Annotated[SessionChanges, Depends(json_body(SessionChanges))],
 ) -> dict[str, Any]:
-    """Rename, or hold: a held session is kept from expiry."""
-    return session_object(await container.sessions.change(str(session_id), owner, body.title, body.hold))
+    """Rename, hold (kept from expiry), or give it an age limit of its own."""
+    return session_object(await container.sessions.change(str(session_id), owner, body.to_change()))
 
 
 @router.delete("/sessions/{session_id}")

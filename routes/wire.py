@@ -24,6 +24,7 @@ def session_object(session: Session, turn_count: int | None = None) -> dict[str,
         "created_at": session.created_at,
         "updated_at": session.updated_at,
         "hold": session.hold,
+        "expire_days": session.expire_days,
         "persona": persona_object(session.persona) if session.persona else None,
     }
     return body if turn_count is None else {**body, "turn_count": turn_count}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     "conversation_collection", "knowledge_collection", "document_collection", "session_collection",
-    "memory_collection",
+    "memory_collection", "operations_collection",
 )  # fmt: skip
 LONGEST_SUFFIX = 32
 

@@ -58,12 +58,14 @@ def collection_specs(settings: StoreSettings) -> tuple[CollectionSpec, ...]:
                           "created_us": _ORDERED}  # fmt: skip
     sessions: Indexes = {"owner": _TENANT, "updated_us": _ORDERED}
     memories: Indexes = {"owner": _TENANT, "session_id": _KEYWORD, "created_us": _ORDERED}
+    operations: Indexes = {"began_us": _ORDERED}
     return (
         CollectionSpec(settings.conversation_collection, ("turn", "question"), turns),
         CollectionSpec(settings.knowledge_collection, ("dense",), chunks),
         CollectionSpec(settings.document_collection, (), documents),
         CollectionSpec(settings.session_collection, (), sessions),
         CollectionSpec(settings.memory_collection, ("dense",), memories),
+        CollectionSpec(settings.operations_collection, (), operations),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final, Literal
 
 import structlog
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from qdrant_client import models
 
 from core.commands import parse_command
@@ -24,12 +24,17 @@ log = structlog.get_logger()
 
 TITLE_CHARS = 60
 MAX_UNFINISHED = 1_000
+MAX_EXPIRE_DAYS = 36_500
+KEEP: Final = "keep"
 LATEST_US = 2**62  # where a page may go on; a damaged record may name a later time
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Times are UTC microseconds; `updated_us` is when its last turn began. `hold` keeps it from expiry."""
+    """Times are UTC microseconds; `updated_us` is when its last turn began. `hold` keeps it from expiry.
+
+    `expire_days` is the session's own age limit in days; None: CONVERSATION_EXPIRE_DAYS.
+    """
 
     session_id: str
     owner: str
@@ -38,6 +43,7 @@ class Session:
     updated_us: int
     hold: bool = False
     persona: Persona | None = None
+    expire_days: int | None = None
 
     @property
     def persona_text(self) -> str:
@@ -50,6 +56,15 @@ class Session:
     @property
     def updated_at(self) -> str:
         return rfc3339(self.updated_us)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChange:
+    """What somebody changes; None, or KEEP where None means something, leaves it as it is."""
+
+    title: str | None = None
+    hold: bool | None = None
+    expire_days: int | Literal["keep"] | None = KEEP
 
 
 def title_from(question: str) -> str:
@@ -143,14 +158,15 @@ class SessionStore:
         wanted = models.Filter(must=[models.HasIdCondition(has_id=[session_id]), from_them])
         await self._store.set_payload(self._collection, {"title": "", "title_turn_id": None}, points=wanted)
 
-    async def change(
-        self, session_id: str, owner: str, *, title: str | None = None, hold: bool | None = None
-    ) -> Session:
+    async def change(self, session_id: str, owner: str, changes: SessionChange) -> Session:
         """Raises UnknownSessionError."""
-        given = {"title": title, "hold": hold}
+        given = {"title": changes.title, "hold": changes.hold}
         fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        own_title = {"title_turn_id": None} if title is not None else {}
-        return await self._change(session_id, owner, {**fields, **own_title})
+        if changes.title is not None:
+            fields["title_turn_id"] = None
+        if changes.expire_days != KEEP:
+            fields["expire_days"] = changes.expire_days
+        return await self._change(session_id, owner, fields)
 
     async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
         """One at a time: the id of the persona before is kept. Raises UnknownSessionError."""
@@ -220,6 +236,7 @@ class _SessionPayload(BaseModel):
     updated_us: int = 0
     hold: bool = False
     persona: dict[str, Any] | None = None
+    expire_days: int | None = Field(None, ge=1, le=MAX_EXPIRE_DAYS)
 
 
 class _PersonaPayload(BaseModel):
@@ -245,6 +262,7 @@ def _read(record: models.Record) -> Session:
         updated_us=min(payload.updated_us, LATEST_US),
         hold=payload.hold,
         persona=_read_persona(payload.persona, session_id),
+        expire_days=payload.expire_days,
     )
 
 

@@ -37,6 +37,7 @@ async def test_what_is_exported_comes_back_with_nothing_lost(app: App) -> None:
         "session_id": uid(),
         "title": "标题 <b> \"quoted\"",
         "hold": True,
+        "expire_days": 400,
         "created_at": "2024-01-01T00:00:00.000001Z",
         "updated_at": "2024-05-01T00:00:00.000002Z",
         "persona": {"persona_id": uid(), "name": "Teacher", "text": "Be\nkind.", "document_id": "d",

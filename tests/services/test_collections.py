@@ -23,6 +23,7 @@ SETTINGS = StoreSettings(
     document_collection="t_documents",
     session_collection="t_sessions",
     memory_collection="t_memories",
+    operations_collection="t_operations",
 )
 NAMES = [spec.name for spec in collection_specs(SETTINGS)]
 

@@ -24,7 +24,7 @@ from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 
-KINDS = ("conversation", "knowledge", "document", "session", "memory")
+KINDS = ("conversation", "knowledge", "document", "session", "memory", "operations")
 
 
 def names(prefix: str) -> StoreSettings:
@@ -32,7 +32,7 @@ def names(prefix: str) -> StoreSettings:
 
 
 OLD, NEW = names("t"), names("t_new")
-TURNS, CHUNKS, DOCUMENTS, SESSIONS, MEMORIES = collection_specs(OLD)
+TURNS, CHUNKS, DOCUMENTS, SESSIONS, MEMORIES, OPERATIONS = collection_specs(OLD)
 
 
 class BrokenEmbedding(HashingEmbedding):
@@ -107,6 +107,7 @@ PAYLOADS: dict[str, list[dict[str, Any]]] = {
     DOCUMENTS.name: [{"document_id": "d", "file_name": "手册.pdf", "text": "not embedded"}],
     SESSIONS.name: [{"title": "退款", "hold": True}],
     MEMORIES.name: [{"text": "prefers tea"}, {"note": "without text"}],
+    OPERATIONS.name: [{"record": "receipt", "kind": "expiry", "began_us": 7}],
 }
 
 
@@ -116,8 +117,8 @@ async def test_every_collection_is_copied_with_equal_payloads_and_new_vectors(
     for collection, payloads in PAYLOADS.items():
         await write(store, collection, payloads)
     report = await reembed(store, embedding)
-    assert [each.points for each in report.collections] == [2, PAGE * 2 + 3, 1, 1, 2]
-    assert [each.embedded for each in report.collections] == [2, PAGE * 2 + 3, 0, 0, 1]
+    assert [each.points for each in report.collections] == [2, PAGE * 2 + 3, 1, 1, 2, 1]
+    assert [each.embedded for each in report.collections] == [2, PAGE * 2 + 3, 0, 0, 1, 0]
     for each in report.collections:
         old, new = await read(store, each.source), await read(store, each.target)
         assert {key: record.payload for key, record in new.items()} == {

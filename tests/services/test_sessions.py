@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import UnknownSessionError
 from core.persona import PersonaDraft
-from services.sessions import Session, SessionStore, title_from
+from services.sessions import Session, SessionChange, SessionStore, title_from
 from services.store import VectorStore
 from tests.services.conversation_stores import SESSIONS, open_edge, uid
 
@@ -29,9 +29,9 @@ async def test_a_turn_that_begins_undoes_neither_a_title_nor_a_persona_set_meanw
     """Discriminates: writing the whole record back in `touch` or in `change`."""
     sessions = SessionStore(store, SESSIONS)
     seen = await sessions.create(ID, "local")
-    await sessions.change(ID, "local", title="Given")
+    await sessions.change(ID, "local", SessionChange(title="Given"))
     await sessions.set_persona(ID, "local", PersonaDraft("Be kind."))
-    await sessions.change(ID, "local", hold=True)
+    await sessions.change(ID, "local", SessionChange(hold=True))
     await sessions.touch(seen, "What is this?")
     session = await sessions.get(ID, "local")
     assert (session.title, session.hold) == ("Given", True)
@@ -45,9 +45,9 @@ async def test_changes_at_the_same_moment_are_all_kept(store: VectorStore) -> No
     seen = await sessions.create(ID, "local", "First")
     await asyncio.gather(
         *(sessions.touch(seen, "again?") for _ in range(5)),
-        sessions.change(ID, "local", title="Second"),
+        sessions.change(ID, "local", SessionChange(title="Second")),
         sessions.set_persona(ID, "local", PersonaDraft("Be kind.", "Kind")),
-        sessions.change(ID, "local", hold=True),
+        sessions.change(ID, "local", SessionChange(hold=True)),
     )
     session = await sessions.get(ID, "local")
     assert (session.title, session.hold) == ("Second", True)
@@ -87,7 +87,7 @@ async def test_only_its_owner_may_change_it(store: VectorStore) -> None:
     sessions = SessionStore(store, SESSIONS)
     await sessions.create(ID, "local")
     for change in (
-        sessions.change(ID, "other", title="x"),
+        sessions.change(ID, "other", SessionChange(title="x")),
         sessions.set_persona(ID, "other", PersonaDraft("x")),
         sessions.clear_persona(ID, "other"),
     ):
