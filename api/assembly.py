@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
+from api.backups_handler import BackupsHandler
 from api.commands import CommandRunner
+from api.erasure_handler import ErasureHandler, halting
 from api.knowledge_handler import KnowledgeHandler
 from api.parts import SHARED_OWNER, Container
 from api.pipeline import Pipeline
 from api.prompt import PromptBuilder
+from api.reembedding import StoreReembedding
 from api.running_turns import RunningTurns
 from api.search_context import SearchContexts
 from api.search_handler import SearchHandler
@@ -23,25 +26,36 @@ from config.prompt_library import PromptLibrary
 from config.settings import Settings
 from core.persona import PersonaRules
 from services.activity import Activity
-from services.backfill import Backfill
+from services.backup.backups import Backups
+from services.backup.snapshots import Snapshots
+from services.clock import utc_now_us
+from services.collections import collection_specs
 from services.conversation_manager import ConversationManager
 from services.embedding import EmbeddingService
+from services.erasure.copies import Copies
+from services.erasure.erasure import Erasure, ErasureParts, nothing_runs
 from services.insert_block import InsertBlock
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
+from services.memory_records import MemoryRecords
 from services.qa_log import QALog
 from services.query_builder import QueryBuilder
 from services.query_rewrite import QueryRewriter
+from services.receipts import ReceiptStore
+from services.repair.backfill import Backfill
+from services.repair.undo_folder import UndoFolder
 from services.reranking import RerankService
-from services.retention import SessionRecords
+from services.retention.cleanup import Retention, SessionRecords
+from services.retention.turn_traces import TurnTraces
 from services.retriever import LIST_DEPTH, Retriever
-from services.schedule import CleanupSchedule
+from services.schedule.state import CleanupSchedule
 from services.sessions import SessionStore
+from services.space import DiskWatch, StoreSpace
 from services.store import VectorStore
 from services.summaries import SummaryService
 from services.text_filters import load_answer_filters, load_question_filters
 from services.turn_store import TurnStore
-from services.turn_traces import TurnTraces
+from services.upkeep import Space
 from services.why_not import ListPlaces
 
 
@@ -55,6 +69,8 @@ class History:
     traces: TurnTraces
     qa_log: QALog | None
     activity: Activity
+    receipts: ReceiptStore
+    space: Space
 
     async def close(self) -> None:
         """What was begun in the background is finished, briefly; the log is written to its end."""
@@ -77,10 +93,15 @@ class Opened:
     knowledge: KnowledgeBase
     schedule: CleanupSchedule
     readiness: Readiness
+    reembedding: StoreReembedding
+    snapshots: Snapshots | None
 
 
 def make_history(
-    settings: Settings, store: VectorStore, embedding: EmbeddingService, llms: LLMService
+    settings: Settings,
+    store: VectorStore,
+    embedding: EmbeddingService,
+    llms: LLMService,
 ) -> History:
     conversation, names = settings.conversation, settings.store
     cache_s = 0.0 if names.qdrant_url else conversation.history_cache_s  # other workers write there, too
@@ -93,16 +114,26 @@ def make_history(
         turns, llms.get, conversation, lambda language: library.text("summarize", language)
     )
     sessions = SessionStore(store, names.session_collection)
-    traces = TurnTraces(summaries.forget, sessions, qa_log)
+    memories, undo_files = MemoryRecords(store, names.memory_collection), UndoFolder(names.data_dir)
+    traces = TurnTraces(summaries.forget, sessions, qa_log, memories, undo_files)
     records = SessionRecords(store, names.session_collection)
+    receipts = ReceiptStore(store, names.operations_collection)
+    collections = [spec.name for spec in collection_specs(names)]
+    space = StoreSpace(store, collections, receipts, utc_now_us)
+    retention = Retention(turns, records, traces, receipts, space)
     activity = Activity()
-    manager = ConversationManager(turns, embedding, conversation, records, traces, activity=activity)
-    return History(manager, sessions, summaries, traces, qa_log, activity)
+    manager = ConversationManager(turns, embedding, conversation, retention, activity=activity)
+    return History(manager, sessions, summaries, traces, qa_log, activity, receipts, space)
 
 
-def make_backfill(settings: Settings, store: VectorStore, conversations: ConversationManager) -> Backfill:
+def make_backfill(
+    settings: Settings, store: VectorStore, embedding: EmbeddingService, history: History
+) -> Backfill:
     names = settings.store
-    return Backfill(conversations.turns, store, names.conversation_collection, names.session_collection)
+    turns = history.conversations.turns
+    return Backfill(
+        turns, store, names.conversation_collection, names.session_collection, embedding, history.receipts
+    )
 
 
 def put_together(opened: Opened) -> Container:
@@ -124,20 +155,61 @@ def put_together(opened: Opened) -> Container:
         settings=settings,
         chat=KnowledgeHandler(pipeline, sessions, llms, running, server, settings.conversation, readers),
         sessions=SessionsHandler(
-            sessions, conversations.turns, running, history.traces, personas, conversations.index_later
+            sessions, conversations.turns, _erasure(opened, running), personas, conversations.index_later
         ),
         search=_search(opened, pipeline),
         knowledge=opened.knowledge,
         conversations=conversations,
         summaries=history.summaries,
-        backfill=make_backfill(settings, opened.store, conversations),
+        backfill=make_backfill(settings, opened.store, opened.embedding, history),
         schedule=opened.schedule,
         llms=llms,
         embedding=opened.embedding,
         running=running,
         store=opened.store,
         readiness=opened.readiness,
+        receipts=history.receipts,
+        space=history.space,
+        reembedding=opened.reembedding,
+        disk=DiskWatch(opened.store, settings.store.low_disk_mb << 20),
+        backups=BackupsHandler(
+            Backups(opened.store, settings.store, opened.snapshots), settings.store.backups
+        ),
     )
+
+
+def make_erasure(
+    settings: Settings,
+    store: VectorStore,
+    history: History,
+    knowledge: KnowledgeBase | None = None,
+    running: RunningTurns | None = None,
+) -> Erasure:
+    """Without `knowledge` and `running`: for a command, beside which no server has the store open."""
+    names = settings.store
+    store_folder = None if names.qdrant_url else names.data_dir / "store"
+    return Erasure(
+        ErasureParts(
+            store=store,
+            names=names,
+            turns=history.conversations.turns,
+            traces=history.traces,
+            receipts=history.receipts,
+            copies=Copies(names.backups, store_folder),
+            shared_owner=SHARED_OWNER,
+            qa_log=history.qa_log,
+            undo_files=UndoFolder(names.data_dir),
+            knowledge=knowledge,
+            answers=running,
+            halt=halting(running) if running is not None else nothing_runs,
+        )
+    )
+
+
+def _erasure(opened: Opened, running: RunningTurns) -> ErasureHandler:
+    history = opened.history
+    erasure = make_erasure(opened.settings, opened.store, history, opened.knowledge, running)
+    return ErasureHandler(erasure, history.sessions, history.conversations.turns, opened.knowledge)
 
 
 def _search(opened: Opened, pipeline: Pipeline) -> SearchHandler:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from config.settings import LLMSettings, ModelSettings
-from core.errors import StartRefusedError
-from services.llm_service import DEFAULT_MODEL_ID
+from config.settings import LLMSettings, ModelSettings, Settings
+from core.errors import StartRefusedError, UnknownModelError
+from services.llm_service import DEFAULT_MODEL_ID, LLMService
 
 DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
 
@@ -47,3 +47,11 @@ def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str
     if any(char.isspace() for char in key.strip()):
         raise StartRefusedError(f"Model {model_id!r}: its API key has a blank or a line break inside.")
     return key.strip() or "none"
+
+
+def check_summary_model(settings: Settings, llms: LLMService) -> None:
+    """Raises StartRefusedError."""
+    try:
+        llms.get(settings.conversation.summary_model_id)
+    except UnknownModelError as error:
+        raise StartRefusedError(f"SUMMARY_MODEL_ID names no model. {error}") from error

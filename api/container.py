@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -14,19 +14,21 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
-from api.assembly import Opened, make_backfill, make_history, put_together
-from api.configured_models import api_key_for, configured_llms
-from api.parts import SHARED_OWNER, Maintenance, Reembedding
+from api.assembly import Opened, make_history, put_together
+from api.configured_models import api_key_for, check_summary_model, configured_llms
+from api.parts import SHARED_OWNER
 from api.parts import Container as Container  # offered here too: this is where one is opened
+from api.reembedding import StoreReembedding
 from api.start import Readiness, load_sample_once, opened_task, sample_is_pending, warm_up
 from config.settings import KnowledgeSettings, LLMSettings, ModelSettings, Settings, StoreSettings
-from core.errors import StartRefusedError, UnknownModelError
+from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.messages import Layout
 from core.tokens import estimate_prompt_tokens
 from services.adapters.document_readers import parse_document
 from services.adapters.scheduler import open_schedule
-from services.collections import ensure_collections
+from services.backup.restore_folders import RestoreFolders
+from services.backup.snapshots import Snapshots
 from services.embedding import EmbeddingService
 from services.extractive_llm import MODEL_NAME, ExtractiveLLM
 from services.knowledge.knowledge_base import KnowledgeBase
@@ -36,7 +38,8 @@ from services.llm_calls import GuardedCalls
 from services.llm_service import LLMService, ModelEntry
 from services.model_windows import answer_reserve, window_of
 from services.query_builder import QueryBuilder
-from services.reembed_folders import COPY_SUFFIX
+from services.reembedding.beside import switch_if_prepared
+from services.schedule.lease import LeaseStore
 from services.store import VectorStore
 
 if TYPE_CHECKING:
@@ -56,76 +59,66 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
     Raises StartRefusedError (one plain line) when the configuration or the data does not allow a start.
     """
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(_open_store(settings.store))
-        embedding = await _open_embedding(settings.models, stack, wrap)
+        embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
+        store = await stack.enter_async_context(_open_whole(settings.store, embedding))
+        snapshots = await stack.enter_async_context(open_snapshots(settings.store))
         readiness = Readiness(store, settings.store, embedding)
         llms = LLMService(await _open_llms(settings, stack))
-        _check_summary_model(settings, llms)
+        check_summary_model(settings, llms)
         history = make_history(settings, store, embedding, llms)
         stack.push_async_callback(history.close)
         knowledge = await stack.enter_async_context(
             KnowledgeBase(store, embedding, _parser(settings.knowledge), settings.store)
         )
-        clean_up, times = history.conversations.cleanup_expired_conversations, settings.conversation
+        clean_up = partial(history.conversations.cleanup_expired_conversations, unattended=True)
+        times = settings.conversation
+        leases = LeaseStore(store, settings.store.operations_collection)
         schedule = await stack.enter_async_context(
-            open_schedule(clean_up, times.cleanup_cron, times.timezone)
+            open_schedule(clean_up, times.cleanup_cron, times.timezone, leases)
         )
         reranker = _open_reranker(settings, embedding.name, stack)
-        container = put_together(
-            Opened(settings, store, embedding, reranker, llms, history, knowledge, schedule, readiness)
-        )
+        reembedding = StoreReembedding(
+            settings.store, settings.models, store, history.activity, open_embedding,
+            partial(open_store, settings.store), settings.store.data_dir / EMBEDDED_FOLDER,
+        )  # fmt: skip
+        stack.push_async_callback(reembedding.close)
+        opened = Opened(
+            settings, store, embedding, reranker, llms, history, knowledge, schedule, readiness,
+            reembedding, snapshots,
+        )  # fmt: skip
+        container = put_together(opened)
         await readiness.prepare(container.recover_running, container.discard_unfinished, knowledge.recover)
-        await stack.enter_async_context(opened_task(readiness.keep_trying()))
-        await stack.enter_async_context(opened_task(warm_up(QueryBuilder(embedding))))
-        await stack.enter_async_context(opened_task(history.conversations.index_missing()))
+        later: list[Coroutine[Any, Any, object]] = [readiness.keep_trying(), warm_up(QueryBuilder(embedding))]
+        later.append(history.conversations.index_missing())
         if sample_is_pending(settings):
-            sample = load_sample_once(knowledge, settings.store.data_dir, SHARED_OWNER)
-            await stack.enter_async_context(opened_task(sample))
+            later.append(load_sample_once(knowledge, settings.store.data_dir, SHARED_OWNER))
+        for work in later:
+            await stack.enter_async_context(opened_task(work))
+        stack.push_async_callback(container.sessions.erasure.close)
         stack.push_async_callback(container.running.close, 0)
         yield container
 
 
 @asynccontextmanager
-async def open_maintenance(settings: Settings) -> AsyncIterator[Maintenance]:
-    """For work that touches no vector, on an earlier version's collection too.
+async def _open_whole(settings: StoreSettings, embedding: EmbeddingService) -> AsyncIterator[VectorStore]:
+    """Where a copy with this embedding's vectors was prepared, that one takes the store's place.
 
-    Raises StoreLockedError when a server has the embedded store.
+    Raises StartRefusedError also when a restore into it was interrupted.
     """
-    async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(_open_store(settings.store))
-        embedding = await _open_embedding(settings.models, stack)
-        await ensure_collections(
-            store,
-            settings.store,
-            embedding_name=embedding.name,
-            dimension=embedding.dimension,
-            accept_unnamed=True,
-        )
-        history = make_history(settings, store, embedding, LLMService({}))
-        stack.push_async_callback(history.close)
-        conversations = history.conversations
-        yield Maintenance(conversations, make_backfill(settings, store, conversations))
+    if not settings.qdrant_url:
+        folder = settings.data_dir / EMBEDDED_FOLDER
+        RestoreFolders(folder).refuse_interrupted()
+        await switch_if_prepared(folder, settings, embedding, partial(open_store, settings))
+    async with open_store(settings) as store:
+        yield store
 
 
 @asynccontextmanager
-async def open_reembedding(settings: Settings) -> AsyncIterator[Reembedding]:
-    """The store as it is, nothing made or checked. Raises StoreLockedError when a server has it open."""
-    async with AsyncExitStack() as stack:
-        source = await stack.enter_async_context(_open_store(settings.store))
-        embedding = await _open_embedding(settings.models, stack)
-        open_target = partial(_open_store, settings.store, EMBEDDED_FOLDER + COPY_SUFFIX)
-        yield Reembedding(source, embedding, open_target)
+async def open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) -> AsyncIterator[VectorStore]:
+    """The configured Qdrant server, or the embedded store in this folder of DATA_DIR. Nothing is checked.
 
-
-def _check_summary_model(settings: Settings, llms: LLMService) -> None:
-    try:
-        llms.get(settings.conversation.summary_model_id)
-    except UnknownModelError as error:
-        raise StartRefusedError(f"SUMMARY_MODEL_ID names no model. {error}") from error
-
-
-@asynccontextmanager
-async def _open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) -> AsyncIterator[VectorStore]:
+    Raises StoreLockedError when another process has the embedded store, StartRefusedError.
+    """
     if settings.qdrant_url:
         from services.adapters.qdrant_server import open_qdrant_server
 
@@ -138,6 +131,18 @@ async def _open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) ->
             yield edge
 
 
+@asynccontextmanager
+async def open_snapshots(settings: StoreSettings) -> AsyncIterator[Snapshots | None]:
+    """None for the embedded store, which needs none."""
+    if not settings.qdrant_url:
+        yield None
+        return
+    from services.adapters import qdrant_snapshots
+
+    async with qdrant_snapshots.open_snapshots(settings) as snapshots:
+        yield snapshots
+
+
 def _parser(settings: KnowledgeSettings) -> ParserProcess:
     splitter = StructureSplitter(
         chunk_tokens=settings.chunk_tokens, overlap_tokens=settings.chunk_overlap_tokens
@@ -145,15 +150,18 @@ def _parser(settings: KnowledgeSettings) -> ParserProcess:
     return ParserProcess(parse_document, splitter)
 
 
-async def _open_embedding(
-    models: ModelSettings, stack: AsyncExitStack, wrap: WrapEmbedding | None = None
-) -> EmbeddingService:
-    model, name, dimension = _embedding_model(models, stack)
-    service = EmbeddingService(wrap(model, name) if wrap else model, name, dimension)
-    stack.push_async_callback(service.close)
-    if not dimension:
-        service.dimension = len((await service.embed_passages(["dimension"]))[0])
-    return service
+@asynccontextmanager
+async def open_embedding(
+    models: ModelSettings, wrap: WrapEmbedding | None = None
+) -> AsyncIterator[EmbeddingService]:
+    """Loading a model may take seconds and is done in a thread. Raises StartRefusedError."""
+    async with AsyncExitStack() as stack:
+        model, name, dimension = await asyncio.to_thread(_embedding_model, models, stack)
+        service = EmbeddingService(wrap(model, name) if wrap else model, name, dimension)
+        stack.push_async_callback(service.close)
+        if not dimension:
+            service.dimension = len((await service.embed_passages(["dimension"]))[0])
+        yield service
 
 
 def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[BaseEmbedding, str, int]:

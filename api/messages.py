@@ -86,6 +86,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "这一轮正由另一个进程处理,请稍后再看。",
         "This turn is being answered by another process. Look again shortly.",
     ),
+    "disk_full": (
+        "服务器的磁盘已满，这个回答没有保存；请管理员腾出空间，再用同一个 turn_id 重发。",
+        "The server's disk is full, so this answer was not stored. Tell the operator to make room, then send "
+        "the question again with the same turn_id.",
+    ),
     "not_stored": (
         "回答未能保存到存储中,请再次发送以保存。",
         "The answer could not be stored. Send the question again to keep it.",

@@ -6,21 +6,27 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from api.backups_handler import BackupsHandler
 from api.knowledge_handler import KnowledgeHandler
+from api.reembedding import StoreReembedding
 from api.running_turns import RunningTurns
 from api.search_handler import SearchHandler
 from api.sessions_handler import SessionsHandler
 from api.start import Readiness
 from config.settings import Settings
-from services.backfill import Backfill
 from services.conversation_manager import ConversationManager
 from services.embedding import EmbeddingService
+from services.erasure.erasure import Erasure
 from services.knowledge.formats import FORMATS
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.llm_service import LLMService
-from services.schedule import CleanupSchedule
+from services.receipts import ReceiptStore
+from services.repair.backfill import Backfill
+from services.schedule.state import CleanupSchedule
+from services.space import DiskWatch
 from services.store import VectorStore
 from services.summaries import SummaryService
+from services.upkeep import Space
 
 SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
 GIVEN_UP_S = 3_600.0  # no import takes that long
@@ -44,6 +50,11 @@ class Container:
     running: RunningTurns
     store: VectorStore
     readiness: Readiness
+    receipts: ReceiptStore
+    space: Space
+    backups: BackupsHandler
+    reembedding: StoreReembedding
+    disk: DiskWatch
 
     @property
     def supported_formats(self) -> list[str]:
@@ -68,7 +79,15 @@ class Container:
         """Problems by part; empty when a question can be asked."""
         if self.running.draining:
             return {"server": "It is shutting down: open answers are finished, new questions are refused."}
-        return await self.readiness.problems()
+        problems = await self.readiness.problems()
+        if await self.disk.is_full():
+            problems["disk"] = str(await self.disk.problem())
+        return problems
+
+    async def warnings(self) -> dict[str, str]:
+        """What an operator should see to before it becomes a problem."""
+        disk = await self.disk.problem()
+        return {"disk": disk} if disk else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +96,9 @@ class Maintenance:
 
     conversations: ConversationManager
     backfill: Backfill
+    receipts: ReceiptStore
+    space: Space
+    erasure: Erasure
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Sessions and stored turns: listed, read, changed, erased, copied. Somebody else's answers as unknown."""
+"""Sessions and stored turns: listed, read, changed, copied. Somebody else's answers as unknown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from qdrant_client import models
 
-from api.running_turns import RunningTurns
+from api.erasure_handler import ErasureHandler
 from api.session_export import SessionCopy, copy_session
 from api.session_import import Imported, Index, SessionImporter, leave_for_later
 from api.shown_prompt import ShownPrompt, show_prompt
@@ -16,10 +16,9 @@ from core.conversation_import import GivenSession
 from core.errors import UnknownTurnError
 from core.persona import PersonaDraft, PersonaRules
 from core.transcript import readable_parents
-from core.turns import Turn, TurnStatus
+from core.turns import Turn
 from services.sessions import Session, SessionChange, SessionStore
 from services.turn_store import TurnStore, in_session
-from services.turn_traces import TurnTraces
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +30,20 @@ class SessionPage:
 
 
 class SessionsHandler:
-    """`personas` says which persona is accepted; `index` begins to embed imported turns."""
+    """`erasure` takes sessions and turns away; `personas` says which persona is accepted; `index` begins to
+    embed imported turns."""
 
     def __init__(
         self,
         sessions: SessionStore,
         turns: TurnStore,
-        running: RunningTurns,
-        traces: TurnTraces,
+        erasure: ErasureHandler,
         personas: PersonaRules | None = None,
         index: Index = leave_for_later,
     ) -> None:
         self._sessions = sessions
         self._turns = turns
-        self._running = running
-        self._traces = traces
+        self.erasure = erasure
         self._personas = personas or PersonaRules()
         self._importer = SessionImporter(sessions, turns, self._personas, index)
 
@@ -97,18 +95,6 @@ class SessionsHandler:
         """The whole session, to be read out in pieces."""
         return await copy_session(self._sessions, self._turns, session_id, owner)
 
-    async def erase(self, session_id: str, owner: str) -> int:
-        """Erase the session with all its turns, running ones first stopped. Returns how many turns."""
-        session = await self._sessions.get(session_id, owner)
-        tree = await self._turns.tree(session_id, owner)
-        count = len(tree)
-        for turn_id in list(tree.nodes):
-            await self._halt(turn_id)
-        await self._traces.erase_session(session_id, list(tree.nodes))
-        await self._turns.delete_matching(models.Filter(must=[*in_session(session_id, owner)]))
-        await self._sessions.delete(session.session_id)
-        return count
-
     async def branch(self, session_id: str, owner: str, leaf: str | None) -> list[Turn]:
         """The turns from the root to `leaf` (the newest turn when absent), in order."""
         await self._sessions.get(session_id, owner)
@@ -143,19 +129,6 @@ class SessionsHandler:
     async def prompt(self, turn_id: str, owner: str) -> ShownPrompt:
         """What was sent to the model for a turn. Raises UnknownTurnError."""
         return await show_prompt(self._turns, await self.turn(turn_id, owner))
-
-    async def erase_turn(self, turn_id: str, owner: str) -> None:
-        """Erase one turn; its children read as roots."""
-        turn = await self.turn(turn_id, owner)
-        await self._halt(turn_id)
-        await self._traces.erase({turn.session_id: [turn_id]})
-        await self._turns.delete([turn_id])
-
-    async def _halt(self, turn_id: str) -> None:
-        run = self._running.get(turn_id)
-        if run is not None:
-            run.cut(TurnStatus.CANCELLED)
-            await self._running.ended(turn_id)
 
     async def _turn_count(self, session: Session) -> int:
         return await self._turns.count(models.Filter(must=[*in_session(session.session_id, session.owner)]))

@@ -12,6 +12,7 @@ import structlog
 
 from config.settings import Settings, StoreSettings
 from core.errors import StoreUnavailableError, WenmaiError
+from services.backup.restore_target import refuse_half_filled
 from services.collections import ensure_collections
 from services.embedding import EmbeddingService
 from services.knowledge.knowledge_base import KnowledgeBase
@@ -72,6 +73,7 @@ class Readiness:
         return {}
 
     async def _attempt(self) -> None:
+        await refuse_half_filled(self._store, self._settings.operations_collection)
         await ensure_collections(
             self._store,
             self._settings,

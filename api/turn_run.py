@@ -20,6 +20,7 @@ from api.turn_request import TurnRequest
 from core.branch import Branch
 from core.commands import Command, command_language
 from core.errors import (
+    DiskFullError,
     LLMUnavailableError,
     NotStoredError,
     StoreUnavailableError,
@@ -198,6 +199,8 @@ class TurnRun:
             await self._pipeline.conversations.add_conversation_turn(self.turn, vectors)
         except StoreUnavailableError as error:
             log.exception("turn_not_stored", turn_id=self.turn_id, reason=str(error))
+            if isinstance(error, DiskFullError):
+                return DiskFullError(say("disk_full", self._language))
             return NotStoredError(say("not_stored", self._language))
         finally:
             self._lap("store")

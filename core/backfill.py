@@ -7,108 +7,17 @@ on the applied result changes nothing, also when the work was cut half-way.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
-from enum import StrEnum
-from uuid import NAMESPACE_URL, UUID, uuid5
 
+from core.backfill_findings import Diagnosis, diagnose
+from core.backfill_ids import assign_ids, find_leftovers, find_twins, names_of_turns
+from core.backfill_ids import claimed_ids as claimed_ids  # offered here too
+from core.backfill_turns import PointId, Repair, SessionPlan, StoredTurn, TurnChange, name_of
 from core.moments import is_moment, parse_time
 from core.turns import TURN_SCHEMA, TurnStatus, rfc3339
-
-PointId = str | int
-"""A UUID, or an unsigned integer where an earlier version counted its points."""
-
-
-class Repair(StrEnum):
-    """What is repaired; the value is the payload's field and TurnChange's."""
-
-    TURN_ID = "turn_id"
-    PARENT = "parent_turn_id"
-    TIME = "created_us"
-    TIMESTAMP = "timestamp"
-    SEQ = "seq"
-    OWNER = "owner"
-    STATUS = "status"
-    SCHEMA = "schema"
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTurn:
-    """A turn as it was found; None is missing. Ids and the status are as written, valid or not."""
-
-    point_id: PointId
-    turn_id: str | None = None
-    parent_turn_id: str | None = None
-    timestamp: str = ""
-    created_us: int | None = None
-    seq: int | None = None
-    owner: str | None = None
-    status: str | None = None
-    schema: int | None = None
-    legacy_turn_id: str | None = None
-    legacy_point_id: PointId | None = None
-
-    @property
-    def ours(self) -> bool:
-        """Written or repaired by this version: a null parent is a deliberate new root."""
-        return self.schema is not None and self.schema >= 1
-
-
-@dataclass(frozen=True, slots=True)
-class TurnChange:
-    """How one turn should be; only the fields named in `repairs` (and `legacy_turn_id`) are written."""
-
-    point_id: PointId
-    turn_id: str
-    parent_turn_id: str | None
-    created_us: int
-    timestamp: str
-    seq: int
-    owner: str
-    status: str
-    schema: int
-    legacy_turn_id: str | None
-    repairs: tuple[Repair, ...]
-
-    @property
-    def rehomed(self) -> bool:
-        """The point must move: its id is to be the turn id."""
-        return str(self.point_id) != self.turn_id
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPlan:
-    """`leftovers` were copied to their new id before, by a run that was cut, and only need deleting.
-
-    `unparsable` and `duplicates` (another turn has their id) are point ids, reported and kept.
-    `created_us` and `updated_us` are of the first and the last turn, 0 when no time is known.
-    """
-
-    session_id: str
-    owner: str
-    turns: int
-    first_turn_id: str
-    created_us: int
-    updated_us: int
-    changes: tuple[TurnChange, ...] = ()
-    leftovers: tuple[PointId, ...] = ()
-    unparsable: tuple[PointId, ...] = ()
-    duplicates: tuple[PointId, ...] = ()
-
-
-def canonical_uuid(text: str | None) -> str | None:
-    """Lower case with hyphens, as the store gives ids back; None when it is no UUID."""
-    try:
-        return str(UUID(text)) if text else None
-    except ValueError:
-        return None
-
-
-def claimed_ids(turns: Iterable[StoredTurn]) -> set[str]:
-    """Turn ids that differ from their point's id: the caller finds out which of them are points already."""
-    wanted = ((turn, canonical_uuid(turn.turn_id)) for turn in turns)
-    return {turn_id for turn, turn_id in wanted if turn_id is not None and turn_id != str(turn.point_id)}
 
 
 def plan_session(
@@ -118,20 +27,27 @@ def plan_session(
     owner: str = "local",
     zone: tzinfo = UTC,
     taken: Container[str] = frozenset(),
+    drop_duplicates: bool = False,
 ) -> SessionPlan:
     """Plan the repair of one session of one owner. `taken` are ids that other points have or will get.
 
+    With `drop_duplicates` of duplicate turns one is kept, and is what children of the others grow on.
     Raises ValueError when there are no turns.
     """
     if not turns:
         raise ValueError("a session without turns has nothing to repair")
-    leftovers = _leftovers(turns)
+    leftovers = find_leftovers(turns)
     kept = [turn for turn in turns if turn.point_id not in leftovers]
     times = {turn.point_id: _time_of(turn, zone) for turn in kept}
     by_point = sorted(kept, key=lambda turn: _order(turn, times[turn.point_id], str(turn.point_id)))
-    ids, duplicates = _assign_ids(by_point, taken)
+    twins = find_twins(by_point, times)
+    dropped = twins if drop_duplicates else {}
+    ids, duplicates = assign_ids([turn for turn in by_point if turn.point_id not in dropped], taken, dropped)
+    ids |= {twin: ids[original] for twin, original in dropped.items()}
     ordered = sorted(kept, key=lambda turn: _order(turn, times[turn.point_id], ids[turn.point_id]))
-    finals = _final_turns(ordered, times, ids, owner)
+    names = names_of_turns(sorted(ordered, key=lambda turn: turn.point_id in dropped), ids)
+    staying = [turn for turn in ordered if turn.point_id not in dropped]
+    finals = _final_turns(staying, times, ids, names, owner)
     known = [time for time in times.values() if time]
     return SessionPlan(
         session_id=session_id,
@@ -142,27 +58,18 @@ def plan_session(
         updated_us=max(known, default=0),
         changes=tuple(change for change in finals if change.repairs or change.rehomed),
         leftovers=tuple(leftovers),
-        unparsable=tuple(turn.point_id for turn in ordered if not times[turn.point_id]),
+        unparsable=tuple(turn.point_id for turn in staying if not times[turn.point_id]),
         duplicates=tuple(duplicates),
+        dropped=tuple(dropped),
+        findings=diagnose(Diagnosis(finals, names, ids, duplicates, twins)),
     )
 
 
-def _own_id(turn: StoredTurn) -> str:
-    """The turn id that the point itself gives: its UUID, or one made of its number."""
-    return canonical_uuid(str(turn.point_id)) or str(uuid5(NAMESPACE_URL, f"wenmai:{turn.point_id}"))
-
-
-def _leftovers(turns: Sequence[StoredTurn]) -> dict[PointId, None]:
-    """Points whose copy, under the id they would move to, is there and says where it came from."""
-    copies = {turn.legacy_point_id: str(turn.point_id) for turn in turns if turn.legacy_point_id is not None}
-    kept = set(copies.values())
-    return {
-        turn.point_id: None
-        for turn in turns
-        if turn.point_id in copies
-        and copies[turn.point_id] in (canonical_uuid(turn.turn_id), _own_id(turn))
-        and str(turn.point_id) not in kept
-    }
+def perhaps_twins(turns: Sequence[StoredTurn], zone: tzinfo) -> list[PointId]:
+    """Points that share their time with another: the only ones whose texts need comparing."""
+    times = {turn.point_id: _time_of(turn, zone) for turn in turns}
+    count = Counter(times.values())
+    return [point for point, created_us in times.items() if created_us and count[created_us] > 1]
 
 
 def _time_of(turn: StoredTurn, zone: tzinfo) -> int:
@@ -176,47 +83,13 @@ def _order(turn: StoredTurn, created_us: int, turn_id: str) -> tuple[bool, int, 
     return (created_us == 0, created_us, turn.seq is None, turn.seq or 0, turn_id)
 
 
-def _assign_ids(
-    turns: Sequence[StoredTurn], taken: Container[str]
-) -> tuple[dict[PointId, str], list[PointId]]:
-    """The id of each turn, and the points whose stored one belongs to another turn."""
-    used = {str(turn.point_id) for turn in turns}
-    ids: dict[PointId, str] = {}
-    duplicates: list[PointId] = []
-    for turn in turns:
-        own = _own_id(turn)
-        wanted = canonical_uuid(turn.turn_id) or own
-        if wanted != str(turn.point_id) and (wanted in used or wanted in taken):
-            duplicates.append(turn.point_id)
-            wanted = own
-        used.add(wanted)
-        ids[turn.point_id] = wanted
-    return ids, duplicates
-
-
-def _name(turn_id: str) -> str:
-    return canonical_uuid(turn_id) or turn_id
-
-
-def _names(turns: Sequence[StoredTurn], ids: Mapping[PointId, str]) -> dict[str, str]:
-    """What children may call a turn → its id: its stored turn id before a point id before a former id."""
-    spoken: list[tuple[PointId | None, StoredTurn]] = [
-        *((turn.turn_id, turn) for turn in turns),
-        *((turn.point_id, turn) for turn in turns),
-        *((turn.legacy_turn_id, turn) for turn in turns),
-        *((turn.legacy_point_id, turn) for turn in turns),
-    ]
-    names: dict[str, str] = {}
-    for name, turn in spoken:
-        if name is not None:
-            names.setdefault(_name(str(name)), ids[turn.point_id])
-    return names
-
-
 def _final_turns(
-    ordered: Sequence[StoredTurn], times: Mapping[PointId, int], ids: Mapping[PointId, str], owner: str
+    ordered: Sequence[StoredTurn],
+    times: Mapping[PointId, int],
+    ids: Mapping[PointId, str],
+    names: Mapping[str, str],
+    owner: str,
 ) -> list[TurnChange]:
-    names = _names(ordered, ids)
     earlier: dict[str, None] = {}
     finals: list[TurnChange] = []
     for index, turn in enumerate(ordered):
@@ -247,7 +120,7 @@ def _parent(turn: StoredTurn, names: Mapping[str, str], earlier: dict[str, None]
     """The named parent when it is an earlier turn, none for our own roots, else the turn just before."""
     if turn.parent_turn_id is None and turn.ours:
         return None
-    named = names.get(_name(turn.parent_turn_id or ""))
+    named = names.get(name_of(turn.parent_turn_id or ""))
     return named if named in earlier else next(reversed(earlier), None)
 
 
@@ -257,7 +130,7 @@ def _status(turn: StoredTurn) -> str:
 
 
 def _change(turn: StoredTurn, final: _Final, owner: str) -> TurnChange:
-    replaced = turn.turn_id is not None and _name(turn.turn_id) != final.turn_id
+    replaced = turn.turn_id is not None and name_of(turn.turn_id) != final.turn_id
     change = TurnChange(
         point_id=turn.point_id,
         turn_id=final.turn_id,
@@ -270,6 +143,7 @@ def _change(turn: StoredTurn, final: _Final, owner: str) -> TurnChange:
         schema=TURN_SCHEMA if not turn.ours else turn.schema or TURN_SCHEMA,
         legacy_turn_id=turn.turn_id if replaced else None,
         repairs=(),
+        before=turn,
     )
     changed = (repair for repair in Repair if getattr(turn, repair.value) != getattr(change, repair.value))
     return replace(change, repairs=tuple(changed))

@@ -25,7 +25,7 @@ def parse_time(text: str, zone: tzinfo) -> int | None:
     expires early; the same for the hour that is skipped when they are set forward.
     """
     try:
-        moment = datetime.fromisoformat(_ZULU.sub("+00:00", text.strip()))
+        moment = _read(text)
         if moment.tzinfo is not None:
             moments = [moment]
         else:
@@ -34,3 +34,15 @@ def parse_time(text: str, zone: tzinfo) -> int | None:
     except (ValueError, OverflowError):
         return None
     return created_us if is_moment(created_us) else None
+
+
+def names_zone(text: str) -> bool | None:
+    """Whether a written time says in which zone it is; None when it is no time."""
+    try:
+        return _read(text).tzinfo is not None
+    except ValueError:
+        return None
+
+
+def _read(text: str) -> datetime:
+    return datetime.fromisoformat(_ZULU.sub("+00:00", text.strip()))

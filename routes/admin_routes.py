@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
+from core.receipts import ReceiptKind
 from routes.dependencies import Admin, ContainerDep
 from routes.openapi import errors
 
@@ -22,35 +23,38 @@ async def cleanup(
     admin: Admin,
     dry_run: DryRun = True,
     days: Annotated[int | None, Query(ge=1, le=36_500)] = None,
+    reason: Annotated[
+        Literal["request", "command"], Query(description="who asks, for the receipt")
+    ] = "request",
 ) -> dict[str, Any]:
-    """Remove turns older than `days` (CONVERSATION_EXPIRE_DAYS when absent)."""
+    """Remove turns older than `days` (CONVERSATION_EXPIRE_DAYS when absent); a session's own limit counts for
+    its turns. `refusal` says why the nightly run would not do it."""
     days = days or container.settings.conversation.conversation_expire_days
-    return asdict(await container.conversations.delete_old_conversations(days, dry_run=dry_run))
+    report = await container.conversations.delete_old_conversations(days, dry_run=dry_run, reason=reason)
+    return asdict(report)
 
 
-@router.post("/backfill")
-async def backfill(
+@router.get("/receipts")
+async def receipts(
     container: ContainerDep,
     admin: Admin,
-    dry_run: DryRun = True,
-    assume_timezone: Annotated[str, Query(max_length=64)] = "UTC",
-    new_owner: Annotated[str, Query(alias="owner", min_length=1, max_length=200)] = "local",
-    session_id: Annotated[str | None, Query(max_length=200)] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+    kind: Annotated[ReceiptKind | None, Query()] = None,
 ) -> dict[str, Any]:
-    """Repair what earlier versions left: missing turn ids, broken parents, times without a zone."""
-    plan = await container.backfill.plan(assume_timezone, new_owner, session_id)
-    return asdict(plan.report() if dry_run else await container.backfill.apply(plan))
+    """What was done to everybody's data, newest first: when, why, how much. Never a text or an id."""
+    found = await container.receipts.newest(limit, kind)
+    return {"receipts": [asdict(receipt) for receipt in found]}
 
 
 @router.get("/schedule")
 async def schedule(container: ContainerDep, admin: Admin) -> dict[str, Any]:
     """When the clean-up runs next, and how it went last."""
-    return asdict(container.schedule.state())
+    return asdict(await container.schedule.current())
 
 
 @router.get("/stats")
 async def stats(container: ContainerDep, admin: Admin) -> dict[str, Any]:
-    """How much is stored, and what runs just now."""
+    """How much is stored, and what runs just now. `bytes_on_disk` is null where the engine does not say."""
     store = container.settings.store
     names = {
         "turns": store.conversation_collection,
@@ -60,4 +64,10 @@ async def stats(container: ContainerDep, admin: Admin) -> dict[str, Any]:
         "memories": store.memory_collection,
     }
     counts = {name: (await container.store.count(collection)).count for name, collection in names.items()}
-    return {"stored": counts, "running_turns": len(container.running), "tasks": len(asyncio.all_tasks())}
+    size = await container.space.size_bytes() if container.space else None
+    return {
+        "stored": counts,
+        "bytes_on_disk": size,
+        "running_turns": len(container.running),
+        "tasks": len(asyncio.all_tasks()),
+    }

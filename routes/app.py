@@ -11,7 +11,9 @@ from api.container import open_container
 from config.settings import Settings
 from routes import (
     admin_routes,
+    backup_routes,
     document_routes,
+    erasure_routes,
     export_routes,
     health_routes,
     import_routes,
@@ -19,6 +21,8 @@ from routes import (
     page_routes,
     persona_routes,
     prompt_routes,
+    reembed_routes,
+    repair_routes,
     search_routes,
     session_routes,
 )
@@ -53,6 +57,10 @@ def create_app(settings: Settings) -> FastAPI:
         document_routes,
         search_routes,
         admin_routes,
+        erasure_routes,
+        repair_routes,
+        backup_routes,
+        reembed_routes,
         health_routes,
         page_routes,
     ):

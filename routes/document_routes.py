@@ -14,10 +14,12 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from api.parts import SHARED_OWNER
+from core.erasure import ErasedKind
 from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaError
 from core.knowledge import Document
 from core.turns import rfc3339
 from routes.dependencies import LOCAL_OWNER, ContainerDep, Owner
+from routes.erasure_routes import Thorough, WithAnswers, asked, proof_object
 from routes.openapi import EVENT_STREAM, errors
 from routes.sse_response import EventStreamResponse
 from routes.wire import chunk_object
@@ -100,10 +102,17 @@ async def list_chunks(
 
 
 @router.delete("/documents/{document_id}")
-async def delete_document(document_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
-    """Erase a document with all its chunks."""
-    await container.knowledge.delete(str(document_id), erasable(owner))
-    return {"document_id": str(document_id), "deleted": True}
+async def delete_document(
+    document_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    proof: Thorough = None,
+    with_answers: WithAnswers = False,
+) -> dict[str, Any]:
+    """Erase a document with its chunks and what earlier turns cite of it, and prove it."""
+    options = asked(ErasedKind.DOCUMENT, proof, with_answers=with_answers)
+    erased = await container.sessions.erasure.document(str(document_id), erasable(owner), options)
+    return {"document_id": str(document_id), "deleted": True, **proof_object(erased)}
 
 
 @router.get("/jobs")

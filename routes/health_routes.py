@@ -22,11 +22,13 @@ async def live() -> dict[str, str]:
 
 @router.get("/health/ready", tags=["health"], responses=errors(503))
 async def ready(container: ContainerDep) -> JSONResponse:
-    """200 when a question can be asked; 503 names the part that is not ready."""
+    """200 when a question can be asked, `degraded` when that may end soon; 503 names the part that is not
+    ready."""
     problems = await container.health()
-    status = "ready" if not problems else "not_ready"
+    warnings = {} if problems else await container.warnings()
+    status = "not_ready" if problems else "degraded" if warnings else "ready"
     headers = {"Retry-After": RETRY_AFTER_S[503]} if problems else None
-    body = {"status": status, "problems": problems}
+    body = {"status": status, "problems": problems, "warnings": warnings}
     return JSONResponse(body, status_code=503 if problems else 200, headers=headers)
 
 

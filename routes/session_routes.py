@@ -8,8 +8,10 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query
 
 from api.citing import known_documents
+from core.erasure import ErasedKind
 from routes.dependencies import ContainerDep, Owner
 from routes.document_routes import readable
+from routes.erasure_routes import Thorough, asked, proof_object
 from routes.json_body import body_schema, json_body
 from routes.openapi import errors
 from routes.schemas import SessionBody, SessionChanges
@@ -57,12 +59,14 @@ async def change_session(
 
 
 @router.delete("/sessions/{session_id}")
-async def erase_session(session_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
-    """Erase the session with all its turns."""
-    return {
-        "session_id": str(session_id),
-        "turns_erased": await container.sessions.erase(str(session_id), owner),
-    }
+async def erase_session(
+    session_id: UUID, container: ContainerDep, owner: Owner, proof: Thorough = None
+) -> dict[str, Any]:
+    """Erase the session with all its turns, and prove it."""
+    options = asked(ErasedKind.SESSION, proof)
+    erased = await container.sessions.erasure.session(str(session_id), owner, options)
+    told = {"session_id": str(session_id), "turns_erased": erased.counts.get("turns", 0)}
+    return {**told, **proof_object(erased)}
 
 
 @router.get("/sessions/{session_id}/turns")
@@ -90,7 +94,10 @@ async def get_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict
 
 
 @router.delete("/turns/{turn_id}")
-async def erase_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
-    """Erase one turn; its children read as roots."""
-    await container.sessions.erase_turn(str(turn_id), owner)
-    return {"turn_id": str(turn_id), "erased": True}
+async def erase_turn(
+    turn_id: UUID, container: ContainerDep, owner: Owner, proof: Thorough = None
+) -> dict[str, Any]:
+    """Erase one turn, and prove it; its children become roots."""
+    options = asked(ErasedKind.TURN, proof)
+    erased = await container.sessions.erasure.turn(str(turn_id), owner, options)
+    return {"turn_id": str(turn_id), "erased": True, **proof_object(erased)}

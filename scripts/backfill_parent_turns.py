@@ -1,6 +1,7 @@
-"""Repair stored conversations: link turns without a parent, and fill in what earlier versions did not write.
+"""Repair stored conversations: find and mend what earlier versions, imports and crashes left.
 
-`python -m scripts.backfill_parent_turns` shows what would change, `--apply` writes it.
+`python -m scripts.backfill_parent_turns` shows what would change, `--apply` writes it and leaves a file for
+`--undo`. `--import-from` copies the turns of an old collection into the conversations.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scripts.backfill_report import check_writable, print_import, print_report, print_undo
 from scripts.maintenance import (
+    EXIT_FAILED,
     EXIT_OK,
+    EXIT_REFUSED,
     CommandError,
     add_server_options,
-    ask_server,
-    print_table,
     run,
-    server_of,
     time_zone,
 )
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from services.backfill import Backfill
-    from services.backfill_plan import BackfillPlan, BackfillReport
+    from scripts.backfill_here import RepairHere
+    from scripts.backfill_there import RepairThere
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,92 +37,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scripts.backfill_parent_turns", description=__doc__)
-    parser.add_argument("--apply", action="store_true", help="write; without it nothing is changed")
-    parser.add_argument(
-        "--assume-timezone", type=time_zone, default="UTC", metavar="ZONE",
-        help="for stored times without a zone, such as Asia/Shanghai (default: UTC)",
-    )  # fmt: skip
-    parser.add_argument("--owner", default="local", help="owner of turns that have none (default: local)")
-    parser.add_argument("--session", metavar="ID", help="only this session")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the plan, every change in it, to FILE"
-    )
+    add = parser.add_argument
+    add("--apply", action="store_true", help="write; without it nothing is changed")
+    add("--assume-timezone", type=time_zone, default="UTC", metavar="ZONE",
+        help="for stored times without a zone, such as Asia/Shanghai (default: UTC)")  # fmt: skip
+    add("--owner", default="local", help="owner of turns that have none (default: local)")
+    add("--session", metavar="ID", help="only this session")
+    add("--drop-duplicates", action="store_true",
+        help="of turns with the same session, question, answer and time keep one")  # fmt: skip
+    add("--no-embed", action="store_true", help="leave missing vectors to the next start of the server")
+    add("--json", type=Path, metavar="FILE", help="write the plan, every change in it, to FILE")
+    add("--undo-file", type=Path, metavar="FILE",
+        help="where --apply notes what was there (default: backfill-undo-<time> in DATA_DIR)")  # fmt: skip
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--plan", type=Path, metavar="FILE",
+                         help="only when the plan is still the one that --json wrote to FILE")  # fmt: skip
+    instead.add_argument("--undo", type=Path, metavar="FILE", help="put back what a run changed")
+    instead.add_argument("--import-from", metavar="COLLECTION", help="copy the turns of an old collection")
     add_server_options(parser)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.undo is not None and options.json is not None:
+        parser.error("--json is for a plan, and --undo makes none")
+    return options
 
 
 async def _repair(settings: Settings, options: argparse.Namespace) -> int:
-    from api.container import open_maintenance
-    from core.errors import StoreLockedError
+    from api.maintenance import open_maintenance
+    from core.errors import BadRequestError, StoreLockedError
+    from scripts.backfill_here import RepairHere
+    from scripts.backfill_there import RepairThere
 
+    if options.json is not None:
+        check_writable(options.json)
     try:
         async with open_maintenance(settings) as maintenance:
-            report = await _repair_here(maintenance.backfill, options)
+            return await _finish(RepairHere(settings, options, maintenance.backfill), options)
     except StoreLockedError:
-        report = await _repair_there(settings, options)
-    _print_report(report)
+        return await _finish(RepairThere(settings, options), options)
+    except BadRequestError as error:
+        raise CommandError(str(error), EXIT_REFUSED) from error
+
+
+async def _finish(job: RepairHere | RepairThere, options: argparse.Namespace) -> int:
+    embed = not options.no_embed
+    if options.undo is not None:
+        undone = await job.undo(options.undo)
+        print_undo(undone)
+        return EXIT_FAILED if undone.refused and not undone.dry_run else EXIT_OK
+    if options.import_from is not None:
+        print_import(await job.import_from(options.import_from), embed=embed)
+        return EXIT_OK
+    report = await job.repair()
+    print_report(report, embed=embed)
     if options.session and not report.sessions:
         raise CommandError(f"there is no turn of session {options.session!r}")
     return EXIT_OK
-
-
-async def _repair_here(backfill: Backfill, options: argparse.Namespace) -> BackfillReport:
-    plan = await backfill.plan(options.assume_timezone, options.owner, options.session)
-    _save(options.json, plan)
-    if not options.apply:
-        return plan.report()
-    from tqdm import tqdm
-
-    with tqdm(total=plan.writes, unit="turn", disable=None) as bar:
-        return await backfill.apply(plan, bar.update)
-
-
-async def _repair_there(settings: Settings, options: argparse.Namespace) -> BackfillReport:
-    """The server answers with the report; its plan stays there."""
-    from services.backfill_plan import BackfillReport
-
-    params = {
-        "dry_run": str(not options.apply).lower(),
-        "assume_timezone": options.assume_timezone,
-        "owner": options.owner,
-    }
-    if options.session:
-        params["session_id"] = options.session
-    server = server_of(settings, options.url, options.api_key)
-    report = await ask_server(server, "/admin/backfill", params, BackfillReport)
-    _save(options.json, report)
-    return report
-
-
-def _save(path: Path | None, plan: BackfillPlan | BackfillReport) -> None:
-    if path is not None:
-        import json
-        from dataclasses import asdict
-
-        path.write_text(json.dumps(asdict(plan), ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-
-
-def _print_report(report: BackfillReport) -> None:
-    rows: list[tuple[str, int | str]] = [
-        ("sessions", report.sessions),
-        ("turns", report.turns),
-        ("turns to change" if report.dry_run else "turns changed", report.changed - report.gone),
-        ("moved to their turn id", report.rehomed),
-        ("copies left by a run that was cut", report.leftovers),
-        ("sessions added to the list", report.sessions_created),
-    ]
-    rows += [(f"  {name}", count) for name, count in report.repairs.items()]
-    rows += [
-        ("kept, time not readable", report.unparsable),
-        ("kept, turn id of another turn", report.duplicates),
-        ("left alone, no session", report.unreadable),
-        ("not listed, session id is no UUID", report.unlisted),
-    ]
-    print_table(rows)
-    if report.nothing_to_do:
-        print("There is nothing to repair.")
-    elif report.dry_run:
-        print("Nothing was changed: add --apply to write.")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from scripts.maintenance import (
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from services.retention import ExpiryReport
+    from services.retention.cleanup import ExpiryReport
 
 SESSIONS_SHOWN = 20
 
@@ -42,7 +42,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--yes",
         action="store_true",
-        help="confirm --days below CONVERSATION_EXPIRE_DAYS together with --apply",
+        help="with --apply: confirm --days below CONVERSATION_EXPIRE_DAYS",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     add_server_options(parser)
@@ -67,16 +67,18 @@ async def _clean_up(settings: Settings, options: argparse.Namespace) -> int:
 
 
 async def _expire(settings: Settings, options: argparse.Namespace, days: int) -> ExpiryReport:
-    from api.container import open_maintenance
+    from api.maintenance import open_maintenance
     from core.errors import StoreLockedError
-    from services.retention import ExpiryReport
+    from services.retention.cleanup import ExpiryReport
 
     try:
         async with open_maintenance(settings) as maintenance:
-            return await maintenance.conversations.delete_old_conversations(days, dry_run=not options.apply)
+            return await maintenance.conversations.delete_old_conversations(
+                days, dry_run=not options.apply, reason="command"
+            )
     except StoreLockedError:
         server = server_of(settings, options.url, options.api_key)
-        params = {"dry_run": str(not options.apply).lower(), "days": str(days)}
+        params = {"dry_run": str(not options.apply).lower(), "days": str(days), "reason": "command"}
         return await ask_server(server, "/admin/cleanup", params, ExpiryReport)
 
 
@@ -88,18 +90,7 @@ def _print_json(report: ExpiryReport) -> None:
 
 
 def _print_report(report: ExpiryReport) -> None:
-    print_table(
-        [
-            ("older than", report.cutoff),
-            ("turns before", report.total_before),
-            ("turns expired", report.matched),
-            ("turns deleted", report.deleted),
-            ("turns after", report.total_after),
-            ("kept, session on hold", report.held),
-            ("kept, time not readable", report.unparsable),
-            ("sessions removed", report.sessions_removed),
-        ]
-    )
+    print_table(_rows(report))
     largest = sorted(report.sessions.items(), key=lambda item: (-item[1], item[0]))
     for session_id, count in largest[:SESSIONS_SHOWN]:
         print(f"  {session_id}  {count}")
@@ -107,8 +98,31 @@ def _print_report(report: ExpiryReport) -> None:
         print(f"  and {len(largest) - SESSIONS_SHOWN} more sessions")
     if report.unparsable:
         print("Times that are not readable: see python -m scripts.backfill_parent_turns")
+        print(f"  {' '.join(report.unparsable_ids)}")
+    if report.dry_run and report.refusal:
+        print(f"The nightly run would do nothing. {report.refusal}")
     if report.dry_run and report.matched:
         print("Nothing was changed: add --apply to delete.")
+
+
+def _rows(report: ExpiryReport) -> list[tuple[str, int | str]]:
+    rows: list[tuple[str, int | str]] = [
+        ("older than", report.cutoff),
+        ("turns before", report.total_before),
+        ("turns expired", report.matched),
+        ("turns deleted", report.deleted),
+        ("turns after", report.total_after),
+        ("kept, session on hold", report.held),
+        ("kept, time not readable", report.unparsable),
+        ("sessions removed", report.sessions_removed),
+        ("memories removed", report.memories_removed),
+        ("summaries removed", report.summaries_removed),
+    ]
+    if report.bytes_before is not None:
+        rows.append(("bytes before", report.bytes_before))
+    if report.bytes_after is not None:
+        rows.append(("bytes after", report.bytes_after))
+    return [*rows, ("receipt", report.receipt_id)] if report.receipt_id else rows
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Embed everything that is stored again, with the embedding model that is configured now.
+"""Embed everything that is stored again, with another embedding model.
 
-`python -m scripts.reembed` shows what would be done and how long it takes, `--apply` does it. What is
-stored is copied and never changed: the old store, or the old collections of a server, stay.
+`python -m scripts.reembed --embedding NEW` shows what would be done and how long it takes, `--apply` does it.
+While a server runs, it makes the copy beside its store and uses it from its next start with EMBEDDING=NEW;
+else the copy takes the store's place at once. The old store, or the old collections of a Qdrant server, stay.
 """
 
 from __future__ import annotations
@@ -11,17 +12,26 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from scripts.maintenance import EXIT_OK, EXIT_REFUSED, CommandError, print_table, run
+from scripts.maintenance import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    CommandError,
+    add_server_options,
+    print_table,
+    run,
+    server_of,
+)
+from scripts.reembed_server import reembed_in_server
 
 if TYPE_CHECKING:
     from api.parts import Reembedding
     from config.settings import Settings, StoreSettings
-    from services.reembed import Reembed, ReembedPlan
-    from services.reembed_folders import StoreFolders
-    from services.store import VectorStore
+    from services.reembedding.folders import StoreFolders
+    from services.reembedding.reembed import Reembed, ReembedPlan, ReembedReport, SyncProgress
 
 NAMES = (
     "conversation_collection", "knowledge_collection", "document_collection", "session_collection",
@@ -41,38 +51,83 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scripts.reembed", description=__doc__)
+    parser.add_argument("--embedding", help="the new model, as EMBEDDING names it (default: EMBEDDING)")
     parser.add_argument("--apply", action="store_true", help="do it; without it nothing is changed")
     parser.add_argument("--yes", action="store_true", help="do not ask before --apply begins")
-    group = parser.add_argument_group("with QDRANT_URL")
+    add_server_options(parser)
+    parser.add_argument("--cancel", action="store_true", help="stop the running server's re-embedding")
+    group = parser.add_argument_group("with QDRANT_URL, while servers run")
     group.add_argument(
         "--suffix", help="the new collections are called like the old ones, _ and this (default: the model)"
     )
+    group.add_argument("--replace", action="store_true", help="remove collections of these names first")
     group.add_argument(
-        "--replace", action="store_true", help="remove collections of these names, left by an interrupted run"
+        "--catch-up", action="store_true", help="after the change: add what the old collections got meanwhile"
+    )
+    group.add_argument(
+        "--back-from", metavar="SUFFIX", help="go back: bring the configured ones level with those of SUFFIX"
     )
     return parser.parse_args(arguments)
 
 
 async def _reembed(settings: Settings, options: argparse.Namespace) -> int:
-    from api.container import EMBEDDED_FOLDER, open_reembedding
-    from services.reembed_folders import StoreFolders
-
+    settings = with_embedding(settings, options.embedding)
     if settings.store.qdrant_url:
+        from api.maintenance import open_reembedding
+
         async with open_reembedding(settings) as parts:
             await _into_collections(parts, settings.store, options)
         return EXIT_OK
-    if options.suffix or options.replace:
-        raise CommandError("--suffix and --replace are for a Qdrant server (QDRANT_URL)", EXIT_REFUSED)
+    if options.suffix or options.replace or options.catch_up or options.back_from:
+        raise CommandError(
+            "--suffix, --replace, --catch-up and --back-from are for a Qdrant server (QDRANT_URL)",
+            EXIT_REFUSED,
+        )
+    return await _beside(settings, options)
+
+
+def with_embedding(settings: Settings, embedding: str | None) -> Settings:
+    """The same settings with this EMBEDDING. Raises CommandError."""
+    from pydantic import ValidationError
+
+    from config.settings import ModelSettings
+
+    if embedding is None:
+        return settings
+    try:
+        models = ModelSettings.model_validate({**settings.models.model_dump(), "embedding": embedding})
+    except ValidationError:
+        raise CommandError(
+            f"--embedding {embedding!r} is refused: bundled, openai, sentence-transformers:<id or folder> "
+            f"or llama_index:module:Class",
+            EXIT_REFUSED,
+        ) from None
+    return settings.model_copy(update={"models": models})
+
+
+async def _beside(settings: Settings, options: argparse.Namespace) -> int:
+    """The embedded store: by the server that has it open, else here."""
+    from api.container import EMBEDDED_FOLDER
+    from api.maintenance import open_reembedding
+    from core.errors import StoreLockedError
+    from services.reembedding.folders import StoreFolders
+
     folders = StoreFolders(settings.store.data_dir / EMBEDDED_FOLDER)
     _finish_interrupted(folders)
     if not folders.exists():
         print(f"Nothing to do: {folders.store} does not exist yet.")
         return EXIT_OK
-    async with open_reembedding(settings) as parts:
-        copied = await _into_folder(parts, settings.store, folders, options)
+    async with AsyncExitStack() as stack:
+        try:
+            parts = await stack.enter_async_context(open_reembedding(settings))
+        except StoreLockedError:
+            server = server_of(settings, options.url, options.api_key)
+            return await reembed_in_server(server, settings.models, options)
+        copied = not options.cancel and await _into_folder(parts, settings.store, folders, options)
     if copied:
         old = await asyncio.to_thread(folders.replace)
-        print(f"Done. The old store is kept in {old}: delete it when you do not need it any more.")
+        print(f"Done: start with EMBEDDING={settings.models.embedding}. The old store is kept in {old};")
+        print("started with the old model, the server goes back to it. Delete it when you do not need it.")
     return EXIT_OK
 
 
@@ -86,10 +141,10 @@ async def _into_folder(
     parts: Reembedding, names: StoreSettings, folders: StoreFolders, options: argparse.Namespace
 ) -> bool:
     """Whether there is a complete copy now."""
-    from services.reembed import Reembed
+    from services.reembedding.beside import CopyBeside
+    from services.reembedding.reembed import Reembed
 
-    reembed = Reembed(parts.source, names, parts.embedding)
-    plan = await _shown_plan(reembed, parts)
+    plan = await _shown_plan(Reembed(parts.source, names, parts.embedding), parts)
     if not plan.needed:
         return False
     others = folders.others([getattr(names, name) for name in NAMES])
@@ -97,29 +152,42 @@ async def _into_folder(
         print(f"Named by no setting, so left in the old store: {', '.join(others)}")
     if not _go_on(options):
         return False
-    if folders.discard_copy():
-        print("Removed the unfinished copy of an interrupted run.")
-    async with parts.open_target() as target:
-        await _copy(reembed, plan, target, names)
+    copy = CopyBeside(folders, names, parts.embedding, parts.open_target)
+    with _bar() as told:
+        report = await copy.make(parts.source, told, reason="command")
+    _print_report(report)
     return True
 
 
 async def _into_collections(parts: Reembedding, names: StoreSettings, options: argparse.Namespace) -> None:
-    from services.reembed import Reembed
+    from services.reembedding.marks import CollectionsBeside
+    from services.reembedding.reembed import Reembed
 
-    reembed = Reembed(parts.source, names, parts.embedding)
-    new_names = renamed(names, options.suffix or safe_suffix(parts.embedding.name))
-    plan = await _shown_plan(reembed, parts)
-    if not plan.needed:
+    old, new = _sides(parts, names, options)
+    if not (await _shown_plan(Reembed(parts.source, old, parts.embedding), parts)).needed:
         return
-    print(f"New collections: {', '.join(getattr(new_names, name) for name in NAMES)}")
+    print(f"New collections: {', '.join(getattr(new, name) for name in NAMES)}")
     if not _go_on(options):
         return
-    async with parts.open_target() as target:
-        await _copy(reembed, plan, target, new_names, replace=options.replace)
+    beside = CollectionsBeside(parts.source, old, new, parts.embedding)
+    with _bar() as told:
+        report = await beside.make(told, catch_up=options.catch_up, replace=options.replace)
+    _print_report(report)
     print("Done. The old collections are kept. From now on start with these settings:")
     for name in NAMES:
-        print(f"{name.upper()}={getattr(new_names, name)}")
+        print(f"{name.upper()}={getattr(new, name)}")
+    if not options.catch_up:
+        print("When every server runs with them, run this once more with --catch-up: it adds what was")
+        print("written to the old collections after this copy was made.")
+
+
+def _sides(
+    parts: Reembedding, names: StoreSettings, options: argparse.Namespace
+) -> tuple[StoreSettings, StoreSettings]:
+    """What is copied from, and into."""
+    if options.back_from:
+        return renamed(names, options.back_from), names
+    return names, renamed(names, options.suffix or safe_suffix(parts.embedding.name))
 
 
 async def _shown_plan(reembed: Reembed, parts: Reembedding) -> ReembedPlan:
@@ -132,7 +200,7 @@ async def _shown_plan(reembed: Reembed, parts: Reembedding) -> ReembedPlan:
     for embedding in sorted({each.embedding for each in plan.collections if each.embedding}):
         print(f"embedded with   {embedding}")
     print(f"configured is   {configured}")
-    print(f"estimated time  {_duration(plan.seconds)}")
+    print(f"estimated time  {_duration(plan.seconds)}, less when a part is there already")
     return plan
 
 
@@ -148,15 +216,23 @@ def _go_on(options: argparse.Namespace) -> bool:
     return False
 
 
-async def _copy(
-    reembed: Reembed, plan: ReembedPlan, target: VectorStore, names: StoreSettings, *, replace: bool = False
-) -> None:
+@contextmanager
+def _bar() -> Iterator[Callable[[SyncProgress], None]]:
     from tqdm import tqdm
 
-    with tqdm(total=plan.points, unit="point", disable=None) as bar:
-        report = await reembed.run(target, names, bar.update, replace=replace)
+    with tqdm(unit="point", disable=None) as bar:
+
+        def told(progress: SyncProgress) -> None:
+            bar.total, bar.n = progress.total, progress.done
+            bar.set_description(f"round {progress.round}")
+
+        yield told
+
+
+def _print_report(report: ReembedReport) -> None:
     for each in report.collections:
         print(f"{each.target}: {each.points} points, {each.embedded} of them embedded")
+    print(f"checked: counts, missing vectors, {report.counts['checked']} vectors made again")
 
 
 def safe_suffix(embedding_name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -11,3 +12,45 @@ Clock = Callable[[], int]
 
 def utc_now_us() -> int:
     return time.time_ns() // 1_000
+
+
+def boot_us() -> int:
+    """Microseconds since the machine started, those it slept included; nobody can set this clock.
+
+    Where the system keeps no such clock, sleep is not counted.
+    """
+    if sys.platform == "linux":
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000
+    if sys.platform == "darwin":  # its CLOCK_MONOTONIC goes on in sleep, other than time.monotonic
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000
+    return time.monotonic_ns() // 1_000
+
+
+class ClockWatch:
+    """Whether somebody moved the wall clock: it is held against the machine's boot clock.
+
+    Not noticed is a clock that was wrong before the watch began.
+    """
+
+    def __init__(self, wall: Clock = utc_now_us, boot: Clock = boot_us) -> None:
+        self._wall = wall
+        self._boot = boot
+        self._trusted_us = self._ahead_us()
+
+    def _ahead_us(self) -> int:
+        return self._wall() - self._boot()
+
+    def moved_us(self) -> int:
+        """How far the wall clock was moved since it was last trusted; below 0 it was set back.
+
+        A clock that was set back is trusted from then on: what goes by its time goes later, never too early.
+        """
+        ahead_us = self._ahead_us()
+        moved_us = ahead_us - self._trusted_us
+        if moved_us < 0:
+            self._trusted_us = ahead_us
+        return moved_us
+
+    def trust(self) -> None:
+        """Take the wall clock as it is now for right."""
+        self._trusted_us = self._ahead_us()

@@ -17,12 +17,10 @@ from core.turns import Turn, TurnStatus
 from services.activity import Activity
 from services.clock import Clock, utc_now_us
 from services.embedding import EmbeddingService
-from services.prompt_expiry import forget_old_prompts
 from services.recall import HistoryRecall
-from services.retention import ExpiryReport, SessionRecords, expire_turns
+from services.retention.cleanup import ExpiryReport, Reason, Retention
 from services.turn_indexing import Progress, TurnIndexer, read_words
 from services.turn_store import TurnStore, TurnVectors, equals
-from services.turn_traces import TurnTraces
 
 UNSET = "unset"
 _SAID_SOMETHING = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
@@ -34,17 +32,16 @@ class ConversationManager:
         turns: TurnStore,
         embedding: EmbeddingService,
         settings: ConversationSettings,
-        session_records: SessionRecords | None = None,
-        traces: TurnTraces | None = None,
+        retention: Retention | None = None,
         clock: Clock = utc_now_us,
         activity: Activity | None = None,
     ) -> None:
+        """Without `retention`, expiry knows the turns alone: no holds, no traces, no receipts."""
         self.turns = turns
         self._settings = settings
         self.recall = HistoryRecall(turns, settings, embedding.name)
         self._indexer = TurnIndexer(turns, embedding, activity or Activity())
-        self._session_records = session_records
-        self._traces = traces
+        self._retention = retention or Retention(turns, clock=clock)
         self._clock = clock
 
     async def find_branch(self, session_id: str, owner: str, parent_turn_id: str | None = UNSET) -> Branch:
@@ -110,24 +107,29 @@ class ConversationManager:
         history = History(relevant=relevant, recent=recent)
         return assemble(texts, history, candidates, question).messages
 
-    async def delete_old_conversations(self, days: int, *, dry_run: bool = False) -> ExpiryReport:
-        """Remove every turn older than `days` (UTC); running turns and held sessions stay.
+    async def delete_old_conversations(
+        self, days: int, *, dry_run: bool = False, reason: Reason = "request"
+    ) -> ExpiryReport:
+        """Remove every turn older than `days` (UTC), or than its session's own limit; running turns and held
+        sessions stay. Leaves a receipt.
 
         With dry_run only count. Raises ValueError if days < 1.
         """
-        return await expire_turns(
-            self.turns,
-            self._clock(),
-            days,
-            dry_run=dry_run,
-            records=self._session_records,
-            traces=self._traces,
-        )
+        if dry_run:
+            return await self._retention.preview(days)
+        return await self._retention.expire(days, reason, confirmed=True)
 
-    async def cleanup_expired_conversations(self) -> ExpiryReport:
-        """The nightly job: delete_old_conversations with CONVERSATION_EXPIRE_DAYS; prompts have their own."""
-        await forget_old_prompts(self.turns, self._clock(), self._settings.prompt_keep_days)
-        return await self.delete_old_conversations(self._settings.conversation_expire_days)
+    async def cleanup_expired_conversations(self, *, unattended: bool = False) -> ExpiryReport:
+        """The nightly job: delete_old_conversations with CONVERSATION_EXPIRE_DAYS; prompts have their own.
+
+        Raises ConflictError, nothing deleted, when nobody attends and the clock is not believed
+        (core.expiry.trusts_clock).
+        """
+        days = self._settings.conversation_expire_days
+        report = await self._retention.expire(days, "schedule", confirmed=not unattended)
+        # Afterwards: a clock that is not believed takes no prompts either.
+        await self._retention.forget_prompts(self._settings.prompt_keep_days)
+        return report
 
     async def recover_running(self, min_age_s: float = 0) -> list[Turn]:
         """At start: turns that a crash left running become interrupted. Returns those that can be read.

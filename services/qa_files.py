@@ -16,6 +16,8 @@ OWNER_ONLY = 0o600
 
 Keep = Callable[[bytes], bool]
 """Whether a line, with its line break, stays."""
+Change = Callable[[bytes], bytes]
+"""What becomes of a line, with its line break; b"" takes it out."""
 
 
 class QAFiles:
@@ -44,7 +46,20 @@ class QAFiles:
 
     def keep_only(self, keep: Keep, days: Callable[[str], bool] = lambda day: True) -> int:
         """Rewrite the files of these days without the lines that do not stay. Returns how many."""
-        return sum([self._rewrite(path, keep) for day, path in self._days() if days(day)])
+        return self.change(lambda line: line if keep(line) else b"", days)
+
+    def change(self, changed: Change, days: Callable[[str], bool] = lambda day: True) -> int:
+        """Rewrite the files of these days, line by line. Returns how many lines are others now, or gone."""
+        return sum([self._rewrite(path, changed) for day, path in self._days() if days(day)])
+
+    def count(self, wanted: Keep) -> tuple[int, int]:
+        """How many lines there are, and how many of them are wanted."""
+        lines = found = 0
+        for _, path in self._days():
+            with self._locked():
+                here = _wanted(path, wanted)
+            lines, found = lines + len(here), found + sum(here)
+        return lines, found
 
     def _days(self) -> list[tuple[str, Path]]:
         if not self.folder.is_dir():
@@ -52,25 +67,24 @@ class QAFiles:
         named = [(NAME.fullmatch(path.name), path) for path in self.folder.iterdir()]
         return sorted((match[1], path) for match, path in named if match)
 
-    def _rewrite(self, path: Path, keep: Keep) -> int:
+    def _rewrite(self, path: Path, changed: Change) -> int:
         """A copy takes the file's place, once it is on the disk."""
         copy = self.folder / HALF_WRITTEN
         with self._locked():
-            if not _count(path, lambda line: not keep(line)):
+            different = _count(path, lambda line: changed(line) != line)
+            if not different:
                 return 0
-            dropped = kept = 0
+            kept = False
             with path.open("rb") as file, _opened(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as target:
                 with os.fdopen(os.dup(target), "wb") as written:
                     for line in file:
-                        stays = keep(line)
-                        written.write(line if stays else b"")
-                        dropped, kept = dropped + (not stays), kept + stays
+                        kept = bool(written.write(changed(line))) or kept
                 os.fsync(target)
             os.replace(copy, path)
             if not kept:
                 path.unlink()
             self._sync_folder()
-            return dropped
+            return different
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -87,10 +101,15 @@ class QAFiles:
 
 def _count(path: Path, counted: Keep) -> int:
     """How many lines; none of a file that another process has deleted meanwhile."""
+    return sum(_wanted(path, counted))
+
+
+def _wanted(path: Path, wanted: Keep) -> list[bool]:
+    """For each line whether it is wanted."""
     if not path.exists():
-        return 0
+        return []
     with path.open("rb") as file:
-        return sum(map(counted, file))
+        return [wanted(line) for line in file]
 
 
 @contextmanager

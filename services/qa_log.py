@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 from core.errors import StartRefusedError, StoreUnavailableError
 from core.knowledge import Citation
 from core.turns import Turn, rfc3339
-from services.qa_files import QAFiles
+from services.qa_files import Change, QAFiles
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 DAY_CHARS = len("2026-01-01")
+FEW = 8  # ids that are looked for one by one in every line
+_UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 class QALog:
@@ -61,6 +65,33 @@ class QALog:
         """The same for all turns of a session."""
         return await self._run(lambda: self._files.keep_only(_without("session_id", frozenset([session_id]))))
 
+    async def erase_owner(self, owner: str) -> int:
+        """The same for all turns of an owner; an unreadable line that mentions the name goes, too."""
+        return await self._run(lambda: self._files.keep_only(_without("owner", frozenset([owner]))))
+
+    async def forget_parents(self, turn_ids: Collection[str]) -> int:
+        """Turns that followed one of these follow none any more. Returns how many lines changed."""
+        gone = frozenset(turn_ids)
+        return await self._run(lambda: self._files.change(_changing(gone, lambda line: _rooted(line, gone))))
+
+    async def forget_document(self, document_id: str, chunk_ids: Collection[str]) -> int:
+        """Take the document out of the sources of every line. Returns how many lines changed."""
+        gone = frozenset([document_id, *chunk_ids])
+        first = frozenset([document_id])  # every source names its document
+        return await self._run(
+            lambda: self._files.change(_changing(first, lambda line: _without_sources(line, gone)))
+        )
+
+    async def search(self, values: Collection[str]) -> tuple[int, int]:
+        """How many lines there are, and how many mention one of the values anywhere."""
+        mentioned = _mentioning(frozenset(values))
+        return await self._run(lambda: self._files.count(mentioned))
+
+    async def lines_of_owner(self, owner: str) -> int:
+        """How many lines are of this owner's turns."""
+        stays = _without("owner", frozenset([owner]))
+        return (await self._run(lambda: self._files.count(lambda line: not stays(line))))[1]
+
     async def close(self) -> None:
         """Return once all that was noted is written."""
         await asyncio.to_thread(self._thread.shutdown)
@@ -76,7 +107,7 @@ class QALog:
         earlier = self._files.keep_only(_since(before, held, torn_stays=False), lambda day: day < last)
         return earlier + self._files.keep_only(_since(before, held, torn_stays=True), lambda day: day == last)
 
-    async def _run(self, work: Callable[[], int]) -> int:
+    async def _run(self, work: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except OSError as error:
@@ -99,6 +130,10 @@ def line_of(turn: Turn) -> bytes:
         "usage": asdict(turn.usage),
         "timings_ms": turn.timings_ms,
     }
+    return _written(fields)
+
+
+def _written(fields: Mapping[str, Any]) -> bytes:
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace") + b"\n"
 
@@ -133,12 +168,48 @@ def _since(before: str, held: frozenset[str], *, torn_stays: bool) -> Callable[[
 
 
 def _without(field: str, values: frozenset[str]) -> Callable[[bytes], bool]:
-    mentions = [value.encode() for value in values]
+    mentioned = _mentioning(values)
 
     def stays(line: bytes) -> bool:
+        if not mentioned(line):
+            return True
         fields = _fields(line)
-        if fields is not None:
-            return str(fields.get(field)) not in values
-        return not any(mention in line for mention in mentions)
+        return fields is not None and str(fields.get(field)) not in values
 
     return stays
+
+
+def _mentioning(values: frozenset[str]) -> Callable[[bytes], bool]:
+    """Whether a line has one of the values in it; of many, only those that are UUIDs are found."""
+    wanted = {json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "replace") for value in values}
+    if len(wanted) <= FEW:
+        return lambda line: any(each in line for each in wanted)
+    return lambda line: not wanted.isdisjoint(_UUID.findall(line))
+
+
+def _changing(values: frozenset[str], change: Change) -> Change:
+    """Only lines that mention a value are read; an unreadable one that does is taken out."""
+    mentioned = _mentioning(values)
+    return lambda line: change(line) if mentioned(line) else line
+
+
+def _rooted(line: bytes, gone: frozenset[str]) -> bytes:
+    fields = _fields(line)
+    if fields is None:
+        return b""
+    return _written({**fields, "parent_turn_id": None}) if fields.get("parent_turn_id") in gone else line
+
+
+def _without_sources(line: bytes, gone: frozenset[str]) -> bytes:
+    fields = _fields(line)
+    if fields is None:
+        return b""
+    sources = fields.get("sources")
+    if not isinstance(sources, list):
+        return line
+    left = [one for one in sources if not _names(one, gone)]
+    return line if len(left) == len(sources) else _written({**fields, "sources": left})
+
+
+def _names(source: object, gone: frozenset[str]) -> bool:
+    return isinstance(source, dict) and (source.get("document_id") in gone or source.get("chunk_id") in gone)

@@ -69,8 +69,8 @@ class StoreUpkeep(Protocol):
         """
         ...
 
-    def follow(self) -> AbstractAsyncContextManager[ChangeFeed]:
-        """From now on changes are noted; several may follow at once."""
+    def follow(self, collections: Sequence[str] | None = None) -> AbstractAsyncContextManager[ChangeFeed]:
+        """From now on changes of these collections (None: all) are noted; several may follow at once."""
         ...
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tests.support.app import App, make_settings, open_app
@@ -14,6 +16,20 @@ from tests.support.server import RunningServer, running_server
 # A slow machine is no failure: the tests that are about time measure it themselves.
 settings.register_profile("wenmai", deadline=None)
 settings.load_profile("wenmai")
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """A command that runs inside a test sets the logs of the process up, on a stream that ends with the test;
+    loggers that were used meanwhile would keep to it."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
+        lazy = type(structlog.get_logger())
+        for module in list(sys.modules.values()):
+            logger = getattr(module, "log", None)
+            if isinstance(logger, lazy):
+                vars(logger).pop("bind", None)
 
 
 @pytest.fixture

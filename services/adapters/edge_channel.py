@@ -12,7 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from core.errors import StartRefusedError, StoreLockedError, StoreUnavailableError, WenmaiError
+from core.errors import (
+    DiskFullError,
+    StartRefusedError,
+    StoreLockedError,
+    StoreUnavailableError,
+    WenmaiError,
+)
 from services.adapters import edge_wire as wire
 from services.store import StoreRequestError, UnknownPointError
 
@@ -28,6 +34,7 @@ _ERRORS: dict[wire.Verdict, type[WenmaiError]] = {
     wire.Verdict.UNKNOWN_POINT: UnknownPointError,
     wire.Verdict.LOCKED: StoreLockedError,
     wire.Verdict.UNREADABLE: StartRefusedError,
+    wire.Verdict.DISK_FULL: DiskFullError,
 }
 
 
@@ -93,6 +100,11 @@ class EdgeChannel:
             if not reply.done():
                 reply.set_exception(StoreUnavailableError("the store process ended before it answered"))
 
+    def kill(self) -> None:
+        """It ends without closing anything; `close` is still to be called."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
     async def close(self) -> None:
         """Answers under way are waited for; then the process sees the end, closes its shards and exits."""
         await asyncio.gather(*self._waiting, return_exceptions=True)
@@ -120,20 +132,23 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[wire.Verdict, bytes]
     return wire.Verdict(verdict), await reader.readexactly(size)
 
 
-async def open_channel(folder: Path) -> EdgeChannel:
+async def open_channel(folder: Path, *, copies: bool = False) -> EdgeChannel:
     """Start the store process of `folder` and wait until all shards are open.
 
+    With `copies` it gives way to others and leaves unclosed what was not released.
     Raises StoreLockedError, StartRefusedError; StoreUnavailableError when the process cannot be run.
     """
     ours, theirs = socket.socketpair()
-    try:
-        process = await _start_process(folder, theirs)
-    except OSError as error:
-        ours.close()
-        raise StoreUnavailableError(f"the store process cannot be started: {error}") from error
-    finally:
-        theirs.close()
-    reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_BUFFER_BYTES)
+    with theirs:
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_BUFFER_BYTES)
+        try:
+            process = await _start_process(folder, theirs, copies)
+        except OSError as error:
+            writer.close()
+            raise StoreUnavailableError(f"the store process cannot be started: {error}") from error
+        except BaseException:
+            writer.close()
+            raise
     try:
         await _greeting(folder, reader)
     except BaseException:
@@ -143,10 +158,11 @@ async def open_channel(folder: Path) -> EdgeChannel:
     return EdgeChannel(process, reader, writer)
 
 
-async def _start_process(folder: Path, connection: socket.socket) -> asyncio.subprocess.Process:
+async def _start_process(folder: Path, connection: socket.socket, copies: bool) -> asyncio.subprocess.Process:
+    flags = [wire.COPIES_FLAG] if copies else []
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", _PROCESS, str(folder), str(os.getpid()),
+        sys.executable, "-P", "-m", _PROCESS, str(folder), str(os.getpid()), *flags,
         stdin=connection.fileno(), stdout=asyncio.subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,8 +19,12 @@ from services.adapters import edge_convert as convert
 from services.adapters import edge_results as results
 from services.adapters import edge_wire as wire
 from services.adapters.edge_channel import EdgeChannel, open_channel
+from services.adapters.edge_compaction import compact, estimated_size
+from services.adapters.edge_files import RESERVE_BYTES, allocated_bytes, free_bytes
 from services.adapters.edge_filters import optional_filter, point_id, point_ids, target
+from services.adapters.edge_following import EdgeFeed, open_feed
 from services.store import StoreRequestError
+from services.upkeep import DiskRoom, Reclaimed
 
 T = TypeVar("T")
 
@@ -41,6 +46,8 @@ class EdgeClient:
         self._folder = folder
         self._channel = channel
         self._restarting = asyncio.Lock()
+        self._feed_numbers = itertools.count(1)
+        self._compacting = asyncio.Lock()
         self._closed = False
 
     @property
@@ -48,11 +55,15 @@ class EdgeClient:
         return self._channel.pid
 
     async def _ask(self, request: wire.Request, decoder: Decoder[T]) -> T:
+        channel = await self._live_channel()
+        return decoder.decode(await channel.exchange(request))
+
+    async def _live_channel(self) -> EdgeChannel:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
         if self._channel.ended:
             await self._restart()
-        return decoder.decode(await self._channel.exchange(request))
+        return self._channel
 
     async def _restart(self) -> None:
         """Once per death, whoever asks first; everything acknowledged is in the new process."""
@@ -102,10 +113,6 @@ class EdgeClient:
     ) -> models.UpdateResult:
         spec = results.index_spec(field_schema)
         return await self._update(wire.CreateIndex(collection_name, field_name, spec))
-
-    async def optimize(self, collection_name: str) -> bool:
-        """Compact the shard; the store answers nothing else meanwhile. False when there was nothing to do."""
-        return await self._ask(wire.Optimize(collection_name), _FLAG)
 
     # ---- writes ---------------------------------------------------------------------------------
 
@@ -227,6 +234,35 @@ class EdgeClient:
         queries = [convert.query(request) for request in requests]
         rankings = await self._ask(wire.QueryBatch(collection_name, queries), _RANKINGS)
         return [QueryResponse(points=[results.scored(found) for found in ranking]) for ranking in rankings]
+
+    # ---- upkeep ---------------------------------------------------------------------------------
+
+    async def compact(self, collection_name: str) -> Reclaimed:
+        """One at a time. DiskFullError: there is no room for the copy."""
+        async with self._compacting, self.follow([collection_name]) as feed:
+            return await compact(self._folder, collection_name, feed)
+
+    async def sizes(self, collection_name: str) -> Reclaimed:
+        """What it takes, and about what it would take after a compaction."""
+        channel = await self._live_channel()
+        taken = await asyncio.to_thread(allocated_bytes, self._folder / collection_name)
+        return Reclaimed(taken, await estimated_size(channel, collection_name))
+
+    async def size_bytes(self) -> int:
+        return await asyncio.to_thread(allocated_bytes, self._folder)
+
+    async def room(self) -> DiskRoom:
+        try:
+            return DiskRoom(await asyncio.to_thread(free_bytes, self._folder), RESERVE_BYTES)
+        except OSError as error:
+            raise StoreUnavailableError(f"the disk of the data folder cannot be asked: {error}") from error
+
+    @asynccontextmanager
+    async def follow(self, collections: Sequence[str] | None = None) -> AsyncIterator[EdgeFeed]:
+        """All collections, or these; see EdgeFeed for what ends a feed early."""
+        channel = await self._live_channel()
+        async with open_feed(channel, next(self._feed_numbers), collections) as feed:
+            yield feed
 
 
 def _some(points: Sequence[T]) -> Sequence[T]:

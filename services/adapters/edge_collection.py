@@ -5,7 +5,6 @@ On disk: `collection.json` (the spec) beside `shard/` (the engine's files).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,13 +14,13 @@ import qdrant_edge as edge
 from services.adapters import edge_engine as engine
 from services.adapters import edge_parts as parts
 from services.adapters import edge_wire as wire
-from services.adapters.edge_files import sync_folder, write_durably
+from services.adapters.edge_files import free_bytes, sync_folder, write_durably
 
 _SPEC_FILE = "collection.json"
 _SHARD_FOLDER = "shard"
 _CLOSED_FILE = "closed.json"
 _DISK_FULL = ("No space left", "quota exceeded")
-_ENGINE_TROUBLE = ("Service runtime error", "Service internal error", "Out of memory", *_DISK_FULL)
+_ENGINE_TROUBLE = ("Service runtime error", "Service internal error", "Out of memory")
 _FLOAT_BYTES = 4
 UNKNOWN_POINT = "No point with id"
 
@@ -37,6 +36,8 @@ class Refusal(Exception):  # noqa: N818 — it is a verdict with a sentence, not
 def refusal_from(error: Exception) -> Refusal:
     """The engine raises bare `Exception`; only its sentence tells whose fault it was."""
     sentence = str(error)
+    if any(mark in sentence for mark in _DISK_FULL):
+        return Refusal(wire.Verdict.DISK_FULL, sentence)
     if isinstance(error, OSError) or any(mark in sentence for mark in _ENGINE_TROUBLE):
         return Refusal(wire.Verdict.UNAVAILABLE, sentence)
     if UNKNOWN_POINT in sentence:
@@ -122,11 +123,10 @@ def _check_vector(spec: wire.CollectionSpec, name: str, vector: parts.Vector) ->
 
 
 def check_room(folder: Path, reserve_bytes: int) -> None:
-    disk = os.statvfs(folder)
-    free_bytes = disk.f_bavail * disk.f_frsize
-    if free_bytes < reserve_bytes:
+    left = free_bytes(folder)
+    if left < reserve_bytes:
         raise Refusal(
-            wire.Verdict.UNAVAILABLE,
-            f"the disk of the data folder is full: {free_bytes >> 20} MB are left, and the last "
+            wire.Verdict.DISK_FULL,
+            f"the disk of the data folder is full: {left >> 20} MB are left, and the last "
             f"{reserve_bytes >> 20} MB are not written",
         )

@@ -248,6 +248,6 @@ def _vector_out(vector: Any) -> parts.Vector:
 
 def index_state(index: edge.PayloadIndexInfo) -> wire.IndexState:
     kind = next(name for name, value in _INDEX_KINDS.items() if value == index.data_type)
-    return wire.IndexState(
-        wire.IndexSpec(kind, is_tenant=getattr(index.params, "is_tenant", None)), index.points
-    )
+    options = ("is_tenant", "lookup", "range", "is_principal")
+    chosen = {option: getattr(index.params, option, None) for option in options}
+    return wire.IndexState(wire.IndexSpec(kind, **chosen), index.points)

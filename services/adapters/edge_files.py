@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 LOCK_FILE = "lock"
+RESERVE_BYTES = 64 << 20
+"""Left free by all writes: a mapped file that cannot grow kills its process."""
+COPIES = ".compacting-"
+"""Begins the name of a folder in which a collection is being copied; no collection is named so."""
+_BLOCK_BYTES = 512  # of st_blocks, whatever the file system
 _LOCK_WAIT_S = 1.0
 _ORPHAN_WAIT_S = 20.0
 _LOCK_RETRY_S = 0.02
@@ -82,6 +89,27 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
+def free_bytes(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def allocated_bytes(folder: Path) -> int:
+    """What `folder` takes on its disk, holes left out. What vanishes while it is walked is passed over."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(path, name)).st_blocks
+    return total * _BLOCK_BYTES
+
+
+def remove_copies(folder: Path) -> None:
+    """What cannot be removed is left to the next time."""
+    for entry in folder.glob(f"{COPIES}*"):
+        shutil.rmtree(entry, ignore_errors=True)
+
+
 def write_durably(path: Path, content: bytes) -> None:
     """Write a new file, or replace an old one, so that a crash leaves the whole of one of them."""
     partial = path.with_name(path.name + ".partial")
@@ -96,9 +124,17 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` durable."""
+    """Make renames inside `folder` durable; or what a file holds."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make all files of `folder`, and their names, durable."""
+    for path, _, names in os.walk(folder):
+        for name in names:
+            sync_folder(Path(path, name))
+        sync_folder(Path(path))

@@ -1,18 +1,23 @@
 """The store process: owns all Edge shards of one data folder, answers one request after the other.
 
-`python -P -m services.adapters.edge_process FOLDER SERVER_PID`, with a stream socket as standard input. The
-server's id is told, since a server that dies at once leaves its children to process 1. It exists because
-every engine call holds the interpreter lock. It ends when the other end of the socket closes, which also
-happens when the server is killed; Ctrl-C and SIGTERM reach the whole process group and are the server's to
-decide, so they are ignored here. Imports stay few: it must start in a moment.
+`python -P -m services.adapters.edge_process FOLDER SERVER_PID [--copies]`, with a stream socket as standard
+input. The server's id is told, since a server that dies at once leaves its children to process 1. It exists
+because every engine call holds the interpreter lock. It ends when the other end of the socket closes, which
+also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process group and are the server's
+to decide, so they are ignored here. Imports stay few: it must start in a moment.
+
+With `--copies` it is a second one, for a folder in which collections are copied: it gives way to others, and
+what it was not asked to release is worth nothing and is not closed.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -25,17 +30,23 @@ from services.adapters.edge_shards import Shards
 
 _RECEIVE_BYTES = 1 << 18
 _FLUSH_WHEN_IDLE_S = 1.0
+_POLITENESS = 5
 
 
-def main(folder: Path, server_pid: int) -> int:
+def main(folder: Path, server_pid: int, *, copies: bool = False) -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
+    if copies:
+        os.nice(_POLITENESS)
     connection = socket.socket(fileno=0)
     shards = Shards(folder)
     try:
+        if not copies:  # whose folder is made by the server, and gone when that is gone
+            _make(folder)
         _open(folder, server_pid, shards)
     except Refusal as refusal:
-        _send(connection, str(refusal).encode(), refusal.verdict)
+        with suppress(ConnectionError):
+            _send(connection, str(refusal).encode(), refusal.verdict)
         return 1
     try:
         _send(connection, wire.encode(wire.Hello(len(shards))))
@@ -43,21 +54,32 @@ def main(folder: Path, server_pid: int) -> int:
     except ConnectionError:
         pass  # the server is gone, nobody waits for an answer
     finally:
-        shards.close()
+        if not copies:
+            shards.close()
     return 0
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error) from None
 
 
 def _open(folder: Path, server_pid: int, shards: Shards) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         lock_folder(folder, server_pid)
         shards.open_all()
         release_mapped_files(folder)
     except FolderHeldError as held:
         raise Refusal(wire.Verdict.LOCKED, _held_by(folder, held)) from None
     except OSError as error:
-        sentence = f"the data folder {folder} cannot be used: {error.strerror or error}"
-        raise Refusal(wire.Verdict.UNREADABLE, sentence) from None
+        raise _unusable(folder, error) from None
+
+
+def _unusable(folder: Path, error: OSError) -> Refusal:
+    sentence = f"the data folder {folder} cannot be used: {error.strerror or error}"
+    return Refusal(wire.Verdict.UNREADABLE, sentence)
 
 
 def _held_by(folder: Path, held: FolderHeldError) -> str:
@@ -125,4 +147,4 @@ def _send(connection: socket.socket, body: bytes, verdict: wire.Verdict = wire.V
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), copies=wire.COPIES_FLAG in sys.argv[3:]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ import qdrant_edge as edge
 
 from services.adapters import edge_engine as engine
 from services.adapters import edge_parts as parts
+from services.adapters import edge_reads as reads
 from services.adapters import edge_wire as wire
+from services.adapters.edge_adoption import OLD, adopt, put_back
 from services.adapters.edge_collection import (
     UNKNOWN_POINT,
     Collection,
@@ -27,13 +29,13 @@ from services.adapters.edge_collection import (
     create_collection,
     open_collection,
 )
-from services.adapters.edge_files import sync_folder
+from services.adapters.edge_feeds import Feeds
+from services.adapters.edge_files import RESERVE_BYTES, remove_copies, sync_folder, sync_tree
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NEW, _GONE = ".new", ".gone"
-RESERVE_BYTES = 64 << 20
 _GROWING = (
-    wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Optimize,
+    wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
 )  # fmt: skip
 
 
@@ -49,6 +51,7 @@ class Shards:
         self._folder = folder
         self._reserve_bytes = reserve_bytes
         self._collections: dict[str, Collection] = {}
+        self._feeds = Feeds()
         self.unflushed = False
         self._answers: dict[type[Any], Callable[[Any], object]] = {
             wire.ListCollections: lambda _: list(self._collections),
@@ -61,12 +64,17 @@ class Shards:
             wire.SetPayload: self._set_payload,
             wire.DeletePayload: self._delete_payload,
             wire.Delete: self._delete,
-            wire.Retrieve: self._retrieve,
-            wire.Scroll: self._scroll,
-            wire.Count: self._count,
-            wire.Facet: self._facet,
-            wire.QueryBatch: self._query_batch,
-            wire.Optimize: lambda r: self._shard(r.collection).optimize(),
+            wire.Retrieve: self._read(reads.retrieve),
+            wire.Scroll: self._read(reads.scroll),
+            wire.Count: self._read(reads.count),
+            wire.Facet: self._read(reads.facet),
+            wire.QueryBatch: self._read(reads.query_batch),
+            wire.Follow: self._feeds.open,
+            wire.Unfollow: self._feeds.close,
+            wire.TakeChanged: self._feeds.take,
+            wire.TakeLast: self._take_last,
+            wire.Release: self._release,
+            wire.Adopt: self._adopt,
         }
 
     def answer(self, request: wire.Request) -> object:
@@ -85,6 +93,9 @@ class Shards:
 
     def open_all(self) -> None:
         """Raises Refusal(UNREADABLE) naming the first collection that cannot be read."""
+        remove_copies(self._folder)
+        for entry in sorted(self._folder.glob(f"*{OLD}")):
+            put_back(entry)
         for entry in sorted(self._folder.iterdir()):
             if entry.suffix in {_NEW, _GONE}:
                 shutil.rmtree(entry)
@@ -125,16 +136,41 @@ class Shards:
         fresh.rename(target)
         sync_folder(self._folder)
         self._collections[name] = open_collection(target)
+        self._feeds.made_or_dropped(name)
         return True
 
     def _drop(self, request: wire.DeleteCollection) -> bool:
         collection = self._collections.pop(request.collection, None)
         if collection is None:
             return False
+        self._feeds.made_or_dropped(request.collection)
         collection.shard.close()
         gone = (self._folder / request.collection).rename(self._folder / (request.collection + _GONE))
         sync_folder(self._folder)
         shutil.rmtree(gone, ignore_errors=True)
+        return True
+
+    def _release(self, request: wire.Release) -> None:
+        collection = self._collection(request.collection)
+        del self._collections[request.collection]
+        close_collection(self._folder / request.collection, collection)
+        sync_tree(self._folder / request.collection)
+
+    def _adopt(self, request: wire.Adopt) -> bool:
+        """All that followers are owed stays: no point changes by it."""
+        name = request.collection
+        place, copy = self._folder / name, self._folder / request.copies / name
+        last = self._take_last(wire.TakeLast(request.feed, request.most))
+        if last is None:
+            return False
+        old = self._collections[name]
+        changed = last.get(name, wire.LastChanged([], []))
+        self.unflushed = True
+        try:
+            self._collections[name] = adopt(place, old, copy, changed)
+        except Refusal:
+            self._collections[name] = open_collection(place)
+            raise
         return True
 
     def _describe(self, request: wire.Describe) -> wire.Description:
@@ -162,6 +198,7 @@ class Shards:
 
     def _upsert(self, request: wire.Upsert) -> None:
         check_vectors(self._collection(request.collection).spec, request.points)
+        self._note(request.collection, [point.id for point in request.points])
         self._update(request.collection, edge.UpdateOperation.upsert_points(engine.points(request.points)))
 
     def _update_vectors(self, request: wire.UpdateVectors) -> None:
@@ -175,6 +212,7 @@ class Shards:
 
     def _set_payload(self, request: wire.SetPayload) -> None:
         if request.filter is not None:
+            self._note_matching(request.collection, request.filter)
             chosen = engine.filter_(request.filter)
             operation = edge.UpdateOperation.set_payload_by_filter(chosen, request.payload)
             return self._update(request.collection, operation)
@@ -186,6 +224,7 @@ class Shards:
 
     def _delete_payload(self, request: wire.DeletePayload) -> None:
         if request.filter is not None:
+            self._note_matching(request.collection, request.filter)
             chosen = engine.filter_(request.filter)
             operation = edge.UpdateOperation.delete_payload_by_filter(chosen, request.keys)
             return self._update(request.collection, operation)
@@ -205,9 +244,9 @@ class Shards:
 
         The engine alone would stop at the first unknown point and leave the rest unwritten.
         """
-        found = {engine.plain_id(record.id) for record in self._shard(name).retrieve(list(ids), False, False)}
-        known = {point_id for point_id in ids if point_id in found}
+        known = reads.known_ids(self._shard(name), ids)
         if known:
+            self._note(name, known)
             self._update(name, write(known))
         for point_id in ids:
             if point_id not in known:
@@ -215,45 +254,39 @@ class Shards:
 
     def _delete(self, request: wire.Delete) -> None:
         if request.filter is not None:
+            self._note_matching(request.collection, request.filter)
             operation = edge.UpdateOperation.delete_points_by_filter(engine.filter_(request.filter))
         else:
+            self._note(request.collection, request.ids or [])
             operation = edge.UpdateOperation.delete_points(list(request.ids or []))
         self._update(request.collection, operation)
 
     # ---- reads ----------------------------------------------------------------------------------
 
-    def _retrieve(self, request: wire.Retrieve) -> list[wire.Found]:
-        records = self._shard(request.collection).retrieve(
-            list(request.ids), engine.payload_choice(request.with_payload), request.with_vectors
-        )
-        by_id = {engine.plain_id(found.id): found for found in records}
-        return [engine.record(by_id[point_id]) for point_id in request.ids if point_id in by_id]
+    def _read(self, read: Callable[[edge.EdgeShard, Any], object]) -> Callable[[Any], object]:
+        return lambda request: read(self._shard(request.collection), request)
 
-    def _scroll(self, request: wire.Scroll) -> wire.Page:
-        order = request.order_by
-        records, next_offset = self._shard(request.collection).scroll(
-            edge.ScrollRequest(
-                offset=request.offset,
-                limit=request.limit,
-                filter=engine.optional_filter(request.filter),
-                with_payload=engine.payload_choice(request.with_payload),
-                with_vector=request.with_vectors,
-                order_by=None if order is None else engine.order_by(order),
-            )
-        )
-        following = None if next_offset is None else engine.plain_id(next_offset)
-        return wire.Page([engine.record(found) for found in records], following)
+    # ---- followers ------------------------------------------------------------------------------
 
-    def _count(self, request: wire.Count) -> int:
-        wanted = edge.CountRequest(exact=True, filter=engine.optional_filter(request.filter))
-        return self._shard(request.collection).count(wanted)
+    def _note(self, name: str, ids: Iterable[parts.PointId]) -> None:
+        for feed in self._feeds.following(name):
+            feed.note(name, ids)
 
-    def _facet(self, request: wire.Facet) -> list[wire.FacetHit]:
-        chosen = engine.optional_filter(request.filter)
-        wanted = edge.FacetRequest(request.key, limit=request.limit, exact=True, filter=chosen)
-        return [wire.FacetHit(hit.value, hit.count) for hit in self._shard(request.collection).facet(wanted)]
+    def _note_matching(self, name: str, condition: parts.Filter) -> None:
+        """Before the write, after which other points may match."""
+        if self._feeds.following(name):
+            self._note(name, reads.matching_ids(self._shard(name), condition))
 
-    def _query_batch(self, request: wire.QueryBatch) -> list[list[wire.Found]]:
-        batch = edge.QueryBatchRequest([engine.query(query) for query in request.queries])
-        found = self._shard(request.collection).query_batch(batch)
-        return [[engine.scored(point) for point in points] for points in found]
+    def _take_last(self, request: wire.TakeLast) -> dict[str, wire.LastChanged] | None:
+        feed = self._feeds.find(request.feed)
+        if feed.size() > request.most:
+            return None
+        taken = {name: self._now(name, list(ids)) for name, ids in feed.changes.items() if ids}
+        self._feeds.close(wire.Unfollow(request.feed))
+        return taken
+
+    def _now(self, name: str, ids: list[parts.PointId]) -> wire.LastChanged:
+        wanted = wire.Retrieve(name, ids, with_vectors=True)
+        records = reads.retrieve(self._shard(name), wanted)
+        found = {record.id for record in records}
+        return wire.LastChanged(records, [point_id for point_id in ids if point_id not in found])

@@ -29,6 +29,7 @@ from services.adapters.edge_parts import (
 
 HEADER = struct.Struct(">IB")
 MAX_BODY_BYTES = 2**32 - 1
+COPIES_FLAG = "--copies"
 
 
 class Verdict(IntEnum):
@@ -40,6 +41,7 @@ class Verdict(IntEnum):
     UNKNOWN_POINT = 3
     LOCKED = 4
     UNREADABLE = 5
+    DISK_FULL = 6
 
 
 # ---- collections --------------------------------------------------------------------------------
@@ -160,14 +162,51 @@ class QueryBatch(Message):
     queries: list[Query]
 
 
-class Optimize(Message):
+class Follow(Message):
+    """`feed` is a number that was not used before; None follows every collection, also one yet to be made."""
+
+    feed: int
+    collections: list[str] | None = None
+
+
+class Unfollow(Message):
+    feed: int
+
+
+class TakeChanged(Message):
+    feed: int
+
+
+class TakeLast(Message):
+    """Answered with None while more than `most` points changed."""
+
+    feed: int
+    most: int
+
+
+class Release(Message):
+    """Close the collection, with all that belongs to it on the disk, and forget it."""
+
     collection: str
+
+
+class Adopt(Message):
+    """Take the released copy in `copies`, a folder beside the collections, in the collection's place.
+
+    Answered with false, and nothing is done, while more than `most` points changed since the feed was asked.
+    """
+
+    collection: str
+    feed: int
+    copies: str
+    most: int
 
 
 Request = (
     ListCollections | CreateCollection | DeleteCollection | Describe | CreateIndex
     | Upsert | UpdateVectors | SetPayload | DeletePayload | Delete
-    | Retrieve | Scroll | Count | Facet | QueryBatch | Optimize
+    | Retrieve | Scroll | Count | Facet | QueryBatch
+    | Follow | Unfollow | TakeChanged | TakeLast | Release | Adopt
 )  # fmt: skip
 
 
@@ -191,9 +230,21 @@ class Found(Part):
     version: int = 0
 
 
+def point_of(found: Found) -> Point:
+    """As it was read with its vectors, to be written."""
+    return Point(found.id, found.vectors or {}, found.payload)
+
+
 class Page(Part):
     records: list[Found]
     next_offset: PointId | None = None
+
+
+class LastChanged(Part):
+    """Of one collection: the changed points as they are, and the ids of those that are no longer there."""
+
+    records: list[Found]
+    gone: list[PointId]
 
 
 class IndexState(Part):

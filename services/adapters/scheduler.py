@@ -1,141 +1,177 @@
-"""The nightly clean-up by APScheduler: one job in this process, at the times of a crontab line."""
+"""The nightly clean-up by APScheduler: one job in this process, at the slots of a crontab line."""
 
 from __future__ import annotations
 
-import re
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import structlog
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.base import BaseTrigger
 
-from core.errors import StartRefusedError
-from services.retention import ExpiryReport
-from services.schedule import CleanupState
+from core.errors import WenmaiError
+from core.turns import rfc3339
+from services.adapters.crontab import slots_of, zone_named
+from services.clock import ClockWatch, utc_now_us
+from services.retention.report import ExpiryReport
+from services.schedule.due_slot import Pace
+from services.schedule.lease import Lease, MemoryLease
+from services.schedule.slot_runner import SlotRunner
+from services.schedule.slots import Slots, moment_at, us_of
+from services.schedule.state import CleanupState
 
 log = structlog.get_logger()
 
 Job = Callable[[], Awaitable[ExpiryReport]]
 
 JOB_ID = "cleanup"
-MISFIRE_GRACE_S = 86_400  # a machine that slept at three cleans up when it wakes
-DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+CLOSE_S = 5.0
 
-_NUMBERED = re.compile(r"(?P<first>[0-7])(?:-(?P<last>[0-7]))?(?:/(?P<step>[1-7]))?")
+
+class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
+    """The slots as APScheduler asks for them. Always the next one: what was missed the runner knows."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
+        slot = self._slots.after(us_of(now))
+        return None if slot is None else moment_at(slot)
 
 
 class CronSchedule:
-    """What the job did last, and when it runs next."""
+    """What the job did last, and when it runs next. `cron` is only shown."""
 
-    def __init__(self, scheduler: AsyncIOScheduler, cron: str, timezone: str) -> None:
-        self._scheduler = scheduler
+    def __init__(self, runner: SlotRunner, slots: Slots, cron: str, zone: tzinfo) -> None:
+        self._runner = runner
+        self._slots = slots
         self._cron = cron
-        self._timezone = timezone
-        self._last_run: str | None = None
-        self._last_result: ExpiryReport | None = None
-        self._last_error: str | None = None
+        self._zone = zone
 
     def state(self) -> CleanupState:
-        job = self._scheduler.get_job(JOB_ID)
-        next_run: datetime | None = job.next_run_time if job else None
+        record = self._runner.record
+        next_slot = self._slots.after(utc_now_us())
+        next_run = None if next_slot is None else moment_at(next_slot).astimezone(self._zone).isoformat()
+        if record is None:
+            return CleanupState(self._cron, str(self._zone), next_run, None, None, None)
+        holder = record.holder if record.slot else ""  # slot 0: the record was made and never claimed
         return CleanupState(
             cron=self._cron,
-            timezone=self._timezone,
-            next_run=next_run.isoformat() if next_run else None,
-            last_run=self._last_run,
-            last_result=self._last_result,
-            last_error=self._last_error,
+            timezone=str(self._zone),
+            next_run=next_run,
+            last_run=_moment(record.last_run_us),
+            last_result=record.last_result,
+            last_error=record.last_error or None,
+            last_slot=_moment(record.last_slot),
+            skipped=record.skipped if record.skipped_slot > record.last_slot else None,
+            running=bool(holder),
+            holder=holder or None,
         )
 
-    def heard(self, event: Any) -> None:
-        """The scheduler's listener. A failed run is logged with its traceback, and tried again next time."""
-        if event.code in (EVENT_JOB_MISSED, EVENT_JOB_MAX_INSTANCES):
-            late = event.code == EVENT_JOB_MISSED
-            log.warning("cleanup_skipped", reason="too late" if late else "the last one still runs")
-            return
-        self._last_run = datetime.now(UTC).isoformat()
-        if event.code == EVENT_JOB_ERROR:
-            self._last_error = type(event.exception).__name__
-            log.error("cleanup_failed", error=self._last_error, exc_info=event.exception)
-            return
-        self._last_error, self._last_result = None, event.retval
-        log.info("cleanup_finished", matched=event.retval.matched, deleted=event.retval.deleted)
+    async def current(self) -> CleanupState:
+        try:
+            await self._runner.refresh()
+        except WenmaiError as error:
+            log.debug("cleanup_lease_unknown", error=str(error))
+        return self.state()
+
+
+def _moment(moment_us: int) -> str | None:
+    return rfc3339(moment_us) if moment_us else None
 
 
 @asynccontextmanager
-async def open_schedule(job: Job, cron: str, timezone: str | None = None) -> AsyncIterator[CronSchedule]:
+async def open_schedule(
+    job: Job,
+    cron: str,
+    timezone: str | None = None,
+    leases: Lease | None = None,
+    *,
+    pace: Pace | None = None,
+    watch: ClockWatch | None = None,
+) -> AsyncIterator[CronSchedule]:
     """Run `job` at the times of `cron` in `timezone` (None: the machine's) until the block ends.
 
-    A run that is under way then is cancelled. Raises StartRefusedError in one line.
+    One run per slot among all who share the `leases`; without, this process is alone and makes up for
+    nothing that came before it. The store may be away, and its collections still to be made. A run that is
+    under way at the end is cancelled. Raises StartRefusedError in one line.
     """
-    trigger = _trigger(cron, _zone(timezone))
-    async with run_on(job, trigger, cron, str(trigger.timezone)) as schedule:
-        yield schedule
+    zone = zone_named(timezone)
+    slots = slots_of(cron, zone)
+
+    async def run(slot: int) -> ExpiryReport:
+        return await job()
+
+    runner = SlotRunner(run, slots, leases or MemoryLease(), pace, watch=watch)
+    async with run_on(runner, slots):
+        yield CronSchedule(runner, slots, cron, zone)
 
 
 @asynccontextmanager
-async def run_on(job: Job, trigger: Any, cron: str, timezone: str) -> AsyncIterator[CronSchedule]:
+async def run_on(runner: SlotRunner, slots: Slots) -> AsyncIterator[None]:
     """One run at a time; those that were missed are made up by one."""
-
-    async def run() -> ExpiryReport:
-        return await job()  # APScheduler awaits what it can see to be a coroutine function
-
+    runs = _Runs(runner)
     scheduler = AsyncIOScheduler(timezone=UTC)
-    schedule = CronSchedule(scheduler, cron, timezone)
-    heard = EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES
-    scheduler.add_listener(schedule.heard, heard)
-    scheduler.add_job(
-        run, trigger, id=JOB_ID, max_instances=1, coalesce=True, misfire_grace_time=MISFIRE_GRACE_S
-    )
+    scheduler.add_listener(_heard, EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
+    trigger = SlotTrigger(slots)
+    scheduler.add_job(runs.run, trigger, id=JOB_ID, max_instances=1, coalesce=True, misfire_grace_time=None)
     scheduler.start()
+    looking = asyncio.create_task(_keep_looking(runner, trigger, scheduler))
     try:
-        yield schedule
+        yield
     finally:
+        looking.cancel()
         scheduler.shutdown(wait=False)
+        await runs.ended()
 
 
-def _zone(name: str | None) -> tzinfo | None:
-    try:
-        return ZoneInfo(name) if name else None
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise StartRefusedError(
-            f"TIMEZONE = {name!r} is refused: a time zone's name such as Asia/Shanghai or UTC."
-        ) from None
+async def _keep_looking(runner: SlotRunner, trigger: SlotTrigger, scheduler: AsyncIOScheduler) -> None:
+    """Set the time of the next run again and again: that a timer was set for does not come when the clock was
+    moved or the machine slept, for timers count neither; nor does what another worker did or left undone."""
+    pause_s = runner.pace.first_look_s
+    while True:
+        await asyncio.sleep(pause_s)
+        pause_s = runner.pace.look_s
+        due, now = await runner.look(), datetime.now(UTC)
+        if scheduler.get_job(JOB_ID):
+            next_run = now if due else trigger.get_next_fire_time(None, now)
+            scheduler.modify_job(JOB_ID, next_run_time=next_run)
 
 
-def _trigger(cron: str, zone: tzinfo | None) -> CronTrigger:
-    try:
-        trigger = CronTrigger.from_crontab(_with_day_names(cron), timezone=zone)
-        fires = trigger.get_next_fire_time(None, datetime.now(UTC)) is not None
-    except ValueError as error:
-        raise StartRefusedError(
-            f"CLEANUP_CRON = {cron!r} is refused: five crontab fields such as '0 3 * * *' ({error})."
-        ) from None
-    if not fires:
-        raise StartRefusedError(f"CLEANUP_CRON = {cron!r} is refused: no such day ever comes.")
-    return trigger
+class _Runs:
+    """The job as APScheduler calls it. Its shutdown cancels a run and does not wait for its end; here we do,
+    while the store is still open."""
+
+    def __init__(self, runner: SlotRunner) -> None:
+        self._runner = runner
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            report = await self._runner.run()
+        except asyncio.CancelledError:  # nothing is above it but APScheduler, which takes it for a failure
+            log.info("cleanup_stopped")
+            return
+        if report is not None:
+            log.info("cleanup_finished", matched=report.matched, deleted=report.deleted)
+
+    async def ended(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_S)
 
 
-def _with_day_names(cron: str) -> str:
-    """Weekdays by name: crontab counts from Sunday (0 and 7), APScheduler from Monday."""
-    fields = cron.split()
-    if len(fields) != 5:
-        return cron
-    return " ".join([*fields[:4], ",".join(_day_names(part) for part in fields[4].split(","))])
-
-
-def _day_names(part: str) -> str:
-    """What is not numbered (`*`, `mon-fri`) is left to APScheduler."""
-    numbered = _NUMBERED.fullmatch(part.replace("*/", "0-6/"))
-    if numbered is None:
-        return part
-    first = int(numbered["first"])
-    last = int(numbered["last"] or (6 if numbered["step"] else first))
-    if last < first:
-        raise ValueError(f"the weekdays {part} run backwards")
-    return ",".join(DAYS[day % 7] for day in range(first, last + 1, int(numbered["step"] or 1)))
+def _heard(event: Any) -> None:
+    """The scheduler's listener. The error of a run is kept by the runner; here it is logged."""
+    if event.code == EVENT_JOB_ERROR:
+        log.error("cleanup_failed", error=type(event.exception).__name__, exc_info=event.exception)
+    else:
+        late = event.code == EVENT_JOB_MISSED
+        log.warning("cleanup_skipped", reason="too late" if late else "the last one still runs")

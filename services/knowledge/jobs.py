@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import structlog
 
@@ -72,6 +72,21 @@ class Jobs:
             self._running.cancel()
             await asyncio.wait([self._running])
             self._end_unstarted(job)
+
+    def forget(self, document_id: str) -> int:
+        """Remember the document's finished jobs no more. Returns how many."""
+        ended = [
+            job for job in self._jobs.values() if job.document.document_id == document_id and job.is_final
+        ]
+        for job in ended:
+            del self._jobs[job.job_id]
+            self._finished.remove(job.job_id)
+        return len(ended)
+
+    def remembered(self, document_ids: Collection[str]) -> tuple[int, int]:
+        """How many jobs are remembered, and how many of them are of these documents."""
+        of_them = [job for job in self._jobs.values() if job.document.document_id in document_ids]
+        return len(self._jobs), len(of_them)
 
     async def close(self) -> None:
         """Cancel the running job and all that wait."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
@@ -13,6 +13,7 @@ import structlog
 from config.settings import StoreSettings
 from core.citations import KnownDocuments
 from core.errors import UnknownDocumentError
+from core.failpoints import failpoint
 from core.knowledge import Document, DocumentStatus
 from services.clock import Clock, utc_now_us
 from services.embedding import EmbeddingService
@@ -126,9 +127,27 @@ class KnowledgeBase:
     async def delete(self, document_id: str, owners: Sequence[str]) -> None:
         """Nothing of the document is found or stored afterwards. Raises UnknownDocumentError."""
         await self.get_document(document_id, owners)
+        await self._remove(document_id)
+
+    async def erase(self, document_id: str) -> None:
+        """The same whoever owns it, also of one that is gone in part; its jobs are forgotten, too."""
+        await self._remove(document_id)
+        self._jobs.forget(document_id)
+
+    async def cancel_job(self, document_id: str) -> None:
+        """Returns when nothing works on the document any more."""
+        async with self._lock(document_id):
+            await self._jobs.cancel(document_id)
+
+    def remembered_jobs(self, document_ids: Collection[str]) -> tuple[int, int]:
+        """How many jobs are remembered, and how many of them are of these documents."""
+        return self._jobs.remembered(document_ids)
+
+    async def _remove(self, document_id: str) -> None:
         async with self._lock(document_id):
             await self._jobs.cancel(document_id)
             await self._documents.remove_chunks(document_id)
+            failpoint("erase.points")
             await self._documents.forget(document_id)
         log.info("document_deleted", document_id=document_id)
 

@@ -1,4 +1,8 @@
-"""The plan of a repair (RELIABILITY P9, B104–B109), without a store."""
+"""The plan of a repair (RELIABILITY P9, P11, B104–B109), without a store.
+
+Discriminates: a parent that may be later than its child; an alias that shadows a real id; a valid parent that
+is replaced; children of a dropped duplicate left behind; one id for two turns when one of them is dropped.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.backfill import Repair, SessionPlan, StoredTurn, TurnChange, claimed_ids, plan_session
+from core.backfill import claimed_ids, plan_session
+from core.backfill_turns import Repair, SessionPlan, StoredTurn, Trouble, TurnChange
 from core.moments import parse_time
 
 UNREADABLE = "yesterday"
+PARENT_TROUBLES = {
+    Trouble.MISSING_PARENT,
+    Trouble.DANGLING_PARENT,
+    Trouble.PARENT_CYCLE,
+    Trouble.LATER_PARENT,
+    Trouble.RENAMED_PARENT,
+}
 SPACE = UUID(int=7)
 
 
@@ -30,7 +42,8 @@ def plan(turns: Sequence[StoredTurn], **options: object) -> SessionPlan:
 def applied(turns: Sequence[StoredTurn], changes: SessionPlan) -> list[StoredTurn]:
     """What the store holds afterwards."""
     by_point = {change.point_id: change for change in changes.changes}
-    kept = [turn for turn in turns if turn.point_id not in changes.leftovers]
+    gone = {*changes.leftovers, *changes.dropped}
+    kept = [turn for turn in turns if turn.point_id not in gone]
     return [_written(turn, by_point.get(turn.point_id)) for turn in kept]
 
 
@@ -68,6 +81,7 @@ stored_turns = st.builds(
     owner=st.sampled_from([None, "local"]),
     status=st.sampled_from([None, "completed", "failed", "done"]),
     schema=st.sampled_from([None, 1]),
+    text_digest=st.sampled_from(["", "", "a", "b"]),
 )
 sessions = st.lists(stored_turns, min_size=1, max_size=9, unique_by=lambda turn: str(turn.point_id))
 
@@ -90,15 +104,75 @@ def test_any_session_becomes_a_tree_and_stays_what_it_became(turns: list[StoredT
 
 
 @settings(max_examples=150, deadline=None)
-@given(sessions, st.integers(0, 9))
-def test_a_repair_that_was_cut_is_finished_by_the_next_run(turns: list[StoredTurn], done: int) -> None:
-    """Red when what is half repaired is ordered or named otherwise than what is not."""
+@given(sessions, st.integers(0, 9), st.integers(0, 9))
+def test_a_repair_that_was_cut_is_finished_by_the_next_run(
+    turns: list[StoredTurn], done: int, copied: int
+) -> None:
+    """Red when what is half repaired is ordered or named otherwise than what is not.
+
+    `done` changes are written; of those after them `copied` are moves whose originals are still there.
+    """
     whole = plan(turns)
-    first = replace(whole, changes=whole.changes[:done], leftovers=())
-    half = applied(turns, first)
+    half = applied(turns, replace(whole, changes=whole.changes[:done], leftovers=()))
+    originals = {turn.point_id: turn for turn in turns}
+    moving = [change for change in whole.changes[done : done + copied] if change.rehomed]
+    half += [_written(originals[change.point_id], change) for change in moving]
     finished = applied(half, plan(half))
     assert len({turn.turn_id for turn in finished}) == len(turns)
     assert plan(finished).changes == ()
+
+
+@settings(max_examples=150, deadline=None)
+@given(sessions)
+def test_a_valid_parent_is_kept_and_every_change_of_one_has_a_name(turns: list[StoredTurn]) -> None:
+    result = plan(turns)
+    ids = {
+        turn.point_id: str(turn.turn_id) for turn in applied(turns, result) if turn.legacy_point_id is None
+    }
+    place = {turn.turn_id: turn for turn in applied(turns, result)}
+    changed = {change.point_id: change for change in result.changes if Repair.PARENT in change.repairs}
+    for turn in turns:
+        parent = place.get(turn.parent_turn_id)
+        stays = parent is not None and str(parent.point_id) in ids and parent.legacy_turn_id is None
+        if stays and turn.point_id in ids and order(parent) < order(place[ids[turn.point_id]]):  # type: ignore[arg-type]
+            assert place[ids[turn.point_id]].parent_turn_id == turn.parent_turn_id
+    told = {finding.point_id for finding in result.findings if finding.trouble in PARENT_TROUBLES}
+    assert told == set(changed)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sessions)
+def test_dropped_duplicates_leave_one_of_each_and_a_tree(turns: list[StoredTurn]) -> None:
+    result = plan(turns, drop_duplicates=True)
+    after = applied(turns, result)
+    ids = {str(turn.point_id) for turn in after}
+    assert len(after) == len(turns) - len(result.dropped) == len(ids)
+    assert all(turn.parent_turn_id is None or turn.parent_turn_id in ids for turn in after)
+    times = [(turn.created_us, turn.text_digest) for turn in after if turn.text_digest and turn.created_us]
+    assert len(times) == len(set(times))
+    again = plan(after, drop_duplicates=True)
+    assert (again.changes, again.dropped) == ((), ())
+
+
+@settings(max_examples=100, deadline=None)
+@given(sessions)
+def test_after_a_repair_only_what_cannot_be_mended_is_found_again(turns: list[StoredTurn]) -> None:
+    found = {finding.trouble for finding in plan(applied(turns, plan(turns))).findings}
+    assert found <= {Trouble.UNPARSABLE_TIME, Trouble.DUPLICATE_TURN}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=12))
+def test_looking_for_circles_ends_on_any_links(parents: list[int]) -> None:
+    """Turn n names turn parents[n], itself, one in a circle, or one that does not exist."""
+    turns = [StoredTurn(uid(n), uid(n), uid(parent), created_us=n + 1) for n, parent in enumerate(parents)]
+    found = {f.point_id for f in plan(turns).findings if f.trouble is Trouble.PARENT_CYCLE}
+    for n, parent in enumerate(parents):
+        seen, at = {n}, parent
+        while at < len(parents) and at not in seen:
+            seen.add(at)
+            at = parents[at]
+        assert (uid(n) in found) == (at == n and parent >= n), (parents, n)
 
 
 @settings(max_examples=100, deadline=None)
@@ -181,6 +255,72 @@ def test_a_broken_parent_becomes_the_turn_before(parent: str) -> None:
     ]
     parents = {turn.turn_id: turn.parent_turn_id for turn in applied(turns, plan(turns))}
     assert parents == {uid(1): None, uid(2): uid(1), uid(3): uid(2)}
+
+
+def test_each_kind_of_trouble_has_its_name() -> None:
+    turns = [
+        StoredTurn(uid(1), None, uid(2), "2024-05-01T10:00:00Z"),
+        StoredTurn(uid(2), uid(2), uid(1), "2024-05-01T10:01:00"),
+        StoredTurn(uid(3), uid(13), uid(3), created_us=3 * 10**15),
+        StoredTurn(uid(4), uid(2), uid(99), created_us=4 * 10**15),
+        StoredTurn(uid(5), uid(5), uid(6), created_us=5 * 10**15),
+        StoredTurn(uid(6), uid(6), uid(2).upper(), created_us=6 * 10**15),
+        StoredTurn(uid(7), uid(7), None, created_us=7 * 10**15),
+        StoredTurn(uid(8), uid(8), uid(7), UNREADABLE),
+    ]
+    wanted = {
+        (Trouble.MISSING_TURN_ID, uid(1), None, uid(1)),
+        (Trouble.PARENT_CYCLE, uid(1), uid(2), None),
+        (Trouble.NAIVE_TIME, uid(2), "2024-05-01T10:01:00", "2024-05-01T10:01:00.000000Z"),
+        (Trouble.MIXED_ZONES, uid(2), "2024-05-01T10:01:00", "2024-05-01T10:01:00.000000Z"),
+        (Trouble.OTHER_TURN_ID, uid(3), uid(13), uid(13)),
+        (Trouble.PARENT_CYCLE, uid(3), uid(3), uid(2)),
+        (Trouble.DUPLICATE_TURN_ID, uid(4), uid(2), uid(4)),
+        (Trouble.DANGLING_PARENT, uid(4), uid(99), uid(13)),
+        (Trouble.LATER_PARENT, uid(5), uid(6), uid(4)),
+        (Trouble.RENAMED_PARENT, uid(6), uid(2).upper(), uid(2)),
+        (Trouble.MISSING_PARENT, uid(7), None, uid(6)),
+        (Trouble.UNPARSABLE_TIME, uid(8), UNREADABLE, None),
+    }
+    findings = plan(turns).findings
+    found = {(f.trouble, f.point_id, f.before, f.after) for f in findings}
+    assert {each for each in found if each[0] is not Trouble.MISSING_FIELDS} == wanted
+
+
+def test_of_turns_stored_twice_the_one_with_its_own_id_stays_and_gets_the_children() -> None:
+    twice = {"created_us": 5, "text_digest": "the same"}
+    turns = [
+        StoredTurn(uid(1), uid(3), None, **twice),  # type: ignore[arg-type]
+        StoredTurn(uid(2), uid(2), None, **twice),  # type: ignore[arg-type]
+        StoredTurn(uid(4), uid(4), uid(3), created_us=6),
+        StoredTurn(uid(5), uid(5), uid(1), created_us=7, text_digest="the same"),
+    ]
+    assert plan(turns).dropped == ()
+    result = plan(turns, drop_duplicates=True)
+    assert result.dropped == (uid(1),)
+    assert [f.after for f in result.findings if f.trouble is Trouble.DUPLICATE_TURN] == [uid(2)]
+    parents = {turn.turn_id: turn.parent_turn_id for turn in applied(turns, result)}
+    assert parents == {uid(2): None, uid(4): uid(2), uid(5): uid(2)}
+
+
+def test_a_right_parent_stays_when_an_earlier_turn_claims_its_id() -> None:
+    """Red when stored turn ids are looked up before the ids that turns have."""
+    turns = [
+        StoredTurn(uid(1), uid(2), created_us=1),
+        StoredTurn(uid(2), uid(2), created_us=2),
+        StoredTurn(uid(3), uid(3), uid(2), created_us=3),
+    ]
+    assert {turn.turn_id: turn.parent_turn_id for turn in applied(turns, plan(turns))}[uid(3)] == uid(2)
+
+
+def test_a_dropped_points_id_is_given_to_nobody() -> None:
+    """Red when the kept turn moves to the id of a point that is then deleted."""
+    turns = [
+        StoredTurn(uid(1), uid(9), created_us=5, text_digest="x"),
+        StoredTurn(uid(9), None, created_us=5, text_digest="x"),
+    ]
+    result = plan(turns, drop_duplicates=True)
+    assert {turn.turn_id for turn in applied(turns, result)}.isdisjoint(result.dropped)
 
 
 def test_existing_branches_and_deliberate_roots_are_kept() -> None:

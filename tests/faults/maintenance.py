@@ -16,9 +16,10 @@ from typing import Any
 import httpx
 from qdrant_client import models
 
-from api.container import open_maintenance
+from api.maintenance import open_maintenance
 from core.turns import Turn, TurnStatus
-from services.retention import CHUNK, DAY_US
+from services.repair.writing import MOVED_AT_ONCE
+from services.retention.cleanup import CHUNK, DAY_US
 from services.turn_store import TurnStore, TurnVectors
 from tests.faults.outcome import Fault, Outcome
 from tests.faults.server_world import StartFailedError, World, open_warm, open_world
@@ -28,6 +29,7 @@ from tests.support.commands import command
 from tests.support.hashing_embedding import DIMENSION
 
 LIVE = 20
+REPAIR = ("--apply", "--no-embed")  # vectors that were made stay after an undo, and are compared here
 RECENT_S = 3_600
 SESSION = uid(10**12)
 TEXT = "\n\n".join(
@@ -98,10 +100,13 @@ def _repair(trials: int, folder: Path, seed: int) -> Outcome:
     for trial in range(trials):
         data, number = folder / f"repair{trial}", choice.randint(5, 40)
         before = asyncio.run(_write_legacy(data, number))
-        where = f"{choice.choice(['backfill.turn', 'backfill.copied'])}:{choice.randint(1, number - 1)}"
-        killed = _command("backfill_parent_turns", data, "--apply", failpoint=where)
+        stored = asyncio.run(_points(data))
+        batches = -(-number // MOVED_AT_ONCE)
+        places = [f"backfill.{name}:{choice.randint(1, batches)}" for name in ("noted", "copied")]
+        where = choice.choice([*places, f"backfill.turn:{choice.randint(1, number - 1)}"])
+        killed = _command("backfill_parent_turns", data, *REPAIR, failpoint=where)
         begun = time.monotonic()
-        rerun = _command("backfill_parent_turns", data, "--apply")
+        rerun = _command("backfill_parent_turns", data, *REPAIR)
         outcome.took(time.monotonic() - begun)
         note = f"trial {trial}, killed at {where} of {number}"
         outcome.expect(killed.returncode == -signal.SIGKILL, f"{note}: was not killed ({killed.returncode})")
@@ -110,8 +115,34 @@ def _repair(trials: int, folder: Path, seed: int) -> Outcome:
         )
         for broken in asyncio.run(_unrepaired(data, before)):
             outcome.losses.append(f"{note}: {broken}")
+        _undo(data, stored, choice, outcome, note)
         outcome.trials += 1
     return outcome
+
+
+def _undo(
+    folder: Path, before: dict[str, models.Record], choice: random.Random, outcome: Outcome, note: str
+) -> None:
+    """Both runs are undone, the newest first, and one of the undos is killed, too."""
+    files = sorted(folder.glob("backfill-undo-*.jsonl"), reverse=True)
+    outcome.expect(bool(files), f"{note}: no undo file")
+    where = f"{choice.choice(['backfill.undone', 'backfill.moved_back'])}:{choice.randint(1, 4)}"
+    arguments = ("--undo", files[0].name, "--apply")
+    killed = _command("backfill_parent_turns", folder, *arguments, failpoint=where)
+    outcome.expect(killed.returncode in (-signal.SIGKILL, 0), f"{note}: undo exits {killed.returncode}")
+    for file in files:
+        undone = _command("backfill_parent_turns", folder, "--undo", file.name, "--apply")
+        said = f"{undone.returncode} {undone.stderr[-300:]}{undone.stdout[-300:]}"
+        outcome.expect(undone.returncode == 0, f"{note}, undo killed at {where}: {said}")
+    outcome.expect(asyncio.run(_points(folder)) == before, f"{note}, undo killed at {where}: not as it was")
+
+
+async def _points(folder: Path) -> dict[str, models.Record]:
+    """Every turn with payload and vectors."""
+    async with open_maintenance(make_settings(folder)) as maintenance:
+        store = maintenance.conversations.turns._store
+        records, _ = await store.scroll("conversations", limit=1_000, with_vectors=True)
+    return {str(record.id): record for record in records}
 
 
 async def _write_legacy(folder: Path, number: int) -> dict[str, list[float]]:
@@ -229,7 +260,13 @@ FAULTS = (
     Fault(
         "F3 killed during expiry", "the next run finishes, no live turn deleted", _expire, short=1, long=50
     ),
-    Fault("F3 killed during repair", "the next run finishes, vectors unchanged", _repair, short=1, long=50),
+    Fault(
+        "F3 killed during repair",
+        "the next run finishes, vectors unchanged; undone, everything is as it was",
+        _repair,
+        short=1,
+        long=50,
+    ),
     Fault(
         "F3 killed during ingestion", "whole or failed, and found only when whole", _ingest, short=1, long=50
     ),

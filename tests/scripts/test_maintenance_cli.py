@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from api.container import open_maintenance
-from config.settings import Settings
+from api.maintenance import open_maintenance
+from config.settings import Settings, load_settings
+from config.sources import ConfigurationError
+from core.receipts import ReceiptKind
 from scripts import backfill_parent_turns, cleanup_expired
 from scripts.maintenance import CommandError, Server, ask_server, server_of
-from services.retention import DAY_US, ExpiryReport
+from services.retention.cleanup import DAY_US, ExpiryReport
 from tests.services.conversation_stores import uid, write_point
 from tests.support.app import HASHING, make_settings
 from tests.support.commands import command
@@ -103,6 +105,45 @@ def test_a_bad_configuration_is_one_line_and_exits_with_2(tmp_path: Path) -> Non
     assert len(shown.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("CONVERSATION_EXPIRE_DAYS", "0", "1"),
+        ("CONVERSATION_EXPIRE_DAYS", "-1", "1"),
+        ("CONVERSATION_EXPIRE_DAYS", "thirty", "integer"),
+        ("CONVERSATION_EXPIRE_DAYS", "1e9", "integer"),
+        ("CONVERSATION_EXPIRE_DAYS", "1000000000", "36500"),
+        ("CONVERSATION_EXPIRE_DAYS", "29.5", "integer"),
+        ("MAX_RECENT_TURNS", "-1", "0"),
+        ("MAX_RECENT_TURNS", "many", "integer"),
+        ("RERANK_SCORE_THRESHOLD", "nan", "finite"),
+        ("RERANK_SCORE_THRESHOLD", "1.5", "1"),
+        ("RELEVANT_TURN_THRESHOLD", "NaN", "finite"),
+        ("PROMPT_KEEP_DAYS", "-1", "0"),
+    ],
+)
+def test_a_setting_out_of_its_range_stops_every_start_and_deletes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, allowed: str
+) -> None:
+    """B92 to B97, in this process; that the commands exit with 2 is tested once above and below."""
+    monkeypatch.setenv("DATA_DIR", str(tmp_path))
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings()
+    line = str(refused.value)
+    assert (name in line, value in line, allowed in line, "\n" in line) == (True, True, True, False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("script", ["serve", "cleanup_expired"])
+@pytest.mark.parametrize("value", ["-1", "1000000000"])
+def test_a_wrong_age_limit_exits_with_2_wherever_it_is_read(tmp_path: Path, script: str, value: str) -> None:
+    shown = command(script, DATA_DIR=str(tmp_path), CONVERSATION_EXPIRE_DAYS=value)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert (value in shown.stderr, len(shown.stderr.splitlines())) == (True, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_a_dry_run_counts_and_apply_deletes(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +166,41 @@ async def test_fewer_days_than_configured_need_a_yes(settings: Settings) -> None
     assert await stored(settings) == 2
     assert await clean_up(settings, "--apply", "--days", "7", "--yes") == 0
     assert await stored(settings) == 1
+
+
+async def test_what_was_deleted_is_receipted_as_a_command(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await old_turns(settings, 40, 31, 29)
+    assert await clean_up(settings, "--apply") == 0
+    async with open_maintenance(settings) as maintenance:
+        (receipt,) = await maintenance.receipts.newest(kind=ReceiptKind.EXPIRY)
+    assert (receipt.reason, receipt.counts["turns"], receipt.error) == ("command", 2, "")
+    shown = capsys.readouterr().out
+    assert receipt.receipt_id in shown
+    assert f"{SESSION}  2" in shown
+
+
+async def test_times_that_cannot_be_read_are_named(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with open_maintenance(settings) as maintenance:
+        store = maintenance.conversations.turns._store
+        await write_point(store, uid(7), session_id=SESSION, timestamp="last spring")
+    assert await clean_up(settings, "--apply") == 0
+    assert uid(7) in capsys.readouterr().out
+    assert await stored(settings) == 1
+
+
+async def test_a_clock_that_is_not_believed_is_told_and_a_person_may_go_on(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: the doubt lost on the way to the command, or asked of a person."""
+    await old_turns(settings, *[400.0] * 51)
+    assert await clean_up(settings) == 0
+    assert "By the clock of this machine" in capsys.readouterr().out
+    assert await clean_up(settings, "--apply") == 0
+    assert await stored(settings) == 0
 
 
 async def test_the_plan_of_a_repair_is_shown_and_saved(

@@ -13,9 +13,10 @@ import pytest
 from core.branch import walk_branch
 from core.errors import BadRequestError
 from core.turns import Turn
-from services.backfill import Backfill
-from services.backfill_plan import BackfillPlan, BackfillReport
-from services.retention import expire_turns
+from services.repair.backfill import Backfill
+from services.repair.plan import BackfillPlan, BackfillReport
+from services.repair.writing import BackfillWriter
+from services.retention.cleanup import expire_turns
 from services.sessions import SessionStore
 from services.store import VectorStore
 from tests.services.conversation_stores import (
@@ -134,9 +135,8 @@ async def test_a_run_that_was_cut_is_finished_by_the_next(store: VectorStore) ->
     await old_conversation(store)
     whole = await backfill(store).plan()
     first, copied, _ = whole.sessions[0].changes
-    await backfill(store)._write(first)
     records = await store.retrieve(TURNS, [copied.point_id], with_vectors=True)
-    await backfill(store)._rehome(copied)
+    await BackfillWriter(store, TURNS, SESSIONS, None).change([first, copied], lambda done: None)
     await write_point(store, copied.point_id, records[0].vector, **(records[0].payload or {}))  # type: ignore[arg-type]
     report = await repair(store)
     assert (report.leftovers, report.changed) == (1, 1)
@@ -180,6 +180,59 @@ async def test_a_parent_of_another_session_or_owner_is_replaced(store: VectorSto
     found = await payloads(store)
     assert (found[uid(3)].get("parent_turn_id"), found[uid(4)]["parent_turn_id"]) == (None, uid(3))
     assert found[uid(2)]["owner"] == "eve"
+
+
+async def test_every_kind_of_trouble_is_counted_and_told_with_its_values(store: VectorStore) -> None:
+    """What only the whole store tells: parents elsewhere, turns stored twice, records, sessions."""
+    at: dict[str, Any] = {"session_id": S1, "schema": 1, "status": "completed", "owner": "local"}
+    at["timestamp"] = "2024-05-01T10:00:00Z"
+    await write_point(store, uid(1), session_id=S2, turn_id="old-1", timestamp="2024-05-01T10:00:00Z")
+    await write_point(store, uid(2), turn_id=uid(2), created_us=5, seq=0, **at)
+    await write_point(store, uid(3), turn_id=uid(3), parent_turn_id="old-1", created_us=6, seq=1, **at)
+    await write_point(store, uid(4), turn_id=uid(4), parent_turn_id=uid(1), created_us=7, seq=2, **at)
+    at["user_query"] = f"question {uid(4)}"
+    await write_point(store, uid(5), turn_id=uid(5), parent_turn_id=uid(99), created_us=7, seq=3, **at)
+    await write_point(store, uid(6))
+    plan = await backfill(store).plan()
+    found = {(f.trouble.value, f.point_id, f.before, f.after) for f in plan.findings}
+    assert {each for each in found if each[0] != "missing_fields"} == {
+        ("other_turn_id", uid(1), "old-1", uid(1)),
+        ("parent_of_other_session", uid(3), "old-1", uid(2)),
+        ("parent_of_other_session", uid(4), uid(1), uid(3)),
+        ("dangling_parent", uid(5), uid(99), uid(4)),
+        ("duplicate_turn", uid(5), None, uid(4)),
+    }
+    assert plan.report().troubles == {
+        "other_turn_id": 1, "duplicate_turn": 1, "dangling_parent": 1, "parent_of_other_session": 2,
+        "missing_fields": 1, "session_without_record": 2, "no_session": 1,
+    }  # fmt: skip
+
+
+async def test_turns_stored_twice_are_kept_until_dropping_is_asked_for(store: VectorStore) -> None:
+    for number in (1, 2):
+        await write_point(store, uid(number), session_id=S1, timestamp="2024-05-01", user_query="same")
+    await write_point(
+        store, uid(3), session_id=S1, parent_turn_id=uid(2), timestamp="2024-05-02", user_query="after"
+    )
+    await repair(store)
+    assert await turn_store(store).count() == 3
+    job = backfill(store)
+    report = await job.apply(await job.plan(drop_duplicates=True))
+    assert (report.dropped, await turn_store(store).count()) == (1, 2)
+    assert [turn.user_query for turn in await chain(store, S1)] == ["same", "after"]
+
+
+async def test_a_turn_that_changed_after_the_plan_is_left_to_the_next_run(store: VectorStore) -> None:
+    """Red when what the plan saw is not compared with what is there."""
+    await old_conversation(store)
+    plan = await backfill(store).plan()
+    await store.set_payload(TURNS, {"owner": "ann"}, points=[uid(1)])
+    report = await backfill(store).apply(plan)
+    assert (report.skipped, report.gone) == (1, 0)
+    found = await payloads(store)
+    assert (found[uid(1)]["owner"], "created_us" in found[uid(1)]) == ("ann", False)
+    assert not (await repair(store)).nothing_to_do
+    assert (await repair(store)).nothing_to_do
 
 
 async def test_one_session_alone_is_repaired_when_it_is_named(store: VectorStore) -> None:

@@ -19,7 +19,7 @@ from core.knowledge import Citation
 from core.turns import Turn, TurnStatus, Usage
 from services.qa_files import HALF_WRITTEN, QAFiles
 from services.qa_log import QALog, line_of
-from services.retention import DAY_US
+from services.retention.cleanup import DAY_US
 from tests.services.conversation_stores import uid
 
 NOON = 1_750_075_200_000_000  # 2025-06-16T12:00:00Z

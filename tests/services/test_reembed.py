@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from api.container import open_reembedding
+from api.maintenance import open_reembedding
 from config.settings import StoreSettings
 from core.errors import EmbeddingUnavailableError, StartRefusedError
 from core.sparse import encode_document
 from services.collections import collection_specs, ensure_collections
 from services.embedding import EmbeddingService
-from services.reembed import PAGE, CopyIncompleteError, Reembed, ReembedReport
-from services.reembed_texts import PointTexts, point_texts
+from services.reembedding.reembed import CopyIncompleteError, Manner, Reembed, ReembedReport, SyncProgress
+from services.reembedding.sync import PAGE
+from services.reembedding.texts import PointTexts, point_texts
 from services.store import VectorStore
 from tests.services.adapters.stores import ENGINES, NO_INDEX_WARNING, nth_id, open_store
 from tests.support.app import make_settings, open_app
@@ -83,8 +84,8 @@ async def read(store: VectorStore, collection: str) -> dict[str, models.Record]:
     return {str(record.id): record for record in records}
 
 
-async def reembed(store: VectorStore, embedding: EmbeddingService, **more: Any) -> ReembedReport:
-    return await Reembed(store, OLD, embedding).run(store, NEW, lambda _: None, **more)
+async def reembed(store: VectorStore, embedding: EmbeddingService, **manner: Any) -> ReembedReport:
+    return await Reembed(store, OLD, embedding).run(store, NEW, lambda _: None, Manner(**manner))
 
 
 PAYLOADS: dict[str, list[dict[str, Any]]] = {
@@ -154,12 +155,18 @@ TEXT = "用户: q\n助手: a"
         ({**SAID, "status": "cancelled"}, PointTexts("q", "", TEXT)),
         ({"user_query": "q", "assistant_response": "", "status": "failed"}, PointTexts("q")),
         ({"user_query": "q", "assistant_response": "", "status": "running"}, PointTexts("q")),
+        ({**SAID, "status": "completed", "command": "help"}, PointTexts()),
         ({"user_query": 7, "assistant_response": None, "status": "failed"}, PointTexts()),
     ],
-    ids=["completed", "of an earlier version", "cancelled", "failed", "running", "unreadable"],
+    ids=["completed", "of an earlier version", "cancelled", "failed", "running", "a command", "unreadable"],
 )
 def test_a_turn_has_the_vectors_its_status_deserves(payload: dict[str, Any], expected: PointTexts) -> None:
     assert point_texts(TURNS, payload) == expected
+
+
+def test_a_chunk_of_a_dated_document_is_embedded_with_its_date() -> None:
+    payload = {"text": "七天内退款", "heading": "售后", "date": "2026-03"}
+    assert point_texts(CHUNKS, payload).passage == "售后 2026-03\n七天内退款"
 
 
 async def test_with_the_same_embedding_the_vectors_come_out_as_they_were(tmp_path: Path) -> None:
@@ -224,17 +231,93 @@ async def test_the_schema_of_another_version_is_refused(
         await Reembed(store, OLD, embedding).plan()
 
 
-async def test_collections_that_are_there_already_are_kept_unless_it_is_said(
+async def test_collections_of_other_vectors_are_kept_unless_it_is_said(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
     await write(store, SESSIONS.name, PAYLOADS[SESSIONS.name])
-    await reembed(store, embedding)
+    await ensure_collections(store, NEW, embedding_name="third", dimension=7)
     await write(store, NEW.session_collection, [{"title": "a"}, {"title": "b"}])
-    with pytest.raises(StartRefusedError, match="t_new_session"):
+    with pytest.raises(StartRefusedError, match=r"third.*--replace"):
         await reembed(store, embedding)
     assert (await store.count(NEW.session_collection)).count == 2
     await reembed(store, embedding, replace=True)
     assert (await store.count(NEW.session_collection)).count == 1
+
+
+async def test_run_again_only_what_differs_is_written_and_only_new_texts_are_embedded(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    """Discriminates: embedding a point anew because its payload differs; no removal of what is gone."""
+    await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
+    await write(store, TURNS.name, PAYLOADS[TURNS.name])
+    await reembed(store, embedding)
+    await store.set_payload(CHUNKS.name, {"ready": True}, [nth_id(1), nth_id(3)])
+    await store.set_payload(CHUNKS.name, {"text": "another text"}, [nth_id(5)])
+    await store.delete(CHUNKS.name, models.PointIdsList(points=[nth_id(7)]))
+    await store.set_payload(TURNS.name, {"assistant_response": "done", "status": "completed"}, [nth_id(1)])
+    before = await read(store, NEW.knowledge_collection)
+    turns, chunks, *_ = (await reembed(store, embedding)).collections
+    assert (turns.written, turns.embedded, turns.removed) == (1, 1, 0)
+    assert (chunks.written, chunks.embedded, chunks.removed) == (3, 1, 1)
+    after = await read(store, NEW.knowledge_collection)
+    assert after[nth_id(1)].vector == before[nth_id(1)].vector
+    assert after[nth_id(5)].vector != before[nth_id(5)].vector
+    assert nth_id(7) not in after
+    assert all(each.written == 0 for each in (await reembed(store, embedding)).collections)
+
+
+async def test_a_vector_that_is_missing_in_the_copy_is_made(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
+    await reembed(store, embedding)
+    bare = models.PointStruct(id=nth_id(2), vector={}, payload=PAYLOADS[CHUNKS.name][2])
+    await store.upsert(NEW.knowledge_collection, [bare])
+    await reembed(store, embedding)
+    vector = (await read(store, NEW.knowledge_collection))[nth_id(2)].vector
+    assert isinstance(vector, dict)
+    assert "dense" in vector
+
+
+async def test_what_is_written_while_it_copies_is_copied_too(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    """Discriminates: a single round."""
+    await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
+    rounds: list[int] = []
+    late = [
+        models.PointStruct(id=nth_id(n), vector={}, payload={"text": f"late {n}"}) for n in range(900, 950)
+    ]
+
+    async def write_late() -> None:
+        if len(rounds) == 1 and late:
+            await store.upsert(CHUNKS.name, late)
+            late.clear()
+
+    def told(progress: SyncProgress) -> None:
+        if not rounds or rounds[-1] != progress.round:
+            rounds.append(progress.round)
+
+    report = await Reembed(store, OLD, embedding).run(store, NEW, told, Manner(live=True, pause=write_late))
+    assert report.rounds == len(rounds) > 1
+    assert (await store.count(NEW.knowledge_collection)).count == PAGE * 2 + 3 + 50
+
+
+async def test_points_that_change_faster_than_they_are_copied_are_told(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    number = 0
+
+    async def write_more() -> None:
+        nonlocal number
+        number += 1
+        await store.upsert(
+            SESSIONS.name, [models.PointStruct(id=nth_id(0), vector={}, payload={"number": number})]
+        )
+
+    await write_more()
+    with pytest.raises(CopyIncompleteError, match="changed faster"):
+        await reembed(store, embedding, pause=write_more)
 
 
 async def test_a_copy_that_lacks_points_is_not_called_complete(
@@ -242,9 +325,25 @@ async def test_a_copy_that_lacks_points_is_not_called_complete(
 ) -> None:
     await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
     target = ForgetfulClient(":memory:")
-    with pytest.raises(CopyIncompleteError, match=r"'t_knowledge' has 67 points.*64 are in the copy"):
+    with pytest.raises(CopyIncompleteError, match="run this again"):
         await Reembed(store, OLD, embedding).run(target, NEW, lambda _: None)  # type: ignore[arg-type]
     await target.close()
+
+
+async def test_a_copy_with_anothers_vectors_is_not_called_complete(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    """Discriminates: no sample; a sample that is compared with itself."""
+    await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
+    await reembed(store, embedding)
+    wrong = [1.0, *[0.0] * (DIMENSION - 1)]
+    points = [
+        models.PointStruct(id=nth_id(n), vector={"dense": wrong}, payload=payload)
+        for n, payload in enumerate(PAYLOADS[CHUNKS.name])
+    ]
+    await store.upsert(NEW.knowledge_collection, points)
+    with pytest.raises(CopyIncompleteError, match="not the configured model's"):
+        await reembed(store, embedding)
 
 
 async def test_an_embedding_that_fails_leaves_what_is_stored_as_it_was(store: VectorStore) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import StartRefusedError, StoreLockedError
-from services import reembed_folders
 from services.adapters.edge_files import LOCK_FILE
-from services.reembed_folders import StoreFolders
+from services.reembedding import folders as reembed_folders
+from services.reembedding.folders import StoreFolders
 
 
 @pytest.fixture
@@ -81,3 +81,21 @@ def test_collections_that_no_setting_names_are_told(folders: StoreFolders) -> No
     (folders.store / "tried").mkdir()
     (folders.store / "old.gone").mkdir()
     assert folders.others(["knowledge", "sessions"]) == ["tried"]
+
+
+def test_a_note_left_in_the_store_by_an_interruption_after_the_renames_is_taken_away(
+    folders: StoreFolders,
+) -> None:
+    """Discriminates: a note that stays, and is believed when the store is replaced itself."""
+    before = folders.replace()
+    (folders.store / "complete").write_text(before.name)
+    assert folders.finish_interrupted() is None
+    assert not (folders.store / "complete").exists()
+
+
+def test_stores_replaced_in_the_same_second_keep_their_order(folders: StoreFolders) -> None:
+    first = folders._before()
+    first.mkdir()
+    second = folders._before()
+    second.mkdir()
+    assert folders.replaced() == [second, first]

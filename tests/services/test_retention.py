@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from core.branch import walk_branch
 from core.turns import rfc3339
-from services.retention import DAY_US, ExpiryReport, SessionRecords, expire_turns
+from services.retention.cleanup import DAY_US, ExpiryReport, SessionRecords, expire_turns
 from services.store import VectorStore
 from tests.services.conversation_stores import (
     SESSIONS,

@@ -33,7 +33,7 @@ from config.settings import ConversationSettings
 from core.errors import InvalidParentError
 from core.turns import TurnStatus
 from services.conversation_manager import UNSET, ConversationManager
-from services.retention import DAY_US
+from services.retention.cleanup import DAY_US
 from services.turn_store import TurnVectors
 from tests.services.conversation_stores import uid
 from tests.support.hashing_embedding import DIMENSION

@@ -91,7 +91,7 @@ function summary(citation) {
     el("span", { class: "passage", text: citation.key_passage || citation.text }));
 }
 
-/** What became of the document since: the text below is what it said then. */
+/** What became of the document since: an outdated one's text is what it said then, a removed one's is gone. */
 function standing({ removed, outdated }) {
   const key = removed ? "sourceRemoved" : outdated ? "sourceOutdated" : "";
   return key ? [el("span", { class: "standing", i18n: [key] })] : [];

@@ -1,0 +1,138 @@
+"""The backup archive: which members it has, what the manifest says of them, how a point is written.
+
+A zip whose members have fixed names: `<role>.points` (or `<role>.snapshot`, a Qdrant server's own) for each
+collection, and `manifest.json` last. Points are frames, a length as big-endian u32 and a msgpack record.
+Nothing in it is code, and no name in it is ever a path.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from core.errors import StartRefusedError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+SUFFIX = ".wenmai.zip"
+MAX_MANIFEST_BYTES = 1 << 20
+MAX_RECORD_BYTES = 64 << 20
+LENGTH = struct.Struct(">I")
+
+PointId = int | str
+
+
+class BadArchiveError(StartRefusedError):
+    """The archive is damaged, forged, or of another version. Nothing was written. Exit code 2."""
+
+    code = "bad_archive"
+
+
+class Role(StrEnum):
+    """What a collection is for, whatever it is called."""
+
+    CONVERSATIONS = "conversations"
+    KNOWLEDGE = "knowledge"
+    DOCUMENTS = "documents"
+    SESSIONS = "sessions"
+    MEMORIES = "memories"
+    OPERATIONS = "operations"
+
+
+class Kind(StrEnum):
+    POINTS = "points"
+    SNAPSHOT = "snapshot"
+
+
+class SparseValues(msgspec.Struct, array_like=True, frozen=True):
+    """`indices` are little-endian uint32, `values` float32, equally many."""
+
+    indices: bytes
+    values: bytes
+
+
+class PointRecord(msgspec.Struct, array_like=True, frozen=True):
+    """Dense vectors are raw little-endian float32. `id` comes first: it can be read without the rest."""
+
+    id: PointId
+    vectors: dict[str, bytes | SparseValues]
+    payload: dict[str, Any]
+
+
+class IdOnly(msgspec.Struct, array_like=True, frozen=True):
+    """The beginning of a record."""
+
+    id: PointId
+
+
+class DenseShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`distance` is one of Cosine, Dot, Euclid, Manhattan."""
+
+    size: int
+    distance: str
+
+
+class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a collection is made of. `sparse` tells whether the engine applies IDF; `indexes` name kinds."""
+
+    dense: dict[str, DenseShape]
+    sparse: dict[str, bool]
+    indexes: dict[str, str]
+    metadata: dict[str, Any] | None = None
+
+
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`size_bytes` and `sha256` are of the member as it is read, not as it is compressed."""
+
+    role: Role
+    kind: Kind
+    collection: str
+    points: int
+    size_bytes: int
+    sha256: str
+    shape: Shape
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.role}.{self.kind}"
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`created_us` is the moment (UTC microseconds) that the archive shows; `created` is it, to be read."""
+
+    format: int
+    made_by: str
+    created_us: int
+    created: str
+    engine: str
+    members: list[Member]
+
+    @property
+    def points(self) -> dict[Role, int]:
+        return {member.role: member.points for member in self.members}
+
+
+_manifest = msgspec.json.Decoder(Manifest)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+
+
+def decode_manifest(content: bytes) -> Manifest:
+    """Raises BadArchiveError, also for a format that this version does not know."""
+    try:
+        manifest = _manifest.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadArchiveError(f"the archive's manifest cannot be read: {error}") from error
+    if manifest.format != FORMAT:
+        raise BadArchiveError(
+            f"the archive has format {manifest.format} and this version of Wenmai reads format {FORMAT}"
+        )
+    roles = [member.role for member in manifest.members]
+    if len(roles) != len(set(roles)):
+        raise BadArchiveError("the archive's manifest names a collection twice")
+    return manifest

@@ -1,0 +1,96 @@
+"""When a turn is old enough to go: decided from what is stored of its time, and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from core.moments import LATEST_ZONE, parse_time
+
+DAY_US = 86_400_000_000
+MAX_DAYS = 36_500
+GUARDED_TURNS = 50
+STILL_DAYS = 7
+
+
+class Age(StrEnum):
+    EXPIRED = "expired"
+    KEPT = "kept"
+    UNPARSABLE = "unparsable"
+
+
+def cutoff_of(now_us: int, days: int) -> int:
+    """Turns that began before it have expired. Raises ValueError if days < 1: 0 would empty the store."""
+    if days < 1:
+        raise ValueError("days must be at least 1")
+    return now_us - days * DAY_US
+
+
+def moment_of(created_us: object, timestamp: object) -> int | None:
+    """UTC microseconds. Turns of earlier versions have no `created_us`: their `timestamp` counts, and where
+    that names no zone, the latest instant that it can mean anywhere. None: no time can be read.
+    """
+    if isinstance(created_us, int | float) and not isinstance(created_us, bool) and created_us > 0:
+        return int(min(created_us, 2**62))
+    return parse_time(timestamp, LATEST_ZONE) if isinstance(timestamp, str) else None
+
+
+def age_of(created_us: object, timestamp: object, cutoff_us: int) -> Age:
+    """Expired is strictly before the cutoff; a time in the future is kept."""
+    moment_us = moment_of(created_us, timestamp)
+    if moment_us is None:
+        return Age.UNPARSABLE
+    return Age.EXPIRED if moment_us < cutoff_us else Age.KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class AgeLimits:
+    """How old a session's turns may become. `own` are the sessions with a limit of their own, in days, longer
+    or shorter than `days`; `held` never expire, whatever their limit."""
+
+    now_us: int
+    days: int
+    own: Mapping[str, int] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
+
+    @property
+    def cutoff_us(self) -> int:
+        """For sessions without a limit of their own. Raises ValueError if days < 1."""
+        return cutoff_of(self.now_us, self.days)
+
+    def cutoff_of(self, session_id: str) -> int:
+        return cutoff_of(self.now_us, self.own.get(session_id, self.days))
+
+    def stricter(self) -> list[str]:
+        """The sessions whose turns go sooner than the others', those with the nearest limits together."""
+        return sorted((each for each in self.own if self.own[each] < self.days), key=self._place)
+
+    def longer(self) -> frozenset[str]:
+        """The sessions of which something is kept that the others lose."""
+        return self.held.union(each for each, days in self.own.items() if days > self.days)
+
+    def _place(self, session_id: str) -> tuple[int, str]:
+        return self.own[session_id], session_id
+
+
+def trusts_clock(now_us: int, days: int, matched: int, last_run_us: int | None, lately: int) -> bool:
+    """Whether a run that would delete `matched` turns may believe the clock.
+
+    A clock that has jumped ahead makes every turn old. What cannot be told from it is a server that stood
+    still, or a backup put back, so one rule holds for all three: when the last clean-up is longer ago than
+    the limit (`days`, at least STILL_DAYS), all that was there then would go at once, and a person has to
+    confirm it. Before the first clean-up the turns themselves speak: `lately` is how many began within that
+    time. Few turns (GUARDED_TURNS) are not worth the question. A server whose nightly run works is never
+    asked, however little it is used, so nothing stays longer than it must.
+    """
+    if matched <= GUARDED_TURNS:
+        return True
+    if last_run_us is None:
+        return lately > 0
+    return last_run_us >= still_since(now_us, days)
+
+
+def still_since(now_us: int, days: int) -> int:
+    """A store that shows no sign of life since then stood still, or the clock has jumped."""
+    return now_us - max(days, STILL_DAYS) * DAY_US

@@ -1,0 +1,31 @@
+"""Backups for operators: made while the server serves, below BACKUP_DIR, and listed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from routes.dependencies import Admin, ContainerDep
+from routes.openapi import errors
+
+router = APIRouter(prefix="/admin", tags=["admin"])
+
+
+@router.post("/backups", responses=errors(401, 403, 409, 422, 503, 507))
+async def create_backup(
+    container: ContainerDep,
+    admin: Admin,
+    keep: Annotated[
+        int | None, Query(ge=1, le=1_000, description="afterwards delete all but this many archives")
+    ] = None,
+) -> dict[str, Any]:
+    """Write the whole store, as it is at one moment, into one archive. Answered when it is done."""
+    return asdict(await container.backups.create(keep))
+
+
+@router.get("/backups", responses=errors(401, 403, 503))
+async def list_backups(container: ContainerDep, admin: Admin) -> dict[str, Any]:
+    """The archives, newest first. `problem` is empty when list of contents and manifest are sound."""
+    return {"backups": [asdict(each) for each in await container.backups.list_all()]}

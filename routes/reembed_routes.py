@@ -1,0 +1,58 @@
+"""Another embedding's copy of the embedded store: made while the server answers, used from the next start."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.reembedding import NewEmbedding
+from routes.dependencies import Admin, ContainerDep
+from routes.json_body import body_schema, json_body
+from routes.openapi import errors
+
+router = APIRouter(prefix="/admin/reembed", tags=["admin"], responses=errors(401, 403, 503))
+
+
+class ReembedBody(BaseModel):
+    """EMBEDDING and EMBEDDING_MODEL of the next start; its other settings are the server's own."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    embedding: str = Field(min_length=1, max_length=500)
+    embedding_model: str = Field("", max_length=200)
+
+
+@router.post(
+    "",
+    status_code=202,
+    openapi_extra=body_schema(ReembedBody),
+    responses=errors(400, 409, 413, 415, 422, 507),
+)
+async def start_reembedding(
+    container: ContainerDep,
+    admin: Admin,
+    body: Annotated[ReembedBody, Depends(json_body(ReembedBody))],
+    dry_run: Annotated[bool, Query(description="true: only count and estimate, change nothing")] = True,
+) -> dict[str, Any]:
+    """Build a copy with this embedding beside the store, or bring it up to date; the next start that is
+    configured with the embedding uses it. With `dry_run` what there is to do, else how far it is."""
+    wanted = NewEmbedding(body.embedding, body.embedding_model)
+    if not dry_run:
+        return asdict(container.reembedding.start(wanted))
+    plan = await container.reembedding.plan(wanted)
+    return {**asdict(plan), "needed": plan.needed, "points": plan.points}
+
+
+@router.get("")
+async def reembedding_state(container: ContainerDep, admin: Admin) -> dict[str, Any]:
+    """How far it is: `status` is idle, running, prepared, failed or cancelled."""
+    return asdict(container.reembedding.state())
+
+
+@router.delete("")
+async def cancel_reembedding(container: ContainerDep, admin: Admin) -> dict[str, Any]:
+    """Stop it; what is made is kept, and gone on with by the next POST."""
+    return asdict(await container.reembedding.cancel())

@@ -1,0 +1,81 @@
+"""One command for all others: `wenmai serve`, `wenmai doctor`, `wenmai backup`…
+
+`wenmai NAME --help` shows what a command takes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+EXIT_REFUSED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A module of `scripts` whose `main` returns the exit code; a `bare` one takes no arguments at all."""
+
+    module: str
+    purpose: str
+    bare: bool = False
+
+
+COMMANDS = {
+    "serve": Command("serve", "start the server", bare=True),
+    "doctor": Command("doctor", "check the installation, the configuration and what is stored"),
+    "ask": Command("ask", "ask a question in the terminal"),
+    "ingest": Command("ingest", "read documents in"),
+    "backup": Command("backup", "write one archive of everything that is stored, while the server runs"),
+    "restore": Command("restore", "put a backup into an empty store"),
+    "migrate": Command("migrate_store", "move between the embedded store and a Qdrant server"),
+    "cleanup": Command("cleanup_expired", "remove expired conversations"),
+    "erase": Command("erase", "erase a turn, a session, a document or an owner, and prove it"),
+    "repair": Command("backfill_parent_turns", "repair what earlier versions left in the conversations"),
+    "reembed": Command("reembed", "embed everything that is stored with another model"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command's own exit code; 2 when there is no such command."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0 if given else EXIT_REFUSED
+    name, *rest = given
+    command = COMMANDS.get(name)
+    if command is None:
+        print(f"wenmai: there is no command {name!r}; wenmai --help lists them", file=sys.stderr)
+        return EXIT_REFUSED
+    return _run(command, rest)
+
+
+def _run(command: Command, arguments: Sequence[str]) -> int:
+    """Only the command that is run is loaded; some read their arguments from `sys.argv`."""
+    if command.bare and arguments:
+        return _explain(command, arguments)
+    run = importlib.import_module(f"scripts.{command.module}").main
+    if inspect.signature(run).parameters:
+        return int(run(arguments))
+    sys.argv = [f"wenmai {command.module}", *arguments]
+    return int(run())
+
+
+def _explain(command: Command, arguments: Sequence[str]) -> int:
+    if arguments[0] in ("-h", "--help"):
+        print(importlib.import_module(f"scripts.{command.module}").__doc__)
+        return 0
+    print(f"wenmai: {command.module} takes no options, settings are in the environment", file=sys.stderr)
+    return EXIT_REFUSED
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:<{width}}  {command.purpose}" for name, command in COMMANDS.items()]
+    return "\n".join(["wenmai COMMAND [options]", "", *rows, "", "wenmai COMMAND --help shows its options."])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

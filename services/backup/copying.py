@@ -1,0 +1,151 @@
+"""The whole store at one moment, copied while it is used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from qdrant_client import models
+
+from core.archive import PointId, Role, Shape
+from core.errors import StoreUnavailableError
+from services.backup.records import framed, record_of, records_of
+from services.backup.shapes import read_shape
+from services.backup.spool import CollectionSpool, check_room
+from services.clock import Clock
+from services.schedule.lease import RECORD as LEASE
+from services.store import VectorStore
+from services.upkeep import ChangeFeed
+
+PAGE = 64  # points with vectors; what is read is decoded on the event loop, 10 ms at most
+_MOST_ROUNDS = 60
+_LAST_AT_FIRST, _LAST_AT_MOST = 32, 512
+
+
+@runtime_checkable
+class Followed(Protocol):
+    """A store that tells which points changed."""
+
+    def follow(self, collections: Sequence[str] | None = None) -> AbstractAsyncContextManager[ChangeFeed]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedCollection:
+    role: Role
+    name: str
+    shape: Shape
+    spool: CollectionSpool
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedStore:
+    """As it was at `moment_us`: what was acknowledged before is in it, what was erased before is not."""
+
+    collections: tuple[CopiedCollection, ...]
+    moment_us: int
+
+
+class StoreCopier:
+    """Copies into nameless files in `folder`; `reserve_bytes` of its disk stay free."""
+
+    def __init__(
+        self, store: VectorStore, names: Mapping[Role, str], folder: Path, reserve_bytes: int, clock: Clock
+    ) -> None:
+        self._store = store
+        self._names = names
+        self._folder = folder
+        self._reserve_bytes = reserve_bytes
+        self._clock = clock
+
+    async def copy(self, followed: Followed, stack: ExitStack) -> CopiedStore:
+        """The spools are closed with `stack`. Raises DiskFullError, StoreUnavailableError."""
+        await self._check_room()
+        async with followed.follow(list(self._names.values())) as feed:
+            collections = tuple([await self._open(role, name, stack) for role, name in self._names.items()])
+            for collection in collections:
+                await self._copy(collection)
+            moment_us = await self._catch_up(feed, {each.name: each.spool for each in collections})
+        return CopiedStore(collections, moment_us)
+
+    async def _check_room(self) -> None:
+        """The copy and the archive lie beside each other for a while; compression is not counted on."""
+        sizes = [await self._estimated_bytes(name) for name in self._names.values()]
+        await asyncio.to_thread(check_room, self._folder, 2 * sum(sizes), self._reserve_bytes)
+
+    async def _estimated_bytes(self, name: str) -> int:
+        points = (await self._store.count(name)).count
+        sample, _ = await self._store.scroll(name, limit=PAGE, with_payload=True, with_vectors=True)
+        size = sum(len(framed(record_of(point))) for point in sample)
+        return size * points // len(sample) if sample else 0
+
+    async def _open(self, role: Role, name: str, stack: ExitStack) -> CopiedCollection:
+        spool = await asyncio.to_thread(CollectionSpool, self._folder)
+        stack.callback(spool.close)
+        return CopiedCollection(role, name, await read_shape(self._store, name), spool)
+
+    async def _copy(self, collection: CopiedCollection) -> None:
+        async for page in pages(self._store, collection.name):
+            await asyncio.to_thread(self._spool_page, collection.spool, page)
+
+    def _spool_page(self, spool: CollectionSpool, page: Iterable[models.Record]) -> None:
+        """The store, which may be on the same disk, must not be what finds it full."""
+        check_room(self._folder, 0, self._reserve_bytes)
+        spool.copied(records_of(_kept(page)))
+
+    async def _catch_up(self, feed: ChangeFeed, spools: Mapping[str, CollectionSpool]) -> int:
+        """Rounds become shorter until what is left fits into one request. Returns the moment."""
+        most = _LAST_AT_FIRST
+        for _ in range(_MOST_ROUNDS):
+            moment_us = self._clock()
+            last = await feed.last(most)
+            if last is not None:
+                for name in last.keys() & spools.keys():
+                    changed = last[name]
+                    await asyncio.to_thread(_spool_changes, spools[name], changed.points, changed.gone)
+                return moment_us
+            for name, ids in (await feed.changed()).items():
+                if name in spools:
+                    await self._read_again(name, [_plain(point_id) for point_id in ids], spools[name])
+            most = min(2 * most, _LAST_AT_MOST)
+        raise StoreUnavailableError(
+            "the store changes faster than it can be copied; try again when it is quieter"
+        )
+
+    async def _read_again(self, name: str, ids: Sequence[PointId], spool: CollectionSpool) -> None:
+        for begun in range(0, len(ids), PAGE):
+            batch = ids[begun : begun + PAGE]
+            points = await self._store.retrieve(name, batch, with_payload=True, with_vectors=True)
+            gone = set(batch) - {_plain(point.id) for point in points}
+            await asyncio.to_thread(_spool_changes, spool, points, gone)
+
+
+def _spool_changes(
+    spool: CollectionSpool, points: Iterable[models.Record], gone: Iterable[models.ExtendedPointId]
+) -> None:
+    spool.changed(records_of(_kept(points)), map(_plain, gone))
+
+
+def _kept(points: Iterable[models.Record]) -> list[models.Record]:
+    """Without the lease: a restored store has missed no clean-up, and must not make one up at its start."""
+    return [point for point in points if (point.payload or {}).get("record") != LEASE]
+
+
+def _plain(point_id: models.ExtendedPointId) -> PointId:
+    return point_id if isinstance(point_id, int) else str(point_id)
+
+
+async def pages(store: VectorStore, name: str) -> AsyncIterator[list[models.Record]]:
+    """Every point with payload and vectors, in the order of ids."""
+    offset: Any = None
+    while True:
+        page, offset = await store.scroll(
+            name, limit=PAGE, offset=offset, with_payload=True, with_vectors=True
+        )
+        if page:
+            yield page
+        if offset is None:
+            return

@@ -1,0 +1,289 @@
+"""Erasure: traces, then the thing itself, then a search of every place, then a receipt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.erasure import (
+    Erased,
+    ErasedKind,
+    ErasureOptions,
+    Left,
+    Proof,
+    Quoted,
+    Searched,
+    Thoroughness,
+    Traced,
+    total_hits,
+)
+from core.erasure_quotes import Quotes
+from core.errors import StoreUnavailableError
+from core.receipts import Receipt, ReceiptKind, subject_of
+from core.turns import TurnStatus, rfc3339
+from services.clock import Clock, utc_now_us
+from services.erasure.copies import Copies, CopiesFound
+from services.erasure.documents import DocumentEraser
+from services.erasure.everything import FullSearch
+from services.erasure.owners import OwnerEraser
+from services.erasure.proof import Answers, References, merged
+from services.erasure.reading import StoreReader
+from services.erasure.turns import Halt, TurnEraser
+from services.knowledge.document_store import DocumentStore
+from services.knowledge.knowledge_base import KnowledgeBase
+from services.qa_log import QALog
+from services.receipts import ReceiptStore
+from services.repair.undo_folder import UndoFolder
+from services.retention.turn_traces import TurnTraces
+from services.store import VectorStore
+from services.turn_store import TurnStore, equals
+
+log = structlog.get_logger()
+
+_AGAIN = "Erase it again; if it is found once more, something else writes it: look at the place named."
+_UNDER_WAY = "Answers under way may still name it; they are cleaned when they end, and then nothing is left."
+
+
+async def nothing_runs(turn_id: str) -> None:
+    """For a command: no turn runs in its process."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureParts:
+    """What erasure works on. `knowledge` and `answers` are None in a command, `qa_log` when it is off."""
+
+    store: VectorStore
+    names: StoreSettings
+    turns: TurnStore
+    traces: TurnTraces
+    receipts: ReceiptStore
+    copies: Copies
+    shared_owner: str
+    qa_log: QALog | None = None
+    undo_files: UndoFolder | None = None
+    knowledge: KnowledgeBase | None = None
+    answers: Answers | None = None
+    halt: Halt = nothing_runs
+    clock: Clock = utc_now_us
+
+
+class Erasure:
+    """Every method raises StoreUnavailableError; what was done until then is done, a repeat finishes it."""
+
+    def __init__(self, parts: ErasureParts) -> None:
+        p = self._parts = parts
+        self._reader = StoreReader(p.store)
+        documents = DocumentStore(p.store, p.names, p.clock)
+        self._turn = TurnEraser(p.store, p.names, p.turns, p.traces, p.qa_log, p.halt)
+        self._document = DocumentEraser(
+            p.store, p.names, p.turns, documents, p.knowledge, p.qa_log, p.shared_owner
+        )
+        self._owner = OwnerEraser(p.store, p.names, p.turns, self._document, p.qa_log, p.halt)
+        self._references = References(
+            p.store, p.names, p.turns, p.knowledge, p.qa_log, p.answers, p.undo_files
+        )
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def turn(self, turn_id: str, options: ErasureOptions) -> Erased:
+        """Also what is left of one that is gone already."""
+        began_us, traced = self._parts.clock(), await self._turn.trace_turn(turn_id)
+        if options.dry_run:
+            there = await self._reader.there(self._parts.names.conversation_collection, [turn_id])
+            return Erased(traced.kind, True, {"turns": len(there)})
+        beside = [each for each in await self._under_way(traced) if each != turn_id]
+        done = await self._turn.erase_turn(traced)
+        late = await self._when_ended(beside, lambda ids: self._turn.forget_in_late(traced))
+        return await self._proven(traced, options, began_us, done, late=late)
+
+    async def session(self, session_id: str, owner: str | None, options: ErasureOptions) -> Erased:
+        """`owner` None: whoever's it is."""
+        began_us, traced = self._parts.clock(), await self._turn.trace_session(session_id, owner)
+        if options.dry_run:
+            there = await self._reader.there(self._parts.names.session_collection, [session_id])
+            return Erased(traced.kind, True, {"sessions": len(there), "turns": len(traced.turn_ids)})
+        traced, done = await self._turn.erase_session(traced, owner)
+        return await self._proven(traced, options, began_us, done)
+
+    async def document(self, document_id: str, options: ErasureOptions) -> Erased:
+        """Also what is left of one that is gone already."""
+        began_us, traced = self._parts.clock(), await self._document.trace(document_id)
+        if options.dry_run:
+            there = await self._reader.there(self._parts.names.document_collection, [document_id])
+            return Erased(traced.kind, True, {"documents": len(there), "chunks": len(traced.chunk_ids)})
+        full = options.mode is Thoroughness.FULL
+        texts = await self._document.texts(traced) if full else Quotes()
+        await self._document.withdraw(document_id)
+        beside = await self._under_way(traced)
+        gone = await self._document.erase(traced, texts, everywhere=full)
+        late = await self._when_ended(beside, lambda ids: self._document.scrub(traced, gone.texts, ids))
+        done, quoted = gone.counts, gone.quoted
+        if options.with_answers:
+            done["turns"] += await self._erase_turns(quoted.turn_ids)
+            quoted = Quoted()
+        return await self._proven(traced, options, began_us, done, quoted, gone.texts if full else None, late)
+
+    async def owner(self, owner: str, options: ErasureOptions) -> Erased:
+        """All sessions, turns, documents, memories and log lines of one owner."""
+        began_us, traced = self._parts.clock(), await self._owner.trace(owner)
+        if options.dry_run:
+            lists = ("session_ids", "turn_ids", "document_ids", "chunk_ids")
+            return Erased(
+                traced.kind, True, {name.replace("_id", ""): len(getattr(traced, name)) for name in lists}
+            )
+        traced, done = await self._owner.erase(traced)
+        return await self._proven(traced, options, began_us, done)
+
+    async def anything(self, kind: ErasedKind, name: str, options: ErasureOptions) -> Erased:
+        """Whoever's it is."""
+        match kind:
+            case ErasedKind.TURN:
+                return await self.turn(name, options)
+            case ErasedKind.SESSION:
+                return await self.session(name, None, options)
+            case ErasedKind.DOCUMENT:
+                return await self.document(name, options)
+            case ErasedKind.OWNER:
+                return await self.owner(name, options)
+
+    async def prove(
+        self, traced: Traced, options: ErasureOptions, texts: Quotes | None = None, late: int = 0
+    ) -> tuple[Proof, Quoted]:
+        """Search every place; `late` answers are under way that may still name it."""
+        checked_us = self._parts.clock()
+        searched, quoted = await self._references.search(traced), Quoted()
+        if options.mode is Thoroughness.FULL:
+            everything, quoted = await self._everything(traced, texts)
+            searched += everything
+        copies = await self._copies(traced, options)
+        places = merged([*searched, *copies.searched])
+        left = [Left(each.place, each.hits, _AGAIN) for each in merged(searched) if each.hits]
+        if late:
+            left.append(Left("memory: running answers", 0, _UNDER_WAY))
+        proof = Proof(
+            checked_at=rfc3339(checked_us),
+            mode=options.mode,
+            hits=total_hits(places),
+            complete=not late and all(each.holds != "may" for each in copies.copies),
+            searched=places,
+            left=(*left, *copies.left),
+            backups=copies.copies,
+        )
+        return proof, quoted
+
+    async def close(self) -> None:
+        """Return once the answers that were under way are cleaned; they have ended by then."""
+        if self._late:
+            await asyncio.wait(self._late)
+
+    async def _everything(self, traced: Traced, texts: Quotes | None) -> tuple[list[Searched], Quoted]:
+        names = self._parts.names
+        collections = [
+            names.knowledge_collection, names.document_collection, names.conversation_collection,
+            names.session_collection, names.memory_collection, names.operations_collection,
+        ]  # fmt: skip
+        search = FullSearch(self._reader, traced, texts)
+        return await search.run(collections, names.knowledge_collection)
+
+    async def _copies(self, traced: Traced, options: ErasureOptions) -> CopiesFound:
+        ids = traced.ids or {traced.name}
+        if options.delete_backups:
+            await self._parts.copies.delete_holding(ids)
+        return await self._parts.copies.search(ids, thorough=options.mode is Thoroughness.FULL)
+
+    async def _proven(
+        self,
+        traced: Traced,
+        options: ErasureOptions,
+        began_us: int,
+        done: Counter[str],
+        quoted: Quoted | None = None,
+        texts: Quotes | None = None,
+        late: int = 0,
+    ) -> Erased:
+        proof, found = await self.prove(traced, options, texts, late)
+        quoted = quoted or Quoted()
+        quoted = Quoted(
+            tuple(dict.fromkeys((*quoted.turn_ids, *found.turn_ids))),
+            tuple(dict.fromkeys((*quoted.summary_turn_ids, *found.summary_turn_ids))),
+        )
+        counts = {name: number for name, number in done.items() if number}
+        receipt = await self._parts.receipts.add(
+            Receipt(
+                receipt_id="",
+                kind=ReceiptKind.ERASURE,
+                reason=options.reason,
+                began_us=began_us,
+                ended_us=self._parts.clock(),
+                counts={**counts, "hits": proof.hits},
+                subject=subject_of(traced.kind.value, traced.name),
+                details={"what": traced.kind.value, "proof": options.mode.value},
+            )
+        )
+        log.info("erased", what=traced.kind.value, hits=proof.hits, receipt_id=receipt.receipt_id)
+        return Erased(traced.kind, False, counts, proof, quoted, receipt.receipt_id)
+
+    async def _erase_turns(self, turn_ids: Sequence[str]) -> int:
+        gone = 0
+        for turn_id in turn_ids:
+            traced = await self._turn.trace_turn(turn_id)
+            gone += (await self._turn.erase_turn(traced))["turns"]
+        return gone
+
+    async def _under_way(self, traced: Traced) -> list[str]:
+        """The answers of this process that may name it: they are written whole when they end."""
+        answers = self._parts.answers
+        if answers is None or not len(answers):
+            return []
+        must: list[models.Condition] = [equals("status", TurnStatus.RUNNING.value)]
+        if traced.session_id:
+            must.append(equals("session_id", traced.session_id))
+        name, wanted = self._parts.names.conversation_collection, models.Filter(must=must)
+        return [str(each.id) async for each in self._reader.records(name, wanted, False)]
+
+    async def _when_ended(
+        self, turn_ids: Sequence[str], clean: Callable[[Sequence[str]], Awaitable[None]]
+    ) -> int:
+        """Clean those that have ended meanwhile now, the others when they do. Returns how many those are."""
+        answers = self._parts.answers
+        if answers is None or not turn_ids:
+            return 0
+        late = [each for each in turn_ids if answers.get(each) is not None]
+        await clean(turn_ids)
+        if late:
+            self._begin(self._clean_late(answers, late, clean))
+        return len(late)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="erase late")
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def _clean_late(
+        self, answers: Answers, turn_ids: Sequence[str], clean: Callable[[Sequence[str]], Awaitable[None]]
+    ) -> None:
+        for turn_id in turn_ids:
+            await answers.ended(turn_id)
+            try:
+                await clean([turn_id])
+            except StoreUnavailableError as error:
+                log.exception("late_answer_not_cleaned", turn_id=turn_id, reason=str(error))
+
+
+def options_of(
+    kind: ErasedKind, *, full: bool | None, with_answers: bool, delete_backups: bool
+) -> ErasureOptions:
+    """As asked for over HTTP; `full` None: an owner's proof is full, the others by reference."""
+    thorough = kind is ErasedKind.OWNER if full is None else full
+    mode = Thoroughness.FULL if thorough else Thoroughness.REFERENCES
+    return ErasureOptions(mode, with_answers=with_answers, delete_backups=delete_backups)
+
+
+def as_dry_run(options: ErasureOptions) -> ErasureOptions:
+    return replace(options, dry_run=True)

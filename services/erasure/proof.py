@@ -1,0 +1,205 @@
+"""The proof by reference: every field that can hold one of the ids, searched one by one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from typing import Protocol
+
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.erasure import ErasedKind, Searched, Traced
+from services.erasure.reading import Holding, StoreReader, is_id, strings_in
+from services.knowledge.knowledge_base import KnowledgeBase
+from services.qa_log import QALog
+from services.repair.undo_folder import UndoFolder
+from services.store import VectorStore
+from services.turn_store import TurnStore, equals
+
+MANIFEST_TURNS = "prompt.parts[].turn_id"
+MANIFEST_CHUNKS = "prompt.parts[].chunk_id"
+SUMMARY_TURNS = ("summary.start", "summary.covers", "summary.previous", "summary_start")
+SOURCE_DOCUMENTS = "sources[].document_id"
+CONTEXT = "context_docs"
+PERSONA = ("persona.document_id", "persona.chunk_id")
+
+
+class Answers(Protocol):
+    """The answers that are being written in this process."""
+
+    def __len__(self) -> int: ...
+
+    def get(self, turn_id: str) -> object | None: ...
+
+    def ended(self, turn_id: str) -> Awaitable[None]: ...
+
+
+class References:
+    """`knowledge`, `qa_log` and `answers` are None where there are none, as in a command."""
+
+    def __init__(
+        self,
+        store: VectorStore,
+        names: StoreSettings,
+        turns: TurnStore,
+        knowledge: KnowledgeBase | None = None,
+        qa_log: QALog | None = None,
+        answers: Answers | None = None,
+        undo_files: UndoFolder | None = None,
+    ) -> None:
+        self._reader = StoreReader(store)
+        self._names = names
+        self._turns = turns
+        self._knowledge = knowledge
+        self._qa_log = qa_log
+        self._answers = answers
+        self._undo_files = undo_files
+
+    async def search(self, traced: Traced) -> list[Searched]:
+        """Raises StoreUnavailableError."""
+        found = [each async for each in self._stored(traced)]
+        return [*found, *await self.outside(traced)]
+
+    async def outside(self, traced: Traced) -> list[Searched]:
+        """What is not in the store: the memory of this process, and the question log."""
+        in_memory = [each async for each in self._in_memory(traced)]
+        return [*in_memory, *await self._logged(traced), *await self._in_undo_files(traced)]
+
+    async def _stored(self, traced: Traced) -> AsyncIterator[Searched]:
+        if traced.turn_ids or traced.session_ids:
+            for place in (self._turn_points, self._turn_references, self._session_places, self._memories):
+                for each in await place(traced):
+                    yield each
+        if traced.document_ids:
+            for place in (self._document_points, self._document_references):
+                for each in await place(traced):
+                    yield each
+        if traced.kind is ErasedKind.OWNER:
+            for each in await self._owner_places(traced.owner):
+                yield each
+        yield await self._operations(traced)
+
+    async def _turn_points(self, traced: Traced) -> list[Searched]:
+        return [await self._points(self._names.conversation_collection, traced.turn_ids)]
+
+    async def _turn_references(self, traced: Traced) -> list[Searched]:
+        """Only turns of the same session are told a turn, or sum it up."""
+        name, gone = self._names.conversation_collection, traced.turn_ids
+        children = await self._reader.holding(name, ["parent_turn_id"], gone)
+        if traced.kind is not ErasedKind.TURN:
+            return _places(name, children)
+        within = [equals("session_id", traced.session_id)] if traced.session_id else []
+        told = await self._reader.holding(
+            name, [MANIFEST_TURNS, *SUMMARY_TURNS, "legacy_turn_id"], gone, within
+        )
+        return _places(name, children) + _places(name, told)
+
+    async def _session_places(self, traced: Traced) -> list[Searched]:
+        sessions, turns = self._names.session_collection, self._names.conversation_collection
+        found: list[Searched] = []
+        if traced.session_ids:
+            found.append(await self._points(sessions, traced.session_ids))
+            found += _places(turns, await self._reader.holding(turns, ["session_id"], traced.session_ids))
+        within: list[models.Condition] = []
+        if traced.kind is ErasedKind.TURN and is_id(traced.session_id):
+            within = [models.HasIdCondition(has_id=[traced.session_id])]
+        titled = await self._reader.holding(sessions, ["title_turn_id"], traced.turn_ids, within)
+        return found + _places(sessions, titled)
+
+    async def _memories(self, traced: Traced) -> list[Searched]:
+        name = self._names.memory_collection
+        found = await self._reader.holding(name, ["turn_ids"], traced.turn_ids)
+        of_sessions = await self._reader.holding(name, ["session_id"], traced.session_ids)
+        return _places(name, found) + (_places(name, of_sessions) if traced.session_ids else [])
+
+    async def _document_points(self, traced: Traced) -> list[Searched]:
+        documents, chunks = self._names.document_collection, self._names.knowledge_collection
+        of_documents = await self._reader.holding(chunks, ["document_id"], traced.document_ids)
+        return [
+            await self._points(documents, traced.document_ids),
+            await self._points(chunks, traced.chunk_ids),
+            *_places(chunks, of_documents),
+        ]
+
+    async def _document_references(self, traced: Traced) -> list[Searched]:
+        turns, sessions = self._names.conversation_collection, self._names.session_collection
+        within = readers_of(traced)
+        gone = [*traced.document_ids, *traced.chunk_ids]
+        cited = await self._reader.holding(turns, [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS], gone, within)
+        personas = await self._reader.holding(sessions, PERSONA, gone, within)
+        return _places(turns, cited) + _places(sessions, personas)
+
+    async def _owner_places(self, owner: str) -> list[Searched]:
+        names = self._names
+        found: list[Searched] = []
+        for name in (
+            names.conversation_collection, names.document_collection, names.knowledge_collection,
+            names.memory_collection,
+        ):  # fmt: skip
+            found += _places(name, await self._reader.holding(name, ["owner"], [owner]))
+        return found + _places(
+            names.session_collection,
+            await self._reader.holding(names.session_collection, ["owner", "writer"], [owner]),
+        )
+
+    async def _operations(self, traced: Traced) -> Searched:
+        name, gone = self._names.operations_collection, traced.ids
+        looked_at = hits = 0
+        async for record in self._reader.records(name):
+            looked_at += 1
+            hits += any(text in gone for _, text in strings_in(record.payload))
+        return Searched(name, looked_at, hits)
+
+    async def _points(self, collection: str, point_ids: Collection[str]) -> Searched:
+        looked_at = await self._reader.count(collection)
+        return Searched(collection, looked_at, len(await self._reader.there(collection, point_ids)))
+
+    async def _in_memory(self, traced: Traced) -> AsyncIterator[Searched]:
+        if traced.session_id and traced.turn_ids:
+            tree = await self._turns.tree(traced.session_id, traced.owner)
+            gone = frozenset(traced.turn_ids)
+            hits = sum(
+                turn_id in gone or node.parent_turn_id in gone for turn_id, node in tree.nodes.items()
+            ) + sum(turn_id in gone for turn_id in tree.gaps)
+            yield Searched("memory: session trees", len(tree), hits)
+        if self._answers is not None:
+            going_on = [each for each in traced.turn_ids if self._answers.get(each) is not None]
+            yield Searched("memory: running answers", len(self._answers), len(going_on))
+        if self._knowledge is not None:
+            yield Searched("memory: jobs", *self._knowledge.remembered_jobs(traced.document_ids))
+
+    async def _logged(self, traced: Traced) -> list[Searched]:
+        if self._qa_log is None:
+            return []
+        gone = {*traced.turn_ids, *traced.session_ids, *traced.document_ids}
+        lines, hits = await self._qa_log.search(gone)
+        if traced.kind is ErasedKind.OWNER:
+            hits += await self._qa_log.lines_of_owner(traced.owner)
+        return [Searched("question log", lines, hits)]
+
+    async def _in_undo_files(self, traced: Traced) -> list[Searched]:
+        if self._undo_files is None:
+            return []
+        found = await self._undo_files.count([*traced.turn_ids, *traced.session_ids])
+        return [Searched("undo files of repairs", found.lines, found.hits)]
+
+
+def readers_of(traced: Traced) -> list[models.Condition]:
+    """Whose turns may show a document: its owner's, or everybody's when it is shared or nobody knows."""
+    return [] if traced.shared or not traced.owner else [equals("owner", traced.owner)]
+
+
+def _places(collection: str, holding: Holding) -> list[Searched]:
+    return [
+        Searched(f"{collection}.{key.replace('[]', '')}", holding.looked_at, len(ids))
+        for key, ids in holding.ids.items()
+    ]
+
+
+def merged(searched: Sequence[Searched]) -> tuple[Searched, ...]:
+    """One line for each place."""
+    found: dict[str, Searched] = {}
+    for each in searched:
+        known = found.get(each.place, Searched(each.place, 0, 0))
+        found[each.place] = Searched(each.place, max(known.looked_at, each.looked_at), known.hits + each.hits)
+    return tuple(found.values())
