@@ -55,7 +55,6 @@ from services.store import VectorStore
 from services.summaries import SummaryService
 from services.text_filters import load_answer_filters, load_question_filters
 from services.turn_store import TurnStore
-from services.upkeep import Space
 from services.why_not import ListPlaces
 
 
@@ -70,7 +69,7 @@ class History:
     qa_log: QALog | None
     activity: Activity
     receipts: ReceiptStore
-    space: Space
+    space: StoreSpace
 
     async def close(self) -> None:
         """What was begun in the background is finished, briefly; the log is written to its end."""
@@ -198,6 +197,7 @@ def make_erasure(
             copies=Copies(names.backups, store_folder),
             shared_owner=SHARED_OWNER,
             qa_log=history.qa_log,
+            space=history.space,
             undo_files=UndoFolder(names.data_dir),
             knowledge=knowledge,
             answers=running,

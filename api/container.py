@@ -19,15 +19,22 @@ from api.configured_models import api_key_for, check_summary_model, configured_l
 from api.parts import SHARED_OWNER
 from api.parts import Container as Container  # offered here too: this is where one is opened
 from api.reembedding import StoreReembedding
-from api.start import Readiness, load_sample_once, opened_task, sample_is_pending, warm_up
-from config.settings import KnowledgeSettings, LLMSettings, ModelSettings, Settings, StoreSettings
+from api.start import Readiness, load_sample_once, opened_task, sample_is_pending, settle_folders, warm_up
+from config.settings import (
+    ConversationSettings,
+    KnowledgeSettings,
+    LLMSettings,
+    ModelSettings,
+    Settings,
+    StoreSettings,
+)
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.messages import Layout
 from core.tokens import estimate_prompt_tokens
+from services.adapters.crontab import slots_of, zone_named
 from services.adapters.document_readers import parse_document
 from services.adapters.scheduler import open_schedule
-from services.backup.restore_folders import RestoreFolders
 from services.backup.snapshots import Snapshots
 from services.embedding import EmbeddingService
 from services.extractive_llm import MODEL_NAME, ExtractiveLLM
@@ -38,7 +45,6 @@ from services.llm_calls import GuardedCalls
 from services.llm_service import LLMService, ModelEntry
 from services.model_windows import answer_reserve, window_of
 from services.query_builder import QueryBuilder
-from services.reembedding.beside import switch_if_prepared
 from services.schedule.lease import LeaseStore
 from services.store import VectorStore
 
@@ -60,7 +66,8 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
     """
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
-        store = await stack.enter_async_context(_open_whole(settings.store, embedding))
+        await settle_folders(settings.store, EMBEDDED_FOLDER, embedding, partial(open_store, settings.store))
+        store = await stack.enter_async_context(open_store(settings.store))
         snapshots = await stack.enter_async_context(open_snapshots(settings.store))
         readiness = Readiness(store, settings.store, embedding)
         llms = LLMService(await _open_llms(settings, stack))
@@ -100,20 +107,6 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
 
 
 @asynccontextmanager
-async def _open_whole(settings: StoreSettings, embedding: EmbeddingService) -> AsyncIterator[VectorStore]:
-    """Where a copy with this embedding's vectors was prepared, that one takes the store's place.
-
-    Raises StartRefusedError also when a restore into it was interrupted.
-    """
-    if not settings.qdrant_url:
-        folder = settings.data_dir / EMBEDDED_FOLDER
-        RestoreFolders(folder).refuse_interrupted()
-        await switch_if_prepared(folder, settings, embedding, partial(open_store, settings))
-    async with open_store(settings) as store:
-        yield store
-
-
-@asynccontextmanager
 async def open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) -> AsyncIterator[VectorStore]:
     """The configured Qdrant server, or the embedded store in this folder of DATA_DIR. Nothing is checked.
 
@@ -141,6 +134,11 @@ async def open_snapshots(settings: StoreSettings) -> AsyncIterator[Snapshots | N
 
     async with qdrant_snapshots.open_snapshots(settings) as snapshots:
         yield snapshots
+
+
+def check_schedule(settings: ConversationSettings) -> None:
+    """Raises StartRefusedError when CLEANUP_CRON or TIMEZONE cannot be understood."""
+    slots_of(settings.cleanup_cron, zone_named(settings.timezone))
 
 
 def _parser(settings: KnowledgeSettings) -> ParserProcess:

@@ -23,10 +23,9 @@ from services.llm_service import LLMService
 from services.receipts import ReceiptStore
 from services.repair.backfill import Backfill
 from services.schedule.state import CleanupSchedule
-from services.space import DiskWatch
+from services.space import DiskWatch, StoreSpace
 from services.store import VectorStore
 from services.summaries import SummaryService
-from services.upkeep import Space
 
 SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
 GIVEN_UP_S = 3_600.0  # no import takes that long
@@ -51,7 +50,7 @@ class Container:
     store: VectorStore
     readiness: Readiness
     receipts: ReceiptStore
-    space: Space
+    space: StoreSpace
     backups: BackupsHandler
     reembedding: StoreReembedding
     disk: DiskWatch
@@ -97,7 +96,7 @@ class Maintenance:
     conversations: ConversationManager
     backfill: Backfill
     receipts: ReceiptStore
-    space: Space
+    space: StoreSpace
     erasure: Erasure
 
 

@@ -12,12 +12,14 @@ import structlog
 
 from config.settings import Settings, StoreSettings
 from core.errors import StoreUnavailableError, WenmaiError
+from services.backup.restore_folders import RestoreFolders
 from services.backup.restore_target import refuse_half_filled
 from services.collections import ensure_collections
 from services.embedding import EmbeddingService
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.knowledge.sample import load_folder
 from services.query_builder import QueryBuilder
+from services.reembedding.beside import OpenFolder, switch_if_prepared
 from services.store import VectorStore
 
 log = structlog.get_logger()
@@ -83,6 +85,17 @@ class Readiness:
         for step in self._steps:
             await step()
         self._prepared = True
+
+
+async def settle_folders(
+    settings: StoreSettings, folder: str, embedding: EmbeddingService, open_folder: OpenFolder
+) -> None:
+    """Before the embedded store is opened: where a copy with this embedding's vectors was prepared beside it,
+    that one takes its place. Raises StartRefusedError also when a restore into it was interrupted."""
+    if not settings.qdrant_url:
+        store = settings.data_dir / folder
+        RestoreFolders(store).refuse_interrupted()
+        await switch_if_prepared(store, settings, embedding, open_folder)
 
 
 async def warm_up(queries: QueryBuilder) -> None:

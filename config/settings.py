@@ -43,6 +43,12 @@ class ServerSettings(Section):
         return split_list(value)
 
 
+COLLECTIONS = (
+    "conversation_collection", "knowledge_collection", "document_collection", "session_collection",
+    "memory_collection", "operations_collection",
+)  # fmt: skip
+
+
 class StoreSettings(Section):
     """The vector store: embedded in `data_dir` unless `qdrant_url` names a server."""
 
@@ -66,6 +72,19 @@ class StoreSettings(Section):
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @model_validator(mode="after")
+    def _collections_differ(self) -> Self:
+        taken: dict[str, str] = {}
+        for name in COLLECTIONS:
+            collection = getattr(self, name)
+            if collection in taken:
+                raise ValueError(
+                    f"{name.upper()} and {taken[collection].upper()} are both {collection!r}: each needs a "
+                    "collection of its own"
+                )
+            taken[collection] = name
+        return self
 
     @property
     def backups(self) -> Path:

@@ -8,8 +8,9 @@ Nothing in it is code, and no name in it is ever a path.
 from __future__ import annotations
 
 import struct
+from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ MANIFEST = "manifest.json"
 SUFFIX = ".wenmai.zip"
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_RECORD_BYTES = 64 << 20
+MAX_MADE_BY = 100  # characters
 LENGTH = struct.Struct(">I")
 
 PointId = int | str
@@ -116,6 +118,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _manifest = msgspec.json.Decoder(Manifest)
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
@@ -123,11 +126,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(content: bytes) -> Manifest:
-    """Raises BadArchiveError, also for a format that this version does not know."""
+    """Raises BadArchiveError, also for a format that this version does not know.
+
+    No text in what it returns, nor in the error, can steer a terminal that it is shown in.
+    """
     try:
         manifest = _manifest.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadArchiveError(f"the archive's manifest cannot be read: {error}") from error
+        raise BadArchiveError(f"the archive's manifest cannot be read: {_printable(str(error))}") from error
     if manifest.format != FORMAT:
         raise BadArchiveError(
             f"the archive has format {manifest.format} and this version of Wenmai reads format {FORMAT}"
@@ -135,4 +141,24 @@ def decode_manifest(content: bytes) -> Manifest:
     roles = [member.role for member in manifest.members]
     if len(roles) != len(set(roles)):
         raise BadArchiveError("the archive's manifest names a collection twice")
+    _check_shown(manifest)
     return manifest
+
+
+def _check_shown(manifest: Manifest) -> None:
+    """Raises BadArchiveError."""
+    if len(manifest.made_by) > MAX_MADE_BY:
+        raise BadArchiveError(f"made_by in the archive's manifest is longer than {MAX_MADE_BY} characters")
+    try:
+        msgspec.convert(manifest.created, _Moment)
+    except msgspec.ValidationError:
+        raise BadArchiveError("created in the archive's manifest is no RFC 3339 time") from None
+    texts = [manifest.made_by, manifest.created, manifest.engine]
+    for member in manifest.members:
+        texts += [member.collection, *map(str, (member.shape.metadata or {}).values())]
+    if not all(text.isprintable() for text in texts):
+        raise BadArchiveError("the archive's manifest has characters that cannot be shown")
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)

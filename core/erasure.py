@@ -84,7 +84,8 @@ class CopyFound:
 @dataclass(frozen=True, slots=True)
 class Proof:
     """`hits` is 0 when nothing is found any more. `complete` says whether every place was searched to its
-    end, none could not be, and nothing is still under way. Times are RFC 3339 in UTC."""
+    end, none could not be, and nothing is still under way but a rewriting of the store's files, which
+    `left` announces. Times are RFC 3339 in UTC."""
 
     checked_at: str
     mode: Thoroughness

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from core.receipts import ReceiptKind
+from core.receipts import Receipt, ReceiptKind
+from core.turns import rfc3339
 from routes.dependencies import Admin, ContainerDep
 from routes.openapi import errors
 
@@ -40,10 +41,12 @@ async def receipts(
     admin: Admin,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     kind: Annotated[ReceiptKind | None, Query()] = None,
+    before: Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the page before")] = None,
 ) -> dict[str, Any]:
     """What was done to everybody's data, newest first: when, why, how much. Never a text or an id."""
-    found = await container.receipts.newest(limit, kind)
-    return {"receipts": [asdict(receipt) for receipt in found]}
+    found = await container.receipts.newest(limit, kind, before_us=before)
+    last = found[-1].began_us if len(found) == limit else None
+    return {"receipts": [receipt_object(receipt) for receipt in found], "next": last}
 
 
 @router.get("/schedule")
@@ -71,3 +74,10 @@ async def stats(container: ContainerDep, admin: Admin) -> dict[str, Any]:
         "running_turns": len(container.running),
         "tasks": len(asyncio.all_tasks()),
     }
+
+
+def receipt_object(receipt: Receipt) -> dict[str, Any]:
+    """Its times as RFC 3339."""
+    body = asdict(receipt)
+    del body["began_us"], body["ended_us"]
+    return {**body, "began_at": rfc3339(receipt.began_us), "ended_at": rfc3339(receipt.ended_us)}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from scripts.maintenance import (
     print_table,
     run,
     server_of,
+    whole_number,
 )
 
 if TYPE_CHECKING:
@@ -47,15 +49,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _some(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 1_000:
-        raise argparse.ArgumentTypeError("a number from 1 to 1000")
-    return number
+    return whole_number(text, 1_000, "a number from 1 to 1000")
 
 
 async def _back_up(settings: Settings, options: argparse.Namespace) -> int:
     if options.list:
-        return _list(options.to or settings.store.backups)
+        with _told(options.to, settings.store.backups):
+            return _list(options.to or settings.store.backups)
     if options.verify:
         return _verify(options.verify)
     folder, name = _place(options.to, settings.store.backups)
@@ -92,7 +92,8 @@ async def _create(settings: Settings, options: argparse.Namespace, folder: Path,
     try:
         async with open_source(settings.store) as store, open_snapshots(settings.store) as snapshots:
             backups = Backups(store, settings.store, snapshots)
-            return await backups.create(folder, "command", name=name, keep=options.keep)
+            with _told(options.to, folder):
+                return await backups.create(folder, "command", name=name, keep=options.keep)
     except StoreLockedError:
         if options.to:
             raise CommandError(
@@ -102,6 +103,20 @@ async def _create(settings: Settings, options: argparse.Namespace, folder: Path,
         server = server_of(settings, options.url, options.api_key)
         params = {"keep": str(options.keep)} if options.keep else {}
         return await ask_server(server, "/admin/backups", params, BackupReport)
+
+
+@contextmanager
+def _told(to: Path | None, folder: Path) -> Iterator[None]:
+    """A folder that cannot be used is named as it was given. Raises CommandError."""
+    try:
+        yield
+    except NotADirectoryError:
+        name = "--to" if to else "BACKUP_DIR"
+        raise CommandError(f"{name} {folder} is not a folder", EXIT_REFUSED) from None
+    except BrokenPipeError:  # nobody reads what is shown
+        raise
+    except OSError as error:
+        raise CommandError(f"{folder} cannot be used: {error.strerror or error}") from error
 
 
 def _list(folder: Path) -> int:

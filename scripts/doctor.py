@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.maintenance import EXIT_REFUSED, Server, add_server_options, server_of
+from scripts.maintenance import EXIT_REFUSED, Server, add_server_options, end_unread, server_of
 
 if TYPE_CHECKING:
     import httpx
@@ -48,7 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print([fail("configuration", str(error))], as_json=options.json)
         return EXIT_REFUSED
     findings = asyncio.run(examine(settings, options))
-    _print(findings, as_json=options.json)
+    try:
+        _print(findings, as_json=options.json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return end_unread()
     return exit_code(findings)
 
 
@@ -73,7 +77,7 @@ async def examine(settings: Settings, options: argparse.Namespace) -> list[Findi
 
 
 def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
-    from api.container import EMBEDDED_FOLDER
+    from api.container import EMBEDDED_FOLDER, check_schedule
     from services.doctor import machine
 
     store = settings.store
@@ -88,7 +92,7 @@ def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
         *([old] if old else []),
         machine.check_backups(store, now_s),
         machine.check_clock(now_s, stored.newest_turn_us),
-        machine.check_schedule(settings.conversation),
+        machine.check_schedule(settings.conversation, check_schedule),
     ]
 
 

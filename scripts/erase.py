@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 KINDS = ("turn", "session", "document", "owner")
 SHOWN = 20
+COPIES = ("backups", "earlier stores", "prepared copy of the store")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 1 failed or something is left, 2 refused."""
+    """Exit codes: 0 done, though copies may hold it; 1 failed, or something else is left; 2 refused."""
     options = _parse(arguments)
     return run(lambda settings: _erase(settings, options))
 
@@ -42,7 +43,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scripts.erase", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     for kind in KINDS[:3]:
-        what.add_argument(f"--{kind}", type=_point_id, metavar="ID", help=f"the {kind} with this id")
+        form = _session_id if kind == "session" else _point_id
+        what.add_argument(f"--{kind}", type=form, metavar="ID", help=f"the {kind} with this id")
     what.add_argument(
         "--owner", metavar="NAME", help="all sessions, turns, documents and memories of an owner"
     )
@@ -52,7 +54,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--with-answers", action="store_true", help="also the answers that quote the erased document"
     )
     parser.add_argument(
-        "--delete-backups", action="store_true", help="also the backup archives that hold what is erased"
+        "--backups",
+        choices=("keep", "delete"),
+        default="keep",
+        help="delete: also the backup archives that hold what is erased (default: keep)",
+    )
+    parser.add_argument(
+        "--delete-backups",
+        action="store_const",
+        const="delete",
+        dest="backups",
+        help="the same as --backups delete",
     )
     parser.add_argument("--json", action="store_true", help="print the result with its proof as JSON")
     add_server_options(parser)
@@ -61,16 +73,30 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _point_id(text: str) -> str:
     try:
-        return str(uuid.UUID(text))
+        known = uuid.UUID(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no id: a UUID is expected") from None
+    if not known.int:
+        raise argparse.ArgumentTypeError("this id stands where the id of something erased stood")
+    return str(known)
+
+
+def _session_id(text: str) -> str:
+    """One that was imported may be any text."""
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return text
+    return _point_id(text)
 
 
 async def _erase(settings: Settings, options: argparse.Namespace) -> int:
     kind = next(each for each in KINDS if getattr(options, each) is not None)
     name = str(getattr(options, kind))
     if not name:
-        raise CommandError("--owner must not be empty", EXIT_REFUSED)
+        raise CommandError(f"--{kind} must not be empty", EXIT_REFUSED)
+    if not _is_text(name):
+        raise CommandError(f"--{kind}: the name is not valid UTF-8", EXIT_REFUSED)
     if options.apply and not options.yes:
         raise CommandError(
             f"what is erased cannot be brought back: add --yes to erase this {kind}", EXIT_REFUSED
@@ -80,7 +106,20 @@ async def _erase(settings: Settings, options: argparse.Namespace) -> int:
         _print_json(erased)
     else:
         _print_report(erased)
-    return EXIT_FAILED if erased.proof is not None and erased.proof.hits else EXIT_OK
+    return EXIT_FAILED if erased.proof is not None and _hits_in_use(erased.proof) else EXIT_OK
+
+
+def _is_text(name: str) -> bool:
+    """An argument that is no UTF-8 arrives with lone surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _hits_in_use(proof: Proof) -> int:
+    return sum(each.hits for each in proof.searched if each.place not in COPIES)
 
 
 async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name: str) -> Erased:
@@ -91,7 +130,7 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
     wanted = ErasureOptions(
         mode=Thoroughness.FULL,
         with_answers=options.with_answers,
-        delete_backups=options.delete_backups,
+        delete_backups=options.backups == "delete",
         dry_run=not options.apply,
         reason="command",
     )
@@ -106,7 +145,7 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
             "confirm": name,
             "dry_run": str(not options.apply).lower(),
             "with_answers": str(options.with_answers).lower(),
-            "backups": "delete" if options.delete_backups else "keep",
+            "backups": options.backups,
         }
         return await ask_server(server, "/admin/erase", params, Erased)
 
@@ -145,6 +184,9 @@ def _print_proof(proof: Proof) -> None:
     for left in proof.left:
         found = f"{left.hits} left" if left.hits else "may be left"
         print(f"{left.place}: {found}. {left.what_to_do}")
+    holding = [each.name for each in proof.backups if each.holds == "yes"]
+    if holding:
+        print(f"left in {len(holding)} backup{'s' * (len(holding) > 1)}: {', '.join(holding)}")
     if not proof.hits:
         print("Nothing of it was found." if proof.complete else "Nothing of it was found where was searched.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ if TYPE_CHECKING:  # so that --help does not wait for the models
 T = TypeVar("T")
 
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
+EXIT_NO_READER = 141  # 128 + SIGPIPE, as a shell tells it
+REFUSALS = (400, 409, 422)  # statuses of a server that refuses what was asked
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound, only translated
 
@@ -40,14 +43,19 @@ class Server:
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("when a server has the store open")
     group.add_argument("--url", help="its address (default: from HOST and PORT)")
-    group.add_argument("--api-key", help="its key (default: the first of API_KEYS)")
+    group.add_argument("--api-key", help="its key (default: the first of ADMIN_API_KEYS, then of API_KEYS)")
 
 
 def whole_days(text: str) -> int:
-    days = int(text)
-    if not 1 <= days <= 36_500:
-        raise argparse.ArgumentTypeError("a number of days from 1 to 36500")
-    return days
+    return whole_number(text, 36_500, "a number of days from 1 to 36500")
+
+
+def whole_number(text: str, most: int, wanted: str) -> int:
+    """Raises ArgumentTypeError, which says what is `wanted`."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not 1 <= number <= most:
+        raise argparse.ArgumentTypeError(f"{shown(text)}: {wanted}")
+    return number
 
 
 def time_zone(text: str) -> str:
@@ -80,15 +88,29 @@ async def ask_server(server: Server, path: str, params: Mapping[str, str], repor
         async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=False) as client:
             response = await client.post(server.url + path, params=dict(params))
         if response.is_error:
-            raise CommandError(f"the server refuses ({response.status_code}): {_reason(response)}")
+            raise refusal(response)
         return TypeAdapter(report).validate_json(response.content)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CommandError(
             f"another process has the store open, and no server answers at {server.url} "
             f"({type(error).__name__}): name it with --url, or stop it"
         ) from error
+    except UnicodeEncodeError as error:
+        raise unsendable() from error
     except ValidationError as error:
         raise CommandError(f"{server.url} answers, but not as this version of Wenmai does") from error
+
+
+def refusal(response: httpx.Response) -> CommandError:
+    status = response.status_code
+    if status == 403:
+        return CommandError("the server refuses (403): it needs a key of ADMIN_API_KEYS (--api-key)")
+    exit_code = EXIT_REFUSED if status in REFUSALS else EXIT_FAILED
+    return CommandError(f"the server refuses ({status}): {_reason(response)}", exit_code)
+
+
+def unsendable() -> CommandError:
+    return CommandError("an argument or a setting has characters that cannot be sent or shown", EXIT_REFUSED)
 
 
 def _reason(response: httpx.Response) -> str:
@@ -108,6 +130,10 @@ def run(command: Callable[[Settings], Awaitable[int]]) -> int:
     configure_logging("warning")
     try:
         return asyncio.run(_awaited(command(load_settings())))
+    except BrokenPipeError:
+        return end_unread()
+    except UnicodeEncodeError:
+        return _refuse(unsendable(), EXIT_REFUSED)
     except CommandError as error:
         return _refuse(error, error.exit_code)
     except StoreLockedError as error:
@@ -122,11 +148,27 @@ def run(command: Callable[[Settings], Awaitable[int]]) -> int:
 
 
 async def _awaited(work: Awaitable[int]) -> int:
-    return await work
+    exit_code = await work
+    sys.stdout.flush()  # else it is found at the very end that nobody reads
+    return exit_code
+
+
+def end_unread() -> int:
+    """Quietly, when whoever reads the output has gone (`| head`). Returns the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+    return EXIT_NO_READER
+
+
+def shown(text: str) -> str:
+    """Without what would steer a terminal; lines stay lines."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 def _refuse(error: Exception, exit_code: int) -> int:
-    print(f"wenmai: {error}", file=sys.stderr)
+    print(f"wenmai: {shown(str(error))}", file=sys.stderr)
     return exit_code
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from scripts.maintenance import EXIT_OK, REQUEST_TIMEOUT_S, CommandError, Server
+from scripts.maintenance import EXIT_OK, REQUEST_TIMEOUT_S, CommandError, Server, refusal, unsendable
 
 if TYPE_CHECKING:
     import httpx
@@ -102,13 +102,15 @@ class _Asked:
         try:
             response = await self._client.request(method, PATH, params=params, json=body)
             if response.is_error:
-                raise CommandError(f"the server refuses ({response.status_code}): {_reason(response)}")
+                raise refusal(response)
             return TypeAdapter(answer).validate_json(response.content)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CommandError(
                 f"another process has the store open, and no server answers at {self._client.base_url} "
                 f"({type(error).__name__}): name it with --url, or stop it"
             ) from error
+        except UnicodeEncodeError as error:
+            raise unsendable() from error
         except ValidationError as error:
             raise CommandError("the server answers, but not as this version of Wenmai does") from error
 
@@ -129,10 +131,3 @@ def _body(models: ModelSettings) -> dict[str, str]:
     """Addresses, keys and options stay here: the server has its own."""
     named = {"embedding_model": models.embedding_model} if models.embedding == "openai" else {}
     return {"embedding": models.embedding, **named}
-
-
-def _reason(response: httpx.Response) -> str:
-    try:
-        return str(response.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return response.reason_phrase

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help", "help"):
         print(_overview())
-        return 0 if given else EXIT_REFUSED
+        return 0
     name, *rest = given
     command = COMMANDS.get(name)
     if command is None:

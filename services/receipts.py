@@ -36,12 +36,18 @@ class ReceiptStore:
         return receipt
 
     async def newest(
-        self, limit: int = 50, kind: ReceiptKind | None = None, subject: str = ""
+        self,
+        limit: int = 50,
+        kind: ReceiptKind | None = None,
+        subject: str = "",
+        before_us: int | None = None,
     ) -> list[Receipt]:
-        """The latest first. Raises StoreUnavailableError."""
+        """The latest first; `before_us` goes on after a page. Raises StoreUnavailableError."""
         conditions: list[models.Condition] = [equals("record", RECORD)]
         if kind is not None:
             conditions.append(equals("kind", kind.value))
+        if before_us is not None:
+            conditions.append(models.FieldCondition(key="began_us", range=models.Range(lt=before_us)))
         if subject:
             conditions.append(equals("subject", subject))
         records, _ = await self._store.scroll(

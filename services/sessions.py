@@ -11,6 +11,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from qdrant_client import models
 
+from core.backfill_turns import canonical_uuid
 from core.commands import parse_command
 from core.errors import UnknownSessionError
 from core.persona import Persona, PersonaDraft
@@ -152,8 +153,10 @@ class SessionStore:
     async def unname(self, session_id: str, turn_ids: Collection[str]) -> None:
         """Take the title away if it is the question of one of these turns; the next question gives another.
 
-        One that somebody wrote stays.
+        One that somebody wrote stays. A session whose id is no UUID, of an earlier system, has no record.
         """
+        if canonical_uuid(session_id) is None:
+            return
         from_them = models.FieldCondition(key="title_turn_id", match=models.MatchAny(any=list(turn_ids)))
         wanted = models.Filter(must=[models.HasIdCondition(has_id=[session_id]), from_them])
         await self._store.set_payload(self._collection, {"title": "", "title_turn_id": None}, points=wanted)

@@ -65,11 +65,21 @@ class StoreSpace:
         ]
         return await self._compact(store, [name for _, name in sorted(worth)]) if worth else None
 
+    async def rewrite(self, collections: Sequence[str]) -> Reclaimed | None:
+        """Compact these, however little comes back: what was erased is then in none of their files. None with
+        a Qdrant server. Raises StoreUnavailableError, DiskFullError among them."""
+        if not isinstance(self._store, Compactable):
+            return None
+        there = [name for name in collections if await self._store.collection_exists(name)]
+        return await self._compact(self._store, there, "request") if there else None
+
     def _is_worth_it(self, collection: str, sizes: Reclaimed) -> bool:
         excess = sizes.bytes_before - sizes.bytes_after - self._left_over.get(collection, 0)
         return excess >= max(_LEAST_BYTES, _LEAST_SHARE * sizes.bytes_before)
 
-    async def _compact(self, store: Compactable, collections: Sequence[str]) -> Reclaimed:
+    async def _compact(
+        self, store: Compactable, collections: Sequence[str], reason: str = "schedule"
+    ) -> Reclaimed:
         began_us, before = self._clock(), await store.size_bytes()
         done = 0
         failure: WenmaiError | None = None
@@ -81,7 +91,7 @@ class StoreSpace:
                 log.warning("compaction_failed", collection=name, reason=str(error))
                 failure = failure or error
         reclaimed = Reclaimed(before, await store.size_bytes())
-        await self._receipts.add(self._receipt(began_us, reclaimed, done, failure))
+        await self._receipts.add(self._receipt(reason, began_us, reclaimed, done, failure))
         if failure is not None:
             raise failure
         return reclaimed
@@ -98,12 +108,12 @@ class StoreSpace:
         )
 
     def _receipt(
-        self, began_us: int, reclaimed: Reclaimed, done: int, failure: WenmaiError | None
+        self, reason: str, began_us: int, reclaimed: Reclaimed, done: int, failure: WenmaiError | None
     ) -> Receipt:
         return Receipt(
             receipt_id="",
             kind=ReceiptKind.COMPACTION,
-            reason="schedule",
+            reason=reason,
             began_us=began_us,
             ended_us=self._clock(),
             counts={"collections": done},

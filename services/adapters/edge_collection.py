@@ -5,8 +5,10 @@ On disk: `collection.json` (the spec) beside `shard/` (the engine's files).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
 import qdrant_edge as edge
@@ -21,8 +23,12 @@ _SHARD_FOLDER = "shard"
 _CLOSED_FILE = "closed.json"
 _DISK_FULL = ("No space left", "quota exceeded")
 _ENGINE_TROUBLE = ("Service runtime error", "Service internal error", "Out of memory")
+_SAMPLED_PLACES, _SAMPLED_POINTS = 32, 4
 _FLOAT_BYTES = 4
 UNKNOWN_POINT = "No point with id"
+TROUBLE = (
+    "the store cannot read or write one of its files; the log has its words: run python -m scripts.doctor"
+)
 
 
 class Refusal(Exception):  # noqa: N818 — it is a verdict with a sentence, not always an error
@@ -39,7 +45,8 @@ def refusal_from(error: Exception) -> Refusal:
     if any(mark in sentence for mark in _DISK_FULL):
         return Refusal(wire.Verdict.DISK_FULL, sentence)
     if isinstance(error, OSError) or any(mark in sentence for mark in _ENGINE_TROUBLE):
-        return Refusal(wire.Verdict.UNAVAILABLE, sentence)
+        print(f"store: {sentence}", file=sys.stderr)  # noqa: T201 — its own words are for the log
+        return Refusal(wire.Verdict.UNAVAILABLE, TROUBLE)
     if UNKNOWN_POINT in sentence:
         return Refusal(wire.Verdict.UNKNOWN_POINT, sentence)
     return Refusal(wire.Verdict.REFUSED, sentence)
@@ -67,12 +74,23 @@ def open_collection(folder: Path) -> Collection:
     try:
         spec = msgspec.json.decode((folder / _SPEC_FILE).read_bytes(), type=wire.CollectionSpec)
         collection = Collection(spec, edge.EdgeShard.load(str(folder / _SHARD_FOLDER)))
+        _read_sample(collection.shard)
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise _unreadable(folder, str(error)) from None
     _check_points(folder, collection)
     return collection
+
+
+def _read_sample(shard: edge.EdgeShard) -> None:
+    """Loading looks at no point: a few from everywhere are read whole, so that a file that was cut is noticed
+    now and not by whoever asks."""
+    for part in range(_SAMPLED_PLACES):
+        offset = UUID(int=part * 2**128 // _SAMPLED_PLACES) if part else None
+        shard.scroll(
+            edge.ScrollRequest(offset=offset, limit=_SAMPLED_POINTS, with_payload=True, with_vector=True)
+        )
 
 
 def _unreadable(folder: Path, why: str) -> Refusal:

@@ -61,7 +61,8 @@ def main(folder: Path, server_pid: int, *, copies: bool = False) -> int:
 
 def _make(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise _unusable(folder, error) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -41,11 +42,16 @@ def archive_name(moment_us: int) -> str:
 
 
 def archives_in(folder: Path) -> list[Path]:
-    """Ours by their names, newest first; none when there is no such folder."""
+    """Ours by their names, newest first; none when there is no such folder.
+
+    Raises NotADirectoryError when it is a file, and other OSErrors.
+    """
     try:
         entries = list(folder.iterdir())
     except FileNotFoundError:
         return []
+    except NotADirectoryError:
+        raise _no_folder(folder) from None
     ours = [path for path in entries if _NAME.fullmatch(path.name) and path.is_file()]
     return sorted(ours, key=lambda path: path.name, reverse=True)
 
@@ -78,9 +84,12 @@ def delete_older(folder: Path, keep: int) -> list[str]:
 def only_one(folder: Path) -> Iterator[None]:
     """Make the folder, and hold it against other backups; what a killed one left is removed.
 
-    Blocking. Raises BackupRunningError.
+    Blocking. Raises BackupRunningError, NotADirectoryError when it is a file, and other OSErrors.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise _no_folder(folder) from None
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         _lock(descriptor)
@@ -89,6 +98,10 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _no_folder(folder: Path) -> NotADirectoryError:
+    return NotADirectoryError(errno.ENOTDIR, "it is not a folder", str(folder))
 
 
 def _lock(descriptor: int) -> None:

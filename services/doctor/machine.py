@@ -8,13 +8,14 @@ import re
 import shutil
 import stat
 import sys
+import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from config.settings import ConversationSettings, StoreSettings
+from core.errors import StartRefusedError
 from services.doctor.doctor import Finding, fail, ok, warn
 from services.reembedding.folders import StoreFolders, folder_bytes
 
@@ -78,13 +79,16 @@ def _installed(name: str) -> str | None:
 
 def check_data_dir(store: StoreSettings) -> Finding:
     folder = store.data_dir
-    if not folder.exists():
-        parent = next(each for each in [folder.absolute(), *folder.absolute().parents] if each.exists())
-        if not os.access(parent, os.W_OK | os.X_OK):
-            return fail("data folder", f"{folder} cannot be made in {parent}: set DATA_DIR, or its rights")
+    if not os.path.exists(folder):  # Path.exists() raises where it may not look
+        if why := _unusable(parent := _there(folder)):
+            return fail(
+                "data folder", f"{folder} cannot be made in {parent} ({why}): set DATA_DIR, or its rights"
+            )
         return ok("data folder", f"{folder} does not exist yet: the first start makes it")
-    if not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        return fail("data folder", f"{folder} cannot be written: give the server's user the rights to it")
+    if why := _unusable(folder):
+        return fail(
+            "data folder", f"{folder} cannot be used ({why}): give the server's user the rights to it"
+        )
     rights = stat.S_IMODE(folder.stat().st_mode)
     if rights & 0o077:
         return warn(
@@ -93,15 +97,31 @@ def check_data_dir(store: StoreSettings) -> Finding:
     return ok("data folder", f"{folder} is writable, and private")
 
 
+def _there(folder: Path) -> Path:
+    """The folder, or what is nearest above it and exists."""
+    each = [folder.absolute(), *folder.absolute().parents]
+    return next(path for path in each if os.path.exists(path))
+
+
+def _unusable(folder: Path) -> str:
+    """Why nothing can be made in it, "" when it can: tried, since root's rights say nothing of /proc."""
+    if not folder.is_dir():
+        return "it is not a folder"
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return "no rights"
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".wenmai-doctor-"):
+            return ""
+    except OSError as error:
+        return error.strerror or type(error).__name__
+
+
 def check_disk(store: StoreSettings) -> Finding:
     """The store refuses to write the last 64 MB, and readiness is degraded before."""
-    folder = next(
-        each for each in [store.data_dir.absolute(), *store.data_dir.absolute().parents] if each.exists()
-    )
+    folder, used = _there(store.data_dir), ""
     free_mb = shutil.disk_usage(folder).free // MB
-    used = (
-        f", the data folder takes {folder_bytes(store.data_dir) // MB} MB" if store.data_dir.exists() else ""
-    )
+    if folder == store.data_dir.absolute():
+        used = f", the data folder takes {folder_bytes(store.data_dir) // MB} MB"
     if free_mb < RESERVE_MB:
         return fail("disk", f"full: {free_mb} MB are free{used}; make room, nothing more is stored")
     if free_mb < store.low_disk_mb:
@@ -123,6 +143,9 @@ def check_old_stores(store_folder: Path) -> Finding | None:
 
 
 def check_backups(store: StoreSettings, now_s: float) -> Finding:
+    if why := _unusable(parent := _there(store.backups)):
+        named = "" if parent == store.backups.absolute() else f" in {parent}"
+        return fail("backups", f"BACKUP_DIR {store.backups} cannot be used{named} ({why}): set another")
     if not store.backups.is_dir():
         newest = None
     else:
@@ -151,14 +174,15 @@ def check_clock(now_s: float, newest_turn_us: int | None) -> Finding:
     return ok("clock", f"it shows {shown}")
 
 
-def check_schedule(conversation: ConversationSettings, next_run: str = "") -> Finding:
-    """`next_run` is what a running server says."""
-    zone = conversation.timezone
+def check_schedule(
+    conversation: ConversationSettings, refuse: Callable[[ConversationSettings], None], next_run: str = ""
+) -> Finding:
+    """`refuse` raises StartRefusedError as a start would; `next_run` is what a running server says."""
     try:
-        ZoneInfo(zone or "UTC")
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return fail("clean-up", f"TIMEZONE = {zone!r} is no time zone: a name such as Asia/Shanghai or UTC")
-    place = zone or "the machine's zone"
+        refuse(conversation)
+    except StartRefusedError as error:
+        return fail("clean-up", str(error))
+    place = conversation.timezone or "the machine's zone"
     when = f", next {next_run}" if next_run else ""
     days = conversation.conversation_expire_days
     return ok(

@@ -12,29 +12,19 @@ import structlog
 from qdrant_client import models
 
 from config.settings import StoreSettings
-from core.erasure import (
-    Erased,
-    ErasedKind,
-    ErasureOptions,
-    Left,
-    Proof,
-    Quoted,
-    Searched,
-    Thoroughness,
-    Traced,
-    total_hits,
-)
+from core.erasure import ERASED_ID, Erased, ErasedKind, ErasureOptions, Proof, Quoted, Thoroughness, Traced
 from core.erasure_quotes import Quotes
-from core.errors import StoreUnavailableError
+from core.errors import BadRequestError, StoreUnavailableError
 from core.receipts import Receipt, ReceiptKind, subject_of
-from core.turns import TurnStatus, rfc3339
+from core.turns import TurnStatus
 from services.clock import Clock, utc_now_us
-from services.erasure.copies import Copies, CopiesFound
+from services.erasure.copies import Copies
 from services.erasure.documents import DocumentEraser
-from services.erasure.everything import FullSearch
 from services.erasure.owners import OwnerEraser
-from services.erasure.proof import Answers, References, merged
+from services.erasure.proof import Answers, References
+from services.erasure.proving import Prover
 from services.erasure.reading import StoreReader
+from services.erasure.store_files import Rewriting, StoreFiles, touched
 from services.erasure.turns import Halt, TurnEraser
 from services.knowledge.document_store import DocumentStore
 from services.knowledge.knowledge_base import KnowledgeBase
@@ -47,8 +37,7 @@ from services.turn_store import TurnStore, equals
 
 log = structlog.get_logger()
 
-_AGAIN = "Erase it again; if it is found once more, something else writes it: look at the place named."
-_UNDER_WAY = "Answers under way may still name it; they are cleaned when they end, and then nothing is left."
+_NO_NAME = f"name: {ERASED_ID} stands where the id of something erased stood; it names nothing itself."
 
 
 async def nothing_runs(turn_id: str) -> None:
@@ -57,7 +46,8 @@ async def nothing_runs(turn_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ErasureParts:
-    """What erasure works on. `knowledge` and `answers` are None in a command, `qa_log` when it is off."""
+    """What erasure works on. `knowledge` and `answers` are None in a command, `qa_log` when it is off,
+    `space` where nobody rewrites the store's files."""
 
     store: VectorStore
     names: StoreSettings
@@ -72,6 +62,7 @@ class ErasureParts:
     answers: Answers | None = None
     halt: Halt = nothing_runs
     clock: Clock = utc_now_us
+    space: Rewriting | None = None
 
 
 class Erasure:
@@ -85,10 +76,10 @@ class Erasure:
         self._document = DocumentEraser(
             p.store, p.names, p.turns, documents, p.knowledge, p.qa_log, p.shared_owner
         )
-        self._owner = OwnerEraser(p.store, p.names, p.turns, self._document, p.qa_log, p.halt)
-        self._references = References(
-            p.store, p.names, p.turns, p.knowledge, p.qa_log, p.answers, p.undo_files
-        )
+        self._owner = OwnerEraser(p.store, p.names, p.turns, self._document, p.qa_log, p.halt, p.undo_files)
+        references = References(p.store, p.names, p.turns, p.knowledge, p.qa_log, p.answers, p.undo_files)
+        self._prover = Prover(p.names, self._reader, references, p.copies, p.clock)
+        self._files = StoreFiles(None if p.names.qdrant_url else p.space)
         self._late: set[asyncio.Task[None]] = set()
 
     async def turn(self, turn_id: str, options: ErasureOptions) -> Erased:
@@ -141,7 +132,9 @@ class Erasure:
         return await self._proven(traced, options, began_us, done)
 
     async def anything(self, kind: ErasedKind, name: str, options: ErasureOptions) -> Erased:
-        """Whoever's it is."""
+        """Whoever's it is. Raises BadRequestError for the id that stands for what was erased."""
+        if name == ERASED_ID:
+            raise BadRequestError(_NO_NAME)
         match kind:
             case ErasedKind.TURN:
                 return await self.turn(name, options)
@@ -156,46 +149,14 @@ class Erasure:
         self, traced: Traced, options: ErasureOptions, texts: Quotes | None = None, late: int = 0
     ) -> tuple[Proof, Quoted]:
         """Search every place; `late` answers are under way that may still name it."""
-        checked_us = self._parts.clock()
-        searched, quoted = await self._references.search(traced), Quoted()
-        if options.mode is Thoroughness.FULL:
-            everything, quoted = await self._everything(traced, texts)
-            searched += everything
-        copies = await self._copies(traced, options)
-        places = merged([*searched, *copies.searched])
-        left = [Left(each.place, each.hits, _AGAIN) for each in merged(searched) if each.hits]
-        if late:
-            left.append(Left("memory: running answers", 0, _UNDER_WAY))
-        proof = Proof(
-            checked_at=rfc3339(checked_us),
-            mode=options.mode,
-            hits=total_hits(places),
-            complete=not late and all(each.holds != "may" for each in copies.copies),
-            searched=places,
-            left=(*left, *copies.left),
-            backups=copies.copies,
-        )
-        return proof, quoted
+        return await self._prover.prove(traced, options, texts, late)
 
     async def close(self) -> None:
-        """Return once the answers that were under way are cleaned; they have ended by then."""
+        """Return once the answers that were under way are cleaned, which have ended by then, and the store's
+        files rewritten."""
         if self._late:
             await asyncio.wait(self._late)
-
-    async def _everything(self, traced: Traced, texts: Quotes | None) -> tuple[list[Searched], Quoted]:
-        names = self._parts.names
-        collections = [
-            names.knowledge_collection, names.document_collection, names.conversation_collection,
-            names.session_collection, names.memory_collection, names.operations_collection,
-        ]  # fmt: skip
-        search = FullSearch(self._reader, traced, texts)
-        return await search.run(collections, names.knowledge_collection)
-
-    async def _copies(self, traced: Traced, options: ErasureOptions) -> CopiesFound:
-        ids = traced.ids or {traced.name}
-        if options.delete_backups:
-            await self._parts.copies.delete_holding(ids)
-        return await self._parts.copies.search(ids, thorough=options.mode is Thoroughness.FULL)
+        await self._files.close()
 
     async def _proven(
         self,
@@ -207,7 +168,10 @@ class Erasure:
         texts: Quotes | None = None,
         late: int = 0,
     ) -> Erased:
-        proof, found = await self.prove(traced, options, texts, late)
+        changed = touched(done, self._parts.names)
+        full = options.mode is Thoroughness.FULL
+        files = await self._files.rewrite(changed) if full else self._files.rewrite_later(changed)
+        proof, found = await self._prover.prove(traced, options, texts, late, files)
         quoted = quoted or Quoted()
         quoted = Quoted(
             tuple(dict.fromkeys((*quoted.turn_ids, *found.turn_ids))),
@@ -272,6 +236,7 @@ class Erasure:
             await answers.ended(turn_id)
             try:
                 await clean([turn_id])
+                self._files.rewrite_later([self._parts.names.conversation_collection])
             except StoreUnavailableError as error:
                 log.exception("late_answer_not_cleaned", turn_id=turn_id, reason=str(error))
 

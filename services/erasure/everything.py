@@ -12,6 +12,7 @@ from typing import Any
 from qdrant_client import models
 
 from core.erasure import ERASED_ID, ErasedKind, Quoted, Searched, Traced
+from core.erasure_ids import OWNER_FIELDS, is_id_field, others_of, uuids_of
 from core.erasure_quotes import LEAST_CHARS, Quotes
 from services.erasure.reading import StoreReader, strings_in
 
@@ -20,7 +21,6 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _SAID = frozenset(("assistant_response", "thinking"))
 _ASKED_OR_SAID = _SAID | {"user_query", "title"}
 _SUMMARY = "summary.text"
-_OWNER_FIELDS = frozenset(("owner", "writer"))
 
 
 @dataclass(slots=True)
@@ -39,7 +39,8 @@ class FullSearch:
     def __init__(self, reader: StoreReader, traced: Traced, document: Quotes | None = None) -> None:
         self._reader = reader
         self._traced = traced
-        self._mentions = _mentions(traced.ids)
+        self._mentions = _mentions(uuids_of(traced.ids))
+        self._others = others_of(traced.ids)
         self._pieces = set(traced.texts)
         self._document = document or Quotes()
         self._found = Everything()
@@ -73,7 +74,9 @@ class FullSearch:
         return {
             path
             for path, text in strings_in(payload)
-            if self._mentions(text) or (text == owner and path in _OWNER_FIELDS)
+            if self._mentions(text)
+            or (text in self._others and is_id_field(path))
+            or (text == owner and path in OWNER_FIELDS)
         }
 
     def _read_texts(self, collection: str, record: models.Record, *, self_said: bool) -> None:

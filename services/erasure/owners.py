@@ -16,6 +16,7 @@ from services.erasure.documents import DocumentEraser
 from services.erasure.reading import IDS_AT_ONCE, StoreReader, chunks
 from services.erasure.turns import MOST_ROUNDS, Halt
 from services.qa_log import QALog
+from services.repair.undo_folder import UndoFolder
 from services.store import VectorStore
 from services.turn_store import TurnStore, equals
 
@@ -31,6 +32,7 @@ class OwnerEraser:
         documents: DocumentEraser,
         qa_log: QALog | None,
         halt: Halt,
+        undo_files: UndoFolder | None = None,
     ) -> None:
         self._store = store
         self._names = names
@@ -38,6 +40,7 @@ class OwnerEraser:
         self._documents = documents
         self._qa_log = qa_log
         self._halt = halt
+        self._undo_files = undo_files
         self._reader = StoreReader(store)
 
     async def trace(self, owner: str) -> Traced:
@@ -75,6 +78,8 @@ class OwnerEraser:
         done["memories"] += await self._delete(name, equals("owner", traced.owner))
         if self._qa_log is not None:
             done["log_lines"] += await self._qa_log.erase_owner(traced.owner)
+        if self._undo_files is not None:
+            await self._undo_files.strike([*traced.turn_ids, *traced.session_ids], owner=traced.owner)
         failpoint("erase.traces")
         done["turns"] += await self._delete_turns(traced)
         failpoint("erase.points")

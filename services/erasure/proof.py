@@ -9,6 +9,7 @@ from qdrant_client import models
 
 from config.settings import StoreSettings
 from core.erasure import ErasedKind, Searched, Traced
+from core.erasure_ids import is_id_field, others_of, uuids_of
 from services.erasure.reading import Holding, StoreReader, is_id, strings_in
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.qa_log import QALog
@@ -143,11 +144,14 @@ class References:
         )
 
     async def _operations(self, traced: Traced) -> Searched:
-        name, gone = self._names.operations_collection, traced.ids
+        name, gone, others = self._names.operations_collection, uuids_of(traced.ids), others_of(traced.ids)
         looked_at = hits = 0
         async for record in self._reader.records(name):
             looked_at += 1
-            hits += any(text in gone for _, text in strings_in(record.payload))
+            hits += any(
+                text in gone or (text in others and is_id_field(path))
+                for path, text in strings_in(record.payload)
+            )
         return Searched(name, looked_at, hits)
 
     async def _points(self, collection: str, point_ids: Collection[str]) -> Searched:
@@ -171,7 +175,7 @@ class References:
     async def _logged(self, traced: Traced) -> list[Searched]:
         if self._qa_log is None:
             return []
-        gone = {*traced.turn_ids, *traced.session_ids, *traced.document_ids}
+        gone = uuids_of([*traced.turn_ids, *traced.session_ids, *traced.document_ids])
         lines, hits = await self._qa_log.search(gone)
         if traced.kind is ErasedKind.OWNER:
             hits += await self._qa_log.lines_of_owner(traced.owner)
@@ -180,7 +184,8 @@ class References:
     async def _in_undo_files(self, traced: Traced) -> list[Searched]:
         if self._undo_files is None:
             return []
-        found = await self._undo_files.count([*traced.turn_ids, *traced.session_ids])
+        owner = traced.owner if traced.kind is ErasedKind.OWNER else ""
+        found = await self._undo_files.count([*traced.turn_ids, *traced.session_ids], owner=owner)
         return [Searched("undo files of repairs", found.lines, found.hits)]
 
 

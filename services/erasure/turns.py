@@ -118,7 +118,8 @@ class TurnEraser:
             if not late.turn_ids and not await self._reader.there(sessions, [traced.name]):
                 break
             done["sessions"] |= len(await self._reader.there(sessions, [traced.name]))
-            await self._store.delete(sessions, models.PointIdsList(points=[traced.name]))
+            if is_id(traced.name):  # an imported session may have turns and no point
+                await self._store.delete(sessions, models.PointIdsList(points=[traced.name]))
         if len(gone) > len(traced.turn_ids):
             erased = await self._traces.erase_session(traced.name, list(gone))
             done += Counter(memories=erased.memories, log_lines=erased.log_lines)
@@ -128,7 +129,7 @@ class TurnEraser:
     async def _forget(self, traced: Traced) -> Counter[str]:
         """Of a turn that is gone nobody knows the session: whatever names it is looked for."""
         known = traced.session_id
-        sessions = [known] if is_id(known) else await self._sessions_naming(traced)
+        sessions = [known] if known else await self._sessions_naming(traced)
         erased = await self._traces.erase({session_id: list(traced.turn_ids) for session_id in sessions})
         done = Counter(summaries=erased.summaries, memories=erased.memories, log_lines=erased.log_lines)
         if not sessions:
@@ -142,7 +143,7 @@ class TurnEraser:
         )
         held = await self._reader.holding(self._names.conversation_collection, SUMMARY_TURNS, traced.turn_ids)
         found = set(titled.all_ids) | await self._sessions_of(held.all_ids)
-        return sorted(each for each in found if is_id(each))
+        return sorted(filter(None, found))
 
     async def _sessions_of(self, turn_ids: Collection[str]) -> set[str]:
         found: set[str] = set()

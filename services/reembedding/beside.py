@@ -12,9 +12,9 @@ from pathlib import Path
 import structlog
 
 from config.settings import StoreSettings
-from core.errors import DiskFullError
+from core.errors import DiskFullError, StartRefusedError
 from core.receipts import Receipt, ReceiptKind
-from services.collections import SCHEMA_VERSION, StoredAs
+from services.collections import REEMBED_COMMAND, SCHEMA_VERSION, StoredAs
 from services.embedding import EmbeddingService
 from services.receipts import ReceiptStore
 from services.reembedding.folders import StoreFolders, folder_bytes
@@ -101,13 +101,17 @@ async def switch_if_prepared(
     a whole copy with this one's lies beside it, the copy is brought level and takes its place.
 
     Looks at a few small files when there is nothing to do. Returns where the old store is, None when nothing
-    was changed: then it fits, or the start will be refused. Raises StoreLockedError, StartRefusedError.
+    was changed: then it fits, or the start will be refused. Raises StoreLockedError, StartRefusedError, also
+    when the copy that would be used is not whole.
     """
     folders, wanted = StoreFolders(store), wanted_of(embedding)
     finished = await asyncio.to_thread(folders.finish_interrupted)
     if finished is not None:
         log.info("store_switched", embedding=embedding.name, old_store=finished.name)
-    if folders.fits(settings, wanted) or folders.prepared(settings, wanted) is None:
+    if folders.fits(settings, wanted):
+        return finished
+    if folders.prepared(settings, wanted) is None:
+        _refuse_unfinished(folders, settings, wanted)
         return finished
     log.info("store_switching", embedding=embedding.name, dimension=embedding.dimension)
     copy = CopyBeside(folders, settings, embedding, lambda: open_folder(folders.copy.name))
@@ -116,6 +120,17 @@ async def switch_if_prepared(
     old = await asyncio.to_thread(folders.replace)
     log.info("store_switched", embedding=embedding.name, old_store=old.name, **report.counts)
     return old
+
+
+def _refuse_unfinished(folders: StoreFolders, settings: StoreSettings, wanted: StoredAs) -> None:
+    """Raises StartRefusedError when a copy with the wanted vectors was begun and is not whole."""
+    if folders.copy_fits(settings, wanted):
+        raise StartRefusedError(
+            f"the store has other vectors than the configured embedding {wanted.embedding!r} makes, and its "
+            f"copy with them, {folders.copy}, is not finished: start with the EMBEDDING from before, go on "
+            f'with `{REEMBED_COMMAND}`, and start with this one when GET /admin/reembed says "prepared" — '
+            f"or finish it with no server running: `{REEMBED_COMMAND} --apply`"
+        )
 
 
 def wanted_of(embedding: EmbeddingService) -> StoredAs:

@@ -27,7 +27,8 @@ from services.reembedding.sync import Changes, CollectionSync, Limits, Pause
 from services.store import VectorStore
 
 SAMPLE = 8  # points that are embedded to estimate the time
-FEW = 32  # changes of one round that may be left for the next time, while others write
+# While others write, so many changes of one round, or this part of all points, are left for the next time.
+FEW, FEW_OF_ALL = 32, 0.05
 ROUNDS = 12
 _NO_LIMITS = Limits()
 
@@ -146,9 +147,10 @@ class Reembed:
     ) -> ReembedReport:
         """Bring the collections `names` of `target` level, and check that nothing is missing.
 
-        What is there already is gone on with. Raises StartRefusedError when the target has another
-        embedding or is used by others, CopyIncompleteError when the stored points change faster than they
-        are copied or the check fails, UnavailableError kinds.
+        What is there already is gone on with. A live copy is whole when more rounds would bring it no
+        nearer. Raises StartRefusedError when the target has another embedding or is used by others,
+        CopyIncompleteError when the stored points change though the copy is not live, or when the check
+        fails, UnavailableError kinds.
         """
         manner = manner or Manner()
         await self._make_collections(target, names, replace=manner.replace)
@@ -156,23 +158,30 @@ class Reembed:
         specs = [spec async for spec in self._stored_specs()]
         made = {spec.name: Changes() for spec in specs}
         sync = CollectionSync(self._source, target, self._maker, manner.pause, manner.limits)
-        total = sum([await count_points(self._source, spec.name) for spec in specs])
+        before: int | None = None
         for number in range(1, ROUNDS + 1):
             began_us = time.time_ns() // 1_000
-            counted = _Counted(number, total, told)
-            changed = 0
+            stored = {spec.name: await count_points(self._source, spec.name) for spec in specs}
+            counted = _Counted(number, sum(stored.values()), told)
             for spec in specs:
                 changes = await sync.round(spec, new_names[spec.name], counted.tell)
                 counted.next(changes)
                 made[spec.name].add(changes)
-                changed += changes.changed
-            if changed <= (FEW if manner.live else 0):
+            if _is_level(counted.all, before, live=manner.live):
                 break
+            before = counted.all.changed
         else:
-            raise CopyIncompleteError(
-                f"the stored points changed faster than they were copied, {ROUNDS} times over; run this again"
+            if not manner.live:
+                raise CopyIncompleteError(
+                    f"the stored points changed faster than they were copied, {ROUNDS} times over; "
+                    f"run this again"
+                )
+        copied = [
+            await self._checked(
+                spec, target, new_names[spec.name], made[spec.name], manner, stored[spec.name]
             )
-        copied = [await self._checked(spec, target, new_names[spec.name], made, manner) for spec in specs]
+            for spec in specs
+        ]
         return ReembedReport(tuple(copied), number, began_us)
 
     async def _make_collections(self, target: VectorStore, names: StoreSettings, *, replace: bool) -> None:
@@ -195,20 +204,29 @@ class Reembed:
         spec: CollectionSpec,
         target: VectorStore,
         name: str,
-        made: dict[str, Changes],
+        changes: Changes,
         manner: Manner,
+        stored: int,
     ) -> CopiedCollection:
+        """`stored` is how many points there were when the last round began."""
         if not manner.limits.keeps_all(spec):
-            tolerance = FEW if manner.live else 0
+            tolerance = await self._tolerance(spec, stored) if manner.live else 0
             points = await check_counts(self._source, spec.name, target, name, tolerance)
             await check_none_lacks(spec, target, name)
         else:  # both are written to and differ, and the target's own server embeds what it writes
             points = await count_points(target, name)
         checked = await check_vectors(spec, target, name, self._maker, Random())  # noqa: S311 — a sample
-        changes = made[spec.name]
         return CopiedCollection(
             spec.name, name, points, changes.embedded, changes.written, changes.removed, checked
         )
+
+    async def _tolerance(self, spec: CollectionSpec, stored: int) -> int:
+        """How many points the copy may have more or less: what came or went since the last round began.
+
+        Told from the source alone: a copy that keeps nothing would excuse itself with its own changes.
+        """
+        moved = abs(await count_points(self._source, spec.name) - stored)
+        return moved + max(FEW, int(stored * FEW_OF_ALL))
 
     async def _stored_specs(self) -> AsyncIterator[CollectionSpec]:
         for spec in collection_specs(self._settings):
@@ -242,15 +260,27 @@ class _Counted:
         self._number = number
         self._total = total
         self._told = told
-        self._before = Changes()
+        self.all = Changes()
 
     def tell(self, now: Changes) -> None:
-        done = self._before.compared + now.compared
-        embedded = self._before.embedded + now.embedded
+        done = self.all.compared + now.compared
+        embedded = self.all.embedded + now.embedded
         self._told(SyncProgress(self._number, done, max(self._total, done), embedded))
 
     def next(self, finished: Changes) -> None:
-        self._before.add(finished)
+        self.all.add(finished)
+
+
+def _is_level(round_: Changes, before: int | None, *, live: bool) -> bool:
+    """Whether it was the last round. `before` is how many points the round before it changed, if any.
+
+    Whatever was there when a round began is in the copy after it. While others write as fast as it copies,
+    every round finds as many changes as the last; they are made up when the copy takes the store's place.
+    """
+    if not live:
+        return round_.changed == 0
+    shrinks = before is None or round_.changed < before
+    return not shrinks or round_.changed <= max(FEW, round_.compared * FEW_OF_ALL)
 
 
 def _names(settings: StoreSettings) -> list[str]:

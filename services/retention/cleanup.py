@@ -14,7 +14,7 @@ from qdrant_client import models
 
 from core.errors import ConflictError, WenmaiError
 from core.expiry import DAY_US as DAY_US  # offered here too, with what follows
-from core.expiry import AgeLimits, still_since, trusts_clock
+from core.expiry import GUARDED_TURNS, AgeLimits, still_since, trusts_clock
 from core.receipts import Receipt, ReceiptKind
 from core.turns import rfc3339
 from services.clock import Clock, utc_now_us
@@ -99,6 +99,11 @@ class Retention:
 
     async def _doubt(self, now_us: int, days: int, matched: int) -> str:
         """Why the clock is not believed; empty when it is."""
+        if matched > GUARDED_TURNS and self._records is not None and not await self._records.any():
+            return (
+                f"{matched} turns would go and no session has a record, so that no hold is known: is "
+                "SESSION_COLLECTION the right one? If it is, clean up by hand once."
+            )
         last_run_us = await self._last_run(now_us)
         lately = models.Range(gte=still_since(now_us, days), lte=now_us)
         began = models.Filter(must=[models.FieldCondition(key="created_us", range=lately)])

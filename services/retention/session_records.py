@@ -43,6 +43,11 @@ class SessionRecords:
             return AgeLimits(now_us, days)
         return await self._limits(now_us, days, [models.HasIdCondition(has_id=list(points))])
 
+    async def any(self) -> bool:
+        """Whether there are records at all."""
+        records, _ = await self._store.scroll(self._collection, limit=1, with_payload=False)
+        return bool(records)
+
     async def _limits(self, now_us: int, days: int, among: list[models.Condition]) -> AgeLimits:
         wanted = models.Filter(must=among, should=[_ON_HOLD, _OWN_LIMIT])
         held: set[str] = set()

@@ -14,8 +14,9 @@ import pytest
 from qdrant_client import models
 
 from config.settings import Settings
-from core.erasure import ERASED_ID
+from core.erasure import ERASED_ID, ErasedKind, ErasureOptions, Thoroughness
 from services.memory_records import Memory, MemoryRecords
+from services.repair.undo_file import Removed, new_undo_file
 from tests.support.app import App, make_settings, open_app, scripted
 
 COLLECTIONS = ("conversations", "knowledge", "documents", "sessions", "memories", "operations")
@@ -227,7 +228,10 @@ async def test_a_turn_that_is_answered_while_its_parent_is_erased_is_cleaned_whe
         asking = asyncio.create_task(app.ask("And?", session_id=root.session_id, parent_turn_id=root_id))
         await under_way(app)
         proof = (await erased(app, f"/turns/{root_id}"))["proof"]
-        assert (proof["complete"], len(proof["left"])) == (False, 1)
+        assert (proof["complete"], [each["place"] for each in proof["left"]]) == (
+            False,
+            ["memory: running answers", "store files"],
+        )
         await asking
         await app.container.sessions.erasure.close()
         assert await where(app, root_id) == []
@@ -292,7 +296,112 @@ async def test_an_archive_that_holds_it_is_told_and_deleted_when_asked(app: App)
     await app.container.backups.create()
     body = await erased(app, f"/turns/{told.turns[3]}")
     [archive] = body["proof"]["backups"]
-    assert (archive["holds"], body["proof"]["hits"], len(body["proof"]["left"])) == ("yes", 1, 1)
+    assert (archive["holds"], body["proof"]["hits"], len(body["proof"]["left"])) == ("yes", 1, 2)
     asked: dict[str, Any] = {"kind": "turn", "name": told.turns[3], "dry_run": False, "backups": "delete"}
     again = (await app.client.post("/admin/erase", params=asked)).json()
     assert (again["proof"]["hits"], again["proof"]["backups"]) == (0, [])
+
+
+async def test_an_owner_who_is_not_there_takes_no_archive_along(app: App) -> None:
+    """Discriminates: the owner's name searched in the bytes of the archives."""
+    await app.ask("What does a giraffe eat?")
+    archive = await app.container.backups.create()
+    asked: dict[str, Any] = {"kind": "owner", "dry_run": False, "backups": "delete"}
+    for _ in range(2):
+        response = await app.client.post(
+            "/admin/erase", params={**asked, "name": "giraffe", "confirm": "giraffe"}
+        )
+        proof = response.json()["proof"]
+        assert (proof["hits"], [each["holds"] for each in proof["backups"]]) == (0, ["no"])
+    mine = {**asked, "name": "local", "confirm": "local"}
+    for _ in range(2):
+        proof = (await app.client.post("/admin/erase", params=mine)).json()["proof"]
+        assert (proof["hits"], proof["backups"]) == (0, []), archive
+
+
+async def test_an_owner_is_struck_from_the_undo_files(app: App) -> None:
+    """Discriminates: undo files searched for ids alone, or left as they are."""
+    told = await talk(app)
+    gone = str(uuid.uuid4())
+    folder = app.container.settings.store.data_dir
+    undo = new_undo_file(folder, "conversations", 5)
+    await undo.note(
+        [
+            Removed(gone, {"owner": "local", "user_query": "zanzibar"}, {}),
+            Removed(told.turns[0], {"session_id": told.session_id}, {}),
+            Removed(str(uuid.uuid4()), {"owner": "other", "user_query": "local"}, {}),
+        ]
+    )
+    asked: dict[str, Any] = {"kind": "owner", "name": "local", "confirm": "local", "dry_run": False}
+    for _ in range(2):  # also when no ids are left
+        proof = (await app.client.post("/admin/erase", params=asked)).json()["proof"]
+        [found] = [each for each in proof["searched"] if each["place"] == "undo files of repairs"]
+        assert (found["looked_at"], found["hits"], proof["hits"]) == (2, 0, 0)
+        undo_again = new_undo_file(folder, "conversations", 5)
+        await undo_again.note([Removed(gone, {"owner": "local", "user_query": "zanzibar"}, {})])
+
+
+async def test_an_imported_session_and_its_turns_are_erased_though_its_id_is_no_uuid(app: App) -> None:
+    """Discriminates: the id given to the store as one of a point; undo lines searched for UUIDs alone."""
+    one, two = str(uuid.uuid4()), str(uuid.uuid4())
+    payload: dict[str, Any] = {"session_id": "cyc", "owner": "local", "user_query": "zanzibar"}
+    summary = {"text": "zanzibar", "start": one, "covers": [one], "previous": None, "model_id": "default",
+               "created_us": 1, "tokens": 5}  # fmt: skip
+    timestamp = {"timestamp": "2026-01-01T00:00:00.000Z", "timestamp_us": 1_767_225_600_000_000}
+    payload |= {**timestamp, "turn_id": one, "status": "complete", "assistant_response": "a"}
+    points = [
+        models.PointStruct(id=one, vector={}, payload=payload),
+        models.PointStruct(
+            id=two,
+            vector={},
+            payload={
+                **payload,
+                "turn_id": two,
+                "parent_turn_id": one,
+                "summary": summary,
+                "summary_start": one,
+            },
+        ),
+    ]
+    await app.container.store.upsert("conversations", points)
+    undo = new_undo_file(app.container.settings.store.data_dir, "conversations", 5)
+    await undo.note([Removed(str(uuid.uuid4()), {**payload, "turn_id": "x"}, {}), Removed(one, {}, {})])
+    erasure = app.container.sessions.erasure
+    asked = ErasureOptions(Thoroughness.FULL)
+    turn = await erasure.anything(ErasedKind.TURN, one, "", asked)
+    assert turn.proof is not None
+    assert (turn.proof.hits, await where(app, one)) == (0, [])
+    whole = await erasure.anything(ErasedKind.SESSION, "cyc", "", asked)
+    assert whole.proof is not None
+    assert (whole.proof.hits, whole.counts["turns"], await where(app, "cyc", "zanzibar")) == (0, 1, [])
+    assert b"zanzibar" not in undo.path.read_bytes()
+    refused = await app.client.post("/admin/erase", params={"kind": "session", "name": "cyc"})
+    assert refused.status_code == 422
+
+
+@pytest.mark.parametrize("kind", ["turn", "session", "document", "owner"])
+async def test_the_id_that_stands_for_what_was_erased_is_refused(app: App, kind: str) -> None:
+    asked: dict[str, Any] = {"kind": kind, "name": ERASED_ID, "confirm": ERASED_ID, "dry_run": False}
+    refused = await app.client.post("/admin/erase", params=asked)
+    assert (refused.status_code, "stands where" in refused.json()["error"]["message"]) == (422, True)
+
+
+async def test_the_files_of_the_store_are_rewritten_before_a_full_proof_and_after_another(app: App) -> None:
+    """Discriminates: no rewriting; the text is in the files as long as there is none."""
+    told = await talk(app, " zanzibar ")
+    other = await talk(app, " timbuktu ")
+    folder = app.container.settings.store.data_dir / "store"
+    assert in_files(folder, "zanzibar")
+    proof = (await erased(app, f"/sessions/{told.session_id}", proof="full"))["proof"]
+    [files] = [each for each in proof["searched"] if each["place"] == "store files"]
+    assert (files["looked_at"] > 1, files["hits"], "left" in proof) == (True, 0, False)
+    assert not in_files(folder, "zanzibar")
+    proof = (await erased(app, f"/sessions/{other.session_id}"))["proof"]
+    assert [(each["place"], each["hits"]) for each in proof["left"]] == [("store files", 0)]
+    assert in_files(folder, "timbuktu")
+    await app.container.sessions.erasure.close()
+    assert not in_files(folder, "timbuktu")
+
+
+def in_files(folder: Path, word: str) -> bool:
+    return any(word.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())

@@ -187,7 +187,7 @@ FAULTS = (
         "F3 killed during compaction",
         "every acknowledged point there once, no deleted one back, nothing left of the copy, open in 5 s",
         _run,
-        short=3,
+        short=1,
         long=50,
     ),
 )

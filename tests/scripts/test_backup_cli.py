@@ -122,6 +122,19 @@ async def test_a_data_folder_without_a_store_is_refused_and_not_made(tmp_path: P
     assert not (tmp_path / "none").exists()
 
 
+async def test_a_backup_folder_that_is_a_file_is_told_in_one_plain_line(
+    session: tuple[Path, str], tmp_path: Path
+) -> None:
+    """Discriminates: the operating system's words, "[Errno 17] File exists"."""
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        settings = make_settings(session[0], store={"low_disk_mb": 64, "backup_dir": folder})
+        for arguments in ([], ["--list"]):
+            with pytest.raises(CommandError) as told:
+                await back_up(settings, *arguments)
+            assert (str(told.value), told.value.exit_code) == (f"BACKUP_DIR {folder} is not a folder", 2)
+
+
 @asynccontextmanager
 async def serving(settings: Settings) -> AsyncIterator[str]:
     """The app on a loopback port, with its store open in it."""

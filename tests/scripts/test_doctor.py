@@ -13,6 +13,7 @@ from typing import Protocol
 import pytest
 from qdrant_client import models
 
+from api.container import check_schedule as refuse_schedule
 from config.settings import LLMSettings, ModelSettings, StoreSettings, load_settings
 from scripts import doctor, wenmai
 from services.doctor.doctor import Finding, Level
@@ -205,7 +206,33 @@ def test_a_clock_that_cannot_be_right_and_a_zone_that_is_none_are_told() -> None
     assert check_clock(NOW_S, int((NOW_S + 3_600) * 1e6)).level is Level.WARN
     assert check_clock(86_400.0, None).level is Level.FAIL
     settings = load_settings(conversation={"timezone": "Mars/Olympus"})
-    assert check_schedule(settings.conversation).level is Level.FAIL
+    assert check_schedule(settings.conversation, refuse_schedule).level is Level.FAIL
+
+
+def test_a_schedule_is_judged_as_a_start_does() -> None:
+    """Discriminates: a doctor that looks at the time zone alone."""
+    for cron, level in (("nonsense", Level.FAIL), ("0 3 31 2 *", Level.FAIL), ("0 3 * * 0", Level.OK)):
+        settings = load_settings(conversation={"cleanup_cron": cron})
+        found = check_schedule(settings.conversation, refuse_schedule)
+        assert found.level is level
+        assert cron in found.sentence
+
+
+def test_folders_that_cannot_be_used_are_named(tmp_path: Path, run_doctor: Run) -> None:
+    """Discriminates: rights alone, of which root has all; a backup folder only looked for."""
+    (tmp_path / "file").touch()
+    shown = run_doctor("--fast", BACKUP_DIR=str(tmp_path / "file"))
+    assert shown.returncode == 1
+    assert f"fail  backups        BACKUP_DIR {tmp_path / 'file'} cannot be used" in shown.stdout
+    for place in ("/proc/y", str(tmp_path / "file" / "below")):
+        store = StoreSettings(data_dir=Path(place))
+        found = check_data_dir(store)
+        assert (found.level, place in found.sentence) == (Level.FAIL, True)
+        assert (
+            check_backups(StoreSettings(data_dir=tmp_path, backup_dir=Path(place)), NOW_S).level is Level.FAIL
+        )
+    assert check_backups(StoreSettings(data_dir=tmp_path), NOW_S).level is Level.WARN
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 async def test_a_sound_store_is_well_and_another_embedding_is_not(tmp_path: Path) -> None:
@@ -275,7 +302,8 @@ def test_one_command_lists_and_runs_all_others(
     assert wenmai.main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert all(f"  {name} " in shown for name in wenmai.COMMANDS)
-    assert wenmai.main([]) == 2
+    assert wenmai.main([]) == 0
+    assert capsys.readouterr().out == shown
     assert wenmai.main(["docter"]) == 2
     assert wenmai.main(["serve", "--port", "1"]) == 2
     assert wenmai.main(["serve", "--help"]) == 0

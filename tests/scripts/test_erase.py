@@ -50,6 +50,11 @@ def settings(tmp_path: Path) -> Settings:
         ["--turn", NOBODY, "--session", NOBODY],
         ["--session", NOBODY, "--apply"],
         ["--owner", "", "--apply", "--yes"],
+        ["--owner", "\udcff\udcfe"],
+        ["--session", "\udcff\udcfe"],
+        ["--session", str(uuid.UUID(int=0))],
+        ["--turn", str(uuid.UUID(int=0))],
+        ["--owner", "x", "--backups", "burn"],
         ["everything"],
     ],
 )
@@ -57,6 +62,7 @@ def test_bad_usage_exits_with_2_and_changes_nothing(arguments: list[str], tmp_pa
     shown = command("erase", *arguments, DATA_DIR=str(tmp_path))
     assert (shown.returncode, shown.stdout) == (2, "")
     assert "Traceback" not in shown.stderr
+    assert shown.stderr.count("\n") == 1 or shown.stderr.startswith("usage:")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,6 +94,23 @@ async def test_it_counts_first_and_erases_when_told(
     )
     async with open_app(settings) as app:
         assert (await app.client.get("/sessions")).json()["sessions"] == []
+
+
+async def test_what_is_left_in_backups_alone_is_told_and_is_no_failure(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: an exit code that counts the archives, too."""
+    async with open_app(settings) as app:
+        asked = await app.ask("How much?")
+        await app.container.backups.create()
+    [archive] = settings.store.backups.iterdir()
+    one = ("--turn", asked.finished["turn_id"], "--apply", "--yes")
+    assert await run_it(settings, *one, "--backups", "keep") == 0
+    told = capsys.readouterr().out
+    assert f"\nleft in 1 backup: {archive.name}\n" in told
+    assert "--backups delete" in told
+    assert await run_it(settings, *one, "--delete-backups") == 0
+    assert not archive.exists()
 
 
 def test_a_running_server_is_asked(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from api.maintenance import open_maintenance
@@ -16,7 +18,7 @@ from config.settings import Settings, load_settings
 from config.sources import ConfigurationError
 from core.receipts import ReceiptKind
 from scripts import backfill_parent_turns, cleanup_expired
-from scripts.maintenance import CommandError, Server, ask_server, server_of
+from scripts.maintenance import EXIT_NO_READER, CommandError, Server, ask_server, refusal, run, server_of
 from services.retention.cleanup import DAY_US, ExpiryReport
 from tests.services.conversation_stores import uid, write_point
 from tests.support.app import HASHING, make_settings
@@ -120,6 +122,9 @@ def test_a_bad_configuration_is_one_line_and_exits_with_2(tmp_path: Path) -> Non
         ("RERANK_SCORE_THRESHOLD", "1.5", "1"),
         ("RELEVANT_TURN_THRESHOLD", "NaN", "finite"),
         ("PROMPT_KEEP_DAYS", "-1", "0"),
+        ("LOW_DISK_MB", "0", "64"),
+        ("OPERATIONS_COLLECTION", "conversations", "CONVERSATION_COLLECTION"),
+        ("SESSION_COLLECTION", "documents", "DOCUMENT_COLLECTION"),
     ],
 )
 def test_a_setting_out_of_its_range_stops_every_start_and_deletes_nothing(
@@ -198,7 +203,7 @@ async def test_a_clock_that_is_not_believed_is_told_and_a_person_may_go_on(
     """Discriminates: the doubt lost on the way to the command, or asked of a person."""
     await old_turns(settings, *[400.0] * 51)
     assert await clean_up(settings) == 0
-    assert "By the clock of this machine" in capsys.readouterr().out
+    assert "The nightly run would do nothing" in capsys.readouterr().out
     assert await clean_up(settings, "--apply") == 0
     assert await stored(settings) == 0
 
@@ -260,6 +265,60 @@ async def test_an_answer_of_something_else_is_not_believed(small_server: tuple[R
     server = Server(small_server[0].url, "secret")
     with pytest.raises(CommandError, match=r"405|404"):
         await ask_server(server, "/health/ready", {}, ExpiryReport)
+
+
+@pytest.mark.parametrize("server", [Server("http://127.0.0.1:9", "\udcff"), Server("http://127.0.0.1:9")])
+async def test_what_cannot_be_sent_is_refused_in_one_line(server: Server) -> None:
+    """Discriminates: a traceback of UnicodeEncodeError."""
+    with pytest.raises(CommandError, match="cannot be sent") as told:
+        await ask_server(server, "/admin/x", {"owner": "\udcff"}, ExpiryReport)
+    assert told.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code", "said"),
+    [(409, 2, "busy"), (422, 2, "busy"), (503, 1, "busy"), (403, 1, r"ADMIN_API_KEYS \(--api-key\)")],
+)
+def test_a_refusal_of_the_server_is_told_by_the_exit_code(status: int, exit_code: int, said: str) -> None:
+    error = refusal(httpx.Response(status, json={"error": {"message": "busy"}}))
+    assert error.exit_code == exit_code
+    assert re.search(said, str(error))
+
+
+def test_output_that_nobody_reads_ends_quietly() -> None:
+    """Discriminates: `[Errno 32] Broken pipe` on standard error, at once or when Python ends."""
+    code = "import sys\nfrom scripts.maintenance import run\n"
+    code += "async def work(_):\n    sys.stdin.read()\n    print('x' * int(sys.argv[1]))\n    return 0\n"
+    code += "sys.exit(run(work))"
+    for size in ("10", "1000000"):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, size], cwd=ROOT, env=clean_environment({}),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        process.stdin.close()
+        told = process.stderr.read()
+        process.stderr.close()
+        assert (process.wait(60), told) == (EXIT_NO_READER, b"")
+
+
+def test_what_would_steer_a_terminal_is_not_printed_raw(capsys: pytest.CaptureFixture[str]) -> None:
+    async def refuse(_: Settings) -> int:
+        raise CommandError("a\x1b[2Jb\nc 退款")
+
+    assert run(refuse) == 1
+    assert capsys.readouterr().err == "wenmai: a\\x1b[2Jb\nc 退款\n"
+
+
+def test_days_that_are_no_number_are_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    for days in ("abc", "0", "36501", "9" * 5_000):
+        with pytest.raises(SystemExit) as ended:
+            cleanup_expired._parse(["--days", days])
+        assert ended.value.code == 2
+        assert f"--days: {days}: a number of days from 1 to 36500" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from core.archive import (
     Role,
     Shape,
     SparseValues,
+    decode_manifest,
     encode_manifest,
 )
 from services.backup.reader import open_archive
@@ -273,3 +274,26 @@ def test_the_checksum_of_the_zip_alone_is_not_enough(tmp_path: Path) -> None:
     assert len(other) == len(content)
     assert zlib.crc32(other) != zlib.crc32(content)
     assert "checksum" in refused(craft(tmp_path / "a.zip", other, manifest_of([member_of(content)])))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"created": "yesterday"}, "RFC 3339"),
+        ({"created": "2026-01-01T00:00:00"}, "RFC 3339"),
+        ({"created": "2026-01-01T00:00:00Z\x1b[2J"}, "RFC 3339"),
+        ({"made_by": "wenmai \x1b[2J"}, "cannot be shown"),
+        ({"made_by": "w" * 101}, "longer than 100"),
+        ({"engine": "a\u202eb"}, "cannot be shown"),
+    ],
+)
+def test_what_a_manifest_says_can_be_shown_in_a_terminal(changes: dict[str, Any], told: str) -> None:
+    """Discriminates: fields that are printed as they are read."""
+    with pytest.raises(BadArchiveError, match=told):
+        decode_manifest(manifest_of([], **changes))
+
+
+def test_the_error_of_a_manifest_that_cannot_be_read_can_be_shown_too() -> None:
+    with pytest.raises(BadArchiveError) as refused:
+        decode_manifest(manifest_of([]).replace(b'"format"', b'"\\u001b[2J"'))
+    assert str(refused.value).isprintable()

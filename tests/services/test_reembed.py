@@ -54,6 +54,15 @@ class ForgetfulClient(AsyncQdrantClient):
         return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
 
 
+class KeepsNothing(AsyncQdrantClient):
+    """Acknowledges what it is given."""
+
+    async def upsert(  # type: ignore[override]
+        self, collection_name: str, points: Any, **more: Any
+    ) -> models.UpdateResult:
+        return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
+
+
 @pytest.fixture(params=ENGINES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
     """The collections as another embedding of four dimensions left them."""
@@ -301,6 +310,50 @@ async def test_what_is_written_while_it_copies_is_copied_too(
     report = await Reembed(store, OLD, embedding).run(store, NEW, told, Manner(live=True, pause=write_late))
     assert report.rounds == len(rounds) > 1
     assert (await store.count(NEW.knowledge_collection)).count == PAGE * 2 + 3 + 50
+
+
+async def test_a_live_copy_of_a_store_that_changes_in_every_round_is_whole(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    """Discriminates: rounds until one of them changes few points, which never comes."""
+    await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
+    rounds: list[int] = []
+    asked_in: set[int] = set()
+
+    async def ask_on() -> None:
+        """Sixty in each round: of 67 points and what was asked before never a small part."""
+        if len(rounds) in asked_in:
+            return
+        asked_in.add(len(rounds))
+        first = 1_000 + 60 * len(rounds)
+        texts = [(nth_id(first + n), {"text": f"asked {first + n}"}) for n in range(60)]
+        new = [models.PointStruct(id=id_, vector={}, payload=text) for id_, text in texts]
+        await store.upsert(TURNS.name, new)
+
+    def told(progress: SyncProgress) -> None:
+        if progress.round not in rounds:
+            rounds.append(progress.round)
+
+    live = Manner(live=True, pause=ask_on)
+    copy = Reembed(store, OLD, embedding)
+    report = await copy.run(store, NEW, told, live)
+    assert report.rounds < 6
+    source, copied = await read(store, CHUNKS.name), await read(store, NEW.knowledge_collection)
+    assert source.keys() == copied.keys()
+    await reembed(store, embedding)
+    asked = await read(store, TURNS.name)
+    assert asked.keys() == (await read(store, NEW.conversation_collection)).keys()
+
+
+async def test_a_live_copy_that_keeps_nothing_is_not_called_whole(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    """Discriminates: a tolerance as wide as what the last round wrote."""
+    await write(store, CHUNKS.name, PAYLOADS[CHUNKS.name])
+    target = KeepsNothing(":memory:")
+    with pytest.raises(CopyIncompleteError, match="run this again"):
+        await Reembed(store, OLD, embedding).run(target, NEW, lambda _: None, Manner(live=True))  # type: ignore[arg-type]
+    await target.close()
 
 
 async def test_points_that_change_faster_than_they_are_copied_are_told(

@@ -9,7 +9,7 @@ import pytest
 from qdrant_client import models
 
 from config.settings import ModelSettings, StoreSettings
-from core.errors import DiskFullError, StoreLockedError
+from core.errors import DiskFullError, StartRefusedError, StoreLockedError
 from services.adapters import edge_collection
 from services.adapters.edge_client import open_edge_client
 from services.collections import StoredAs, ensure_collections
@@ -97,6 +97,20 @@ async def test_a_copy_for_a_third_model_is_not_lost_by_going_back(tmp_path: Path
     assert found is not None
     assert found.embedding == NAME[WIDER]
     assert folders.prepared(NAMES, found) == kept
+
+
+async def test_a_start_while_the_copy_is_unfinished_says_what_to_wait_for(tmp_path: Path) -> None:
+    """Discriminates: going on to the refusal that says to embed everything again."""
+    await write(tmp_path, 1)
+    async with opened_embedding(ModelSettings(embedding=WIDER)) as wider:
+        await prepare(tmp_path, wider)
+        folders = StoreFolders(tmp_path / "store")
+        (folders.copy / "prepared").unlink()
+        with pytest.raises(StartRefusedError, match=r"not finished.*EMBEDDING.*GET /admin/reembed.*prepared"):
+            await switch(tmp_path, WIDER)
+        assert await switch(tmp_path, HASHING) is None
+        await prepare(tmp_path, wider)
+    assert await switch(tmp_path, WIDER) is not None
 
 
 async def test_without_room_for_a_copy_nothing_is_begun(tmp_path: Path) -> None:

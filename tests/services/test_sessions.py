@@ -111,3 +111,10 @@ async def test_a_record_of_an_earlier_version_or_with_a_broken_persona_is_still_
 
 def test_a_long_title_is_cut() -> None:
     assert title_from("x" * 100) == "x" * 59 + "…"
+
+
+async def test_a_session_of_an_earlier_system_whose_id_is_no_uuid_has_no_title_to_take_away(
+    store: VectorStore,
+) -> None:
+    """The clean-up ended here for good. Discriminates: asking the store for a point of that id."""
+    await SessionStore(store, SESSIONS).unname("cyc", [ID])

@@ -221,7 +221,7 @@ async def test_a_folder_that_may_not_be_written_is_refused_in_one_line(tmp_path:
             pass
 
 
-@pytest.mark.parametrize("damage", ["spec", "segments", "points"])
+@pytest.mark.parametrize("damage", ["spec", "segments", "points", "payloads"])
 async def test_a_damaged_collection_refuses_the_start_and_is_never_empty(tmp_path: Path, damage: str) -> None:
     async with open_edge_client(tmp_path) as client:
         await make_things(client)
@@ -232,6 +232,9 @@ async def test_a_damaged_collection_refuses_the_start_and_is_never_empty(tmp_pat
     elif damage == "segments":
         for file in (folder / "shard" / "segments").glob("*/segment.json"):
             file.write_bytes(file.read_bytes()[:50])
+    elif damage == "payloads":
+        for file in (folder / "shard" / "segments").glob("*/payload_storage/page_*.dat"):
+            os.truncate(file, 100)
     else:
         (folder / "closed.json").write_text('{"points": 21}')
     with pytest.raises(StartRefusedError, match=COLLECTION) as refused:
