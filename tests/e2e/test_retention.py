@@ -154,7 +154,10 @@ async def test_receipts_are_for_administrators(tmp_path: Path) -> None:
         mine = {"Authorization": f"Bearer {keys['api_keys'][0]}"}
         assert (await app.client.get("/admin/receipts")).status_code == 401
         assert (await app.client.get("/admin/receipts", headers=mine)).status_code == 403
-        assert (await app.client.get("/admin/receipts", headers=ADMIN)).json() == {"receipts": [], "next": None}
+        assert (await app.client.get("/admin/receipts", headers=ADMIN)).json() == {
+            "receipts": [],
+            "next": None,
+        }
 
 
 async def test_statistics_tell_the_bytes_on_the_disk_where_the_engine_does(app: App) -> None:

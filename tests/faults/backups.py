@@ -33,6 +33,7 @@ from tests.support.app import HASHING, make_settings
 from tests.support.commands import command
 
 WRITERS = 3
+_PAUSE_S = 1.0
 _BACKUP = "/admin/backups"
 _PLACES_OF_RESTORE = ("restore.batch:1", "restore.batch:3", "restore.renamed", "restore.emptied")
 
@@ -59,6 +60,7 @@ class BackingUp:
             if mine and number % 8:
                 session_id, turn_id = self.random.choice(mine[-8:])
                 body |= {"session_id": session_id, "parent_turn_id": turn_id}
+            await asyncio.sleep(self.random.uniform(0, _PAUSE_S))  # a hundred trials must not drown in turns
             self.ledger.asked.add(asked)
             told = self.ledger.note(asked, await client.ask(asked, **body))
             if told is None:
