@@ -29,12 +29,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from api.store_moves import open_target
 from config.settings import ConversationSettings
 from core.errors import InvalidParentError
 from core.turns import TurnStatus
+from services.backup.reader import open_archive
+from services.backup.restore import Restore
+from services.collections import ensure_collections
 from services.conversation_manager import UNSET, ConversationManager
 from services.retention.cleanup import DAY_US
 from services.turn_store import TurnVectors
+from tests.services.backup_stores import back_up, settings_of
 from tests.services.conversation_stores import uid
 from tests.support.hashing_embedding import DIMENSION
 from tests.support.turn_model import Sheet, TurnModel, chained, embedded_in_background, open_services, texts
@@ -69,6 +74,7 @@ class TurnMachine(RuleBasedStateMachine):
         self.erased: list[Sheet] = []
         self.faults: list[dict[str, Any]] = []
         self.folder = Path(tempfile.mkdtemp(prefix="turns-")) if self.embedded else None
+        self.left = [self.folder] if self.folder else []
         self.runner.get_loop().set_exception_handler(lambda _, context: self.faults.append(context))
         self.services = self.runner.run(open_services(self.folder, LIMITS, lambda: self.now_us))
 
@@ -260,6 +266,29 @@ class TurnMachine(RuleBasedStateMachine):
             await self._reopen()
 
     @precondition(lambda self: self.embedded)
+    @rule(now=st.booleans())
+    def move_house(self, now: bool) -> None:
+        if now:
+            self._run("backup and restore", self._move_house())
+
+    async def _move_house(self) -> None:
+        """Backed up, restored elsewhere, gone on with there."""
+        elsewhere = Path(tempfile.mkdtemp(prefix="turns-"))
+        self.left.append(elsewhere)
+        names = settings_of(elsewhere)
+        await ensure_collections(
+            self.services.store, names, embedding_name="hashing", dimension=DIMENSION, accept_unnamed=True
+        )
+        archive, _ = await back_up(self.services.store, elsewhere)
+        with open_archive(archive) as opened:
+            opened.verify()
+            async with open_target(names) as target:
+                await Restore(opened).into(target, lambda _: None)
+        await self.services.close()
+        self.folder = elsewhere / "store"
+        await self._reopen()
+
+    @precondition(lambda self: self.embedded)
     @rule(now=rarely, at=pick, acknowledged=st.integers(1, 20))
     def kill_between_writes(self, now: bool, at: int, acknowledged: int) -> None:
         if now:
@@ -269,8 +298,8 @@ class TurnMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.runner.run(self.services.close())
         self.runner.close()
-        if self.folder:
-            shutil.rmtree(self.folder)
+        for folder in self.left:
+            shutil.rmtree(folder)
 
 
 class EmbeddedMachine(TurnMachine):
