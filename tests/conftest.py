@@ -27,7 +27,7 @@ def _logs_as_before() -> Iterator[None]:
         structlog.reset_defaults()
         lazy = type(structlog.get_logger())
         for module in list(sys.modules.values()):
-            logger = getattr(module, "log", None)
+            logger = vars(module).get("log")
             if isinstance(logger, lazy):
                 vars(logger).pop("bind", None)
 

@@ -27,7 +27,7 @@ from tests.services.conversation_stores import (
     write_session,
     write_turn,
 )
-from tests.services.retention_parts import NOW, Disk, Parts, a_memory, open_parts
+from tests.services.retention_parts import NOW, Disk, Parts, a_memory, open_parts, write_limited
 
 MANY = GUARDED_TURNS + 1
 
@@ -43,7 +43,11 @@ def a_summary(*covers: int, previous: int | None = None) -> Summary:
     return Summary("what was said", uid(covers[0]), tuple(map(uid, covers)), before, "default", NOW, 5)
 
 
+RECORDED = 7_777  # a session of which there is a record
+
+
 async def aged(store: VectorStore, days: float, many: int = MANY, first: int = 0) -> None:
+    await write_limited(store, RECORDED, NOW)
     for number in range(first, first + many):
         await write_turn(store, number, NOW - int(days * DAY_US))
 
@@ -114,6 +118,7 @@ async def test_space_that_does_not_come_back_is_noted_and_fails_nothing(store: V
 
 async def test_a_run_that_fails_half_way_says_so_and_the_next_one_finishes(store: VectorStore) -> None:
     parts = await open_parts(store)
+    await write_limited(store, RECORDED, NOW)
     for session in (1, 2):
         for number in range(session * 600, session * 600 + 600):
             await write_turn(store, number, NOW - 40 * DAY_US, session=session)
@@ -270,3 +275,14 @@ async def test_two_runs_at_once_delete_each_turn_once(store: VectorStore) -> Non
     await aged(store, 40, many=20)
     reports = await asyncio.gather(*(parts.retention.expire(30, "request") for _ in range(2)))
     assert sorted(report.deleted for report in reports) == [0, 20]
+
+
+async def test_where_no_session_has_a_record_nobody_knows_what_is_held(store: VectorStore) -> None:
+    """A mistyped SESSION_COLLECTION is an empty one. Discriminates: no doubt."""
+    parts = await open_parts(store)
+    await aged(store, 40)
+    await write_turn(store, 2_000, NOW)
+    await SessionStore(store, SESSIONS).delete(uid(RECORDED))
+    with pytest.raises(ConflictError, match="SESSION_COLLECTION"):
+        await parts.retention.expire(30, "schedule")
+    assert (await parts.retention.expire(30, "request", confirmed=True)).deleted == MANY
