@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from config.conversation import ConversationSettings as ConversationSettings
 from config.fields import Fraction, Positive, Section, Url, split_list
+from config.knowledge import KnowledgeSettings as KnowledgeSettings
 from config.sources import FlatSource, explain_refusals, read_toml
 
 
@@ -159,20 +160,6 @@ class ModelSettings(Section):
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
-
-
-class KnowledgeSettings(Section):
-    """How documents are cut. Sizes are tokens of the embedding model (estimated)."""
-
-    load_sample: bool = True
-    chunk_tokens: int = Field(256, ge=32, le=4_096)
-    chunk_overlap_tokens: int = Field(0, ge=0, le=1_024)
-
-    @model_validator(mode="after")
-    def _overlap_is_smaller(self) -> Self:
-        if self.chunk_overlap_tokens >= self.chunk_tokens:
-            raise ValueError("chunk_overlap_tokens must be less than chunk_tokens")
-        return self
 
 
 class Settings(BaseSettings):

@@ -52,8 +52,8 @@ class FlatSource(PydanticBaseSettingsSource):
         for key, value in self._values.items():
             name = key.lower()
             if name in sections:
-                if isinstance(value, str) and name == "llms":
-                    continue  # model tables are written in the file only
+                if isinstance(value, str) and name in ("llms", "sources"):
+                    continue  # tables are written in the file only
                 laid.setdefault(sections[name], {})[name] = value
             elif self._unknown == "refused":
                 near = difflib.get_close_matches(name, sections, n=1)

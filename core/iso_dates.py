@@ -75,6 +75,25 @@ def is_iso_date(text: str) -> bool:
     return match is not None and bool(iso(*(int(part) for part in match.groups() if part)))
 
 
+def first_day(date: str) -> int:
+    """The first day of a day, a month or a year in ISO as a number: "2026-03" → 20260301; "" → 0."""
+    match = _ISO.fullmatch(date)
+    if match is None:
+        return 0
+    year, month, day = (int(part) if part else 1 for part in match.groups())
+    return year * 10_000 + month * 100 + day
+
+
+def last_day(date: str) -> int:
+    """The last day of it as a number: "2026-02" → 20260228; "" → 0."""
+    match = _ISO.fullmatch(date)
+    if match is None:
+        return 0
+    year, month = int(match.group(1)), int(match.group(2) or 12)
+    day = int(match.group(3) or calendar.monthrange(year, month)[1])
+    return year * 10_000 + month * 100 + day
+
+
 def in_digits(text: str) -> str:
     """Years, months and days in Chinese numerals written with digits: 二〇一八年三月五日 → 2018年3月5日."""
     text = _YEAR_IN_WORDS.sub(lambda match: match.group().translate(_DIGITS), text)

@@ -37,8 +37,34 @@ class ParsedDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class KnowledgeFilter:
+    """What a question is limited to; an empty one limits nothing.
+
+    Within `tags`, `document_ids` and `sources` one that fits is enough; of the fields all must fit.
+    `since` and `until` are ISO dates (a day, a month or a year), both inclusive; a document without a date
+    fits neither.
+    """
+
+    tags: tuple[str, ...] = ()
+    document_ids: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    since: str = ""
+    until: str = ""
+
+    @property
+    def limits_nothing(self) -> bool:
+        return self == KnowledgeFilter()
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
-    """One uploaded file. `content_hash` is the SHA-256 of its bytes in hex; times are UTC microseconds."""
+    """One file. `content_hash` is the SHA-256 of its bytes in hex; times are UTC microseconds.
+
+    `source` names the configured folder it is followed in ("" for an upload); `modified_us` is when that
+    file was changed last. While a new version is read in, all of it describes the one that is searched.
+    `error` says why it could not be read, or, where `status` is ready, why its newer version could not;
+    `refused_hash` is then the newer content's.
+    """
 
     document_id: str
     owner: str
@@ -52,6 +78,9 @@ class Document:
     tags: tuple[str, ...] = ()
     date: str | None = None
     error: str | None = None
+    source: str = ""
+    modified_us: int = 0
+    refused_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
+from core.iso_dates import first_day
 from core.knowledge import Chunk
 
 
 class ChunkPayload(BaseModel):
     """`ready` becomes true when the whole document is indexed; only ready chunks are searched.
 
-    `created_us` is UTC microseconds. Write with `model_dump()`, read with `model_validate(payload)`.
+    `created_us` is UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without
+    one. Write with `model_dump()`, read with `model_validate(payload)`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -32,10 +34,18 @@ class ChunkPayload(BaseModel):
     created_us: int = 0
     date: str = ""
     version: str = ""
+    source: str = ""
+    day: int = 0
 
     @classmethod
     def from_chunk(
-        cls, chunk: Chunk, owner: str, created_us: int, tags: Sequence[str] = (), ready: bool = False
+        cls,
+        chunk: Chunk,
+        owner: str,
+        created_us: int,
+        tags: Sequence[str] = (),
+        ready: bool = False,
+        source: str = "",
     ) -> ChunkPayload:
         return cls(
             chunk_id=chunk.chunk_id,
@@ -53,6 +63,8 @@ class ChunkPayload(BaseModel):
             created_us=created_us,
             date=chunk.date,
             version=chunk.version,
+            source=source,
+            day=first_day(chunk.date),
         )
 
     def to_chunk(self) -> Chunk:

@@ -26,6 +26,9 @@ class DocumentPayload(BaseModel):
     tags: tuple[str, ...] = ()
     date: str | None = None
     error: str | None = None
+    source: str = ""
+    modified_us: int = 0
+    refused_hash: str = ""
     updated_us: int = 0
 
     @classmethod

@@ -1,0 +1,65 @@
+"""How documents are cut, and which folders are followed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+
+from config.fields import Section
+
+
+class SourceSettings(Section):
+    """One `[sources.<name>]` table: a folder whose files are followed, added, changed and removed.
+
+    `include` and `exclude` are patterns of paths below the folder, as in .gitignore; hidden files and links
+    are left out. Without an `owner` its documents are everybody's.
+    """
+
+    folder: Path
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    owner: str | None = Field(None, min_length=1, max_length=200)
+
+    @field_validator("folder", mode="after")
+    @classmethod
+    def _at_home(cls, folder: Path) -> Path:
+        return folder.expanduser()
+
+    @field_validator("include")
+    @classmethod
+    def _includes_something(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        if not patterns:
+            raise ValueError("include must name at least one pattern, such as *.md")
+        return patterns
+
+
+class KnowledgeSettings(Section):
+    """Sizes are tokens of the embedding model."""
+
+    load_sample: bool = True
+    chunk_tokens: int = Field(256, ge=32, le=4_096)
+    chunk_overlap_tokens: int = Field(0, ge=0, le=1_024)
+    sources: dict[str, SourceSettings] = Field(default_factory=dict)
+    sync_cron: str = "*/10 * * * *"
+    sync_at_start: bool = True
+
+    @model_validator(mode="after")
+    def _overlap_is_smaller(self) -> Self:
+        if self.chunk_overlap_tokens >= self.chunk_tokens:
+            raise ValueError("chunk_overlap_tokens must be less than chunk_tokens")
+        return self
+
+    @field_validator("sources")
+    @classmethod
+    def _named_plainly(cls, sources: dict[str, SourceSettings]) -> dict[str, SourceSettings]:
+        for name in sources:
+            if not name.replace("-", "").replace("_", "").isalnum() or len(name) > 64:
+                raise ValueError(f"source {name!r} must be named with letters, digits, - and _ only")
+        folders = [os.path.realpath(source.folder) for source in sources.values()]
+        if len(set(folders)) < len(folders):
+            raise ValueError("two sources name the same folder")
+        return sources
