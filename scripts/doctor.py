@@ -79,6 +79,7 @@ async def examine(settings: Settings, options: argparse.Namespace) -> list[Findi
 def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
     from api.container import EMBEDDED_FOLDER, check_schedule
     from services.doctor import machine
+    from services.doctor.sources import check_sources
 
     store = settings.store
     now_s = time.time()
@@ -92,7 +93,8 @@ def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
         *([old] if old else []),
         machine.check_backups(store, now_s),
         machine.check_clock(now_s, stored.newest_turn_us),
-        machine.check_schedule(settings.conversation, check_schedule),
+        machine.check_schedule(settings.conversation, check_schedule, sync_cron=settings.knowledge.sync_cron),
+        *check_sources(settings.knowledge.sources),
     ]
 
 

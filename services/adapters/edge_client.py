@@ -36,7 +36,7 @@ _DESCRIPTION = Decoder(wire.Description)
 _RECORDS = Decoder(list[wire.Found])
 _PAGE = Decoder(wire.Page)
 _HITS = Decoder(list[wire.FacetHit])
-_RANKINGS = Decoder(list[list[wire.Found]])
+_RANKINGS = Decoder(wire.Rankings)
 
 
 class EdgeClient:
@@ -230,10 +230,11 @@ class EdgeClient:
     async def query_batch_points(
         self, collection_name: str, requests: Sequence[models.QueryRequest]
     ) -> list[QueryResponse]:
-        """One round trip, planned by the engine as one batch."""
+        """One round trip, planned by the engine as one batch. A point that several queries found has the same
+        payload and vector in all of their answers, not copies."""
         queries = [convert.query(request) for request in requests]
         rankings = await self._ask(wire.QueryBatch(collection_name, queries), _RANKINGS)
-        return [QueryResponse(points=[results.scored(found) for found in ranking]) for ranking in rankings]
+        return [QueryResponse(points=points) for points in results.rankings(rankings)]
 
     # ---- upkeep ---------------------------------------------------------------------------------
 

@@ -55,8 +55,3 @@ def facet(shard: edge.EdgeShard, request: wire.Facet) -> list[wire.FacetHit]:
     chosen = engine.optional_filter(request.filter)
     wanted = edge.FacetRequest(request.key, limit=request.limit, exact=True, filter=chosen)
     return [wire.FacetHit(hit.value, hit.count) for hit in shard.facet(wanted)]
-
-
-def query_batch(shard: edge.EdgeShard, request: wire.QueryBatch) -> list[list[wire.Found]]:
-    batch = edge.QueryBatchRequest([engine.query(query) for query in request.queries])
-    return [[engine.scored(point) for point in points] for points in shard.query_batch(batch)]

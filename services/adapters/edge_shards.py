@@ -31,6 +31,7 @@ from services.adapters.edge_collection import (
 )
 from services.adapters.edge_feeds import Feeds
 from services.adapters.edge_files import RESERVE_BYTES, remove_copies, sync_folder, sync_tree
+from services.adapters.edge_rankings import query_batch
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NEW, _GONE = ".new", ".gone"
@@ -68,7 +69,7 @@ class Shards:
             wire.Scroll: self._read(reads.scroll),
             wire.Count: self._read(reads.count),
             wire.Facet: self._read(reads.facet),
-            wire.QueryBatch: self._read(reads.query_batch),
+            wire.QueryBatch: self._read(query_batch),
             wire.Follow: self._feeds.open,
             wire.Unfollow: self._feeds.close,
             wire.TakeChanged: self._feeds.take,

@@ -220,14 +220,28 @@ class Hello(Part):
 
 
 class Found(Part):
-    """A record; of a query it has a `score`, of an ordered scroll an `order_value`."""
+    """A record; of an ordered scroll it has an `order_value`."""
 
     id: PointId
     payload: dict[str, Any] | None = None
     vectors: Vectors | None = None
-    score: float = 0.0
+    order_value: Number | None = None
+
+
+class Scored(Part):
+    """A place in a ranking: `record` is the number of its record in `Rankings.records`."""
+
+    record: int
+    score: float
     order_value: Number | None = None
     version: int = 0
+
+
+class Rankings(Part):
+    """Of a batch of queries, in their order. A point that several found is sent once."""
+
+    records: list[Found]
+    rankings: list[list[Scored]]
 
 
 def point_of(found: Found) -> Point:

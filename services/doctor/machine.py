@@ -175,11 +175,14 @@ def check_clock(now_s: float, newest_turn_us: int | None) -> Finding:
 
 
 def check_schedule(
-    conversation: ConversationSettings, refuse: Callable[[ConversationSettings], None], next_run: str = ""
+    conversation: ConversationSettings,
+    refuse: Callable[[ConversationSettings, str], None],
+    next_run: str = "",
+    sync_cron: str = "",
 ) -> Finding:
     """`refuse` raises StartRefusedError as a start would; `next_run` is what a running server says."""
     try:
-        refuse(conversation)
+        refuse(conversation, sync_cron)
     except StartRefusedError as error:
         return fail("clean-up", str(error))
     place = conversation.timezone or "the machine's zone"

@@ -17,6 +17,7 @@ from core.knowledge import DocumentStatus
 from core.turns import TurnStatus
 from services.collections import REEMBED_COMMAND, StoredAs, collection_specs
 from services.doctor.doctor import Finding, fail, ok, warn
+from services.doctor.size import check_size
 from services.reembedding.points import lacks
 from services.store import VectorStore
 from services.turn_store import equals
@@ -63,6 +64,9 @@ async def check_store(store: VectorStore, names: StoreSettings, settings: ModelS
             found.findings.append(ok("store", "nothing is stored yet"))
             return found
         found.findings.append(ok("store", ", ".join(f"{name} {count}" for name, count in counts.items())))
+        if names.knowledge_collection in counts:
+            chunks = counts[names.knowledge_collection]
+            found.findings.append(check_size(chunks, embedded=not names.qdrant_url))
         found.findings.append(await _check_embedding(store, names, embedding_name(settings)))
         if names.conversation_collection in counts:
             await _check_turns(store, names, found, with_sessions=names.session_collection in counts)

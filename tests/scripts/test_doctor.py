@@ -14,6 +14,7 @@ import pytest
 from qdrant_client import models
 
 from api.container import check_schedule as refuse_schedule
+from config.knowledge import SourceSettings
 from config.settings import LLMSettings, ModelSettings, StoreSettings, load_settings
 from scripts import doctor, wenmai
 from services.doctor.doctor import Finding, Level
@@ -30,6 +31,7 @@ from services.doctor.machine import (
     pinned_libraries,
 )
 from services.doctor.models import check_models, host_of
+from services.doctor.sources import check_sources
 from services.doctor.store import BUNDLED_NAME, check_store, embedding_name
 from tests.support.app import HASHING, make_settings, open_app
 from tests.support.hashing_embedding import DIMENSION
@@ -312,3 +314,21 @@ def test_one_command_lists_and_runs_all_others(
     capsys.readouterr()
     assert wenmai.main(["doctor", "--fast", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+def test_followed_folders_are_looked_at(tmp_path: Path) -> None:
+    """Discriminates: a missing folder that is only warned of."""
+    for name in ("full", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "full" / "a.md").write_text("text")
+    sources = {name: SourceSettings(folder=tmp_path / name) for name in ("full", "empty", "missing")}
+    levels = [finding.level for finding in check_sources(sources)]
+    assert levels == [Level.OK, Level.WARN, Level.FAIL]
+
+
+def test_a_sync_schedule_is_judged_as_a_start_does() -> None:
+    """Discriminates: CLEANUP_CRON named in the place of SYNC_CRON."""
+    settings = load_settings(conversation={"cleanup_cron": "0 3 * * 0"})
+    found = check_schedule(settings.conversation, refuse_schedule, sync_cron="every minute")
+    assert found.level is Level.FAIL
+    assert "SYNC_CRON" in found.sentence
