@@ -1,9 +1,10 @@
-"""Bytes → text for files that do not say their encoding: UTF-8, UTF-16, GB18030, then a guess."""
+"""Bytes → text for files that do not say their encoding: UTF-8, UTF-16, GB18030, both mixed, then a guess."""
 
 from __future__ import annotations
 
 import codecs
 import re
+from functools import cache
 
 from charset_normalizer import from_bytes
 
@@ -19,7 +20,11 @@ _BOMS = (
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x7f\ufffd\ufffe\uffff]")
 _GUESSES = ["big5", "shift_jis", "euc_jp", "euc_kr", "cp1252", "cp1251", "iso8859_2"]
 _SAMPLE_BYTES = 65_536
-_COMMON_SHARE = 0.9
+_SAMPLE_CHARS = 65_536
+_COMMON_SHARE = 0.65  # measured: Big5 and Shift-JIS read as GB18030 reach 0.5, EUC-JP 0.57
+_GOOD_PER_BAD = 20  # foreign characters for each byte that does not fit, in UTF-8 that is only damaged
+# Codecs that are no charsets: they read escapes, or take time that grows with the square of the length.
+_NO_CHARSETS = ("unicode_escape", "raw_unicode_escape", "punycode", "idna", "undefined", "mbcs", "oem")
 
 
 def decode(content: bytes, declared: str | None = None) -> str:
@@ -31,7 +36,8 @@ def decode(content: bytes, declared: str | None = None) -> str:
         if content.startswith(bom):
             return _required(_strict(content, encoding))
     text = _utf8(content) or (_declared(content, declared) if declared else None)
-    return _required(text or _utf16_without_bom(content) or _gb18030(content) or _guess(content))
+    forms = (_utf16_without_bom, _mixed, _gb18030, _damaged_utf8, _utf16_everyday, _guess)
+    return _required(text or next(filter(None, (form(content) for form in forms)), None))
 
 
 def _utf8(content: bytes) -> str | None:
@@ -43,6 +49,11 @@ def _utf8(content: bytes) -> str | None:
 
 
 def _declared(content: bytes, name: str) -> str | None:
+    try:
+        if codecs.lookup(name).name.replace("-", "_") in _NO_CHARSETS:
+            return None
+    except (LookupError, ValueError):
+        return None
     # Pages that declare gb2312 use the characters of its supersets.
     return _strict(content, "gb18030" if name.lower() in ("gb2312", "gbk", "gb_2312-80") else name)
 
@@ -51,7 +62,7 @@ def _strict(content: bytes, encoding: str) -> str | None:
     """The text if every byte fits and nothing in it is binary."""
     try:
         text = content.decode(encoding)
-    except (UnicodeDecodeError, LookupError):
+    except (LookupError, ValueError):
         return None
     return None if _CONTROLS.search(text) else text
 
@@ -67,19 +78,71 @@ def _utf16_without_bom(content: bytes) -> str | None:
     if len(content) % 2 or b"\0" not in content:
         return None
     evens, odds = content[::2].count(0), content[1::2].count(0)
-    return _strict(content, "utf-16-be" if evens > odds else "utf-16-le")
+    encodings = ("utf-16-be", "utf-16-le") if evens > odds else ("utf-16-le", "utf-16-be")
+    texts = [_strict(content, encoding) for encoding in encodings]
+    # A few characters of Chinese (退, 一) leave their NULs in the other byte.
+    return next((text for text in texts if text and _is_mostly_everyday(text)), texts[0])
+
+
+def _mixed(content: bytes) -> str | None:
+    """Files put together of others: some lines are UTF-8, the rest GB18030."""
+    if b"\0" in content:
+        return None
+    lines = content.split(b"\n")
+    if all(line.isascii() or _utf8(line) is None for line in lines):
+        return None
+    texts: list[str] = []
+    kinds: set[str] = set()
+    for line in lines:
+        text, kind = _line(line)
+        if text is None:
+            return None
+        texts.append(text)
+        kinds.add(kind)
+    return "\n".join(texts) if {"utf-8", "gb18030"} <= kinds else None
+
+
+def _line(line: bytes) -> tuple[str | None, str]:
+    """Its text and encoding. Short GB18030 looks like UTF-8 by chance, and gives strange characters."""
+    if line.isascii():
+        return line.decode("ascii"), "ascii"
+    text = _utf8(line)
+    if text is not None and _is_mostly_everyday(text):
+        return text, "utf-8"
+    gb18030 = _gb18030(line)
+    return (text, "utf-8") if gb18030 is None and text is not None else (gb18030, "gb18030")
 
 
 def _gb18030(content: bytes) -> str | None:
     """Almost any two-byte text decodes as GB18030; it is believed when the characters are everyday ones."""
     text = _strict(content, "gb18030")
-    if text is None:
+    return text if text is not None and _is_mostly_everyday(text) else None
+
+
+def _is_mostly_everyday(text: str) -> bool:
+    foreign = [char for char in text[:_SAMPLE_CHARS] if not char.isascii()]
+    return sum(map(_is_everyday, foreign)) >= _COMMON_SHARE * len(foreign)
+
+
+def _damaged_utf8(content: bytes) -> str | None:
+    """UTF-8 that was cut in the middle of a character, or lost a byte: the characters that fit say so."""
+    if b"\0" in content:
         return None
-    foreign = [char for char in text[:_SAMPLE_BYTES] if not char.isascii()]
-    everyday = sum(_is_everyday(char) for char in foreign)
-    return text if everyday >= _COMMON_SHARE * len(foreign) else None
+    text = content.decode("utf-8", "replace")
+    bad = text.count("\ufffd")
+    good = len(content) - len(text)  # each foreign character has one to three bytes beyond the first
+    return text if good >= _GOOD_PER_BAD * bad else None
 
 
+def _utf16_everyday(content: bytes) -> str | None:
+    """Chinese UTF-16 in which not even a line ends."""
+    if len(content) % 2:
+        return None
+    texts = (_strict(content, encoding) for encoding in ("utf-16-le", "utf-16-be"))
+    return next((text for text in texts if text and _is_mostly_everyday(text)), None)
+
+
+@cache
 def _is_everyday(char: str) -> bool:
     """Punctuation, or one of the 3,755 level-1 characters of GB 2312 (rows 16 to 55)."""
     try:

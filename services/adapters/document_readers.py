@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import PurePath
 
 from llama_index.core.readers.base import BaseReader
@@ -15,21 +16,25 @@ from core.errors import EmptyFileError, UnreadableDocumentError
 from core.knowledge import ParsedDocument, Section
 from core.text import scrub
 from services.adapters.content_check import check_content, sniff
-from services.adapters.reader_docx import DocxReader
-from services.adapters.reader_html import HtmlReader
-from services.adapters.reader_markdown import MarkdownReader
-from services.adapters.reader_pdf import PdfReader
-from services.adapters.reader_text import PlainTextReader
 from services.knowledge.document_dates import HEAD_CHARS, DateClues, document_date
-from services.knowledge.formats import DocumentFormat, format_of
+from services.knowledge.formats import DocumentFormat, format_of, language_of
 
 SECTION_BREAK = "\n\n"
-_READERS: dict[DocumentFormat, type[BaseReader]] = {
-    DocumentFormat.MARKDOWN: MarkdownReader,
-    DocumentFormat.TEXT: PlainTextReader,
-    DocumentFormat.HTML: HtmlReader,
-    DocumentFormat.PDF: PdfReader,
-    DocumentFormat.DOCX: DocxReader,
+# Module and class; imported when a file of the kind comes: the process that reads must start in a moment.
+READERS = {
+    DocumentFormat.MARKDOWN: ("reader_markdown", "MarkdownReader"),
+    DocumentFormat.TEXT: ("reader_text", "PlainTextReader"),
+    DocumentFormat.HTML: ("reader_html", "HtmlReader"),
+    DocumentFormat.PDF: ("reader_pdf", "PdfReader"),
+    DocumentFormat.DOCX: ("reader_docx", "DocxReader"),
+    DocumentFormat.PPTX: ("reader_pptx", "PptxReader"),
+    DocumentFormat.XLSX: ("reader_xlsx", "XlsxReader"),
+    DocumentFormat.CSV: ("reader_csv", "CsvReader"),
+    DocumentFormat.JSON: ("reader_json", "JsonReader"),
+    DocumentFormat.JSON_LINES: ("reader_json", "JsonLinesReader"),
+    DocumentFormat.EPUB: ("reader_epub", "EpubReader"),
+    DocumentFormat.EMAIL: ("reader_email", "EmailReader"),
+    DocumentFormat.CODE: ("reader_code", "CodeReader"),
 }
 # What the libraries are known to raise on hostile bytes, besides their own errors.
 _CONFUSED = (ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError,
@@ -40,18 +45,24 @@ def parse_document(file_name: str, content: bytes) -> ParsedDocument:
     """Blocking, and as slow as the file is hostile: run it in a process of its own.
 
     Raises EmptyFileError, UnsupportedMediaError, or UnreadableDocumentError with the code `encrypted`,
-    `no_text`, `encoding`, `archive_limit` or `unreadable_document`.
+    `no_text`, `encoding`, `archive_limit`, `unsafe_xml`, `too_complex` or `unreadable_document`.
     """
     if not content:
         raise EmptyFileError("The file is empty.")
     document_format = format_of(file_name) or sniff(content)
     check_content(document_format, content)
-    documents = _read(_READERS[document_format](), document_format, content)
+    documents = _read(file_name, document_format, content)
     sections = _sections(documents)
     if not sections:
-        raise UnreadableDocumentError("The file has no text that can be read.", code="no_text")
+        raise UnreadableDocumentError(_WITHOUT_TEXT[document_format is DocumentFormat.PDF], code="no_text")
     date = document_date(_date_clues(file_name, documents, sections), datetime.now(UTC).date())
     return ParsedDocument(PurePath(file_name).stem, sections, date)
+
+
+_WITHOUT_TEXT = (
+    "The file has no text that can be read.",
+    "The file has no text that can be read: if it is a scan, run text recognition (OCR) on it and add that.",
+)
 
 
 def _date_clues(file_name: str, documents: Sequence[Document], sections: Sequence[Section]) -> DateClues:
@@ -65,13 +76,26 @@ def _date_clues(file_name: str, documents: Sequence[Document], sections: Sequenc
     )
 
 
-def _read(reader: BaseReader, document_format: DocumentFormat, content: bytes) -> list[Document]:
+def _reader(file_name: str, document_format: DocumentFormat) -> BaseReader:
+    module, name = READERS[document_format]
+    reader = getattr(import_module(f"services.adapters.{module}"), name)
+    made = reader(language_of(file_name)) if document_format is DocumentFormat.CODE else reader()
+    if not isinstance(made, BaseReader):
+        raise TypeError(f"{name} is no reader")
+    return made
+
+
+def _read(file_name: str, document_format: DocumentFormat, content: bytes) -> list[Document]:
+    reader = _reader(file_name, document_format)
     try:
         return reader.load_data(content)
-    except MemoryError:
+    except (MemoryError, RecursionError):
         raise UnreadableDocumentError("The file takes too much memory to read.", "too_complex") from None
     except _CONFUSED as error:
-        raise UnreadableDocumentError(f"The file is not a valid {document_format} document.") from error
+        raise UnreadableDocumentError(
+            f"The file is not a valid {document_format} document: open it in its program, save it again and "
+            f"add that."
+        ) from error
 
 
 def _sections(documents: Iterable[Document]) -> tuple[Section, ...]:

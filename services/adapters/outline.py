@@ -7,6 +7,10 @@ from datetime import datetime
 
 from llama_index.core.schema import Document
 
+from services.adapters.tables import markdown_table
+
+__all__ = ["Outline", "markdown_table", "section_document", "with_dates"]
+
 
 def section_document(text: str, heading: Sequence[str] = (), page: int | None = None) -> Document:
     """One section as LlamaIndex carries it: heading path (outermost first) and page in the metadata."""
@@ -32,18 +36,33 @@ class Outline:
         self._blocks: list[str] = []
         self._documents: list[Document] = []
         self._unsaid = False  # the innermost heading has had nothing under it so far
+        self._page: int | None = None
 
-    def heading(self, level: int, title: str) -> None:
-        """A heading closes the section before it; `level` counts from 1, the outermost."""
+    def page(self, number: int) -> None:
+        """What follows is on this page (or slide); the headings stay until others replace them."""
+        self._close()
+        self._unsaid = False
+        self._page = number
+
+    def heading(self, level: int, title: str, *, said: bool = False) -> None:
+        """A heading closes the section before it; `level` counts from 1, the outermost.
+
+        `said`: it stands in the text as well, so it need not become text when nothing follows.
+        """
         if not title:
             return
         if self._path and level > self._path[-1][0]:
             self._unsaid = False  # a heading under a heading: the path will say it
         self._close()
+        self.leave(level)
+        self._path.append((level, title))
+        self._unsaid = not said
+
+    def leave(self, level: int) -> None:
+        """What follows is under no heading of this level or a deeper one."""
+        self._close()
         while self._path and self._path[-1][0] >= level:
             self._path.pop()
-        self._path.append((level, title))
-        self._unsaid = True
 
     def block(self, text: str) -> None:
         if text.strip():
@@ -58,17 +77,8 @@ class Outline:
     def _close(self) -> None:
         if self._unsaid:
             self._blocks.append(self._path[-1][1])  # a heading with nothing under it is all there is
+            self._unsaid = False
         if self._blocks:
             titles = [title for _, title in self._path]
-            self._documents.append(section_document("\n\n".join(self._blocks), titles))
+            self._documents.append(section_document("\n\n".join(self._blocks), titles, self._page))
         self._blocks = []
-
-
-def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as a Markdown table; the first row is its header, short rows are filled up."""
-    width = max((len(row) for row in rows), default=0)
-    if not width:
-        return ""
-    cells = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows]
-    lines = ["| " + " | ".join(row + [""] * (width - len(row))) + " |" for row in cells]
-    return "\n".join([lines[0], "|" + " --- |" * width, *lines[1:]])

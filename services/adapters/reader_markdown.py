@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
@@ -11,20 +13,32 @@ from markdown_it.token import Token
 
 from core.text import scrub
 from services.adapters.decoding import decode
+from services.adapters.front_matter import FrontMatter, front_matter
 from services.adapters.outline import Outline, with_dates
+from services.adapters.reader_html import read_html
 
-_FRONT_MATTER = re.compile(
-    r"\A---[ \t]*\n(?=[\w-]+[ \t]*:)(?:(?!---[ \t]*\n)[^\n]*\n){0,200}---[ \t]*(?:\n|\Z)"
+_PARSED_CHARS = 4_000_000
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_ATX = re.compile(r" {0,3}(#{1,6})[ \t]{1,20}(\S[^\n]{0,300})")
+
+_HIDES = re.compile(
+    r"<(?:!--|(?:template|noscript|script|style|object|iframe|svg)\b"
+    r"|[a-z][^<>]{0,300}(?:hidden|display|opacity|font-size))",
+    re.IGNORECASE,
 )
-
-_FIELD = re.compile(r"^([\w-]{1,40})[ \t]*:[ \t]*(\S[^\n]{0,100})", re.M)
-_DATE_FIELDS = (
-    "date", "published", "pubdate", "publish_date", "publishdate", "updated", "lastmod", "last_updated",
-    "last_modified", "modified",
-)  # fmt: skip
 
 # What of a heading is read; "" stands for the token's own words.
 _TEXTS = {"text": "", "code_inline": "", "image": "", "text_special": "", "softbreak": " ", "hardbreak": " "}
+
+
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    """It stands in the lines `start` to `end` (the end not among them)."""
+
+    level: int
+    title: str
+    start: int
+    end: int
 
 
 class MarkdownReader(BaseReader):
@@ -36,19 +50,20 @@ class MarkdownReader(BaseReader):
 
     def load_data(self, content: bytes) -> list[Document]:
         text = scrub(decode(content)).lstrip("\ufeff")
-        matter = _FRONT_MATTER.match(text)
-        text = text[matter.end() :] if matter else text
+        matter = front_matter(text)
+        text = text[matter.length :]
         lines = text.split("\n")
-        outline = Outline()
-        body_start = 0
+        headings = self._headings(lines, text) if len(text) <= _PARSED_CHARS else list(_quick_headings(lines))
+        return with_dates(_outline(lines, headings, matter).finish(), matter.dates)
+
+    def _headings(self, lines: list[str], text: str) -> list[_Heading]:
         tokens = self._blocks.parse(text)
-        for index, token in enumerate(tokens):
-            if token.type == "heading_open" and token.level == 0 and token.map:
-                outline.block("\n".join(lines[body_start : token.map[0]]))
-                outline.heading(int(token.tag[1:]), self._plain(tokens[index + 1].content))
-                body_start = token.map[1]
-        outline.block("\n".join(lines[body_start:]))
-        return with_dates(outline.finish(), _declared(matter.group()) if matter else [])
+        _read_html_blocks(lines, tokens)
+        return [
+            _Heading(int(token.tag[1:]), self._plain(tokens[at + 1].content), token.map[0], token.map[1])
+            for at, token in enumerate(tokens)
+            if token.type == "heading_open" and token.level == 0 and token.map
+        ]
 
     def _plain(self, heading: str) -> str:
         """The heading's words without emphasis, links and code marks."""
@@ -56,10 +71,61 @@ class MarkdownReader(BaseReader):
         return " ".join("".join(_texts(tokens[0].children or [])).split()) if tokens else ""
 
 
-def _declared(matter: str) -> list[str]:
-    """The values of the front matter's date fields, the most trusted first."""
-    fields = {name.lower().replace("-", "_"): value for name, value in _FIELD.findall(matter)}
-    return [fields[name] for name in _DATE_FIELDS if name in fields]
+def _outline(lines: list[str], headings: Sequence[_Heading], matter: FrontMatter) -> Outline:
+    """The title of the front matter is above all, unless the document begins with it."""
+    outline = Outline()
+    begins_with_it = bool(headings) and headings[0] == _Heading(
+        1, matter.title, headings[0].start, headings[0].end
+    )
+    below = bool(matter.title) and not begins_with_it
+    if begins_with_it:
+        lines[headings[0].start : headings[0].end] = [""] * (headings[0].end - headings[0].start)
+    outline.heading(1, matter.title)
+    outline.block(matter.summary)
+    outline.block("tags: " + ", ".join(matter.tags) if matter.tags else "")
+    body_start = 0
+    for heading in headings[begins_with_it:]:
+        outline.block("\n".join(lines[body_start : heading.start]))
+        outline.heading(heading.level + below, heading.title)
+        body_start = heading.end
+    outline.block("\n".join(lines[body_start:]))
+    return outline
+
+
+def _quick_headings(lines: Sequence[str]) -> Iterator[_Heading]:
+    """For files of many megabytes, which the full grammar takes too long for: `#` lines outside fences."""
+    fence = ""
+    for at, line in enumerate(lines):
+        if mark := _FENCE.match(line):
+            run = mark.group(1)
+            if not fence:
+                fence = run
+            elif run.startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+        elif not fence and (heading := _ATX.match(line)):
+            yield _Heading(len(heading.group(1)), heading.group(2).strip(" #*_`"), at, at + 1)
+
+
+def _read_html_blocks(lines: list[str], tokens: Sequence[Token]) -> None:
+    """HTML between paragraphs becomes what a browser would show of it: often nothing."""
+    for token in tokens:
+        if token.map and _is_html(token):
+            start, end = token.map
+            shown = "\n\n".join(_shown(section) for section in read_html("\n".join(lines[start:end])))
+            lines[start:end] = [shown, *[""] * (end - start - 1)]
+
+
+def _is_html(token: Token) -> bool:
+    """A block of HTML, or a paragraph in which HTML hides something; what stands in `code` hides nothing."""
+    if token.type == "html_block":
+        return token.level == 0
+    is_paragraph = token.type == "inline" and token.level == 1 and "<" in token.content
+    return is_paragraph and "`" not in token.content and _HIDES.search(token.content) is not None
+
+
+def _shown(section: Document) -> str:
+    titles = section.metadata["heading"]
+    return "\n\n".join([*titles[-1:], section.text] if titles != [section.text] else [section.text])
 
 
 def _texts(tokens: list[Token]) -> list[str]:

@@ -52,6 +52,7 @@ _IS_SENTENCE = re.compile(r"[。；！，]|[.!?？;,]\s*$")
 _IS_ABOUT = (
     r"report|review|edition|handbook|catalogu?e?|calendar|survey|results|budget|proceedings|summary"
     r"|minutes|newsletter|prospectus|bulletin|yearbook|almanac|census|statistics|annual|plan|schedule|agenda"
+    r"|release note|changelog|price list|rate card|fee schedule|tariff|factsheet|roadmap"
 )
 _IS_ABOUT_ZH = (
     r"招生|简章|章程|通知|公告|通告|计划|规划|方案|安排|问答|解答|报告|总结|综述|预算|决算|名单|分数线|录取|年鉴|年报"
@@ -65,6 +66,12 @@ _TITLE_YEARS = (
     re.compile(rf"^([12]\d{{3}})(?=\s(?:[A-Za-z&-]+\s){{0,3}}(?:{_IS_ABOUT})s?\b)", re.IGNORECASE),
     re.compile(rf"\b(?:{_IS_ABOUT})s?,?\s(?:(?:of|for|in|[-–])\s)?([12]\d{{3}})(?![\w.])", re.IGNORECASE),
     re.compile(r"[(（]([12]\d{3})[)）]\s*$"),
+    # an edition: 价格表（2023版）, 「2024年修订版」; a product's has its Latin name before it: Office 2019版
+    re.compile(
+        r"(?<![A-Za-z0-9_.\-第+])(?<![A-Za-z] )([12]\d{3})"
+        r"(?=年?(?:最新|修订|修訂|试行|試行|正式|全新|新)?版(?![权權本面块塊画畫税]))"
+    ),
+    re.compile(r"(?<![\w.])v((?:199|20\d)\d)(?=(?:\.\d{1,3}){1,2}(?![\w.]))", re.IGNORECASE),  # v2024.1
 )
 _RECORDS = (".log", ".csv")  # their first line is their first entry
 _FILE_DAY = re.compile(r"(?<!\d)([12]\d{3})(\d\d)(\d\d)(?!\d)")
@@ -143,7 +150,7 @@ def _head_lines(head: str) -> Iterable[str]:
 def _titles_dates(clues: DateClues, today: datetime.date) -> Iterable[str]:
     """Of the headings, of a first line that is as short as a title, and of the file's name."""
     first = next(iter(_head_lines(clues.head)), "")
-    is_title = len(first) <= TITLE_CHARS and not _IS_SENTENCE.search(first)
+    is_title = len(first) <= TITLE_CHARS and not _IS_SENTENCE.search(first) and not first.startswith("```")
     lines = [first] if is_title and not clues.file_name.lower().endswith(_RECORDS) else []
     stem = clues.file_name.rpartition(".")[0] or clues.file_name
     stem = re.sub(r"_+|(?<=[A-Za-z])-(?=[12]\d{3})", " ", stem).strip()

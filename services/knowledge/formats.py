@@ -14,30 +14,76 @@ class DocumentFormat(StrEnum):
     HTML = "HTML"
     PDF = "PDF"
     DOCX = "DOCX"
+    PPTX = "PPTX"
+    XLSX = "XLSX"
+    CSV = "CSV"
+    JSON = "JSON"
+    JSON_LINES = "JSON Lines"
+    EPUB = "EPUB"
+    EMAIL = "e-mail"
+    CODE = "source code"
 
 
+_LANGUAGES = {
+    ".py": "python", ".js": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".jsx": "jsx",
+    ".ts": "typescript", ".tsx": "tsx", ".vue": "vue", ".css": "css", ".scss": "scss",
+    ".java": "java", ".kt": "kotlin", ".scala": "scala", ".swift": "swift", ".go": "go", ".rs": "rust",
+    ".c": "c", ".h": "c", ".cpp": "cpp", ".cc": "cpp", ".hpp": "cpp", ".cs": "csharp", ".dart": "dart",
+    ".rb": "ruby", ".php": "php", ".pl": "perl", ".lua": "lua", ".r": "r", ".sql": "sql",
+    ".sh": "bash", ".bash": "bash", ".ps1": "powershell", ".bat": "bat", ".proto": "protobuf",
+    ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".ini": "ini", ".cfg": "ini", ".xml": "xml",
+}  # fmt: skip
 FORMATS = {
     ".md": DocumentFormat.MARKDOWN,
     ".markdown": DocumentFormat.MARKDOWN,
     ".txt": DocumentFormat.TEXT,
     ".text": DocumentFormat.TEXT,
     ".log": DocumentFormat.TEXT,
-    ".csv": DocumentFormat.TEXT,
+    ".rst": DocumentFormat.TEXT,
+    ".tex": DocumentFormat.TEXT,
+    ".org": DocumentFormat.TEXT,
     ".html": DocumentFormat.HTML,
     ".htm": DocumentFormat.HTML,
+    ".xhtml": DocumentFormat.HTML,
     ".pdf": DocumentFormat.PDF,
     ".docx": DocumentFormat.DOCX,
+    ".pptx": DocumentFormat.PPTX,
+    ".xlsx": DocumentFormat.XLSX,
+    ".xlsm": DocumentFormat.XLSX,
+    ".csv": DocumentFormat.CSV,
+    ".tsv": DocumentFormat.CSV,
+    ".json": DocumentFormat.JSON,
+    ".jsonl": DocumentFormat.JSON_LINES,
+    ".ndjson": DocumentFormat.JSON_LINES,
+    ".epub": DocumentFormat.EPUB,
+    ".eml": DocumentFormat.EMAIL,
+    **dict.fromkeys(_LANGUAGES, DocumentFormat.CODE),
+}
+# What people have and we cannot read: the format that their own program can save it as.
+_SAVE_AS = {
+    **dict.fromkeys((".doc", ".docm", ".dot", ".dotx", ".wps", ".rtf", ".odt", ".pages"), "DOCX"),
+    **dict.fromkeys((".xls", ".xlsb", ".xlt", ".xltx", ".et", ".ods", ".numbers"), "XLSX"),
+    **dict.fromkeys((".ppt", ".pptm", ".pps", ".ppsx", ".pot", ".potx", ".dps", ".odp", ".key"), "PPTX"),
+    **dict.fromkeys((".mobi", ".azw", ".azw3"), "EPUB"),
+    **dict.fromkeys((".msg",), "EML"),
+    **dict.fromkeys((".caj", ".ofd", ".djvu", ".ps"), "PDF"),
 }
 
 
 def format_of(file_name: str) -> DocumentFormat | None:
     """The format that the name promises; None when it has no ending and promises nothing.
 
-    Raises UnsupportedMediaError naming the supported endings.
+    Raises UnsupportedMediaError saying what to save the file as, or naming the supported endings.
     """
     ending = PurePath(file_name).suffix.lower()
     if not ending:
         return None
+    if ending in _SAVE_AS:
+        better = _SAVE_AS[ending]
+        raise UnsupportedMediaError(
+            f"A file ending in '{ending}' cannot be read: save it as {better} in the program it comes from, "
+            f"and add that."
+        )
     if ending not in FORMATS:
         supported = ", ".join(FORMATS)
         raise UnsupportedMediaError(f"A file ending in '{ending}' cannot be read; supported: {supported}.")
@@ -46,3 +92,8 @@ def format_of(file_name: str) -> DocumentFormat | None:
 
 def is_supported(file_name: str) -> bool:
     return PurePath(file_name).suffix.lower() in FORMATS
+
+
+def language_of(file_name: str) -> str:
+    """The language that a source file's ending stands for, as a Markdown fence names it; "" when unknown."""
+    return _LANGUAGES.get(PurePath(file_name).suffix.lower(), "")

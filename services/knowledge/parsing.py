@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,6 +12,7 @@ from llama_index.core.schema import TransformComponent
 
 from core.errors import UnreadableDocumentError
 from core.knowledge import ParsedDocument
+from services.knowledge.confinement import confine_this_process, end_this_process_after, limit_this_process
 from services.knowledge.pieces import Pieces
 from services.knowledge.splitter import cut
 
@@ -77,39 +76,25 @@ class ParserProcess:
 
 
 def _too_complex(why: str) -> UnreadableDocumentError:
-    return UnreadableDocumentError(f"The file {why}.", code="too_complex")
+    return UnreadableDocumentError(
+        f"The file {why}: split it into smaller files and add those.", code="too_complex"
+    )
 
 
 def _parse_and_cut(
     parse: ParseDocument, splitter: TransformComponent, limits: ParseLimits, file_name: str, content: bytes
 ) -> Pieces:
     """Runs in the child; domain errors travel back with their code."""
-    _limit_this_process(limits)
+    # Should the server die while this process hangs, nobody else would end it.
+    end_this_process_after(limits.wall_s + 1)
+    confine_this_process()
+    limit_this_process(limits.cpu_s, limits.memory_bytes)
     try:
         parsed = parse(file_name, content)
         return Pieces.pack(cut(parsed, splitter), parsed.date)
     except MemoryError:
         raise _too_complex("takes too much memory to read") from None
+    except RecursionError:
+        raise _too_complex("is nested too deeply to read") from None
     finally:
-        _end_this_process_after(limits.idle_s)
-
-
-def _limit_this_process(limits: ParseLimits) -> None:
-    if sys.platform == "win32":
-        return  # there, only the time limit holds
-    import resource
-
-    # Should the server die while this process hangs, nobody else would end it.
-    _end_this_process_after(limits.wall_s + 1)
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    used_s = int(usage.ru_utime + usage.ru_stime)
-    _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (used_s + limits.cpu_s, hardest))
-    _, hardest = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, hardest))
-
-
-def _end_this_process_after(seconds: float) -> None:
-    """Replaces the deadline set before. The signal's default action ends the process."""
-    if sys.platform != "win32":
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        end_this_process_after(limits.idle_s)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import zipfile
 from contextlib import suppress
@@ -57,7 +58,7 @@ def test_a_heading_with_nothing_under_it_is_kept_as_text() -> None:
 
 
 def test_front_matter_is_not_text_but_a_rule_at_the_start_is() -> None:
-    assert outline("a.md", "---\ntitle: x\ntags: [a]\n---\nbody") == [("", "body")]
+    assert outline("a.md", "---\nlayout: x\nauthors: [a]\n---\nbody") == [("", "body")]
     assert "kept" in outline("a.md", "---\n\nkept\n\n---\nbody")[0][1]
 
 
@@ -99,7 +100,7 @@ def test_stray_control_and_replacement_characters_do_not_make_utf8_unreadable() 
 
 
 def test_formulas_in_a_csv_are_only_text() -> None:
-    assert sections("a.csv", b"name,=cmd()\n")[0].text == "name,=cmd()"
+    assert "=cmd()" in sections("a.csv", b"name,=cmd()\n")[0].text
 
 
 def test_a_file_without_an_ending_is_recognised_by_its_content() -> None:
@@ -146,8 +147,8 @@ def test_deeply_nested_html_does_not_overflow_the_stack() -> None:
     assert outline("a.html", "<div>" * 20_000 + "deep") == [("", "deep")]
 
 
-def test_markup_that_the_parser_rejects_is_refused_with_a_code() -> None:
-    assert code_of("a.html", b"<![- hidden -->\n<p>text</p>") == "unreadable_document"
+def test_broken_markup_is_read_as_a_browser_reads_it() -> None:
+    assert outline("a.html", b"<![- hidden -->\n<p>text</p>") == [("", "text")]
 
 
 # ---- PDF ----
@@ -185,6 +186,13 @@ def test_a_scanned_pdf_has_no_text() -> None:
 @pytest.mark.parametrize("cut", [20, 60, 200, 400])
 def test_a_damaged_pdf_is_refused_with_a_code(cut: int) -> None:
     assert code_of("a.pdf", pdf([["Hello"]])[:cut]) in ("unreadable_document", "no_text")
+
+
+def test_what_is_wrong_with_a_pdf_is_not_logged_with_its_bytes(caplog: pytest.LogCaptureFixture) -> None:
+    """Discriminates: pypdf's warnings left on."""
+    logging.getLogger("pypdf").setLevel(logging.NOTSET)
+    parse_document("a.pdf", pdf([["Hello"]]).replace(b"/F1 12 Tf", b"/F1 1-2 Tf"))
+    assert not caplog.records
 
 
 # ---- DOCX ----
@@ -270,7 +278,7 @@ def test_entities_in_a_docx_are_not_expanded() -> None:
     with zipfile.ZipFile(BytesIO(word_file())) as file:
         members = {name: file.read(name) for name in file.namelist()}
     members["word/document.xml"] = f"<?xml version='1.0'?>{bomb}{body}".encode()
-    assert code_of("a.docx", archive(members)) in ("no_text", "unreadable_document")
+    assert code_of("a.docx", archive(members)) == "unsafe_xml"
 
 
 # ---- what is refused whatever the format ----

@@ -1,0 +1,88 @@
+"""Where definitions begin in source code, line by line: by the words of the languages and by indentation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_NAME = r"(?P<name>[\w$.:~]{1,120})"
+_MODIFIERS = (
+    r"(?:(?:pub(?:\([\w:\s]{1,40}\))?|public|private|protected|internal|static|final|abstract|sealed|export|default"
+    r"|declare|async|unsafe|const|extern|open|override|data|partial|virtual|inline|suspend|case|implicit"
+    r"|synchronized|readonly|native)\s{1,4}){0,6}"
+)
+_WORD = (
+    r"(?:class|interface|enum(?:\s{1,4}(?:class|struct))?|struct|trait|impl(?:<[^<>]{0,80}>)?|union|record|object|module"
+    r"|mod|namespace|protocol|extension|actor|def|fn|func|fun|function\*?|sub|proc|macro_rules!|type|message|service"
+    r"|rpc|package\s{1,4}body|mixin)"
+)
+_PATTERNS = (
+    re.compile(rf"{_MODIFIERS}{_WORD}\s{{1,4}}(?:self\.)?{_NAME}"),
+    re.compile(rf"func\s{{1,4}}\([^()]{{0,80}}\)\s{{0,4}}{_NAME}\("),  # a method in Go
+    re.compile(  # a function kept under a name
+        rf"{_MODIFIERS}(?:(?:let|var|const)\s{{1,4}})?{_NAME}\s{{0,4}}(?::[^=]{{0,80}})?=\s{{0,4}}"
+        r"(?:async\s{1,4})?(?:function\b|\([^()]{0,200}\)(?:\s{0,4}:[^=]{0,80})?\s{0,4}=>|\w{1,40}\s{0,4}=>|class\b)"
+    ),
+    re.compile(rf"{_NAME}\s{{0,4}}(?:<-|=)\s{{0,4}}function\b"),  # R, Lua
+    re.compile(rf"{_NAME}\s{{0,4}}\(\s{{0,4}}\)\s{{0,4}}\{{?\s{{0,4}}$"),  # a shell's function
+    re.compile(  # SQL
+        r"create\s{1,4}(?:or\s{1,4}replace\s{1,4})?(?:\w{1,20}\s{1,4}){0,3}"
+        r"(?:table|view|function|procedure|trigger|type|index)\s{1,4}(?:if\s{1,4}not\s{1,4}exists\s{1,4})?[\"`\[]?"
+        rf"{_NAME}",
+        re.IGNORECASE,
+    ),
+)
+# type and name before parentheses: C, C++, Java, C#, Dart
+_TYPED = re.compile(
+    rf"(?:[\w$<>\[\],.:*&?]{{1,80}}[\s*&]{{1,4}}){{1,6}}{_NAME}\s{{0,4}}\((?!\s{{0,4}}\*)[^;={{}}]{{0,300}}\{{?\s{{0,4}}$"
+)
+_NOT_TYPED = re.compile(
+    r"(?:return|if|else|for|while|switch|new|throw|catch|typedef|using|import|from|await|yield|raise|assert|delete"
+    r"|case|with|elif|print|echo|in|not|and|or|#)\b"
+)
+_SECTION = re.compile(r"\[{1,2}(?P<name>[\w.\" -]{1,120})\]{1,2}\s{0,4}$")  # TOML, INI
+_KEY = re.compile(r"(?P<name>[\w.-]{1,80}):(?:\s|$)")  # YAML
+_ABOVE = re.compile(r"\s{0,200}(?://|#|\*|/\*|--|@|\[\w|\"\"\"|;|%|template\b|<summary|\*/)")
+_TYPED_LANGUAGES = ("c", "cpp", "java", "csharp", "dart", "")
+_SECTIONED = ("toml", "ini")
+_MAX_LINE_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """`start` is its first line (from 0), comments and decorators above it included."""
+
+    name: str
+    start: int
+    indent: int
+
+
+def definitions(lines: Sequence[str], language: str) -> Iterator[Definition]:
+    """In the order of the lines."""
+    for at, line in enumerate(lines):
+        stripped = line.lstrip()
+        if not stripped or len(line) > _MAX_LINE_CHARS:
+            continue
+        if name := _name_in(stripped, language):
+            yield Definition(name, _with_what_is_above(lines, at), len(line) - len(stripped))
+
+
+def _name_in(line: str, language: str) -> str:
+    if language in _SECTIONED:
+        found = _SECTION.match(line)
+    elif language == "yaml":
+        found = _KEY.match(line)
+    else:
+        found = next((match for form in _PATTERNS if (match := form.match(line))), None)
+        if found is None and language in _TYPED_LANGUAGES and "(" in line and not _NOT_TYPED.match(line):
+            found = _TYPED.match(line)
+    return found.group("name").strip(".:") if found else ""
+
+
+def _with_what_is_above(lines: Sequence[str], at: int) -> int:
+    """Comments, decorators and attributes that stand directly above."""
+    above = at
+    while above > 0 and at - above < 40 and _ABOVE.match(lines[above - 1][:_MAX_LINE_CHARS]):
+        above -= 1
+    return above
