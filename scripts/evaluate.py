@@ -1,10 +1,12 @@
 """Measure retrieval on sets of questions: `python -m scripts.evaluate FOLDER`.
 
-FOLDER holds one folder per set: corpus.jsonl {id, text, title?, scope?, date?}, queries.jsonl {id, text,
-history?: [{role, text}], scope?, date?, answerable?} and qrels.jsonl {query_id, doc_id, rel}. Every line of
-the corpus becomes a document of a store that is thrown away, every question is searched with what was said
-before it, and nothing is generated. Where the corpus is conversations (every line with scope and turn_index),
-each scope is a session and its earlier turns are recalled.
+FOLDER holds one folder per set: corpus.jsonl {id, text or file, title?, scope?, date?}, queries.jsonl {id,
+text, history?: [{role, text}], scope?, date?, answerable?, answers?} and qrels.jsonl {query_id, doc_id, rel}.
+Every line of the corpus becomes a document of a store that is thrown away, every question is searched with
+what was said before it, and nothing is generated. Where questions have `answers` that a relevant document has
+word for word, a second table says whether the chunks found hold them: how well documents are cut. Where the
+corpus is conversations (every line with scope and turn_index), each scope is a session and its earlier turns
+are recalled.
 
 The table stands beside plain lists of the same store: by meaning (dense), by words (sparse), both fused by
 rank (rrf), and the last with the set's own rewrite, which the product never sees. FOLDER/baselines.json

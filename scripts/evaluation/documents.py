@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from pathlib import PurePath
 
 from core.errors import BadRequestError
 from scripts.evaluation.sets import Line
@@ -19,10 +20,14 @@ _MARKS = re.compile(r"([!-/:-@\[-`{-~])")  # ASCII punctuation, which Markdown a
 def upload_of(line: Line, number: int, owner: str) -> Upload:
     """Plain text, or with a title Markdown under that heading; the line's id is the external id.
 
+    A document in a file of its own is that file.
+
     What Markdown would take for a heading inside the text gets a backslash and stays text. The file name
     says nothing.
     """
-    if line.title:
+    if line.file_name:
+        name, content = f"{number}{PurePath(line.file_name).suffix}", line.text
+    elif line.title:
         heading = _MARKS.sub(r"\\\1", " ".join(line.title.split()))
         name, content = f"{number}.md", f"# {heading}\n\n{_HEADINGS.sub(_ESCAPED, line.text)}"
     else:

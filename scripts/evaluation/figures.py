@@ -21,11 +21,15 @@ TOP = 10
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Documents found for a question, best first, with their scores; `ms` without embedding it."""
+    """Documents found for a question, best first, with their scores; `ms` without embedding it.
+
+    `chunks` are the texts of all chunks found, best first.
+    """
 
     question: Question
     ranked: Sequence[tuple[str, float]]
     ms: float = 0.0
+    chunks: Sequence[str] = ()
 
     @property
     def best(self) -> tuple[str, float]:

@@ -15,6 +15,7 @@ from api.container import Container, open_container
 from api.search_handler import SearchRequest
 from config.settings import load_settings
 from core.errors import WenmaiError
+from core.knowledge import Candidate
 from scripts.cached_embedding import CachedEmbedding
 from scripts.evaluation.figures import quantile
 from scripts.evaluation.target import Found, Hit, NotReadError
@@ -53,8 +54,7 @@ class Services:
         started, embedded_s = time.perf_counter(), self._embedding.query_s
         report = await self.container.search.search(request)
         elapsed_s = time.perf_counter() - started - (self._embedding.query_s - embedded_s)
-        hits = (Hit(one.candidate.chunk.document_id, one.candidate.probability) for one in report.candidates)
-        return Found(tuple(hits), elapsed_s * 1000)
+        return Found(tuple(_hit(one.candidate) for one in report.candidates), elapsed_s * 1000)
 
     async def embedding_ms(self, texts: Sequence[str]) -> float:
         """What the model itself takes for a question: the median of a few, past the cache."""
@@ -76,6 +76,10 @@ async def open_services(cache: Path | None) -> AsyncIterator[Services]:
 
         async with open_container(settings, wrap) as container:
             yield Services(container, cached[0])
+
+
+def _hit(candidate: Candidate) -> Hit:
+    return Hit(candidate.chunk.document_id, candidate.probability, candidate.chunk.indexed_text)
 
 
 def _embedding_ms(model: BaseEmbedding, texts: Sequence[str]) -> float:

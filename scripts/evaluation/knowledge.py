@@ -22,9 +22,10 @@ Step = Callable[[], object]
 
 @dataclass(slots=True)
 class Library:
-    """Which lines a document is: the same text under one owner is one document, however many lines say it."""
+    """Which lines a document is: all of the owner's that say the same, whichever copy of them is found."""
 
     lines: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    copies: dict[tuple[str, bytes], set[str]] = field(default_factory=lambda: defaultdict(set))
     refused: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
@@ -38,6 +39,9 @@ async def read_in(target: Target, collections: Sequence[Collection], step: Step)
     waiting = ((line, at, part.owner) for part in collections for at, line in enumerate(part.lines, start=1))
     await asyncio.gather(*(_read(target, waiting, library, step) for _ in range(target.reads_at_once)))
     library.seconds = time.perf_counter() - started
+    for copies in library.copies.values():
+        together = [line for document_id in copies for line in library.lines[document_id]]
+        library.lines.update((document_id, [*together]) for document_id in copies)
     place = {line.line_id: at for part in collections for at, line in enumerate(part.lines)}
     for lines in library.lines.values():
         lines.sort(key=place.__getitem__)  # not in the order they happened to be read
@@ -49,8 +53,10 @@ async def _read(
 ) -> None:
     for line, number, owner in waiting:
         try:
-            document_id = await target.add(upload_of(line, number, owner))
+            upload = upload_of(line, number, owner)
+            document_id = await target.add(upload)
             library.lines[document_id].append(line.line_id)
+            library.copies[owner, upload.content].add(document_id)
         except NotReadError as error:
             library.refused[str(error)] += 1
         step()
@@ -61,7 +67,8 @@ async def ask(target: Target, part: Collection, library: Library, step: Step) ->
     answers = []
     for question in part.questions:
         found = await target.search(request_of(question, part.owner))
-        answers.append(Answer(question, _ranked(found.hits, library), found.ms))
+        chunks = tuple(hit.text for hit in found.hits)
+        answers.append(Answer(question, _ranked(found.hits, library), found.ms, chunks))
         step()
     return answers
 
@@ -82,6 +89,8 @@ def _ranked(hits: Sequence[Hit], library: Library) -> list[tuple[str, float]]:
     best: dict[str, float] = {}
     for hit in hits:
         best[hit.document_id] = max(hit.probability, best.get(hit.document_id, 0.0))
-    return [
-        (line, chance) for document_id, chance in best.items() for line in library.line_ids([document_id])
-    ]
+    found: dict[str, float] = {}
+    for document_id, chance in best.items():
+        for line in library.line_ids([document_id]):
+            found.setdefault(line, chance)
+    return list(found.items())

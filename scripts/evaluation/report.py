@@ -19,6 +19,7 @@ from scripts.evaluation.figures import (
     separation,
     top_calibration,
 )
+from scripts.evaluation.passages import Passages, passages_table
 from scripts.evaluation.sets import BadSetError
 
 OURS = "wenmai"
@@ -51,6 +52,7 @@ class SetReport:
     name: str
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    passages: Passages | None = None
     groups: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -86,6 +88,8 @@ def read_published(path: Path) -> Published:
 def table(reports: Sequence[SetReport], by: str = "") -> str:
     """Markdown: one line per list, then what there is to say, then the same by group."""
     parts = [_table(_lines(reports)), "\n".join(f"- {r.name}: {note}" for r in reports for note in r.notes)]
+    if any(report.passages for report in reports):
+        parts.append(passages_table((report.name, report.passages) for report in reports))
     if by and any(report.groups for report in reports):
         parts.append(f"By {by}:\n\n{_table(_group_lines(reports))}")
     return "\n\n".join(filter(None, parts)) + "\n"

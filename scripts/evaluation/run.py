@@ -17,6 +17,7 @@ from scripts.evaluation.figures import Answer, quantile
 from scripts.evaluation.in_process import Services, open_services
 from scripts.evaluation.knowledge import Library, ask, read_in
 from scripts.evaluation.memory import MemoryRun
+from scripts.evaluation.passages import passages
 from scripts.evaluation.report import (
     OURS,
     Published,
@@ -87,7 +88,14 @@ async def _evaluate_set(data: EvaluationSet, options: Options, published: Publis
         if measured.told:
             write_run(options.out / f"{data.name}.told.jsonl", measured.told)
     groups = {value: _rows(_only(measured, value)) for value in _values(data)}
-    return SetReport(data.name, _rows(measured), measured.notes, groups, published.get(data.name, {}))
+    return SetReport(
+        name=data.name,
+        rows=_rows(measured),
+        notes=measured.notes,
+        passages=passages(measured.lists[OURS]),
+        groups=groups,
+        published=published.get(data.name, {}),
+    )
 
 
 async def _knowledge(data: EvaluationSet, options: Options) -> _Measured:

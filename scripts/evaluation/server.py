@@ -65,6 +65,8 @@ class _Job(_Reply):
 class _Candidate(_Reply):
     document_id: str
     probability: float
+    heading: str = ""
+    text: str = ""
 
 
 class _Candidates(_Reply):
@@ -131,7 +133,8 @@ class Server:
         )
         elapsed_ms = (time.perf_counter() - started) * 1000
         found = _Candidates.model_validate_json(_checked(reply).content).candidates
-        return Found(tuple(Hit(one.document_id, one.probability) for one in found), elapsed_ms)
+        hits = (Hit(one.document_id, one.probability, f"{one.heading}\n{one.text}") for one in found)
+        return Found(tuple(hits), elapsed_ms)
 
     async def remove_added(self) -> None:
         """What this run has added goes again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 FILES = ("corpus.jsonl", "queries.jsonl", "qrels.jsonl")
+_UNSEEN = re.compile(r"[\s*`\\]+")
 Row = TypeVar("Row", bound=BaseModel)
 
 
@@ -21,19 +23,21 @@ class BadSetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One document, or one turn of a conversation."""
+    """One document, or one turn of a conversation. `file_name` is that of a document in a file of its own."""
 
     line_id: str
     text: str
     scope: str = ""
     title: str = ""
     date: str = ""
+    file_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """`previous` are the user's turns before it, oldest first. `rewrite` is the set's own wording that stands
-    alone: for baselines only. `groups` are the values it is reported under."""
+    alone: for baselines only. `phrases` are words of a relevant document, one of which the chunk that answers
+    must have. `groups` are the values it is reported under."""
 
     question_id: str
     text: str
@@ -44,6 +48,7 @@ class Question:
     rewrite: str = ""
     answerable: bool = True
     gold: Mapping[str, float] = field(default_factory=dict)
+    phrases: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
 
 
@@ -75,7 +80,8 @@ class _Turn(BaseModel):
 
 class _LineRow(_Row):
     id: str = Field(min_length=1)
-    text: str
+    text: str = ""
+    file: str | None = None
     title: str | None = None
     scope: str | None = None
     date: str | None = None
@@ -90,6 +96,7 @@ class _QuestionRow(_Row):
     date: str | None = None
     rewrite: str | None = None
     answerable: bool = True
+    answers: Any = ()
 
 
 class _Judgement(_Row):
@@ -106,16 +113,18 @@ def sets_in(folder: Path) -> list[str]:
 def load_set(folder: Path, by: str = "") -> EvaluationSet:
     """Raises BadSetError. `by` is the field of a question (or of several values) to report under."""
     rows = list(_rows(folder / FILES[0], _LineRow))
+    lines = tuple(_line(row, folder) for row in rows)
+    texts = {line.line_id: plain(line.text) for line in lines}
     gold: dict[str, dict[str, float]] = defaultdict(dict)
     for judgement in _rows(folder / FILES[2], _Judgement):
         if judgement.rel > 0:
             gold[judgement.query_id][judgement.doc_id] = judgement.rel
     questions = tuple(
-        _question(row, gold.get(row.id, {}), by) for row in _rows(folder / FILES[1], _QuestionRow)
+        _question(row, gold.get(row.id, {}), texts, by) for row in _rows(folder / FILES[1], _QuestionRow)
     )
     is_memory = bool(rows) and all(row.scope and row.turn_index is not None for row in rows)
     has_refusals = not all(question.answerable for question in questions)
-    return EvaluationSet(folder.name, tuple(map(_line, rows)), questions, is_memory, has_refusals)
+    return EvaluationSet(folder.name, lines, questions, is_memory, has_refusals)
 
 
 def spread(questions: tuple[Question, ...], limit: int | None) -> tuple[Question, ...]:
@@ -125,11 +134,30 @@ def spread(questions: tuple[Question, ...], limit: int | None) -> tuple[Question
     return tuple(questions[at * len(questions) // limit] for at in range(limit))
 
 
-def _line(row: _LineRow) -> Line:
-    return Line(row.id, row.text, row.scope or "", (row.title or "").strip(), row.date or "")
+def plain(text: str) -> str:
+    """Without white space and Markdown's marks, in which a chunk may differ from its document."""
+    return _UNSEEN.sub("", text)
 
 
-def _question(row: _QuestionRow, gold: Mapping[str, float], by: str) -> Question:
+def _line(row: _LineRow, folder: Path) -> Line:
+    title, scope, date = (row.title or "").strip(), row.scope or "", row.date or ""
+    if row.file is None:
+        return Line(row.id, row.text, scope, title, date)
+    path = folder / row.file
+    try:
+        return Line(row.id, path.read_text(encoding="utf-8"), scope, title, date, path.name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetError(f"{folder.name}: {row.file} cannot be read: {error}") from error
+
+
+def _phrases(row: _QuestionRow, gold: Mapping[str, float], texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Those that a relevant document has word for word: an answer put in other words cannot be looked for."""
+    given = [row.answers] if isinstance(row.answers, str) else row.answers or ()
+    phrases = (plain(each) for each in given if isinstance(each, str))
+    return tuple(each for each in phrases if each and any(each in texts.get(line, "") for line in gold))
+
+
+def _question(row: _QuestionRow, gold: Mapping[str, float], texts: Mapping[str, str], by: str) -> Question:
     answers = [turn.text for turn in row.history if turn.role == "assistant"]
     return Question(
         question_id=row.id,
@@ -141,6 +169,7 @@ def _question(row: _QuestionRow, gold: Mapping[str, float], by: str) -> Question
         rewrite=row.rewrite or "",
         answerable=row.answerable,
         gold=gold,
+        phrases=_phrases(row, gold, texts),
         groups=_groups(row, by),
     )
 

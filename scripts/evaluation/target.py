@@ -15,8 +15,11 @@ class NotReadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
+    """A chunk; `text` is what the model would read of it, its heading path included."""
+
     document_id: str
     probability: float
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llama_index.core.schema import BaseNode, Document, MetadataMode, TextNode, TransformComponent
@@ -11,153 +10,114 @@ from pydantic import Field
 
 from core.knowledge import ParsedDocument
 from core.tokens import estimate_tokens
-from services.knowledge.blocks import Block, BlockKind, Line, blocks_of
-from services.knowledge.cutting import Span, cut_to_fit, span_of
+from services.knowledge.atoms import Atom, atoms_of
+from services.knowledge.cutting import CountTokens, Ruler, cut_to_fit, span_of
+from services.knowledge.packing import Packer
 from services.knowledge.pieces import Piece
+from services.knowledge.sections import Stretch, heading_path, packed, stretch_of
 
-SECTION = "section"
-HEADING_SEPARATOR = " > "
+STRETCH = "stretch"
+ABOVE = "above"
+ANY_DATE = "2026-12-31"  # room for the document's, which may be given or changed later
+CLOSE = 0.75  # of the window: sums of counts are a few tokens off, never a quarter
 
 
 class StructureSplitter(TransformComponent):
-    """One node per chunk of at most `chunk_tokens` estimated tokens, in order, inside one section each.
+    """One node per chunk of at most `chunk_tokens` tokens, in order, inside one section each.
 
-    Tables and fenced code stay whole where they fit; a table that does not repeats its header.
-    Neighbours are merged while they fit; `overlap_tokens` of the chunk before are said again.
+    Tables, lists and fenced code stay whole where they fit; a table that does not repeats its header.
+    Neighbours are merged while they fit; `overlap_tokens` of the chunk before are said again. Neighbouring
+    sections of at most `tiny_tokens` under one heading become one chunk.
+
+    `count_tokens` counts as the embedder does, its own marks around every text included; a function of a
+    module, so that it can be sent to a process. `window_tokens` is the most that the embedder reads of a
+    text (0: not known): what is embedded, heading path and date included, never exceeds it.
     """
 
-    chunk_tokens: int = Field(default=256, ge=1)
+    chunk_tokens: int = Field(default=192, ge=1)
     overlap_tokens: int = Field(default=0, ge=0)
+    tiny_tokens: int = Field(default=0, ge=0)
+    window_tokens: int = Field(default=0, ge=0)
+    count_tokens: CountTokens = Field(default=estimate_tokens, exclude=True)
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         return [piece for node in nodes for piece in self._split(node)]
 
+    def stretches(self, parsed: ParsedDocument) -> Iterator[Stretch]:
+        """What is cut: sections, the tiny ones of one heading together."""
+        whole = map(stretch_of, parsed.sections)
+        if not self.tiny_tokens:
+            return whole
+        heading = max((section.heading for section in parsed.sections), key=len, default=())
+        room = self._room_below(said_above(self.heading(heading)))
+        return packed(whole, Ruler(self.count_tokens, room), min(self.tiny_tokens, room))
+
+    def heading(self, path: Sequence[str]) -> str:
+        """The heading path as it is said, never more than a third of what the embedder reads."""
+        line = heading_path(path)
+        while self.window_tokens and line and self.count_tokens(line) * 3 > self.window_tokens:
+            line = heading_path([line], len(line) // 2)
+        return line
+
     def _split(self, node: BaseNode) -> Iterator[BaseNode]:
         text = node.get_content(MetadataMode.NONE)
-        for part in _pack(text, _atoms(text, self.chunk_tokens), self.chunk_tokens, self.overlap_tokens):
-            yield TextNode(
-                text=part.header + text[part.start : part.end],
-                start_char_idx=part.start,
-                end_char_idx=part.end,
-                metadata=dict(node.metadata),
-            )
+        above = str(node.metadata.get(ABOVE, ""))
+        ruler = Ruler(self.count_tokens, self._room_below(above))
+        for chunk in Packer(text, ruler, self.overlap_tokens).chunks(atoms_of(text, ruler)):
+            for part in self._that_fit(text, chunk, above, ruler):
+                yield TextNode(
+                    text=part.header + text[part.start : part.end],
+                    start_char_idx=part.start,
+                    end_char_idx=part.end,
+                    metadata=dict(node.metadata),
+                )
+
+    def _room_below(self, above: str) -> int:
+        """The most tokens of a chunk that `above` is said before."""
+        if not self.window_tokens:
+            return self.chunk_tokens
+        return max(1, min(self.chunk_tokens, self.window_tokens - self.count_tokens(above)))
+
+    def _that_fit(self, text: str, chunk: Atom, above: str, ruler: Ruler) -> Iterator[Atom]:
+        """The chunk, in parts if what would be embedded is too long: tokens of parts need not add up."""
+        if self._fits(text, chunk, above) or ruler.limit == 1:
+            yield chunk
+            return
+        smaller = Ruler(self.count_tokens, ruler.limit // 2)
+        if span := span_of(text, chunk.start, chunk.end, smaller):
+            for piece in cut_to_fit(text, span, smaller):
+                yield from self._that_fit(text, Atom(piece.start, piece.end, piece.tokens), above, smaller)
+
+    def _fits(self, text: str, chunk: Atom, above: str) -> bool:
+        if not self.window_tokens or chunk.tokens + self.count_tokens(above) <= self.window_tokens * CLOSE:
+            return True
+        said = above + chunk.header + text[chunk.start : chunk.end]
+        return self.count_tokens(said) <= self.window_tokens
 
 
 def cut(parsed: ParsedDocument, splitter: TransformComponent) -> Iterator[Piece]:
     """The document's pieces in order. Any LlamaIndex node parser can be the splitter."""
-    sections = [Document(text=s.text, metadata={SECTION: i}) for i, s in enumerate(parsed.sections)]
-    return (_piece(parsed, node) for node in splitter(sections))
+    ours = splitter if isinstance(splitter, StructureSplitter) else None
+    stretches = list(ours.stretches(parsed) if ours else map(stretch_of, parsed.sections))
+    headings = [ours.heading(each.heading) if ours else heading_path(each.heading) for each in stretches]
+    nodes = [
+        Document(text=stretch.text, metadata={STRETCH: at, ABOVE: said_above(heading)})
+        for at, (stretch, heading) in enumerate(zip(stretches, headings, strict=True))
+    ]
+    for node in splitter(nodes):
+        at = int(node.metadata[STRETCH])
+        yield _piece(stretches[at], headings[at], node)
 
 
-def _piece(parsed: ParsedDocument, node: BaseNode) -> Piece:
-    section = parsed.sections[int(node.metadata[SECTION])]
+def said_above(heading: str) -> str:
+    """What is embedded before a chunk's text, at its longest (core.knowledge.Chunk.indexed_text)."""
+    return " ".join(filter(None, (heading, ANY_DATE))) + "\n"
+
+
+def _piece(stretch: Stretch, heading: str, node: BaseNode) -> Piece:
     text = node.get_content(MetadataMode.NONE)
+    if not stretch.is_verbatim:
+        return Piece(text, heading, stretch.page, stretch.char_start, stretch.char_end)
     start = getattr(node, "start_char_idx", None) or 0
     end = getattr(node, "end_char_idx", None) or start + len(text)
-    heading = HEADING_SEPARATOR.join(section.heading)
-    return Piece(text, heading, section.page, section.char_start + start, section.char_start + end)
-
-
-@dataclass(frozen=True, slots=True)
-class _Atom:
-    """What is never cut again. A `header` is said before it (a table's, repeated): it stands alone."""
-
-    start: int
-    end: int
-    tokens: int
-    header: str = ""
-
-
-def _atoms(text: str, limit_tokens: int) -> Iterator[_Atom]:
-    for block in blocks_of(text):
-        span = span_of(text, block.lines[0].start, block.lines[-1].end)
-        if span is None:
-            continue
-        if span.tokens <= limit_tokens:
-            yield _Atom(span.start, span.end, span.tokens)
-        elif block.kind is BlockKind.TABLE and len(block.lines) > 2:
-            yield from _table_atoms(text, block, limit_tokens)
-        elif block.kind is BlockKind.CODE:
-            yield from _line_atoms(text, block.lines, limit_tokens)
-        else:
-            yield from map(_plain, cut_to_fit(text, span, limit_tokens))
-
-
-def _plain(span: Span) -> _Atom:
-    return _Atom(span.start, span.end, span.tokens)
-
-
-def _line_atoms(text: str, lines: Sequence[Line], limit_tokens: int) -> Iterator[_Atom]:
-    for line in lines:
-        if span := span_of(text, line.start, line.end):
-            yield from map(_plain, cut_to_fit(text, span, limit_tokens))
-
-
-def _table_atoms(text: str, block: Block, limit_tokens: int) -> Iterator[_Atom]:
-    """Groups of rows under the table's header; rows as plain lines when the header leaves them no room."""
-    header = text[block.lines[0].start : block.lines[1].end] + "\n"
-    room = limit_tokens - estimate_tokens(header)
-    if room < limit_tokens // 2 or any(estimate_tokens(line.text) > room for line in block.lines[2:]):
-        yield from _line_atoms(text, block.lines, limit_tokens)
-        return
-    first = True
-    for group in _row_groups(block.lines[2:], room):
-        start = block.lines[0].start if first else group[0].start
-        tokens = estimate_tokens(header) + estimate_tokens(text[group[0].start : group[-1].end])
-        yield _Atom(start, group[-1].end, tokens, "" if first else header)
-        first = False
-
-
-def _row_groups(rows: Sequence[Line], room_tokens: int) -> Iterator[list[Line]]:
-    group: list[Line] = []
-    tokens = 0
-    for row in rows:
-        row_tokens = estimate_tokens(row.text + "\n")
-        if group and tokens + row_tokens > room_tokens:
-            yield group
-            group, tokens = [], 0
-        group.append(row)
-        tokens += row_tokens
-    if group:
-        yield group
-
-
-def _pack(text: str, atoms: Iterator[_Atom], limit_tokens: int, overlap_tokens: int) -> Iterator[_Atom]:
-    """Neighbouring atoms joined while they fit."""
-    chunk: list[_Atom] = []
-    tokens = 0
-    for atom in atoms:
-        tokens = _joint_tokens(text, chunk, tokens, atom, limit_tokens)
-        if chunk and (tokens > limit_tokens or atom.header or chunk[-1].header):
-            yield _joined(chunk)
-            chunk = _overlap(text, chunk, atom, min(overlap_tokens, limit_tokens - atom.tokens))
-            tokens = estimate_tokens(text[chunk[0].start : atom.end]) if chunk else atom.tokens
-        chunk.append(atom)
-    if chunk:
-        yield _joined(chunk)
-
-
-def _joint_tokens(text: str, chunk: list[_Atom], tokens: int, atom: _Atom, limit_tokens: int) -> int:
-    """The chunk's tokens with the atom: the sum while that fits (cheap), else the exact estimate."""
-    if not chunk:
-        return atom.tokens
-    upper = tokens + atom.tokens + estimate_tokens(text[chunk[-1].end : atom.start])
-    return upper if upper <= limit_tokens else estimate_tokens(text[chunk[0].start : atom.end])
-
-
-def _overlap(text: str, chunk: list[_Atom], following: _Atom, room_tokens: int) -> list[_Atom]:
-    """The last atoms of the chunk that fit into the room, gaps included."""
-    kept: list[_Atom] = []
-    if following.header or chunk[-1].header:
-        return kept
-    for atom in reversed(chunk[1:]):
-        gap = text[atom.end : (kept[0] if kept else following).start]
-        room_tokens -= atom.tokens + estimate_tokens(gap)
-        if room_tokens < 0:
-            break
-        kept.insert(0, atom)
-    return kept
-
-
-def _joined(chunk: Sequence[_Atom]) -> _Atom:
-    return _Atom(chunk[0].start, chunk[-1].end, 0, chunk[0].header)
+    return Piece(text, heading, stretch.page, stretch.char_start + start, stretch.char_start + end)
