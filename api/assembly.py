@@ -36,6 +36,9 @@ from services.erasure.copies import Copies
 from services.erasure.erasure import Erasure, ErasureParts, nothing_runs
 from services.insert_block import InsertBlock
 from services.knowledge.knowledge_base import KnowledgeBase
+from services.knowledge.neighbours import Neighbours
+from services.knowledge.sync.folder_sync import FolderSync
+from services.knowledge.widening import Widener
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
 from services.memory_records import MemoryRecords
 from services.qa_log import QALog
@@ -170,6 +173,14 @@ def put_together(opened: Opened) -> Container:
         receipts=history.receipts,
         space=history.space,
         reembedding=opened.reembedding,
+        sync=FolderSync(
+            opened.knowledge,
+            settings.knowledge.sources,
+            opened.store,
+            settings.store,
+            shared_owner=SHARED_OWNER,
+            max_file_bytes=server.max_upload_bytes,
+        ),
         disk=DiskWatch(opened.store, settings.store.low_disk_mb << 20),
         backups=BackupsHandler(
             Backups(opened.store, settings.store, opened.snapshots), settings.store.backups
@@ -222,6 +233,8 @@ def _search(opened: Opened, pipeline: Pipeline) -> SearchHandler:
 
 def _pipeline(opened: Opened, prompts: PromptBuilder, commands: CommandRunner) -> Pipeline:
     settings, library = opened.settings, PromptLibrary()
+    neighbours = Neighbours(opened.store, settings.store.knowledge_collection)
+    widen_tokens = settings.retrieval.widen_tokens
     return Pipeline(
         conversations=opened.history.conversations,
         summaries=opened.history.summaries,
@@ -243,4 +256,5 @@ def _pipeline(opened: Opened, prompts: PromptBuilder, commands: CommandRunner) -
         shared_owner=SHARED_OWNER,
         is_reading=opened.knowledge.is_reading,
         find_documents=opened.knowledge.find_documents,
+        widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )

@@ -22,7 +22,6 @@ from api.reembedding import StoreReembedding
 from api.start import Readiness, load_sample_once, opened_task, sample_is_pending, settle_folders, warm_up
 from config.settings import (
     ConversationSettings,
-    KnowledgeSettings,
     LLMSettings,
     ModelSettings,
     Settings,
@@ -34,7 +33,9 @@ from core.messages import Layout
 from core.tokens import estimate_prompt_tokens
 from services.adapters.crontab import slots_of, zone_named
 from services.adapters.document_readers import parse_document
+from services.adapters.e5_tokens import WINDOW_TOKENS, count_tokens
 from services.adapters.scheduler import open_schedule
+from services.adapters.sync_schedule import check_sync_times, open_sync_schedule, sync_times
 from services.backup.snapshots import Snapshots
 from services.embedding import EmbeddingService
 from services.extractive_llm import MODEL_NAME, ExtractiveLLM
@@ -64,6 +65,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
 
     Raises StartRefusedError (one plain line) when the configuration or the data does not allow a start.
     """
+    check_schedule(settings.conversation, settings.knowledge.sync_cron)
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
         await settle_folders(settings.store, EMBEDDED_FOLDER, embedding, partial(open_store, settings.store))
@@ -74,9 +76,8 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         check_summary_model(settings, llms)
         history = make_history(settings, store, embedding, llms)
         stack.push_async_callback(history.close)
-        knowledge = await stack.enter_async_context(
-            KnowledgeBase(store, embedding, _parser(settings.knowledge), settings.store)
-        )
+        knowledge = KnowledgeBase(store, embedding, _parser(settings), settings.store)
+        stack.push_async_callback(knowledge.close)
         clean_up = partial(history.conversations.cleanup_expired_conversations, unattended=True)
         times = settings.conversation
         leases = LeaseStore(store, settings.store.operations_collection)
@@ -89,18 +90,22 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
             partial(open_store, settings.store), settings.store.data_dir / EMBEDDED_FOLDER,
         )  # fmt: skip
         stack.push_async_callback(reembedding.close)
-        opened = Opened(
+        container = put_together(Opened(
             settings, store, embedding, reranker, llms, history, knowledge, schedule, readiness,
             reembedding, snapshots,
-        )  # fmt: skip
-        container = put_together(opened)
-        await readiness.prepare(container.recover_running, container.discard_unfinished, knowledge.recover)
-        later: list[Coroutine[Any, Any, object]] = [readiness.keep_trying(), warm_up(QueryBuilder(embedding))]
-        later.append(history.conversations.index_missing())
+        ))  # fmt: skip
+        await readiness.prepare(*container.recoveries)
+        later: list[Coroutine[Any, Any, object]] = [
+            readiness.keep_trying(), warm_up(QueryBuilder(embedding)), history.conversations.index_missing()
+        ]  # fmt: skip
         if sample_is_pending(settings):
             later.append(load_sample_once(knowledge, settings.store.data_dir, SHARED_OWNER))
         for work in later:
             await stack.enter_async_context(opened_task(work))
+        stack.push_async_callback(container.sync.close)
+        if settings.knowledge.sources:
+            following = sync_times(settings.knowledge, times.timezone)
+            await stack.enter_async_context(open_sync_schedule(container.sync.run, following))
         stack.push_async_callback(container.sessions.erasure.close)
         stack.push_async_callback(container.running.close, 0)
         yield container
@@ -136,15 +141,17 @@ async def open_snapshots(settings: StoreSettings) -> AsyncIterator[Snapshots | N
         yield snapshots
 
 
-def check_schedule(settings: ConversationSettings) -> None:
-    """Raises StartRefusedError when CLEANUP_CRON or TIMEZONE cannot be understood."""
+def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:
+    """Raises StartRefusedError when CLEANUP_CRON, SYNC_CRON or TIMEZONE cannot be understood."""
     slots_of(settings.cleanup_cron, zone_named(settings.timezone))
+    check_sync_times(sync_cron, settings.timezone)
 
 
-def _parser(settings: KnowledgeSettings) -> ParserProcess:
-    splitter = StructureSplitter(
-        chunk_tokens=settings.chunk_tokens, overlap_tokens=settings.chunk_overlap_tokens
-    )
+def _parser(settings: Settings) -> ParserProcess:
+    sizes = settings.knowledge
+    splitter = StructureSplitter(chunk_tokens=sizes.chunk_tokens, overlap_tokens=sizes.chunk_overlap_tokens)
+    if settings.models.embedding == "bundled":
+        splitter = splitter.model_copy(update={"count_tokens": count_tokens, "window_tokens": WINDOW_TOKENS})
     return ParserProcess(parse_document, splitter)
 
 
@@ -168,7 +175,7 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
     if kind == "bundled":
         from services.adapters.bundled_embedding import DIMENSION, NAME, BundledEmbedding
 
-        return BundledEmbedding(), NAME, DIMENSION
+        return BundledEmbedding(models.embedding_threads), NAME, DIMENSION
     if kind == "sentence-transformers":
         from services.adapters.sentence_transformers_embedding import SentenceTransformersEmbedding
 

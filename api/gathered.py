@@ -13,8 +13,9 @@ from core.turns import Turn
 class Gathered:
     """History oldest first; `ranked` is every candidate, best first, `candidates` what may be shown.
 
-    `refused` are the chunks that InsertBlock judged useless; `rewritten` is the wording that the question
-    was searched with once more, or "".
+    `told` are these with the text that the model is told, which may be more than their own (none: just that).
+    `refused` are the chunks that InsertBlock judged useless; `rewritten` is the wording that the question was
+    searched with once more, or "".
     """
 
     recent: tuple[Turn, ...] = ()
@@ -22,5 +23,6 @@ class Gathered:
     summary: AppliedSummary | None = None
     ranked: tuple[Candidate, ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    told: tuple[Candidate, ...] = ()
     refused: frozenset[str] = frozenset()
     rewritten: str = ""

@@ -44,7 +44,7 @@ class Gathering:
         relevant, summary, found = await asyncio.gather(
             conversations.retrieve_relevant_history(query, self._branch, recent, self._turn.owner),
             self._pipeline.summaries.applicable(self._branch.nodes),
-            self._pipeline.retriever.search(query, self._owners),
+            self._pipeline.retriever.search(query, self._owners, self._turn.filters),
         )
         lap("retrieve")
         ranked = await self._rank(query, found)
@@ -54,7 +54,8 @@ class Gathering:
         )
         lap("rerank")
         kept = self._keep(ranked, refused, top_n)
-        return Gathered(tuple(recent), tuple(relevant), summary, ranked, kept, refused, rewritten)
+        told = await self._pipeline.widened(kept, self._owners)
+        return Gathered(tuple(recent), tuple(relevant), summary, ranked, kept, told, refused, rewritten)
 
     def _warn_of_lost(self, number: int) -> None:
         """Turns whose place on the branch can be read, but not their text; TurnRun tells of the others."""
@@ -88,8 +89,8 @@ class Gathering:
         if rewritten:
             self._report("rewriting", message="rewritten", question=rewritten)
             query = await self._pipeline.queries.build(rewritten, [])
-            again = await self._rank(query, await self._pipeline.retriever.search(query, self._owners))
-            ranked = _better(ranked, again)
+            found = await self._pipeline.retriever.search(query, self._owners, self._turn.filters)
+            ranked = _better(ranked, await self._rank(query, found))
         lap("rewrite")
         return rewritten, ranked
 
@@ -120,7 +121,9 @@ class Gathering:
         return apply_threshold(ranked, self._pipeline.threshold, len(ranked))
 
     def _why_nothing(self) -> str:
-        return "nothing_found_yet" if self._pipeline.is_reading(self._owners) else "nothing_found"
+        if self._pipeline.is_reading(self._owners):
+            return "nothing_found_yet"
+        return "nothing_found" if self._turn.filters.limits_nothing else "nothing_found_within"
 
 
 def _asked(turns: Iterable[Turn]) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from core.errors import (
 )
 from core.events import Event
 from core.failpoints import failpoint
+from core.limits import NO_LIMITS
 from core.text import preprocess_question
 from core.turns import Turn, TurnStatus
 from services.clock import Clock, utc_now_us
@@ -190,6 +191,7 @@ class KnowledgeHandler:
                 model_id=request.model_id,
                 command=command.name.value if command else "",
                 request_hash=request.fingerprint,
+                filters=request.filters if command is None else NO_LIMITS,
             )
             if stored is not None:  # what was summed up of its first run is no longer what it says
                 await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])

@@ -15,6 +15,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "filtering": ("正在筛选资料...", "Keeping what is relevant..."),
     "nothing_found": ("资料中没有找到相关内容。", "Nothing relevant was found in the documents."),
+    "nothing_found_within": (
+        "在所限定的范围内没有找到相关内容。",
+        "Nothing relevant was found within the limits of the question.",
+    ),
     "nothing_found_yet": (
         "暂时没有找到相关内容:还有文档正在读入,稍后再问可能会有结果。",
         "Nothing relevant yet: documents are still being read in. Ask again shortly.",
@@ -34,6 +38,14 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "why_not_ready_failed": (
         "这份文档读入失败,请看 error 里的原因,解决后重新上传。",
         "The document could not be read in: see `error`, mend it and upload it again.",
+    ),
+    "why_filters": (
+        "它不在本次检索限定的范围内(filters)。请放宽标签、文档、来源或日期的限定。",
+        "It is outside the limits of this search (filters). Widen its tags, documents, sources or dates.",
+    ),
+    "why_duplicate": (
+        "另一份文档里有完全相同的内容,已用那一份,同样的内容不会出现两次。",
+        "Another document says exactly the same and took its place: the same text is not shown twice.",
     ),
     "why_not_found_by_any_list": (
         "向量检索和关键词检索都没有把它排到前面。请用文档里的说法提问,或问得更具体。",

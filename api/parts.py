@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ from services.embedding import EmbeddingService
 from services.erasure.erasure import Erasure
 from services.knowledge.formats import FORMATS
 from services.knowledge.knowledge_base import KnowledgeBase
+from services.knowledge.sync.folder_sync import FolderSync
 from services.llm_service import LLMService
 from services.receipts import ReceiptStore
 from services.repair.backfill import Backfill
@@ -54,10 +55,16 @@ class Container:
     backups: BackupsHandler
     reembedding: StoreReembedding
     disk: DiskWatch
+    sync: FolderSync
 
     @property
     def supported_formats(self) -> list[str]:
         return sorted(FORMATS)
+
+    @property
+    def recoveries(self) -> tuple[Callable[[], Awaitable[object]], ...]:
+        """What is done before the first question, as soon as the store answers."""
+        return self.recover_running, self.discard_unfinished, self.recover_documents
 
     async def recover_running(self) -> int:
         """Turns a crash left running become interrupted; beside other workers only those too old to run."""
@@ -73,6 +80,12 @@ class Container:
         """What a crash left of imports is removed; beside other workers only what is long given up."""
         shared = self.settings.store.qdrant_url is not None
         return await self.sessions.discard_unfinished_imports(GIVEN_UP_S if shared else 0)
+
+    async def recover_documents(self) -> None:
+        """What a crash left of documents is read in to the end or taken back; then it is known how many there
+        are."""
+        await self.knowledge.recover()
+        await self.knowledge.size.look()
 
     async def health(self) -> dict[str, str]:
         """Problems by part; empty when a question can be asked."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from api.citing import FindDocuments
 from api.commands import CommandRunner
 from api.prompt import PromptBuilder
 from core.branch import Branch
+from core.knowledge import Candidate
 from core.turns import Turn, TurnStatus
 from services.conversation_manager import ConversationManager
 from services.insert_block import InsertBlock
+from services.knowledge.widening import Widener
 from services.llm_service import ModelEntry
 from services.qa_log import QALog
 from services.query_builder import QueryBuilder
@@ -24,7 +26,8 @@ from services.text_filters import AnswerFilters
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """`question_filter` and `answer_filters` are the deployment's own; `qa_log` is None when it is off."""
+    """`question_filter` and `answer_filters` are the deployment's own; `qa_log` and `widener` are None when
+    they are off."""
 
     conversations: ConversationManager
     summaries: SummaryService
@@ -44,10 +47,15 @@ class Pipeline:
     shared_owner: str
     is_reading: Callable[[tuple[str, ...]], bool]
     find_documents: FindDocuments
+    widener: Widener | None = None
 
     def owners(self, owner: str) -> tuple[str, ...]:
         """Whose documents this owner may search: the own ones and the shared ones."""
         return (owner, self.shared_owner)
+
+    async def widened(self, candidates: Sequence[Candidate], owners: Sequence[str]) -> tuple[Candidate, ...]:
+        """With the text they are told with. Raises StoreUnavailableError."""
+        return await self.widener.widen(candidates, owners) if self.widener else tuple(candidates)
 
     def after_turn(self, turn: Turn, branch: Branch) -> None:
         """What is done once the answer has been sent; it returns at once."""

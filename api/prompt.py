@@ -13,11 +13,12 @@ from api.gathered import Gathered
 from api.turn_request import TurnRequest
 from config.conversation import ConversationSettings
 from config.prompt_library import Language, PromptLibrary
-from core.budget import Budget, Dropped, Shares, fit, fits_alone
+from core.budget import Budget, Dropped, Fitted, Shares, fit, fits_alone
 from core.errors import BadRequestError, QuestionTooLongError
 from core.exchange import Exchange
 from core.knowledge import Candidate
 from core.layouts import lay_out
+from core.limits import nothing_within, scope_line
 from core.manifest import ManifestPart, PromptManifest
 from core.messages import Assembled, History, Layout, Message, Part, PromptTexts, Role, assemble
 from core.text import is_mostly_chinese
@@ -40,11 +41,13 @@ _STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM, Part.MEMORY)
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`told` is the logical order; `candidates` are those that found room; `parts` is the manifest's list."""
+    """`told` is the logical order; `candidates` are those that found room, `blocks` the same with the text
+    they are told with; `parts` is the manifest's list."""
 
     told: tuple[Message, ...]
     texts: PromptTexts
     candidates: tuple[Candidate, ...]
+    blocks: tuple[Candidate, ...]
     parts: tuple[ManifestPart, ...]
     dropped: tuple[Dropped, ...]
     budget: Budget
@@ -121,7 +124,7 @@ class PromptBuilder:
         budget = self._budget(model)
         texts = self._texts(request, persona, has_knowledge=bool(found.candidates))
         history = _history(found)
-        fitted = fit(budget, texts, history, found.candidates, request.question)
+        fitted = _fitted(budget, texts, history, found, request.question)
         if found.candidates and not fitted.candidates:  # no room: the model must not be promised passages
             texts = self._texts(request, persona, has_knowledge=False)
             lost = tuple(one for one in fitted.dropped if one.part is Part.KNOWLEDGE)
@@ -130,27 +133,46 @@ class PromptBuilder:
         texts = fitted.texts(texts)
         assembled = assemble(texts, fitted.history(history), fitted.candidates, request.question)
         _log_steps(request, assembled)
+        candidates = found.candidates[: len(fitted.candidates)]
         parts = (
-            *_kept(assembled.messages, budget),
+            *_kept(assembled.messages, budget, cited=candidates == fitted.candidates),
             *(_dropped(one) for one in fitted.dropped),
             *_passed_over(found),
         )
         told = tuple(assembled.messages)
-        return Prompt(told, texts, fitted.candidates, parts, fitted.dropped, budget)
+        return Prompt(told, texts, candidates, fitted.candidates, parts, fitted.dropped, budget)
 
     def _budget(self, model: ModelEntry) -> Budget:
         return Budget(model.context_window, model.max_tokens, self._shares, model.count_tokens)
 
     def _texts(self, request: TurnRequest, persona: str, *, has_knowledge: bool) -> PromptTexts:
         language = self.language(request.question)
+        system = self._library.system(language, has_knowledge=has_knowledge, thinking=request.thinking)
+        within = "" if has_knowledge else nothing_within(request.filters, language)
+        intro = self._library.text("knowledge_intro", language)
         return PromptTexts(
-            system=self._library.system(language, has_knowledge=has_knowledge, thinking=request.thinking),
+            system="\n\n".join(filter(None, (system, within))),
             relevant_intro=self._library.text("relevant_intro", language),
-            knowledge_intro=self._library.text("knowledge_intro", language),
+            knowledge_intro="\n".join(filter(None, (scope_line(request.filters, language), intro))),
             summary_intro=self._library.text("summary_intro", language),
             question_intro=self._library.text("question_intro", language),
             persona=persona,
         )
+
+
+def _fitted(budget: Budget, texts: PromptTexts, history: History, found: Gathered, question: str) -> Fitted:
+    """With as many of the best candidates widened as nothing has to go for."""
+    plain = fit(budget, texts, history, found.candidates, question)
+    number = len(found.told)
+    while number:
+        mixed = (*found.told[:number], *found.candidates[number:])
+        if mixed == found.candidates:
+            break
+        widened = fit(budget, texts, history, mixed, question)
+        if len(widened.dropped) <= len(plain.dropped):
+            return widened
+        number //= 2
+    return plain
 
 
 def _history(found: Gathered) -> History:
@@ -165,7 +187,9 @@ def _history(found: Gathered) -> History:
     )
 
 
-def _kept(messages: Sequence[Message], budget: Budget) -> Iterator[ManifestPart]:
+def _kept(messages: Sequence[Message], budget: Budget, *, cited: bool) -> Iterator[ManifestPart]:
+    """`cited`: what is told of the passages is what the turn's citations say."""
+    stored_here = _STORED_NOWHERE_ELSE if cited else (*_STORED_NOWHERE_ELSE, Part.KNOWLEDGE)
     for message in messages:
         yield ManifestPart(
             part=message.part.value,
@@ -173,7 +197,7 @@ def _kept(messages: Sequence[Message], budget: Budget) -> Iterator[ManifestPart]
             tokens=budget.count(message.content),
             reason=_WHY[message.part],
             turn_id=message.turn_id,
-            text=message.content if message.part in _STORED_NOWHERE_ELSE else None,
+            text=message.content if message.part in stored_here else None,
         )
 
 

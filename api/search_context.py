@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from api.gathered import Gathered
 from api.pipeline import Pipeline
 from core.branch import Branch
+from core.knowledge import KnowledgeFilter
+from core.limits import NO_LIMITS
 from core.query import Query
 from core.turns import Turn
 from services.conversation_manager import UNSET
@@ -22,6 +24,7 @@ class SearchRequest:
 
     With `session_id` the branch that a turn below `parent_turn_id` grows on says what was asked before
     (UNSET: below the latest completed turn, None: a new root). `document_id`: why was it not found?
+    Nothing is found beyond `filters`.
     """
 
     question: str
@@ -34,6 +37,7 @@ class SearchRequest:
     session_id: str | None = None
     parent_turn_id: str | None = UNSET
     model_id: str = "default"
+    filters: KnowledgeFilter = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)

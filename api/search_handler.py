@@ -66,15 +66,19 @@ class SearchHandler:
         )
         owners = self._pipeline.owners(request.owner)
         found, told = await asyncio.gather(
-            self._pipeline.retriever.search(query, owners),
+            self._pipeline.retriever.search(query, owners, request.filters),
             self._contexts.told(context, query, request.owner),
         )
         reranked = await self._pipeline.reranking.rerank(query, found)
         ranked = with_key_passages(query, reranked.candidates)
         chosen = tuple(apply_threshold(ranked, self._pipeline.threshold, request.top_n))
-        prompt = self._prompt(request, model, context, replace(told, ranked=ranked, candidates=chosen))
+        blocks = await self._pipeline.widened(chosen, owners)
+        gathered = replace(told, ranked=ranked, candidates=chosen, told=blocks)
+        prompt = self._prompt(request, model, context, gathered)
         judged = Ranking(found, ranked, chosen, self._pipeline.threshold, prompt).judged()
-        why = await self._why_not.explain(query, document, owners, judged) if document else None
+        why = None
+        if document is not None:
+            why = await self._why_not.explain(query, document, owners, judged, request.filters)
         return SearchReport(judged, reranked.reranker, reranked.fell_back, why)
 
     def _checked(self, request: SearchRequest) -> SearchRequest:
@@ -93,5 +97,7 @@ class SearchHandler:
     def _prompt(
         self, request: SearchRequest, model: ModelEntry, context: SearchContext, told: Gathered
     ) -> Prompt:
-        asked = TurnRequest(request.question, request.owner, model_id=request.model_id)
+        asked = TurnRequest(
+            request.question, request.owner, model_id=request.model_id, filters=request.filters
+        )
         return self._pipeline.prompts.build(asked, model, context.persona, told)

@@ -14,12 +14,15 @@ from core.knowledge_context import render_block
 class Stage(StrEnum):
     """What can keep a document from the model, in the order of the stages; `shown`: nothing did.
 
+    `filters`: it is beyond the limits of the question. `duplicate`: a chunk that says the same was taken.
     `reranker`: one that hands back fewer than it was given.
     """
 
     NOT_READY = "not_ready"
+    FILTERS = "filters"
     NOT_FOUND = "not_found_by_any_list"
     FUSION = "fusion"
+    DUPLICATE = "duplicate"
     RERANKER = "reranker"
     THRESHOLD = "threshold"
     TOP_N = "top_n"
@@ -78,8 +81,9 @@ class Ranking:
         if place is None:
             likely = candidate.probability >= self.threshold
             return Judged(candidate, Stage.TOP_N if likely else Stage.THRESHOLD, fused, rank)
-        tokens = self.prompt.budget.count(render_block(place, candidate))
         told = place <= len(self.prompt.candidates)  # of the chosen ones, a run of the best is told
+        block = render_block(place, self.prompt.blocks[place - 1] if told else candidate)
+        tokens = self.prompt.budget.count(block)
         stage, index = (Stage.SHOWN, place) if told else (Stage.BUDGET, None)
         return Judged(candidate, stage, fused, rank, tokens, index)
 

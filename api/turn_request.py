@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from core.knowledge import KnowledgeFilter
+from core.limits import NO_LIMITS
 from services.conversation_manager import UNSET
 
 
@@ -24,11 +26,12 @@ class TurnRequest:
     rerank_top_n: int = 10
     use_insert_block: bool = False
     insert_block_llm_id: str | None = None
+    filters: KnowledgeFilter = NO_LIMITS
 
     @property
     def fingerprint(self) -> str:
         """Tells a retry from another request under the same turn id; ids are compared apart from it."""
-        asked = [
+        asked: list[object] = [
             self.question,
             self.thinking,
             self.model_id,
@@ -36,4 +39,6 @@ class TurnRequest:
             self.use_insert_block,
             self.insert_block_llm_id,
         ]
+        if not self.filters.limits_nothing:  # turns of before there were filters keep their fingerprint
+            asked.append(asdict(self.filters))
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

@@ -41,7 +41,7 @@ class KnowledgeSettings(Section):
     """Sizes are tokens of the embedding model."""
 
     load_sample: bool = True
-    chunk_tokens: int = Field(256, ge=32, le=4_096)
+    chunk_tokens: int = Field(192, ge=32, le=4_096)
     chunk_overlap_tokens: int = Field(0, ge=0, le=1_024)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     sync_cron: str = "*/10 * * * *"

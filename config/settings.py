@@ -103,6 +103,7 @@ class RetrievalSettings(Section):
     sparse_weight: float = Field(1.0, ge=0, le=10, allow_inf_nan=False)
     rerank_timeout_s: float = Field(5, ge=0.1, le=120, allow_inf_nan=False)
     rewrite_timeout_s: float = Field(3, ge=0, le=60, allow_inf_nan=False)
+    widen_tokens: int = Field(0, ge=0, le=2_000)
     insert_block_max_parallel: int = Field(4, ge=1, le=64)
     insert_block_timeout_s: Positive = 20
 
@@ -139,6 +140,7 @@ class ModelSettings(Section):
     embedding_model: str = "text-embedding-3-small"
     embedding_base_url: Url = None
     embedding_api_key: SecretStr | None = None
+    embedding_threads: int = Field(1, ge=1, le=64)
     embedding_options: dict[str, Any] = Field(default_factory=dict)
     reranker: str = Field(
         "calibrated", pattern=r"^(calibrated|none|http|cross-encoder:.+|llama_index:[\w.]+:\w+)$"

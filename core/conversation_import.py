@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from core.branch import AHEAD_US
 from core.errors import BadRequestError
-from core.knowledge import Citation
+from core.knowledge import Citation, KnowledgeFilter
 from core.persona import PersonaDraft
 from core.text import preprocess_question, scrub
 from core.turns import Summary, Turn, TurnStatus, Usage
@@ -37,6 +37,7 @@ class GivenTurn:
     timings_ms: dict[str, float] = field(default_factory=dict)
     finish_reason: str = ""
     summary: Summary | None = None
+    filters: KnowledgeFilter = field(default_factory=KnowledgeFilter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,7 @@ def _turn(
         finish_reason=given.finish_reason,
         summary=given.summary,
         command=given.command,
+        filters=given.filters,
     )
 
 

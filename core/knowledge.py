@@ -88,7 +88,8 @@ class Chunk:
     """A piece of a document as it is indexed. Offsets are characters into the document's text.
 
     `date` is the document's: ISO 8601, a day, a month or a year ("2026-01-31", "2026-01", "2026"), or ""
-    when it has none. `version` tells one content of the document from another.
+    when it has none. `version` tells one content of the document from another. `tags` and `source` are the
+    document's, as they were stored with the chunk.
     """
 
     chunk_id: str
@@ -102,6 +103,8 @@ class Chunk:
     char_end: int = 0
     date: str = ""
     version: str = ""
+    tags: tuple[str, ...] = ()
+    source: str = ""
 
     @property
     def indexed_text(self) -> str:

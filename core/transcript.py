@@ -12,6 +12,7 @@ from typing import Literal
 
 from core.branch import TurnNode
 from core.knowledge import Citation
+from core.limits import scope_of
 from core.persona import Persona
 from core.text import scrub
 from core.turns import Turn, TurnStatus, rfc3339
@@ -30,6 +31,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "thinking": ("思考", "Thinking"),
     "answer": ("答", "Answer"),
     "sources": ("来源", "Sources"),
+    "scope": ("检索范围", "Search scope"),
     "page": ("第 {} 页", "page {}"),
     "running": ("正在回答", "running"),
     "cancelled": ("被停止", "cancelled"),
@@ -148,6 +150,8 @@ class MarkdownTranscript:
         status = "" if turn.status is TurnStatus.COMPLETED else f" · {self._word(turn.status.value)}"
         parts = [f"### {number} · {_when(turn.created_us)}{status}"]
         parts += self._part("question", turn.user_query)
+        if scope := scope_of(turn.filters, self._language):
+            parts.append(f"**{self._word('scope')}** {escaped(scope)}")
         parts += self._part("thinking", turn.thinking)
         parts += self._part("answer", turn.assistant_response)
         if turn.sources:

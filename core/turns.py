@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from core.knowledge import Citation
+from core.knowledge import Citation, KnowledgeFilter
 from core.manifest import PromptManifest
 from core.moments import END_US
 
@@ -60,7 +60,8 @@ class Turn:
     model. `prompt` is the manifest of what was sent; `summary` says what came before, where one was made.
     `request_hash` tells a retry of the same request from another request under the same id. `layout` is how
     the streamed events followed each other until the turn was stored (core.frames.layout_of), so that a
-    late reader can go on. `finish_reason` is why the model ended; "length": at a limit.
+    late reader can go on. `finish_reason` is why the model ended; "length": at a limit. `filters` are what
+    the question was limited to.
     """
 
     turn_id: str
@@ -84,6 +85,7 @@ class Turn:
     request_hash: str = ""
     layout: tuple[int, ...] = ()
     finish_reason: str = ""
+    filters: KnowledgeFilter = field(default_factory=KnowledgeFilter)
 
     @property
     def timestamp(self) -> str:

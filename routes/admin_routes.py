@@ -70,6 +70,7 @@ async def stats(container: ContainerDep, admin: Admin) -> dict[str, Any]:
     size = await container.space.size_bytes() if container.space else None
     return {
         "stored": counts,
+        "chunks_made_for": None if store.qdrant_url else container.knowledge.size.most_chunks,
         "bytes_on_disk": size,
         "running_turns": len(container.running),
         "tasks": len(asyncio.all_tasks()),

@@ -12,6 +12,7 @@ from config.settings import Settings
 from routes import (
     admin_routes,
     backup_routes,
+    chunk_routes,
     document_routes,
     erasure_routes,
     export_routes,
@@ -25,6 +26,7 @@ from routes import (
     repair_routes,
     search_routes,
     session_routes,
+    sync_routes,
 )
 from routes.edge import EdgeMiddleware
 from routes.errors import install_error_handlers
@@ -61,6 +63,8 @@ def create_app(settings: Settings) -> FastAPI:
         repair_routes,
         backup_routes,
         reembed_routes,
+        chunk_routes,
+        sync_routes,
         health_routes,
         page_routes,
     ):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -16,14 +15,15 @@ from starlette.exceptions import HTTPException
 from api.parts import SHARED_OWNER
 from core.erasure import ErasedKind
 from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaError
-from core.knowledge import Document
-from core.turns import rfc3339
+from core.knowledge import DocumentStatus
 from routes.dependencies import LOCAL_OWNER, ContainerDep, Owner
+from routes.document_wire import DocumentPatch, document_object, job_object
 from routes.erasure_routes import Thorough, WithAnswers, asked, proof_object
 from routes.openapi import EVENT_STREAM, errors
 from routes.sse_response import EventStreamResponse
 from routes.wire import chunk_object
-from services.knowledge.upload import Upload
+from services.knowledge.document_store import Narrowed
+from services.knowledge.upload import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, Upload
 
 router = APIRouter(tags=["documents"], responses=errors(401, 404, 422))
 
@@ -38,7 +38,11 @@ UPLOAD_SCHEMA: dict[str, Any] = {
                     "required": ["file"],
                     "properties": {
                         "file": {"type": "string", "format": "binary"},
-                        "external_id": {"type": "string", "description": "The caller's own id for it."},
+                        "external_id": {
+                            "type": "string",
+                            "description": "The caller's own id: other content under it is a new version.",
+                            "maxLength": MAX_EXTERNAL_ID_CHARS,
+                        },
                         "tags": {"type": "string", "description": "Separated by commas."},
                         "date": {
                             "type": "string",
@@ -59,12 +63,15 @@ Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the 
     "/documents",
     status_code=201,
     openapi_extra=UPLOAD_SCHEMA,
-    responses={200: {"description": "The same bytes are there already."}, **errors(400, 413, 415, 503)},
+    responses={200: {"description": "The same content is there already."}, **errors(400, 413, 415, 503, 507)},
 )
 async def add_document(
     request: Request, response: Response, container: ContainerDep, owner: Owner
 ) -> dict[str, Any]:
-    """Add one document. It is checked and parsed at once; embedding goes on as a job."""
+    """Add one document, or a new version of the one with this `external_id`.
+
+    It is checked and parsed at once; embedding goes on as a job, also after a restart.
+    """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise UnsupportedMediaError("Content-Type must be multipart/form-data with a field `file`.")
     addition = await container.knowledge.add(await _read_form(request, owner))
@@ -79,10 +86,17 @@ async def add_document(
 
 @router.get("/documents")
 async def list_documents(
-    container: ContainerDep, owner: Owner, limit: Limit = 100, cursor: Cursor = None
+    container: ContainerDep,
+    owner: Owner,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    status: DocumentStatus | None = None,
+    source: Annotated[str | None, Query(max_length=200)] = None,
+    tag: Annotated[str | None, Query(max_length=MAX_TAG_CHARS)] = None,
 ) -> dict[str, Any]:
-    """Newest first, paged."""
-    page = await container.knowledge.list_documents(readable(owner), limit, cursor)
+    """Newest first, paged; all of them, or those with this status, source and tag."""
+    narrowed = Narrowed(status, source, tag)
+    page = await container.knowledge.list_documents(readable(owner), limit, cursor, narrowed)
     return {"documents": [document_object(document) for document in page.documents], "next": page.next_cursor}
 
 
@@ -90,6 +104,15 @@ async def list_documents(
 async def get_document(document_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
     """One document."""
     return document_object(await container.knowledge.get_document(str(document_id), readable(owner)))
+
+
+@router.patch("/documents/{document_id}", responses=errors(409))
+async def change_document(
+    document_id: UUID, body: DocumentPatch, container: ContainerDep, owner: Owner
+) -> dict[str, Any]:
+    """Change its tags or its date; nothing is read in again."""
+    changed = await container.knowledge.change(str(document_id), erasable(owner), body.changes())
+    return document_object(changed)
 
 
 @router.get("/documents/{document_id}/chunks")
@@ -118,13 +141,13 @@ async def delete_document(
 @router.get("/jobs")
 async def list_jobs(container: ContainerDep, owner: Owner) -> dict[str, Any]:
     """The jobs that wait, run, or ended lately; the newest first."""
-    return {"jobs": [asdict(job) for job in container.knowledge.list_jobs(readable(owner))]}
+    return {"jobs": [job_object(job) for job in container.knowledge.list_jobs(readable(owner))]}
 
 
 @router.get("/jobs/{job_id}")
 async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
-    """How far a job is: stage, done, total, error."""
-    return asdict(container.knowledge.job(str(job_id), readable(owner)))
+    """How far a job is: stage, attempt, done, total, error."""
+    return job_object(container.knowledge.job(str(job_id), readable(owner)))
 
 
 @router.get("/jobs/{job_id}/stream", response_model=None, responses={200: EVENT_STREAM})
@@ -135,7 +158,7 @@ async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Eve
 
     async def events() -> AsyncGenerator[bytes, None]:
         async for snapshot in changes:
-            yield f"event: job\ndata: {json.dumps(asdict(snapshot))}\n\n".encode()
+            yield f"event: job\ndata: {json.dumps(job_object(snapshot))}\n\n".encode()
 
     return EventStreamResponse(events(), server.ping_interval_s, server.send_timeout_s)
 
@@ -147,12 +170,6 @@ def readable(owner: str) -> tuple[str, ...]:
 def erasable(owner: str) -> tuple[str, ...]:
     """Shared documents belong to the operator; without API keys that is whoever sits here."""
     return readable(owner) if owner == LOCAL_OWNER else (owner,)
-
-
-def document_object(document: Document) -> dict[str, Any]:
-    body = asdict(document)
-    del body["owner"], body["created_us"]
-    return {**body, "created_at": rfc3339(document.created_us), "shared": document.owner == SHARED_OWNER}
 
 
 async def _read_form(request: Request, owner: str) -> Upload:

@@ -13,12 +13,13 @@ from pydantic_core import PydanticCustomError
 from core.citations import placed
 from core.conversation_import import FOLLOWS, GivenPersona, GivenSession, GivenTurn
 from core.errors import BadRequestError
-from core.knowledge import Citation
+from core.knowledge import Citation, KnowledgeFilter
 from core.moments import LATEST_ZONE, parse_time
 from core.persona import PersonaDraft
 from core.text import preprocess_question
 from core.turns import Summary, TurnStatus, Usage
-from routes.schemas import AtMost, Name, PersonaBody, PlainText, Title, Uuid, WireModel
+from routes.fields import AtMost, PlainText, Uuid, WireModel
+from routes.schemas import Name, PersonaBody, Title
 from services.sessions import MAX_EXPIRE_DAYS
 
 MAX_TURNS = 20_000
@@ -62,6 +63,20 @@ class GivenCitation(WireModel):
     date: Verbatim = ""
 
 
+class GivenFilters(WireModel):
+    """What the question was limited to; said again, never searched with."""
+
+    tags: list[Verbatim] = Field(default_factory=list, max_length=1_000)
+    document_ids: list[Verbatim] = Field(default_factory=list, max_length=1_000)
+    sources: list[Verbatim] = Field(default_factory=list, max_length=1_000)
+    since: Verbatim = ""
+    until: Verbatim = ""
+
+    def to_filter(self) -> KnowledgeFilter:
+        lists = (tuple(self.tags), tuple(self.document_ids), tuple(self.sources))
+        return KnowledgeFilter(*lists, self.since, self.until)
+
+
 class GivenUsage(WireModel):
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
@@ -100,6 +115,7 @@ class ImportTurn(WireModel):
     timings_ms: dict[Verbatim, Finite] = Field(default_factory=dict, max_length=100)
     finish_reason: Name = ""
     summary: GivenSummary | None = None
+    filters: GivenFilters = Field(default_factory=GivenFilters)
 
     def to_given(self, at: int) -> GivenTurn:
         parent = str(self.parent_turn_id) if self.parent_turn_id else None
@@ -119,6 +135,7 @@ class ImportTurn(WireModel):
             timings_ms=self.timings_ms,
             finish_reason=self.finish_reason,
             summary=_summary(self.summary, at),
+            filters=self.filters.to_filter(),
         )
 
 

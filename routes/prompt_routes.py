@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from api.shown_prompt import ShownPart, ShownPrompt
 from routes.dependencies import ContainerDep, Owner
 from routes.openapi import errors
+from routes.wire import filters_object
 
 router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422))
 
@@ -34,6 +35,7 @@ def prompt_object(shown: ShownPrompt) -> dict[str, Any]:
         "window": manifest.window,
         "answer_tokens": manifest.answer_tokens,
         "prompt_tokens": manifest.prompt_tokens,
+        "filters": filters_object(shown.turn.filters),
         "parts": [_part_object(part) for part in shown.parts],
         "request": {"body": shown.body, "sha256": manifest.request_sha256, "exact": shown.exact},
         "response": manifest.response,

@@ -2,72 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
-from pydantic_core.core_schema import no_info_after_validator_function
+from pydantic import Field
 
 from api.turn_request import TurnRequest
 from core.persona import MAX_NAME_CHARS, PersonaDraft
-from core.text import scrub
+from routes.fields import AtMost, PlainText, Uuid, WireModel
+from routes.filters import FiltersBody, filter_of
 from services.conversation_manager import UNSET
 from services.sessions import KEEP, MAX_EXPIRE_DAYS, SessionChange
 
-Uuid = Annotated[UUID, Field(strict=False)]
-
-
-def _plain(text: str) -> str:
-    if "\0" in text:
-        raise PydanticCustomError("nul", "must not contain the NUL character")
-    return scrub(text)
-
-
-PlainText = Annotated[str, AfterValidator(_plain)]
-"""Without NUL; line breaks of every kind are LF, and a lone surrogate is U+FFFD."""
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """A limit of characters. pydantic's own refuses lone surrogates in front of a validator that replaces
-    them, and behind one its message counts items."""
-
-    chars: int
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_after_validator_function(self._checked, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {**handler(schema), "maxLength": self.chars}
-
-    def _checked(self, text: str) -> str:
-        if len(text) > self.chars:
-            raise PydanticCustomError(
-                "too_long",
-                "{number} characters, at most {most} are allowed",
-                {"number": len(text), "most": self.chars},
-            )
-        return text
-
-
 Name = Annotated[PlainText, AtMost(MAX_NAME_CHARS)]
 Title = Annotated[PlainText, AtMost(200)]
-
-
-class WireModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 
 
 class ChatBody(WireModel):
@@ -86,6 +34,7 @@ class ChatBody(WireModel):
     rerank_top_n: int = Field(10, ge=1, le=50, description="Candidates shown to the model at most.")
     use_insert_block: bool = Field(False, description="Judge candidates one by one with an LLM.")
     insert_block_llm_id: str | None = Field(None, max_length=200, description="Which model judges.")
+    filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
     stream: bool = Field(True, description="false: one JSON object with the same parts.")
     stream_format: Literal["prefix", "json"] = "prefix"
 
@@ -103,6 +52,7 @@ class ChatBody(WireModel):
             rerank_top_n=self.rerank_top_n,
             use_insert_block=self.use_insert_block,
             insert_block_llm_id=self.insert_block_llm_id,
+            filters=filter_of(self.filters),
         )
 
 

@@ -6,29 +6,22 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends
-from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from api.search_handler import SearchRequest
 from api.why_not import ChunkPlaces, DocumentReport
 from core.errors import BadRequestError
-from core.iso_dates import is_iso_date
 from routes.dependencies import ContainerDep, Owner
+from routes.fields import AtMost, IsoDate, PlainText, Uuid, WireModel
+from routes.filters import FiltersBody, filter_of
 from routes.json_body import body_schema, json_body
 from routes.openapi import errors
-from routes.schemas import AtMost, PlainText, Uuid, WireModel
 from routes.wire import candidate_object, chunk_object, stages_object
 from services.conversation_manager import UNSET
 
 router = APIRouter(tags=["search"], responses=errors(400, 401, 404, 413, 415, 422, 503))
 
 MAX_PREVIOUS = 10
-
-
-def _iso_date(text: str) -> str:
-    if text and not is_iso_date(text):
-        raise PydanticCustomError("date", "must be YYYY, YYYY-MM or YYYY-MM-DD")
-    return text
 
 
 class SearchBody(WireModel):
@@ -40,7 +33,7 @@ class SearchBody(WireModel):
         [], max_length=MAX_PREVIOUS, description="What was asked before, oldest first."
     )
     last_answer: Annotated[PlainText, AtMost(100_000)] = Field("", description="To the last of them.")
-    date: Annotated[str, AfterValidator(_iso_date)] = Field(
+    date: IsoDate = Field(
         "", description="The day, month or year that the question asks about: YYYY-MM-DD, YYYY-MM, YYYY."
     )
     session_id: Uuid | None = Field(None, description="Instead: what was asked before is of this session.")
@@ -49,6 +42,7 @@ class SearchBody(WireModel):
     )
     model_id: str = Field("default", max_length=200, description="Whose window the passages must fit into.")
     document_id: Uuid | None = Field(None, description="Why was this document not found?")
+    filters: FiltersBody | None = Field(None, description="Which documents may be found; absent: all.")
 
     def to_request(self, owner: str) -> SearchRequest:
         """Raises BadRequestError for fields that exclude each other."""
@@ -68,6 +62,7 @@ class SearchBody(WireModel):
             session_id=_text(self.session_id),
             parent_turn_id=_text(self.parent_turn_id) if given_parent else UNSET,
             model_id=self.model_id,
+            filters=filter_of(self.filters),
         )
 
 

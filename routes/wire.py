@@ -9,7 +9,7 @@ from typing import Any
 from api.search_stages import Judged
 from core.branch import TurnNode
 from core.citations import KnownDocuments
-from core.knowledge import Chunk
+from core.knowledge import Chunk, KnowledgeFilter
 from core.moments import is_moment
 from core.persona import Persona
 from core.turns import Summary, Turn, TurnStatus, rfc3339
@@ -37,7 +37,7 @@ def persona_object(persona: Persona) -> dict[str, Any]:
 
 
 def turn_object(turn: Turn, documents: KnownDocuments) -> dict[str, Any]:
-    """`finish_reason`, `command` and `summary` are there only where the turn has one.
+    """`finish_reason`, `command`, `summary` and `filters` are there only where the turn has one.
 
     `documents` are those of its sources that are there.
     """
@@ -63,7 +63,14 @@ def turn_object(turn: Turn, documents: KnownDocuments) -> dict[str, Any]:
         body["command"] = turn.command
     if turn.summary is not None:
         body["summary"] = summary_object(turn.summary)
+    if not turn.filters.limits_nothing:
+        body["filters"] = filters_object(turn.filters)
     return body
+
+
+def filters_object(filters: KnowledgeFilter) -> dict[str, Any]:
+    """As a request takes them; only what limits."""
+    return {name: value for name, value in asdict(filters).items() if value}
 
 
 def summary_object(summary: Summary) -> dict[str, Any]:
@@ -145,6 +152,7 @@ def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]
         "timings_ms": turn.timings_ms,
         "finish_reason": turn.finish_reason,
         "summary": _exported_summary(turn.summary, exported),
+        "filters": filters_object(turn.filters),
     }
 
 

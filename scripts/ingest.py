@@ -1,4 +1,7 @@
-"""Add files to a running server: `python -m scripts.ingest docs/ report.pdf`."""
+"""Add files to a running server: `python -m scripts.ingest docs/ report.pdf`.
+
+A file that was changed since becomes a new version of its document: it is known by its full path.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ from pydantic import BaseModel
 from tqdm import tqdm
 
 from services.knowledge.sample import supported_files
+from services.knowledge.upload import MAX_EXTERNAL_ID_CHARS
 
-IN_FLIGHT = 4  # parsing the next files goes on while one is embedded
+IN_FLIGHT = 16  # parsing the next files goes on while others are embedded; small ones end between two looks
 POLL_S = 0.2
 BUSY_ATTEMPTS = 60
 FINAL = ("done", "failed", "cancelled")
@@ -45,7 +49,7 @@ class JobReply(BaseModel):
 
 @dataclass(frozen=True)
 class File:
-    """`external_id` is the path below the folder it was found in, or its name."""
+    """`external_id` is its full path: what two folders call the same are different documents."""
 
     path: Path
     external_id: str
@@ -162,9 +166,14 @@ def files_of(paths: Sequence[Path]) -> Iterator[File]:
     for path in paths:
         if path.is_dir():
             for file in supported_files(path):
-                yield File(file, file.relative_to(path).as_posix())
+                yield File(file, external_id_of(file))
         else:
-            yield File(path, path.name)
+            yield File(path, external_id_of(path))
+
+
+def external_id_of(path: Path) -> str:
+    """Of a path that is too long for an id, the end."""
+    return Path(os.path.abspath(path)).as_posix()[-MAX_EXTERNAL_ID_CHARS:]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -28,6 +28,7 @@ COMMANDS = {
     "doctor": Command("doctor", "check the installation, the configuration and what is stored"),
     "ask": Command("ask", "ask a question in the terminal"),
     "ingest": Command("ingest", "read documents in"),
+    "sync": Command("sync", "follow the configured folders now, and say what became of every file"),
     "backup": Command("backup", "write one archive of everything that is stored, while the server runs"),
     "restore": Command("restore", "put a backup into an empty store"),
     "migrate": Command("migrate_store", "move between the embedded store and a Qdrant server"),

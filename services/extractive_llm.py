@@ -19,6 +19,7 @@ from llama_index.core.llms.custom import CustomLLM
 from core.key_passages import key_spans
 from core.knowledge_context import Passage, parse_knowledge
 from core.layouts import ReadBack, read_back, read_flat
+from core.limits import scope_told
 from core.messages import Message, Part, Role
 from core.passages import presence
 from core.query import Query, QueryForm, SparseTerms
@@ -36,6 +37,11 @@ _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。可以换一种说法,或先添加相关文档。",
     False: "The documents hold nothing that answers this. Try other words, or add documents about it.",
 }
+_NOTHING_WITHIN = {
+    True: "在所限定的范围内（{}）没有找到能回答这个问题的内容。范围之外没有检索，可以放宽范围再问。",
+    False: "Within the limits of this question ({}), the documents hold nothing that answers it. Nothing "
+    "beyond them was searched: widen them and ask again.",
+}
 
 
 class ExtractiveLLM(CustomLLM):
@@ -50,27 +56,35 @@ class ExtractiveLLM(CustomLLM):
         return "ExtractiveLLM"
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        return CompletionResponse(text=answer(read_flat(prompt)))
+        return CompletionResponse(text=_answer_flat(prompt))
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        pieces = _pieces(answer(read_flat(prompt)))
+        pieces = _pieces(_answer_flat(prompt))
         return (CompletionResponse(text="", delta=piece) for piece in pieces)
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         laid = [Message(_role(message), message.content or "", Part.RECENT) for message in messages]
-        return _stream(answer(read_back(laid)))
+        told = "\n\n".join(message.content for message in laid[:-1] if message.role is Role.SYSTEM)
+        return _stream(answer(read_back(laid), scope_told(told or laid[0].content)))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
-        return _stream(answer(read_flat(prompt)))
+        return _stream(_answer_flat(prompt))
 
 
-def answer(prompt: ReadBack) -> str:
-    """Quotes from the prompt's knowledge blocks, best first; a plain statement when there are none."""
+def _answer_flat(prompt: str) -> str:
+    return answer(read_flat(prompt), scope_told(prompt))
+
+
+def answer(prompt: ReadBack, scope: str = "") -> str:
+    """Quotes from the prompt's knowledge blocks, best first; a plain statement when there are none.
+
+    `scope` is what the search was limited to, as the prompt says it.
+    """
     asked = prompt.question
     passages = parse_knowledge(prompt.knowledge)
     chinese = is_mostly_chinese(asked)
     if not passages:
-        return _NOTHING[chinese]
+        return _NOTHING_WITHIN[chinese].format(scope) if scope else _NOTHING[chinese]
     own = [passage for passage in passages if is_mostly_chinese(passage.text) == chinese]
     if own and own[0].relevance >= WORTH_QUOTING * passages[0].relevance:
         passages = own  # a quote in another language only where the reader's has none

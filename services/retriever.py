@@ -7,18 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from qdrant_client import models
 
 from config.settings import RetrievalSettings
 from core.fusion import reciprocal_rank_fusion
-from core.knowledge import Candidate, FormMatch
+from core.knowledge import Candidate, FormMatch, KnowledgeFilter
+from core.limits import NO_LIMITS
 from core.query import Query, QueryForm
 from services.knowledge.chunk_payload import ChunkPayload
+from services.knowledge.searchable import searchable
 from services.store import VectorStore
 
 DENSE = "dense"
 SPARSE = "sparse"
 LIST_DEPTH = 1.5  # of what goes on: a chunk that several lists have further down can pass those of one list
+DEEPER = 8  # times as far down the lists, once, where copies of the same texts have taken the places
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,14 @@ class _Found:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """`crowded`: copies took places that others, further down the lists, could have had."""
+
+    candidates: list[Candidate]
+    crowded: bool
+
+
 class Retriever:
     def __init__(self, store: VectorStore, collection: str, settings: RetrievalSettings) -> None:
         self._store = store
@@ -55,24 +67,34 @@ class Retriever:
         self._settings = settings
 
     async def search(
-        self, query: Query, owners: Sequence[str], document_ids: Sequence[str] = ()
+        self, query: Query, owners: Sequence[str], limits: KnowledgeFilter = NO_LIMITS
     ) -> list[Candidate]:
         """Fused candidates, best first, at most RERANKER_INPUT_TOP_N; only of `owners`' ready documents.
 
-        No owners find nothing; no `document_ids` means all documents. Raises StoreUnavailableError.
+        Of chunks that say the same, as copies of a file do, the best is taken. No owners find nothing.
+        Raises StoreUnavailableError.
         """
         if not owners:
             return []
-        wanted = _searchable(owners, document_ids)
-        requests, kinds = self._requests(query, wanted)
+        wanted = searchable(owners, limits)
+        depth = math.ceil(self._settings.reranker_input_top_n * LIST_DEPTH)
+        look = await self._look(query, wanted, depth)
+        if look.crowded:
+            look = await self._look(query, wanted, DEEPER * depth)
+        return look.candidates
+
+    async def _look(self, query: Query, wanted: models.Filter, depth: int) -> _Look:
+        requests, kinds = self._requests(query, wanted, depth)
         responses = await self._store.query_batch_points(self._collection, requests)
         rankings = [
             _Ranking(*lists, response.points) for lists, response in zip(kinds, responses, strict=True)
         ]
-        return self._fuse(query, rankings)
+        candidates, copies = self._fuse(query, rankings)
+        short = copies > 0 and len(candidates) < self._settings.reranker_input_top_n
+        return _Look(candidates, short and any(len(ranking.points) >= depth for ranking in rankings))
 
     def _requests(
-        self, query: Query, wanted: models.Filter
+        self, query: Query, wanted: models.Filter, depth: int
     ) -> tuple[list[models.QueryRequest], list[tuple[int, str, float]]]:
         requests, kinds = [], []
         trusts = ((DENSE, self._settings.dense_weight), (SPARSE, self._settings.sparse_weight))
@@ -80,26 +102,28 @@ class Retriever:
             for kind, trust in trusts:
                 if kind == SPARSE and not form.sparse.indices:
                     continue
-                requests.append(self._request(query, form, kind, wanted))
+                requests.append(self._request(query, form, kind, wanted, depth))
                 kinds.append((number, kind, form.weight * trust))
         return requests, kinds
 
     def _request(
-        self, query: Query, form: QueryForm, kind: str, wanted: models.Filter
+        self, query: Query, form: QueryForm, kind: str, wanted: models.Filter, depth: int
     ) -> models.QueryRequest:
         sparse = models.SparseVector(indices=form.sparse.indices, values=form.sparse.values)
         return models.QueryRequest(
             query=form.dense if kind == DENSE else sparse,
             using=kind,
             filter=wanted,
-            limit=math.ceil(self._settings.reranker_input_top_n * LIST_DEPTH),
+            limit=depth,
             with_payload=True,
             # the score of one list says nothing of the other forms, nor of what words alone have found
             with_vector=[DENSE] if kind == SPARSE or len(query.forms) > 1 else False,
         )
 
-    def _fuse(self, query: Query, rankings: list[_Ranking]) -> list[Candidate]:
+    def _fuse(self, query: Query, rankings: list[_Ranking]) -> tuple[list[Candidate], int]:
+        """The candidates, and how many copies of them were left out on the way."""
         found: dict[str, _Found] = {}
+        forms = np.asarray([form.dense for form in query.forms], dtype=float)
         unseen = [FormMatch()] * len(query.forms)
         for ranking in rankings:
             for rank, point in enumerate(ranking.points, start=1):
@@ -108,13 +132,22 @@ class Retriever:
                 entry = found.setdefault(str(point.id), _Found(point, list(unseen)))
                 entry.note(ranking, point.score, rank)
                 if not entry.has_vector:
-                    _note_cosines(entry, point, query)
+                    _note_cosines(entry, point, forms)
         fused = reciprocal_rank_fusion(
             [[str(point.id) for point in ranking.points if str(point.id) in found] for ranking in rankings],
             [ranking.weight for ranking in rankings],
             self._settings.rrf_k,
         )
-        return [_candidate(found[key], score) for key, score in fused[: self._settings.reranker_input_top_n]]
+        most = self._settings.reranker_input_top_n
+        firsts: dict[tuple[str, ...], Candidate] = {}
+        copies = 0
+        for key, score in fused:
+            said = _said(found[key].point)
+            if said in firsts:
+                copies += 1
+            elif len(firsts) < most:
+                firsts[said] = _candidate(found[key], score)
+        return list(firsts.values()), copies
 
 
 def _says_anything(point: models.ScoredPoint) -> bool:
@@ -122,17 +155,13 @@ def _says_anything(point: models.ScoredPoint) -> bool:
     return any(map(str.isalnum, str((point.payload or {}).get("text", ""))))
 
 
-def _searchable(owners: Sequence[str], document_ids: Sequence[str]) -> models.Filter:
-    must: list[models.Condition] = [
-        models.FieldCondition(key="ready", match=models.MatchValue(value=True)),
-        models.FieldCondition(key="owner", match=models.MatchAny(any=list(owners))),
-    ]
-    if document_ids:
-        must.append(models.FieldCondition(key="document_id", match=models.MatchAny(any=list(document_ids))))
-    return models.Filter(must=must)
+def _said(point: models.ScoredPoint) -> tuple[str, ...]:
+    """What is searched of the chunk: copies have all of it in common. Another heading or date is no copy."""
+    payload = point.payload or {}
+    return tuple(str(payload.get(field, "")) for field in ("heading", "date", "text"))
 
 
-def _note_cosines(entry: _Found, point: models.ScoredPoint, query: Query) -> None:
+def _note_cosines(entry: _Found, point: models.ScoredPoint, forms: NDArray[np.float64]) -> None:
     """The chunk's cosine to every form, from the vector it came with (unit length).
 
     A list tells only of its own form, and the list by words of none.
@@ -141,7 +170,7 @@ def _note_cosines(entry: _Found, point: models.ScoredPoint, query: Query) -> Non
     if vector is None:
         return
     entry.has_vector = True
-    cosines = np.asarray([form.dense for form in query.forms]) @ np.asarray(vector, dtype=float)
+    cosines = forms @ np.asarray(vector, dtype=float)
     entry.matches = [
         replace(match, dense=float(cosine)) for match, cosine in zip(entry.matches, cosines, strict=True)
     ]

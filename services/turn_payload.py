@@ -11,7 +11,8 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from qdrant_client import models
 
-from core.knowledge import Citation
+from core.knowledge import Citation, KnowledgeFilter
+from core.limits import NO_LIMITS
 from core.manifest import PromptManifest
 from core.query import SparseTerms
 from core.turns import TURN_SCHEMA, Summary, Turn, TurnStatus, Usage
@@ -25,6 +26,7 @@ _MANIFEST = TypeAdapter(PromptManifest)
 _SUMMARY = TypeAdapter(Summary)
 _CITATION = TypeAdapter(Citation)
 _USAGE = TypeAdapter(Usage)
+_FILTERS = TypeAdapter(KnowledgeFilter)
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -57,6 +59,7 @@ class TurnPayload(BaseModel):
     request_hash: str = ""
     layout: list[int] = Field(default_factory=list)
     finish_reason: str = ""
+    filters: Any = None
     schema_version: int = Field(TURN_SCHEMA, alias="schema")
 
 
@@ -85,6 +88,7 @@ def to_payload(turn: Turn) -> dict[str, Any]:
         request_hash=turn.request_hash,
         layout=list(turn.layout),
         finish_reason=turn.finish_reason,
+        filters=None if turn.filters.limits_nothing else asdict(turn.filters),
         schema=TURN_SCHEMA,
     )
     summary = summary_payload(turn.summary) if turn.summary else {}
@@ -126,6 +130,7 @@ def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
         request_hash=payload.request_hash,
         layout=tuple(payload.layout),
         finish_reason=payload.finish_reason,
+        filters=_read(_FILTERS, payload.filters, turn_id) or NO_LIMITS,
     )
 
 

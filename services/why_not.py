@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from qdrant_client import models
 from qdrant_client.http.models import QueryResponse
 
+from core.knowledge import KnowledgeFilter
+from core.limits import NO_LIMITS
 from core.query import Query, QueryForm
+from services.knowledge.searchable import searchable
 from services.store import VectorStore
 
 DENSE = "dense"
@@ -62,17 +65,23 @@ class ListPlaces:
         self._handed_on = handed_on
 
     async def of(
-        self, query: Query, owners: Sequence[str], document_id: str
+        self,
+        query: Query,
+        owners: Sequence[str],
+        document_id: str,
+        limits: KnowledgeFilter = NO_LIMITS,
     ) -> Mapping[str, tuple[ListPlace, ...]]:
         """By chunk id of the document, its place in the lists of each kind; a chunk that is in none is left
-        out. All in one round trip. Raises StoreUnavailableError."""
+        out. The lists are those of a search within `limits`, the document's chunks those of all of it. All
+        in one round trip. Raises StoreUnavailableError."""
         wanted = [
             (kind, form)
             for form in query.forms
             for kind in (DENSE, SPARSE)
             if form.weight > 0 and (kind == DENSE or form.sparse.indices)
         ]
-        everywhere, alone = _searchable(owners), _searchable(owners, document_id)
+        everywhere = searchable(owners, limits)
+        alone = searchable(owners, KnowledgeFilter(document_ids=(document_id,)))
         requests = [
             _request(form, kind, where, limit)
             for kind, form in wanted
@@ -109,13 +118,3 @@ def _request(form: QueryForm, kind: str, where: models.Filter, limit: int) -> mo
         limit=limit,
         with_payload=False,
     )
-
-
-def _searchable(owners: Sequence[str], document_id: str | None = None) -> models.Filter:
-    must: list[models.Condition] = [
-        models.FieldCondition(key="ready", match=models.MatchValue(value=True)),
-        models.FieldCondition(key="owner", match=models.MatchAny(any=list(owners))),
-    ]
-    if document_id is not None:
-        must.append(models.FieldCondition(key="document_id", match=models.MatchValue(value=document_id)))
-    return models.Filter(must=must)

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from config.knowledge import SourceSettings
 from config.settings import LLMSettings, Settings
 from config.sources import section_of
 
@@ -55,15 +56,15 @@ def code_blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def settings_fields() -> Iterator[tuple[str, FieldInfo, dict[str, Any]]]:
-    """Name as documented, field, JSON schema, of every setting and every field of a model table."""
+    """Name as documented, field, JSON schema, of every setting and every field of a model or source table."""
     sections: list[type[BaseModel]] = [
         cast(type[BaseModel], field.annotation) for field in Settings.model_fields.values()
     ]
-    sections.append(LLMSettings)
-    for section in sections:
+    tables: list[type[BaseModel]] = [LLMSettings, SourceSettings]
+    for section in [*sections, *tables]:
         schema = section.model_json_schema()["properties"]
         for name, field in section.model_fields.items():
-            yield (name if section is LLMSettings else name.upper()), field, schema[name]
+            yield (name if section in tables else name.upper()), field, schema[name]
 
 
 def documented_settings(language: str) -> dict[str, list[str]]:
@@ -78,6 +79,8 @@ def shown_default(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, tuple):
+        return ", ".join(map(str, default))
     empty = field.is_required() or default is None or default in ("", (), {})
     return "" if empty else str(default)
 

@@ -1,11 +1,11 @@
-"""Documents: their chunks and record, and what they left in turns, personas and the question log."""
+"""Documents: chunks, record and kept uploads; what they left in turns, personas and the question log."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from qdrant_client import models
@@ -14,18 +14,19 @@ from config.settings import StoreSettings
 from core.erasure import ErasedKind, Quoted, Traced
 from core.erasure_quotes import Quotes
 from core.failpoints import failpoint
-from services.erasure.proof import CONTEXT, MANIFEST_CHUNKS, PERSONA, SOURCE_DOCUMENTS, readers_of
+from services.erasure.proof import CONTEXT, FILTERED, MANIFEST_CHUNKS, PERSONA, SOURCE_DOCUMENTS, readers_of
 from services.erasure.reading import IDS_AT_ONCE, StoreReader, chunks, is_id
 from services.erasure.scrubbing import DocumentTraces, snapshot_texts
+from services.knowledge.chunk_store import ChunkStore
 from services.knowledge.document_store import DocumentStore
 from services.knowledge.knowledge_base import KnowledgeBase
-from services.knowledge.upload import chunk_id_of
+from services.knowledge.spool import FOLDER, Spool
 from services.qa_log import QALog
 from services.store import UnknownPointError, VectorStore
 from services.turn_store import TurnStore, equals
 
 AT_ONCE = 50  # turns read whole
-_SCRUBBED = ["sources", "context_docs", "prompt", "assistant_response", "thinking"]
+_SCRUBBED = ["sources", "filters", "context_docs", "prompt", "assistant_response", "thinking"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class DocumentEraser:
         self._names = names
         self._turns = turns
         self._documents = documents
+        self._chunks = ChunkStore(store, names)
+        self._spool = Spool(names.data_dir / FOLDER)
         self._knowledge = knowledge
         self._qa_log = qa_log
         self._shared_owner = shared_owner
@@ -63,19 +66,33 @@ class DocumentEraser:
         """What the document is known by; of one that is gone in part, what is left of it."""
         stored = await self._documents.load(document_id)
         owner = stored.document.owner if stored else ""
-        number = stored.document.chunk_count if stored else 0
-        ids = dict.fromkeys(chunk_id_of(document_id, position) for position in range(number))
-        wanted = models.Filter(must=[equals("document_id", document_id)])
-        name = self._names.knowledge_collection
-        ids |= {str(each.id): None async for each in self._reader.records(name, wanted, False)}
-        return Traced(
+        traced = Traced(
             ErasedKind.DOCUMENT,
             document_id,
             owner=owner,
             document_ids=(document_id,),
-            chunk_ids=tuple(ids),
             shared=owner == self._shared_owner,
         )
+        wanted = models.Filter(must=[equals("document_id", document_id)])
+        name = self._names.knowledge_collection
+        ids = {str(each.id): None async for each in self._reader.records(name, wanted, False)}
+        return replace(traced, chunk_ids=tuple(ids | dict.fromkeys(await self._cited(traced))))
+
+    async def _cited(self, traced: Traced) -> list[str]:
+        """The chunks that citations name, those of versions that are gone among them."""
+        name = self._names.conversation_collection
+        citing = await self._reader.holding(name, [SOURCE_DOCUMENTS], [traced.name], readers_of(traced))
+        found: list[str] = []
+        for chunk in chunks(list(citing.all_ids), AT_ONCE):
+            for record in await self._store.retrieve(name, chunk, with_payload=["sources"]):
+                sources = (record.payload or {}).get("sources")
+                of_it = [
+                    one
+                    for one in (sources if isinstance(sources, list) else [])
+                    if isinstance(one, dict) and one.get("document_id") == traced.name
+                ]
+                found += [str(one["chunk_id"]) for one in of_it if one.get("chunk_id")]
+        return found
 
     async def texts(self, traced: Traced) -> Quotes:
         """Every sentence of the document: for a large one, seconds of work in small steps."""
@@ -125,15 +142,22 @@ class DocumentEraser:
         if self._knowledge is not None:
             await self._knowledge.erase(document_id)
         else:
-            await self._documents.remove_chunks(document_id)
+            await self._spool.erase([document_id])
+            await self._chunks.remove_all(document_id)
             failpoint("erase.points")
             await self._documents.forget(document_id)
+
+    async def forget_uploads(self, owner: str) -> int:
+        """What is kept of the owner's without a record: accepted a moment ago. Returns how many."""
+        if self._knowledge is not None:
+            return await self._knowledge.erase_uploads(owner)
+        return await self._spool.erase((), owner)
 
     async def _naming(
         self, traced: Traced, personas: Sequence[models.Record], *, everywhere: bool
     ) -> list[str]:
         turns, gone = self._names.conversation_collection, [traced.name, *traced.chunk_ids]
-        keys = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS]
+        keys = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS, FILTERED]
         found = dict.fromkeys((await self._reader.holding(turns, keys, gone, readers_of(traced))).all_ids)
         sessions = [str(record.id) for record in personas]
         wanted = models.Filter(

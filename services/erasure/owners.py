@@ -73,6 +73,7 @@ class OwnerEraser:
             await self._documents.withdraw(document_id)
             texts = await self._documents.texts(known) if known.shared else Quotes()
             done += (await self._documents.erase(known, texts, everywhere=False)).counts
+        await self._documents.forget_uploads(traced.owner)
         await self._halt_all(traced.owner)
         name = self._names.memory_collection
         done["memories"] += await self._delete(name, equals("owner", traced.owner))

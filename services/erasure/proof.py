@@ -12,6 +12,7 @@ from core.erasure import ErasedKind, Searched, Traced
 from core.erasure_ids import is_id_field, others_of, uuids_of
 from services.erasure.reading import Holding, StoreReader, is_id, strings_in
 from services.knowledge.knowledge_base import KnowledgeBase
+from services.knowledge.spool import FOLDER, Spool
 from services.qa_log import QALog
 from services.repair.undo_folder import UndoFolder
 from services.store import VectorStore
@@ -22,6 +23,7 @@ MANIFEST_CHUNKS = "prompt.parts[].chunk_id"
 SUMMARY_TURNS = ("summary.start", "summary.covers", "summary.previous", "summary_start")
 SOURCE_DOCUMENTS = "sources[].document_id"
 CONTEXT = "context_docs"
+FILTERED = "filters.document_ids"
 PERSONA = ("persona.document_id", "persona.chunk_id")
 
 
@@ -55,6 +57,7 @@ class References:
         self._qa_log = qa_log
         self._answers = answers
         self._undo_files = undo_files
+        self._uploads = Spool(names.data_dir / FOLDER)
 
     async def search(self, traced: Traced) -> list[Searched]:
         """Raises StoreUnavailableError."""
@@ -62,9 +65,10 @@ class References:
         return [*found, *await self.outside(traced)]
 
     async def outside(self, traced: Traced) -> list[Searched]:
-        """What is not in the store: the memory of this process, and the question log."""
+        """What is not in the store: the memory of this process, the question log, and files beside it."""
         in_memory = [each async for each in self._in_memory(traced)]
-        return [*in_memory, *await self._logged(traced), *await self._in_undo_files(traced)]
+        in_files = [*await self._in_undo_files(traced), *await self._in_uploads(traced)]
+        return [*in_memory, *await self._logged(traced), *in_files]
 
     async def _stored(self, traced: Traced) -> AsyncIterator[Searched]:
         if traced.turn_ids or traced.session_ids:
@@ -126,7 +130,8 @@ class References:
         turns, sessions = self._names.conversation_collection, self._names.session_collection
         within = readers_of(traced)
         gone = [*traced.document_ids, *traced.chunk_ids]
-        cited = await self._reader.holding(turns, [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS], gone, within)
+        keys = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS, FILTERED]
+        cited = await self._reader.holding(turns, keys, gone, within)
         personas = await self._reader.holding(sessions, PERSONA, gone, within)
         return _places(turns, cited) + _places(sessions, personas)
 
@@ -187,6 +192,14 @@ class References:
         owner = traced.owner if traced.kind is ErasedKind.OWNER else ""
         found = await self._undo_files.count([*traced.turn_ids, *traced.session_ids], owner=owner)
         return [Searched("undo files of repairs", found.lines, found.hits)]
+
+    async def _in_uploads(self, traced: Traced) -> list[Searched]:
+        """Uploads are kept until they are read in."""
+        owner = traced.owner if traced.kind is ErasedKind.OWNER else ""
+        if not (traced.document_ids or owner):
+            return []
+        found = await self._uploads.find(traced.document_ids, owner)
+        return [Searched("uploads waiting to be read", found.files, found.hits)]
 
 
 def readers_of(traced: Traced) -> list[models.Condition]:

@@ -43,7 +43,16 @@ class DocumentTraces:
             changed["context_docs"] = [
                 ERASED_ID if isinstance(one, str) and one in gone else one for one in named
             ]
-        return {**changed, **_with_parts(payload, self._part)}
+        return {**changed, **self._filters(payload), **_with_parts(payload, self._part)}
+
+    def _filters(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """The limits of the question, which still say that it was limited to a document."""
+        filters = payload.get("filters")
+        wanted = filters.get("document_ids") if isinstance(filters, dict) else None
+        if not isinstance(filters, dict) or not isinstance(wanted, list) or self._document_id not in wanted:
+            return {}
+        left = [ERASED_ID if one == self._document_id else one for one in wanted]
+        return {"filters": {**filters, "document_ids": left}}
 
     def persona(self, persona: Mapping[str, Any]) -> dict[str, Any] | None:
         """The persona without its origin; None when its text is the document's."""

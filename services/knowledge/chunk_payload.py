@@ -80,4 +80,6 @@ class ChunkPayload(BaseModel):
             char_end=self.char_end,
             date=self.date,
             version=self.version,
+            tags=self.tags,
+            source=self.source,
         )

@@ -1,4 +1,4 @@
-"""Documents and their chunks in the store: written, published all at once, read by page, erased."""
+"""Documents' records in the store: written, listed by page, looked up by what they are known by."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from qdrant_client import models
 
 from config.settings import StoreSettings
 from core.citations import KnownDocuments
-from core.errors import BadRequestError, StoreUnavailableError
-from core.knowledge import Chunk, Document, DocumentStatus
+from core.errors import BadRequestError
+from core.knowledge import Document, DocumentStatus
 from services.clock import Clock
-from services.knowledge.chunk_payload import ChunkPayload
 from services.knowledge.document_payload import DocumentPayload
-from services.knowledge.upload import chunk_id_of
 from services.store import VectorStore
 
-_DELETE_ATTEMPTS = 3
 _TIES = 16  # documents that may share one microsecond at the edge of a page
 _SCROLL_PAGE = 256
 _LOOKED_UP_AT_ONCE = 1_000
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
+_INCOMING = "incoming"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +32,34 @@ class DocumentPage:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkPage:
-    """In the order of the document. `next_cursor` is None on the last page."""
+class StoredDocument:
+    """`updated_us` is the last sign of life of its ingestion; `incoming` is the hash of the content that is
+    taking the place of the one that is searched, or has just done so, "" when there is none."""
 
-    chunks: tuple[Chunk, ...]
-    next_cursor: str | None
+    document: Document
+    updated_us: int
+    incoming: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.document.status is DocumentStatus.READY
+
+    @property
+    def is_settled(self) -> bool:
+        """Nobody is reading it in, nor was when the server stopped."""
+        return self.document.status is not DocumentStatus.INGESTING and not self.incoming
 
 
 @dataclass(frozen=True, slots=True)
-class StoredDocument:
-    document: Document
-    updated_us: int
+class Narrowed:
+    """Which documents a list is limited to; None is no limit."""
+
+    status: DocumentStatus | None = None
+    source: str | None = None
+    tag: str | None = None
+
+
+EVERY = Narrowed()
 
 
 class DocumentStore:
@@ -53,17 +68,33 @@ class DocumentStore:
     def __init__(self, store: VectorStore, settings: StoreSettings, clock: Clock) -> None:
         self._store = store
         self._documents = settings.document_collection
-        self._chunks = settings.knowledge_collection
         self._clock = clock
 
-    async def save(self, document: Document) -> None:
+    async def save(self, document: Document, incoming: str = "") -> None:
         payload = DocumentPayload.from_document(document, self._clock()).model_dump(mode="json")
+        if incoming:
+            payload[_INCOMING] = incoming
         point = models.PointStruct(id=document.document_id, vector={}, payload=payload)
         await self._store.upsert(self._documents, points=[point])
 
     async def load(self, document_id: str) -> StoredDocument | None:
         records = await self._store.retrieve(self._documents, ids=[document_id], with_payload=True)
         return _stored(records[0]) if records else None
+
+    async def settle(self, document_id: str) -> None:
+        """Nothing takes its place any more."""
+        await self._store.delete_payload(self._documents, keys=[_INCOMING], points=_one(document_id))
+
+    async def touch(self, document_ids: Sequence[str]) -> None:
+        """A sign of life, so that no other worker takes an ingestion for dead."""
+        those = models.Filter(must=[models.HasIdCondition(has_id=list(document_ids))])
+        await self._store.set_payload(self._documents, payload={"updated_us": self._clock()}, points=those)
+
+    async def note_modified(self, document_id: str, modified_us: int) -> None:
+        """Its file has another time and the same content."""
+        await self._store.set_payload(
+            self._documents, payload={"modified_us": modified_us}, points=_one(document_id)
+        )
 
     async def known(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
         """Those of these owners that can be read; any text may be given for an id."""
@@ -83,12 +114,14 @@ class DocumentStore:
         """Remove the document's own record; its chunks must be gone before."""
         await self._store.delete(self._documents, points_selector=models.PointIdsList(points=[document_id]))
 
-    async def page(self, owners: Sequence[str], limit: int, cursor: str | None) -> DocumentPage:
+    async def page(
+        self, owners: Sequence[str], limit: int, cursor: str | None, narrowed: Narrowed = EVERY
+    ) -> DocumentPage:
         """Raises BadRequestError naming `cursor`."""
         after = _read_cursor(cursor) if cursor else None
         records, _ = await self._store.scroll(
             self._documents,
-            scroll_filter=_owned(owners, None if after is None else after[0]),
+            scroll_filter=_wanted(owners, None if after is None else after[0], narrowed),
             limit=limit + 1 + _TIES,
             order_by=models.OrderBy(key="created_us", direction=models.Direction.DESC),
             with_payload=True,
@@ -99,54 +132,35 @@ class DocumentStore:
         cursor = f"{rest[limit - 1].created_us}.{rest[limit - 1].document_id}" if more else None
         return DocumentPage(tuple(rest[:limit]), cursor)
 
-    async def with_status(self, status: DocumentStatus) -> AsyncIterator[StoredDocument]:
-        """Of all owners, in no order."""
+    async def unsettled(self) -> AsyncIterator[StoredDocument]:
+        """Those that somebody is reading in, or was when the server stopped. Of all owners, in no order."""
+        ingesting = _equals("status", DocumentStatus.INGESTING.value)
+        replaced = models.Filter(
+            must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=_INCOMING))]
+        )
+        async for stored in self._all(models.Filter(should=[ingesting, replaced])):
+            yield stored
+
+    async def of_source(self, source: str) -> AsyncIterator[Document]:
+        """Whatever their state, in no order."""
+        async for stored in self._all(models.Filter(must=[_equals("source", source)])):
+            yield stored.document
+
+    async def named(self, external_id: str) -> list[Document]:
+        """Those with this external id, of all owners."""
+        wanted = models.Filter(must=[_equals("external_id", external_id)])
+        return [stored.document async for stored in self._all(wanted)]
+
+    async def _all(self, wanted: models.Filter) -> AsyncIterator[StoredDocument]:
         offset = None
         while True:
             records, offset = await self._store.scroll(
-                self._documents,
-                scroll_filter=_where("status", status.value),
-                limit=_SCROLL_PAGE,
-                offset=offset,
-                with_payload=True,
+                self._documents, scroll_filter=wanted, limit=_SCROLL_PAGE, offset=offset, with_payload=True
             )
             for record in records:
                 yield _stored(record)
             if offset is None:
                 return
-
-    async def add_chunks(self, points: Sequence[models.PointStruct]) -> None:
-        await self._store.upsert(self._chunks, points=list(points))
-
-    async def publish(self, document_id: str) -> None:
-        """From now on the document's chunks are searched."""
-        selector = models.FilterSelector(filter=_where("document_id", document_id))
-        await self._store.set_payload(self._chunks, payload={"ready": True}, points=selector)
-
-    async def touch(self, document_id: str) -> None:
-        """A sign of life, so that no other worker takes the ingestion for dead."""
-        await self._store.set_payload(
-            self._documents, payload={"updated_us": self._clock()}, points=[document_id]
-        )
-
-    async def remove_chunks(self, document_id: str) -> None:
-        """Raises StoreUnavailableError when chunks are still there afterwards."""
-        wanted = _where("document_id", document_id)
-        for _ in range(_DELETE_ATTEMPTS):
-            await self._store.delete(self._chunks, points_selector=models.FilterSelector(filter=wanted))
-            if not (await self._store.count(self._chunks, count_filter=wanted)).count:
-                return
-        raise StoreUnavailableError("The document's chunks could not all be erased; try again.")
-
-    async def chunk_page(self, document: Document, limit: int, cursor: str | None) -> ChunkPage:
-        """Raises BadRequestError naming `cursor`."""
-        start = _read_position(cursor)
-        end = min(start + limit, document.chunk_count)
-        ids = [chunk_id_of(document.document_id, position) for position in range(start, end)]
-        records = await self._store.retrieve(self._chunks, ids=ids, with_payload=True) if ids else []
-        payloads = [ChunkPayload.model_validate(record.payload) for record in records]
-        chunks = tuple(payload.to_chunk() for payload in sorted(payloads, key=lambda each: each.position))
-        return ChunkPage(chunks, str(end) if end < document.chunk_count else None)
 
 
 def _is_id(text: str) -> bool:
@@ -159,19 +173,30 @@ def _is_id(text: str) -> bool:
 
 def _stored(record: models.Record) -> StoredDocument:
     payload = DocumentPayload.model_validate(record.payload)
-    return StoredDocument(payload.to_document(), payload.updated_us)
+    incoming = str((record.payload or {}).get(_INCOMING) or "")
+    return StoredDocument(payload.to_document(), payload.updated_us, incoming)
 
 
-def _where(field: str, value: str) -> models.Filter:
-    return models.Filter(must=[models.FieldCondition(key=field, match=models.MatchValue(value=value))])
+def _one(document_id: str) -> models.Filter:
+    """As a filter: a document that went meanwhile is no mistake."""
+    return models.Filter(must=[models.HasIdCondition(has_id=[document_id])])
 
 
-def _owned(owners: Sequence[str], until_us: int | None) -> models.Filter:
+def _equals(field: str, value: str) -> models.FieldCondition:
+    return models.FieldCondition(key=field, match=models.MatchValue(value=value))
+
+
+def _wanted(owners: Sequence[str], until_us: int | None, narrowed: Narrowed) -> models.Filter:
     must: list[models.Condition] = [
         models.FieldCondition(key="owner", match=models.MatchAny(any=list(owners)))
     ]
     if until_us is not None:
         must.append(models.FieldCondition(key="created_us", range=models.Range(lte=until_us)))
+    for field, value in (
+        ("status", narrowed.status), ("source", narrowed.source), ("tags", narrowed.tag),
+    ):  # fmt: skip
+        if value is not None:
+            must.append(_equals(field, str(value)))
     return models.Filter(must=must)
 
 
@@ -188,11 +213,3 @@ def _read_cursor(cursor: str) -> tuple[int, str]:
     if not (time.isascii() and time.isdigit() and len(time) <= 18 and document_id):
         raise BadRequestError("cursor: not one that this server gave out.")
     return int(time), document_id
-
-
-def _read_position(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 9):
-        raise BadRequestError("cursor: not one that this server gave out.")
-    return int(cursor)

@@ -3,70 +3,161 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, TypeVar
 
+import structlog
 from qdrant_client import models
 
-from core.errors import WenmaiError
+from core.errors import StoreUnavailableError, WenmaiError
 from core.failpoints import failpoint
-from core.knowledge import Chunk, Document, DocumentStatus
+from core.knowledge import Chunk, Document
 from core.sparse import encode_document
-from services.clock import Clock
 from services.embedding import EmbeddingService
 from services.knowledge.chunk_payload import ChunkPayload
-from services.knowledge.document_store import DocumentStore
+from services.knowledge.chunk_store import ChunkStore, ChunkVectors
+from services.knowledge.job import JobStage, Progress
 from services.knowledge.pieces import Pieces
-from services.knowledge.upload import chunk_id_of
+from services.knowledge.reuse import KnownVectors
+from services.knowledge.size import KnowledgeSize
+from services.knowledge.upload import chunk_id_of, version_of
+from services.knowledge.versions import Versions
 
-BATCH_CHUNKS = 8
-TOUCH_EVERY_US = 30_000_000
-VERSION_CHARS = 16  # of the content's hash
+BATCH_CHUNKS = 16
+T = TypeVar("T")
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Ingestion:
-    """One document on its way in; the work of one job."""
+class Parts:
+    """What every ingestion works with."""
 
-    documents: DocumentStore
+    chunks: ChunkStore
+    versions: Versions
     embedding: EmbeddingService
-    clock: Clock
-    document: Document
-    pieces: Pieces
+    size: KnowledgeSize
 
-    async def run(self, report: Callable[[int], None]) -> None:
-        """No chunk is found before all are stored. Raises UnavailableError kinds."""
-        touched_us = self.clock()
-        done = 0
-        for batch in _batches(_chunks(self.document, self.pieces)):
-            await self.documents.add_chunks(await self._points(batch))
-            failpoint("ingest.batch")
-            done += len(batch)
-            report(done)
-            if self.clock() - touched_us >= TOUCH_EVERY_US:
-                await self.documents.touch(self.document.document_id)
-                touched_us = self.clock()
-        await self.documents.publish(self.document.document_id)
-        failpoint("ingest.published")
-        await self.documents.save(replace(self.document, status=DocumentStatus.READY, chunk_count=done))
+
+class Ingestion:
+    """One content of one document on its way in; the work of one job.
+
+    `read` gives its pieces, and is called when its turn has come; `ended` is called when the job is over, but
+    not when it is cancelled.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        document: Document,
+        read: Callable[[], Awaitable[Pieces]],
+        ended: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._parts = parts
+        self._document = document
+        self._pieces: Pieces | None = None
+        self._read = read
+        self._ended = ended
+        self._is_stored = False
+
+    async def run(self, progress: Progress) -> None:
+        """No chunk is found before all are stored. Raises UnavailableError and BadRequestError kinds."""
+        pieces = await self._parsed(progress)
+        if not self._is_stored:
+            await self._store(pieces, progress)
+            await self._verify(len(pieces), progress)
+            self._is_stored = True  # from now on its chunks may be searched, and are not written again
+        await to_the_end(self._parts.versions.publish(self._document, len(pieces)))
+        self._pieces = None
+        await self._ended()
+        await self._look_at_size(len(pieces))
+
+    async def _look_at_size(self, more: int) -> None:
+        try:
+            await self._parts.size.grew(more)
+        except StoreUnavailableError as error:  # the document is in: its size is looked at the next time
+            log.debug("knowledge_size_unknown", error=str(error))
 
     async def undo(self, error: WenmaiError) -> None:
-        await mark_failed(self.documents, self.document, str(error))
+        await self._parts.versions.fail(self._document, error)
+        await self._ended()
 
-    async def _points(self, chunks: Sequence[Chunk]) -> list[models.PointStruct]:
+    async def _parsed(self, progress: Progress) -> Pieces:
+        if self._pieces is None:
+            progress.enter(JobStage.PARSING)
+            self._pieces = await self._read()
+            progress.expect(len(self._pieces))
+        document = self._document
+        self._document = replace(document, date=document.date or self._pieces.date or None)
+        return self._pieces
+
+    async def _store(self, pieces: Pieces, progress: Progress) -> None:
+        """While one batch is stored the next is embedded."""
+        progress.enter(JobStage.EMBEDDING)
+        known = await KnownVectors.of(self._parts.chunks, self._document.document_id)
+        done = reused = 0
+        last: asyncio.Task[None] | None = None
+        chunks = _chunks(self._document, pieces)
+        try:
+            while batch := list(islice(chunks, BATCH_CHUNKS)):
+                taken, points = await self._points(batch, known)
+                if last is not None:
+                    await asyncio.shield(last)
+                    progress.report(done, reused)
+                last = asyncio.create_task(self._add(points))
+                done, reused = done + len(points), reused + taken
+            progress.enter(JobStage.STORING)
+        finally:
+            if last is not None:
+                await asyncio.wait([last])
+                last.exception()  # looked at, should another error be on its way
+        if last is not None:
+            last.result()
+        progress.report(done, reused)
+
+    async def _add(self, points: Sequence[models.PointStruct]) -> None:
+        await self._parts.chunks.add(points)
+        failpoint("ingest.batch")
+
+    async def _verify(self, total: int, progress: Progress) -> None:
+        progress.enter(JobStage.VERIFYING)
+        document_id, version = self._document.document_id, version_of(self._document.content_hash)
+        stored = await self._parts.chunks.count(document_id, version)
+        if stored > total:  # an attempt before this one cut the same content into more pieces
+            await self._parts.chunks.remove_from(document_id, version, total)
+            stored = await self._parts.chunks.count(document_id, version)
+        if stored != total:
+            raise StoreUnavailableError(f"Only {stored} of the document's {total} passages were stored.")
+
+    async def _points(
+        self, chunks: Sequence[Chunk], known: KnownVectors
+    ) -> tuple[int, list[models.PointStruct]]:
+        """And for how many of them the vectors were there."""
         texts = [chunk.indexed_text for chunk in chunks]
-        dense = await self.embedding.embed_passages(texts)
-        sparse = await asyncio.to_thread(_sparse_vectors, texts)
-        return [self._point(*parts) for parts in zip(chunks, dense, sparse, strict=True)]
+        taken = await known.take(texts)
+        missing = [text for text, vectors in zip(texts, taken, strict=True) if vectors is None]
+        made = iter(await self._embedded(missing) if missing else [])
+        vectors = [each if each is not None else next(made) for each in taken]
+        points = [self._point(chunk, each) for chunk, each in zip(chunks, vectors, strict=True)]
+        return len(texts) - len(missing), points
 
-    def _point(
-        self, chunk: Chunk, dense: list[float], sparse: models.SparseVector | None
-    ) -> models.PointStruct:
-        document = self.document
-        payload = ChunkPayload.from_chunk(chunk, document.owner, document.created_us, document.tags)
-        vector: dict[str, list[float] | models.SparseVector] = {"dense": dense}
-        if sparse is not None:
-            vector["sparse"] = sparse
+    async def _embedded(self, texts: Sequence[str]) -> list[ChunkVectors]:
+        words = asyncio.create_task(asyncio.to_thread(_sparse_vectors, texts))
+        try:
+            dense = await self._parts.embedding.embed_passages(texts)
+        finally:
+            sparse = await words
+        return [ChunkVectors(*both) for both in zip(dense, sparse, strict=True)]
+
+    def _point(self, chunk: Chunk, vectors: ChunkVectors) -> models.PointStruct:
+        document = self._document
+        payload = ChunkPayload.from_chunk(
+            chunk, document.owner, document.created_us, document.tags, source=document.source
+        )
+        vector: dict[str, list[float] | models.SparseVector] = {"dense": vectors.dense}
+        if vectors.sparse is not None:
+            vector["sparse"] = vectors.sparse
         return models.PointStruct(
             id=chunk.chunk_id,
             vector=vector,
@@ -74,16 +165,23 @@ class Ingestion:
         )
 
 
-async def mark_failed(documents: DocumentStore, document: Document, why: str) -> None:
-    """The chunks go first: a failed document has none."""
-    await documents.remove_chunks(document.document_id)
-    await documents.save(replace(document, status=DocumentStatus.FAILED, chunk_count=0, error=why))
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Not left half done by a cancellation, which is raised when it is over."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("unfinished_when_cancelled", error=type(error).__name__)
+        raise
 
 
 def _chunks(document: Document, pieces: Pieces) -> Iterator[Chunk]:
+    version = version_of(document.content_hash)
     for position, piece in enumerate(pieces):
         yield Chunk(
-            chunk_id=chunk_id_of(document.document_id, position),
+            chunk_id=chunk_id_of(document.document_id, version, position),
             document_id=document.document_id,
             file_name=document.file_name,
             text=piece.text,
@@ -93,19 +191,8 @@ def _chunks(document: Document, pieces: Pieces) -> Iterator[Chunk]:
             char_start=piece.char_start,
             char_end=piece.char_end,
             date=document.date or "",
-            version=document.content_hash[:VERSION_CHARS],
+            version=version,
         )
-
-
-def _batches(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
-    batch: list[Chunk] = []
-    for chunk in chunks:
-        batch.append(chunk)
-        if len(batch) == BATCH_CHUNKS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _sparse_vectors(texts: Sequence[str]) -> list[models.SparseVector | None]:

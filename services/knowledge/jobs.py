@@ -1,47 +1,62 @@
-"""Background jobs: one runs at a time, the others wait in line, and whoever asks sees how far they are."""
+"""Background jobs: two run at once, the others wait in line, and whoever asks sees how far they are."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
 from core.errors import StoreUnavailableError, UnavailableError, UnknownJobError, WenmaiError
 from core.knowledge import Document
+from services.clock import Clock, utc_now_us
 from services.knowledge.job import Job, JobSnapshot, JobStage, Work
 
+AT_ONCE = 2  # so that the embedding never waits until a document is stored
 MAX_WAITING_JOBS = 1_000
 MAX_WAITING_CHUNKS = 200_000  # their texts are held in memory
 MAX_REMEMBERED = 1_000
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """The wait doubles after each attempt: 8, 16, 32 and 64 seconds, two minutes in all."""
+
+    attempts: int = 5
+    first_wait_s: float = 8.0
+
+
+RETRIES: Final = Retries()
+
+
 class Jobs:
-    """The registry and the worker. Finished jobs are remembered up to a bound, the oldest go first."""
+    """At most one for each document. Ended ones are remembered up to a bound, the oldest go first."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = utc_now_us, retries: Retries = RETRIES) -> None:
+        self._clock = clock
+        self._retries = retries
+        self._slots = asyncio.Semaphore(AT_ONCE)  # first come, first served
         self._jobs: dict[str, Job] = {}
-        self._finished: deque[str] = deque()
+        self._ended: deque[str] = deque()
         self._by_document: dict[str, Job] = {}
-        self._waiting: deque[tuple[Job, Work]] = deque()
-        self._running: asyncio.Task[None] | None = None
-        self._worker: asyncio.Task[None] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def submit(self, document: Document, total: int, work: Work) -> Job:
-        """Put work at the end of the line. Raises UnavailableError when the line is too long."""
-        self.check_room()
-        job = Job(document, total)
+    def submit(self, document: Document, total: int, work: Work, job_id: str | None = None) -> Job:
+        """Put work at the end of the line; the document must have no other."""
+        job = Job(document, total, self._clock, job_id)
         self._jobs[job.job_id] = self._by_document[document.document_id] = job
-        self._waiting.append((job, work))
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work(), name="jobs")
+        self._tasks[job.job_id] = asyncio.create_task(self._run(job, work), name=f"job {job.job_id}")
         return job
 
     def check_room(self) -> None:
-        chunks = sum(job.total for job, _ in self._waiting)
-        if len(self._waiting) >= MAX_WAITING_JOBS or chunks >= MAX_WAITING_CHUNKS:
+        """Raises UnavailableError when the line is too long."""
+        waiting = [job.total for job in self._by_document.values() if job.is_waiting]
+        if len(waiting) >= MAX_WAITING_JOBS or sum(waiting) >= MAX_WAITING_CHUNKS:
             raise UnavailableError("Too many documents are waiting to be read; try again later.")
 
     def get(self, job_id: str, owners: Sequence[str]) -> Job:
@@ -59,28 +74,23 @@ class Jobs:
         """The job that waits or runs for a document."""
         return self._by_document.get(document_id)
 
+    def active_documents(self) -> tuple[str, ...]:
+        return tuple(self._by_document)
+
     async def cancel(self, document_id: str) -> None:
         """Returns when nothing works on the document any more."""
         job = self._by_document.get(document_id)
-        if job is None:
-            return
-        still_waiting = [entry for entry in self._waiting if entry[0] is job]
-        if still_waiting:
-            self._waiting.remove(still_waiting[0])
-            self._finish(job, JobStage.CANCELLED)
-        elif self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
-            self._end_unstarted(job)
+        if job is not None:
+            await self._stop(job)
 
     def forget(self, document_id: str) -> int:
-        """Remember the document's finished jobs no more. Returns how many."""
+        """Remember the document's ended jobs no more. Returns how many."""
         ended = [
             job for job in self._jobs.values() if job.document.document_id == document_id and job.is_final
         ]
         for job in ended:
             del self._jobs[job.job_id]
-            self._finished.remove(job.job_id)
+            self._ended.remove(job.job_id)
         return len(ended)
 
     def remembered(self, document_ids: Collection[str]) -> tuple[int, int]:
@@ -89,30 +99,26 @@ class Jobs:
         return len(self._jobs), len(of_them)
 
     async def close(self) -> None:
-        """Cancel the running job and all that wait."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.wait([self._worker])
-        while self._waiting:
-            self._finish(self._waiting.popleft()[0], JobStage.CANCELLED)
+        """Cancel those that run and all that wait."""
+        for job in reversed(tuple(self._by_document.values())):  # or a slot that is freed starts the next
+            self._tasks[job.job_id].cancel()
+        for job in tuple(self._by_document.values()):
+            await self._stop(job)
 
-    async def _work(self) -> None:
-        while self._waiting:
-            job, work = self._waiting.popleft()
-            self._running = asyncio.create_task(self._run(job, work), name=f"job {job.job_id}")
-            try:
-                await asyncio.wait([self._running])
-            finally:
-                self._running.cancel()
-                await asyncio.wait([self._running])
-                self._end_unstarted(job)
+    async def _stop(self, job: Job) -> None:
+        task = self._tasks.get(job.job_id)
+        if task is not None:
+            if not task.cancelling():  # once: what it finishes when it is cancelled is not cut
+                task.cancel()
+            await asyncio.wait([task])
+        if not job.is_final:  # a task that was cancelled before its first step could not say so itself
+            self._end(job, JobStage.CANCELLED)
 
     async def _run(self, job: Job, work: Work) -> None:
         try:
-            job.enter(JobStage.EMBEDDING)
-            await work.run(job.report)
+            await self._attempts(job, work)
         except asyncio.CancelledError:
-            self._finish(job, JobStage.CANCELLED)
+            self._end(job, JobStage.CANCELLED)
             raise
         except WenmaiError as error:
             log.warning("job_failed", document_id=job.document.document_id, code=error.code)
@@ -121,24 +127,46 @@ class Jobs:
             log.exception("job_crashed", document_id=job.document.document_id)
             await self._fail(job, work, WenmaiError("The document could not be stored."))
         else:
-            self._finish(job, JobStage.DONE)
+            self._end(job, JobStage.DONE)
+
+    async def _attempts(self, job: Job, work: Work) -> None:
+        """While it waits for the next one, others take its place."""
+
+        def told(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            if isinstance(error, WenmaiError) and state.next_action is not None:
+                log.warning("job_retried", document_id=job.document.document_id, code=error.code)
+                job.retry(error, state.next_action.sleep)
+
+        attempts = AsyncRetrying(
+            retry=retry_if_exception(_may_pass),
+            stop=stop_after_attempt(self._retries.attempts),
+            wait=wait_exponential(multiplier=self._retries.first_wait_s, max=3_600),
+            before_sleep=told,
+            reraise=True,
+        )
+        async for attempt in attempts:
+            with attempt:
+                async with self._slots:
+                    job.begin(attempt.retry_state.attempt_number)
+                    await work.run(job)
 
     async def _fail(self, job: Job, work: Work, error: WenmaiError) -> None:
         try:
             await work.undo(error)
-        except StoreUnavailableError:  # what is left is found and removed at the next start
+        except StoreUnavailableError:  # what is left is found and mended at the next start
             log.warning("job_not_undone", document_id=job.document.document_id)
         finally:
-            self._finish(job, JobStage.FAILED, error)
+            self._end(job, JobStage.FAILED, error)
 
-    def _end_unstarted(self, job: Job) -> None:
-        """A task that was cancelled before its first step could not say so itself."""
-        if not job.is_final:
-            self._finish(job, JobStage.CANCELLED)
-
-    def _finish(self, job: Job, stage: JobStage, error: WenmaiError | None = None) -> None:
+    def _end(self, job: Job, stage: JobStage, error: WenmaiError | None = None) -> None:
         del self._by_document[job.document.document_id]
-        job.enter(stage, error)
-        self._finished.append(job.job_id)
-        if len(self._finished) > MAX_REMEMBERED:
-            del self._jobs[self._finished.popleft()]
+        del self._tasks[job.job_id]
+        job.end(stage, error)
+        self._ended.append(job.job_id)
+        if len(self._ended) > MAX_REMEMBERED:
+            del self._jobs[self._ended.popleft()]
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, WenmaiError) and error.retryable

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
-from weakref import WeakValueDictionary
 
 import structlog
 
 from config.settings import StoreSettings
 from core.citations import KnownDocuments
-from core.errors import UnknownDocumentError
+from core.errors import ConflictError, UnknownDocumentError, WenmaiError
 from core.failpoints import failpoint
-from core.knowledge import Document, DocumentStatus
+from core.knowledge import Document
 from services.clock import Clock, utc_now_us
 from services.embedding import EmbeddingService
-from services.knowledge.document_store import ChunkPage, DocumentPage, DocumentStore, StoredDocument
-from services.knowledge.ingestion import Ingestion, mark_failed
+from services.knowledge.chunk_store import ChunkPage, ChunkStore
+from services.knowledge.document_store import EVERY, DocumentPage, DocumentStore, Narrowed, StoredDocument
+from services.knowledge.heartbeat import STALE_AFTER_US, Heartbeat
+from services.knowledge.ingestion import Parts
+from services.knowledge.intake import Intake
 from services.knowledge.job import JobSnapshot
-from services.knowledge.jobs import Jobs
+from services.knowledge.jobs import RETRIES, Jobs, Retries
+from services.knowledge.locks import Locks
 from services.knowledge.parsing import DocumentParser
-from services.knowledge.upload import Addition, Upload, checked, content_hash, document_id_of
+from services.knowledge.recovery import recover
+from services.knowledge.size import KnowledgeSize
+from services.knowledge.spool import FOLDER, Spool, UploadsFound
+from services.knowledge.upload import Addition, Changes, Upload, checked_changes
+from services.knowledge.versions import Versions
 from services.store import VectorStore
 
-# Ten times as long as a living ingestion is silent.
-STALE_AFTER_US = 300_000_000
-INTERRUPTED = "The server stopped while the document was read in; add it again."
 log = structlog.get_logger()
 
 
@@ -41,16 +45,27 @@ class KnowledgeBase:
         parse: DocumentParser,
         store_settings: StoreSettings,
         clock: Clock = utc_now_us,
+        retries: Retries = RETRIES,
     ) -> None:
         self._documents = DocumentStore(store, store_settings, clock)
-        self._embedding = embedding
-        self._parse = parse
+        self._chunks = ChunkStore(store, store_settings)
+        self._versions = Versions(self._documents, self._chunks)
+        self.size = KnowledgeSize(store, store_settings)
         self._clock = clock
         self._one_process = store_settings.qdrant_url is None
-        self._jobs = Jobs()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._jobs = Jobs(clock, retries)
+        self._spool = Spool(store_settings.data_dir / FOLDER)
+        self._locks = Locks()
+        self._heartbeat = Heartbeat(self._documents, self._jobs)
+        parts = Parts(self._chunks, self._versions, embedding, self.size)
+        self._intake = Intake(
+            self._documents, self._chunks, parts, self._jobs, self._spool, self._locks, parse, clock,
+            self._is_alive,
+        )  # fmt: skip
 
     async def __aenter__(self) -> Self:
+        if not self._one_process:
+            self._heartbeat.start()
         return self
 
     async def __aexit__(
@@ -59,24 +74,26 @@ class KnowledgeBase:
         await self.close()
 
     async def close(self) -> None:
-        """Jobs are cancelled; `recover` deals with their documents at the next start."""
+        """Jobs are cancelled; `recover` takes them up at the next start."""
+        await self._heartbeat.close()
         await self._jobs.close()
+        await self._spool.close()
 
     async def add(self, upload: Upload) -> Addition:
-        """Checks and parses before it returns; the same bytes of the same owner are one document.
+        """Checks and parses before it returns; what is accepted is read in, also after a crash.
 
-        Raises BadRequestError and its kinds (nothing is stored then) and UnavailableError kinds.
+        With an external id of the owner's, other content is a new version of that document; without, the
+        same bytes of the same owner are one document. Raises BadRequestError and its kinds (nothing is stored
+        then) and UnavailableError kinds.
         """
-        upload = checked(upload)
-        self._jobs.check_room()
-        hash_hex = await content_hash(upload.content)
-        document_id = document_id_of(upload.owner, hash_hex)
-        async with self._lock(document_id):
-            stored = await self._documents.load(document_id)
-            if stored is not None and self._is_alive(stored):
-                job = self._jobs.active(document_id)
-                return Addition(stored.document, job.job_id if job else None, existing=True)
-            return await self._ingest(upload, document_id, hash_hex)
+        return await self._intake.add(upload)
+
+    async def refuse(self, upload: Upload, error: WenmaiError) -> Document:
+        """Keep a record of what cannot be read, and why; what was read in before stays searchable.
+
+        Raises UnavailableError kinds.
+        """
+        return await self._intake.refuse(upload, error)
 
     async def wait(self, job_id: str, owners: Sequence[str]) -> JobSnapshot:
         """The job's final state. Raises UnknownJobError."""
@@ -102,17 +119,18 @@ class KnowledgeBase:
         return self._jobs.get(job_id, owners).changes()
 
     async def list_documents(
-        self, owners: Sequence[str], limit: int, cursor: str | None = None
+        self, owners: Sequence[str], limit: int, cursor: str | None = None, narrowed: Narrowed = EVERY
     ) -> DocumentPage:
         """Newest first. Raises BadRequestError naming `cursor`."""
-        return await self._documents.page(owners, limit, cursor)
+        return await self._documents.page(owners, limit, cursor, narrowed)
+
+    def of_source(self, source: str) -> AsyncIterator[Document]:
+        """All documents of a followed folder, whatever their state, in no order."""
+        return self._documents.of_source(source)
 
     async def get_document(self, document_id: str, owners: Sequence[str]) -> Document:
         """Raises UnknownDocumentError, also when it is somebody else's."""
-        stored = await self._documents.load(document_id)
-        if stored is None or stored.document.owner not in owners:
-            raise UnknownDocumentError("document_id: there is no such document.")
-        return stored.document
+        return (await self._stored(document_id, owners)).document
 
     async def find_documents(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
         """Which of these are there for these owners, in one look; any text may be given for an id."""
@@ -122,7 +140,26 @@ class KnowledgeBase:
         self, document_id: str, owners: Sequence[str], limit: int, cursor: str | None = None
     ) -> ChunkPage:
         """In document order; none before it is ready. Raises UnknownDocumentError, BadRequestError."""
-        return await self._documents.chunk_page(await self.get_document(document_id, owners), limit, cursor)
+        return await self._chunks.page(await self.get_document(document_id, owners), limit, cursor)
+
+    async def change(self, document_id: str, owners: Sequence[str], changes: Changes) -> Document:
+        """Its tags and date, without reading it in again.
+
+        Raises UnknownDocumentError, BadRequestError naming the field, and ConflictError while it is read in.
+        """
+        changes = checked_changes(changes)
+        async with self._locks.of(document_id):
+            stored = await self._stored(document_id, owners)
+            if not stored.is_settled:
+                raise ConflictError("The document is being read in; change it when that is done.")
+            document = stored.document
+            tags = document.tags if changes.tags is None else changes.tags
+            date = (changes.date or None) if changes.changes_date else document.date
+            return await self._intake.describe(document, replace(document, tags=tags, date=date))
+
+    async def note_modified(self, document_id: str, modified_us: int) -> None:
+        """The document's file has another time, and the same content."""
+        await self._documents.note_modified(document_id, modified_us)
 
     async def delete(self, document_id: str, owners: Sequence[str]) -> None:
         """Nothing of the document is found or stored afterwards. Raises UnknownDocumentError."""
@@ -135,65 +172,50 @@ class KnowledgeBase:
         self._jobs.forget(document_id)
 
     async def cancel_job(self, document_id: str) -> None:
-        """Returns when nothing works on the document any more."""
-        async with self._lock(document_id):
+        """Returns when nothing works on the document any more, nor will after a restart."""
+        async with self._locks.of(document_id):
             await self._jobs.cancel(document_id)
+            await self._spool.erase([document_id])
 
     def remembered_jobs(self, document_ids: Collection[str]) -> tuple[int, int]:
         """How many jobs are remembered, and how many of them are of these documents."""
         return self._jobs.remembered(document_ids)
 
+    async def kept_uploads(self, document_ids: Collection[str], owner: str = "") -> UploadsFound:
+        """Those on the disk that wait to be read in, of these documents or this owner."""
+        return await self._spool.find(document_ids, owner)
+
+    async def erase_uploads(self, owner: str) -> int:
+        """All that are kept for this owner. Returns how many."""
+        return await self._spool.erase((), owner)
+
+    async def recover(self) -> int:
+        """At start, before anything is searched: what was accepted goes on being read in, in the background;
+        other documents whose ingestion died become what they were before, or failed. Returns how many."""
+        return await recover(
+            self._documents, self._versions, self._spool, self._intake.resume,
+            lambda document_id: self._jobs.active(document_id) is not None, self._is_alive,
+        )  # fmt: skip
+
     async def _remove(self, document_id: str) -> None:
-        async with self._lock(document_id):
+        async with self._locks.of(document_id):
             await self._jobs.cancel(document_id)
-            await self._documents.remove_chunks(document_id)
+            await self._spool.erase([document_id])
+            await self._chunks.remove_all(document_id)
             failpoint("erase.points")
             await self._documents.forget(document_id)
         log.info("document_deleted", document_id=document_id)
 
-    async def recover(self) -> int:
-        """At start: documents whose ingestion died become `failed`, without chunks. Returns how many."""
-        dead = [
-            s async for s in self._documents.with_status(DocumentStatus.INGESTING) if not self._is_alive(s)
-        ]
-        for stored in dead:
-            await mark_failed(self._documents, stored.document, INTERRUPTED)
-        if dead:
-            log.warning("ingestion_interrupted", documents=len(dead))
-        return len(dead)
-
-    def _lock(self, document_id: str) -> asyncio.Lock:
-        """One lock per document, kept only while somebody holds or awaits it."""
-        lock = self._locks.get(document_id)
-        if lock is None:
-            lock = self._locks[document_id] = asyncio.Lock()
-        return lock
+    async def _stored(self, document_id: str, owners: Sequence[str]) -> StoredDocument:
+        stored = await self._documents.load(document_id)
+        if stored is None or stored.document.owner not in owners:
+            raise UnknownDocumentError("document_id: there is no such document.")
+        return stored
 
     def _is_alive(self, stored: StoredDocument) -> bool:
-        """Ready, or being read in: by this process, or by another one that showed signs of life lately."""
-        if stored.document.status is not DocumentStatus.INGESTING:
-            return stored.document.status is DocumentStatus.READY
+        """Somebody reads it in: this process, or another one that showed signs of life lately."""
+        if stored.is_settled:
+            return False
         if self._jobs.active(stored.document.document_id) is not None:
             return True
         return not self._one_process and self._clock() - stored.updated_us < STALE_AFTER_US
-
-    async def _ingest(self, upload: Upload, document_id: str, hash_hex: str) -> Addition:
-        pieces = await self._parse(upload.file_name, upload.content)
-        document = Document(
-            document_id=document_id,
-            owner=upload.owner,
-            file_name=upload.file_name,
-            content_hash=hash_hex,
-            size_bytes=len(upload.content),
-            created_us=self._clock(),
-            status=DocumentStatus.INGESTING,
-            external_id=upload.external_id,
-            tags=upload.tags,
-            date=upload.date or pieces.date or None,
-        )
-        await self._documents.remove_chunks(document_id)  # what an earlier, failed attempt may have left
-        await self._documents.save(document)
-        work = Ingestion(self._documents, self._embedding, self._clock, document, pieces)
-        job = self._jobs.submit(document, len(pieces), work)
-        log.info("document_accepted", document_id=document_id, chunks=len(pieces), bytes=len(upload.content))
-        return Addition(document, job.job_id, existing=False)

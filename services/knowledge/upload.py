@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core.errors import BadRequestError, EmptyFileError
@@ -15,7 +16,8 @@ from services.knowledge.names import base_name
 
 MAX_TAGS = 32
 MAX_TAG_CHARS = 64
-MAX_EXTERNAL_ID_CHARS = 256
+MAX_EXTERNAL_ID_CHARS = 1_024
+VERSION_CHARS = 16  # of the content's hash
 _DOCUMENTS = uuid.UUID("8f1b2c36-9d5e-5f0a-9a53-6d1f7a0e2b41")
 
 
@@ -23,7 +25,9 @@ _DOCUMENTS = uuid.UUID("8f1b2c36-9d5e-5f0a-9a53-6d1f7a0e2b41")
 class Upload:
     """`file_name` may be a path of any style; `date` is YYYY, YYYY-MM or YYYY-MM-DD.
 
-    Without a date it gets the one that the document itself bears.
+    Without a date it gets the one that the document itself bears. `source` names the folder that is followed,
+    in which it was found; `modified_us` is when that file was changed last. With `comes_again`, which is
+    always so for a source, whoever hands it in will do so again should the server stop before it is read in.
     """
 
     owner: str
@@ -32,15 +36,36 @@ class Upload:
     external_id: str | None = None
     tags: tuple[str, ...] = ()
     date: str | None = None
+    source: str = ""
+    modified_us: int = 0
+    comes_again: bool = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its bytes must outlive a crash until it is read in."""
+        return not (self.comes_again or self.source)
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """`job_id` is None when nothing is left to do: the document was there before."""
+    """`document` is as it is stored: while a new version is read in, the version that is searched.
+
+    `existing`: the same content was there, or is being read in. `job_id` is None when nothing is left to do.
+    """
 
     document: Document
     job_id: str | None
     existing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What of a document is changed without reading it in again. `tags` None: they stay. `date` counts where
+    `changes_date`; None takes it away."""
+
+    tags: tuple[str, ...] | None = None
+    date: str | None = None
+    changes_date: bool = False
 
 
 def checked(upload: Upload) -> Upload:
@@ -49,9 +74,7 @@ def checked(upload: Upload) -> Upload:
     Raises EmptyFileError, UnsupportedMediaError, or BadRequestError naming the field.
     """
     file_name = base_name(upload.file_name)
-    tags = tuple(dict.fromkeys(tag.strip() for tag in upload.tags if tag.strip()))
-    if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG_CHARS for tag in tags):
-        raise BadRequestError(f"tags: at most {MAX_TAGS}, of at most {MAX_TAG_CHARS} characters each.")
+    tags = _checked_tags(upload.tags)
     if upload.external_id is not None and not 0 < len(upload.external_id) <= MAX_EXTERNAL_ID_CHARS:
         raise BadRequestError(f"external_id: 1 to {MAX_EXTERNAL_ID_CHARS} characters.")
     _check_date(upload.date)
@@ -59,6 +82,19 @@ def checked(upload: Upload) -> Upload:
         raise EmptyFileError("file: the file is empty.")
     format_of(file_name)
     return replace(upload, file_name=file_name, tags=tags)
+
+
+def checked_changes(changes: Changes) -> Changes:
+    """Without blank tags. Raises BadRequestError naming the field."""
+    _check_date(changes.date)
+    return changes if changes.tags is None else replace(changes, tags=_checked_tags(changes.tags))
+
+
+def _checked_tags(given: Sequence[str]) -> tuple[str, ...]:
+    tags = tuple(dict.fromkeys(tag.strip() for tag in given if tag.strip()))
+    if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG_CHARS for tag in tags):
+        raise BadRequestError(f"tags: at most {MAX_TAGS}, of at most {MAX_TAG_CHARS} characters each.")
+    return tags
 
 
 def _check_date(value: str | None) -> None:
@@ -72,9 +108,24 @@ async def content_hash(content: bytes) -> str:
 
 
 def document_id_of(owner: str, hash_hex: str) -> str:
-    """The same bytes of the same owner are the same document, however often they are sent."""
+    """Without an external id the same bytes of the same owner are the same document."""
     return str(uuid.uuid5(_DOCUMENTS, f"{owner}\0{hash_hex}"))
 
 
-def chunk_id_of(document_id: str, position: int) -> str:
-    return str(uuid.uuid5(uuid.UUID(document_id), str(position)))
+def another_id_of(owner: str, hash_hex: str) -> str:
+    """The same, where `document_id_of` is the id of a document that has other content by now."""
+    return str(uuid.uuid5(_DOCUMENTS, f"{owner}\0{hash_hex}\0again"))
+
+
+def document_id_named(owner: str, external_id: str) -> str:
+    """With an external id the document is known by that, whatever its content."""
+    return str(uuid.uuid5(_DOCUMENTS, f"{owner}\0external\0{external_id}"))
+
+
+def version_of(hash_hex: str) -> str:
+    return hash_hex[:VERSION_CHARS]
+
+
+def chunk_id_of(document_id: str, version: str, position: int) -> str:
+    """Of a chunk that is being written; those of earlier releases have other ids."""
+    return str(uuid.uuid5(uuid.UUID(document_id), f"{version}\0{position}"))

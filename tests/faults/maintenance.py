@@ -1,19 +1,16 @@
-"""F3: the process is killed during expiry, during the repair of parents, and while a document is read in."""
+"""F3: the process is killed during expiry, and during the repair of parents."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import signal
 import subprocess
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
 from qdrant_client import models
 
 from api.maintenance import open_maintenance
@@ -22,7 +19,6 @@ from services.repair.writing import MOVED_AT_ONCE
 from services.retention.cleanup import CHUNK, DAY_US
 from services.turn_store import TurnStore, TurnVectors
 from tests.faults.outcome import Fault, Outcome
-from tests.faults.server_world import StartFailedError, World, open_warm, open_world
 from tests.services.conversation_stores import uid
 from tests.support.app import HASHING, make_settings
 from tests.support.commands import command
@@ -32,9 +28,6 @@ LIVE = 20
 REPAIR = ("--apply", "--no-embed")  # vectors that were made stay after an undo, and are compared here
 RECENT_S = 3_600
 SESSION = uid(10**12)
-TEXT = "\n\n".join(
-    f"# Part {number}\n\nThe fee of tier {number} is {number} euros a month." for number in range(60)
-)
 
 
 def _command(
@@ -192,70 +185,6 @@ async def _unrepaired(folder: Path, vectors: dict[str, list[float]]) -> list[str
     return broken
 
 
-def _ingest(trials: int, folder: Path, seed: int) -> Outcome:
-    return asyncio.run(_ingest_trials(trials, folder, random.Random(seed)))
-
-
-async def _ingest_trials(trials: int, folder: Path, choice: random.Random) -> Outcome:
-    outcome = Outcome()
-    async with open_warm() as warm:
-        for trial in range(trials):
-            where = choice.choice(["ingest.published", *(f"ingest.batch:{k}" for k in (1, 2, 3))])
-            async with open_world(folder / f"ingest{trial}", warm, CHUNK_TOKENS="32") as world:
-                await _ingest_once(world, where, f"trial {trial}, killed at {where}", outcome)
-            outcome.trials += 1
-    return outcome
-
-
-async def _ingest_once(world: World, where: str, note: str, outcome: Outcome) -> None:
-    """Killed, started again: the document is whole or failed, and only a whole one is found."""
-    await world.start(WENMAI_FAILPOINT=where)
-    async with httpx.AsyncClient(base_url=world.url, timeout=30) as client:
-        with suppress(httpx.TransportError):  # killed before the reply
-            await _upload(client)
-    code = await world.wait()
-    outcome.expect(code == -signal.SIGKILL, f"{note}: was not killed ({code})")
-    try:
-        await world.start()
-    except StartFailedError as error:
-        outcome.losses.append(f"{note}: does not start again: {error}")
-        return
-    outcome.took(world.ready_after_s)
-    async with httpx.AsyncClient(base_url=world.url, timeout=30) as client:
-        await _expect_whole_or_failed(client, note, outcome)
-
-
-async def _upload(client: httpx.AsyncClient) -> dict[str, Any]:
-    response = await client.post("/documents", files={"file": ("fees.md", TEXT.encode())})
-    response.raise_for_status()
-    body: dict[str, Any] = response.json()
-    return body
-
-
-async def _expect_whole_or_failed(client: httpx.AsyncClient, note: str, outcome: Outcome) -> None:
-    documents = (await client.get("/documents")).json()["documents"]
-    ready = [document for document in documents if document["status"] == "ready"]
-    found = (await client.post("/search", json={"question": "the fee of tier 7"})).json()["candidates"]
-    outcome.expect(len(documents) == 1, f"{note}: {len(documents)} documents, not 1")
-    outcome.expect(
-        all(d["status"] in ("ready", "failed") for d in documents), f"{note}: {json.dumps(documents)[:300]}"
-    )
-    outcome.expect(
-        bool(ready) == bool(found), f"{note}: found {len(found)} pieces of a document that is not ready"
-    )
-    await _read_in(client, (await _upload(client))["job_id"])
-    whole = (await client.get("/documents")).json()["documents"]
-    outcome.expect(
-        [d["status"] for d in whole] == ["ready"], f"{note}: sent again: {json.dumps(whole)[:300]}"
-    )
-
-
-async def _read_in(client: httpx.AsyncClient, job_id: str | None) -> None:
-    """No job: the document was there already, whole. The stream of a job ends with it."""
-    if job_id:
-        await client.get(f"/jobs/{job_id}/stream")
-
-
 FAULTS = (
     Fault(
         "F3 killed during expiry", "the next run finishes, no live turn deleted", _expire, short=1, long=50
@@ -266,8 +195,5 @@ FAULTS = (
         _repair,
         short=1,
         long=50,
-    ),
-    Fault(
-        "F3 killed during ingestion", "whole or failed, and found only when whole", _ingest, short=1, long=50
     ),
 )

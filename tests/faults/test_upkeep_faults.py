@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import backups, compactions, maintenance, reembeddings
+from tests.faults import backups, compactions, ingestions, maintenance, reembeddings
 from tests.faults.outcome import Fault
 from tests.faults.server_world import shared_warm
 
 SEED = 6
-FAULTS = (*maintenance.FAULTS, *compactions.FAULTS, *backups.FAULTS, *reembeddings.FAULTS)
+FAULTS = (
+    *maintenance.FAULTS, *ingestions.FAULTS, *compactions.FAULTS, *backups.FAULTS, *reembeddings.FAULTS,
+)  # fmt: skip
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with what Linux has"),

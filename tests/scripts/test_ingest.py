@@ -114,7 +114,8 @@ def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
     arguments = (folder, tmp_path / "c.txt", "--tags", "x,y", "--date", "2026-01-31", "--api-key", "k")
     assert run(server, *arguments) == 0
     ids = {name: fields["external_id"] for name, fields in server.uploads.items()}
-    assert ids == {"a.md": "a.md", "b.md": "zh/b.md", "c.txt": "c.txt"}
+    found = {"a.md": folder / "a.md", "b.md": folder / "zh" / "b.md", "c.txt": tmp_path / "c.txt"}
+    assert ids == {name: path.as_posix() for name, path in found.items()}
     assert server.uploads["a.md"]["tags"] == "x,y"
     assert server.uploads["a.md"]["date"] == "2026-01-31"
     assert server.keys == {"Bearer k"}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from pydantic import PrivateAttr
 from qdrant_client import AsyncQdrantClient, models
 
 from config.settings import StoreSettings
@@ -15,6 +20,7 @@ from services.adapters.document_readers import parse_document
 from services.embedding import EmbeddingService
 from services.knowledge.document_payload import DocumentPayload
 from services.knowledge.job import JobStage
+from services.knowledge.jobs import Retries
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.knowledge.pieces import Pieces
 from services.knowledge.splitter import StructureSplitter, cut
@@ -23,6 +29,7 @@ from services.store import VectorStore
 from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
 
 SETTINGS = StoreSettings()
+QUICK = Retries(attempts=2, first_wait_s=0.01)
 SERVER_SETTINGS = StoreSettings(qdrant_url="http://127.0.0.1:6333")
 
 
@@ -39,6 +46,31 @@ class BrokenEmbedding(HashingEmbedding):
     def _get_text_embedding(self, text: str) -> list[float]:
         if self.word in text:
             raise RuntimeError(self.word)
+        return super()._get_text_embedding(text)
+
+
+class HeldEmbedding(HashingEmbedding):
+    """Embeds so many passages as it is let, and waits then; `embedded` counts them."""
+
+    _let: threading.Semaphore = PrivateAttr(default_factory=lambda: threading.Semaphore(0))
+    _open: bool = PrivateAttr(default=False)
+    _embedded: int = PrivateAttr(default=0)
+
+    @property
+    def embedded(self) -> int:
+        return self._embedded
+
+    def let_through(self, passages: int) -> None:
+        self._let.release(passages)
+
+    def let_all(self) -> None:
+        self._open = True
+        self._let.release(10_000)
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        if not self._open:
+            self._let.acquire()
+        self._embedded += 1
         return super()._get_text_embedding(text)
 
 
@@ -87,12 +119,19 @@ async def memory_store() -> AsyncIterator[VectorStore]:
 
 
 @asynccontextmanager
-async def open_bench(store: VectorStore, settings: StoreSettings = SETTINGS) -> AsyncIterator[Bench]:
-    """One life of the server over a store that outlives it."""
+async def open_bench(
+    store: VectorStore,
+    settings: StoreSettings = SETTINGS,
+    data_dir: Path | None = None,
+    embedding_model: BaseEmbedding | None = None,
+) -> AsyncIterator[Bench]:
+    """One life of the server over a store that outlives it; without `data_dir` what it keeps does not."""
     clock = Clock()
-    embedding = EmbeddingService(BrokenEmbedding(), "hashing", DIMENSION)
-    async with KnowledgeBase(store, embedding, parse_here, settings, clock) as knowledge:
-        yield Bench(knowledge, store, clock)
+    embedding = EmbeddingService(embedding_model or BrokenEmbedding(), "hashing", DIMENSION)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = settings.model_copy(update={"data_dir": data_dir or Path(folder)})
+        async with KnowledgeBase(store, embedding, parse_here, settings, clock, QUICK) as knowledge:
+            yield Bench(knowledge, store, clock)
     await embedding.close()
 
 

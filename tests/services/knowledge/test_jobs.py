@@ -1,18 +1,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
 
-from core.errors import EmbeddingUnavailableError, StoreUnavailableError, UnavailableError, WenmaiError
+from core.errors import (
+    EmbeddingUnavailableError,
+    StoreUnavailableError,
+    UnavailableError,
+    UnreadableDocumentError,
+    WenmaiError,
+)
 from core.knowledge import Document, DocumentStatus
 from services.knowledge import jobs as jobs_module
-from services.knowledge.job import JobStage
-from services.knowledge.jobs import MAX_WAITING_CHUNKS, Jobs
+from services.knowledge.job import JobSnapshot, JobStage, Progress
+from services.knowledge.jobs import AT_ONCE, MAX_WAITING_CHUNKS, Jobs, Retries
+from tests.support.knowledge import Clock
 
 ME = ["ann"]
+QUICK = Retries(attempts=3, first_wait_s=0.01)
 
 
 def document(name: str = "a.md") -> Document:
@@ -21,20 +29,23 @@ def document(name: str = "a.md") -> Document:
 
 @dataclass
 class Steps:
-    """Work that does one step whenever it is let, and can end in an error."""
+    """Work that does one step whenever it is let; each run may end in the next error."""
 
     steps: int = 3
-    error: BaseException | None = None
+    errors: list[BaseException] = field(default_factory=list)
     undo_error: WenmaiError | None = None
     let: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    runs: int = 0
     undone: WenmaiError | None = None
 
-    async def run(self, report: Callable[[int], None]) -> None:
+    async def run(self, progress: Progress) -> None:
+        self.runs += 1
+        progress.enter(JobStage.EMBEDDING)
         for done in range(1, self.steps + 1):
             await self.let.acquire()
-            report(done)
-        if self.error:
-            raise self.error
+            progress.report(done)
+        if self.errors:
+            raise self.errors.pop(0)
 
     async def undo(self, error: WenmaiError) -> None:
         self.undone = error
@@ -42,32 +53,37 @@ class Steps:
             raise self.undo_error
 
 
-def at_once(**arguments: object) -> Steps:
-    return Steps(steps=0, **arguments)  # type: ignore[arg-type]
+def at_once(*errors: BaseException, undo_error: WenmaiError | None = None) -> Steps:
+    return Steps(steps=0, errors=list(errors), undo_error=undo_error)
 
 
 @pytest.fixture
 async def jobs() -> AsyncIterator[Jobs]:
-    opened = Jobs()
+    opened = Jobs(Clock(), QUICK)
     yield opened
     await opened.close()
 
 
+async def seen(jobs: Jobs, job_id: str) -> list[JobSnapshot]:
+    return [snapshot async for snapshot in jobs.get(job_id, ME).changes()]
+
+
 async def finished(jobs: Jobs, job_id: str) -> JobStage:
-    stages = [snapshot.stage async for snapshot in jobs.get(job_id, ME).changes()]
-    return stages[-1]
+    return (await seen(jobs, job_id))[-1].stage
 
 
 async def test_a_reader_sees_every_step_and_the_end(jobs: Jobs) -> None:
     work = Steps()
     job = jobs.submit(document(), 3, work)
-    seen: list[tuple[JobStage, int]] = []
+    told: list[tuple[JobStage, int]] = []
     async for snapshot in job.changes():
-        seen.append((snapshot.stage, snapshot.done))
+        told.append((snapshot.stage, snapshot.done))
         work.let.release()
-    assert seen[0] == (JobStage.WAITING, 0)
-    assert [done for _, done in seen] == sorted(done for _, done in seen)
-    assert seen[-1] == (JobStage.DONE, 3)
+    assert told[0] == (JobStage.WAITING, 0)
+    assert [done for _, done in told] == sorted(done for _, done in told)
+    assert told[-1] == (JobStage.DONE, 3)
+    last = job.snapshot()
+    assert 0 < (last.started_us or 0) < (last.ended_us or 0)
 
 
 async def test_a_reader_that_comes_late_gets_the_end_alone(jobs: Jobs) -> None:
@@ -76,30 +92,68 @@ async def test_a_reader_that_comes_late_gets_the_end_alone(jobs: Jobs) -> None:
     assert [snapshot.stage async for snapshot in job.changes()] == [JobStage.DONE]
 
 
-async def test_jobs_run_one_after_the_other_in_the_order_they_came(jobs: Jobs) -> None:
-    first, second = Steps(steps=1), Steps(steps=1)
-    jobs.submit(document("a"), 1, first)
-    later = jobs.submit(document("b"), 1, second)
-    second.let.release()
-    await asyncio.sleep(0.02)
-    assert later.snapshot().stage is JobStage.WAITING
-    first.let.release()
-    assert await finished(jobs, later.job_id) is JobStage.DONE
+async def test_two_jobs_run_at_once_and_the_others_start_in_the_order_they_came(jobs: Jobs) -> None:
+    """Discriminates: more or fewer slots; a line that is not first come, first served."""
+    works = [Steps(steps=1) for _ in range(4)]
+    submitted = [jobs.submit(document(name), 1, work) for name, work in zip("abcd", works, strict=True)]
+    started: list[list[bool]] = []
+    for last in (1, 0, 2, 3):
+        await asyncio.sleep(0.02)
+        started.append([job.snapshot().stage is not JobStage.WAITING for job in submitted])
+        works[last].let.release()
+        assert await finished(jobs, submitted[last].job_id) is JobStage.DONE
+    assert AT_ONCE == 2
+    assert started == [[True, True, False, False], [True, True, True, False], [True] * 4, [True] * 4]
 
 
 @pytest.mark.parametrize("undo_error", [None, StoreUnavailableError("down")])
-async def test_a_domain_error_fails_the_job_after_its_work_was_undone(
+async def test_an_error_that_cannot_pass_fails_the_job_after_its_work_was_undone(
     jobs: Jobs, undo_error: WenmaiError | None
 ) -> None:
-    work = at_once(error=EmbeddingUnavailableError("The model failed."), undo_error=undo_error)
+    work = at_once(UnreadableDocumentError("It is broken."), undo_error=undo_error)
     job = jobs.submit(document(), 0, work)
     assert await finished(jobs, job.job_id) is JobStage.FAILED
-    assert (job.snapshot().error, job.snapshot().error_code) == ("The model failed.", "embedding_unavailable")
-    assert isinstance(work.undone, EmbeddingUnavailableError)
+    last = job.snapshot()
+    assert (last.error, last.error_code) == ("It is broken.", "unreadable_document")
+    assert (last.retryable, last.attempt, work.runs) == (False, 1, 1)
+    assert isinstance(work.undone, UnreadableDocumentError)
+
+
+async def test_an_error_that_may_pass_is_tried_again_and_said_meanwhile(jobs: Jobs) -> None:
+    """Discriminates: retrying what cannot pass, or nothing; an error that is shown when all is well."""
+    work = at_once(EmbeddingUnavailableError("The model failed."), StoreUnavailableError("down"))
+    job = jobs.submit(document(), 0, work)
+    told = await seen(jobs, job.job_id)
+    waiting = [each for each in told if each.stage is JobStage.RETRYING]
+    assert [(each.error, each.retryable) for each in waiting] == [("The model failed.", True), ("down", True)]
+    assert all((each.next_try_us or 0) > (each.started_us or 0) for each in waiting)
+    last = told[-1]
+    assert (last.stage, last.attempt, last.error, last.retryable) == (JobStage.DONE, 3, None, False)
+    assert work.undone is None
+
+
+async def test_after_so_many_attempts_the_job_fails(jobs: Jobs) -> None:
+    work = at_once(*[StoreUnavailableError("down")] * 9)
+    job = jobs.submit(document(), 0, work)
+    assert await finished(jobs, job.job_id) is JobStage.FAILED
+    last = job.snapshot()
+    assert (work.runs, last.attempt, last.retryable) == (3, 3, True)
+    assert isinstance(work.undone, StoreUnavailableError)
+
+
+async def test_while_jobs_wait_for_their_next_attempt_others_run() -> None:
+    """Discriminates: keeping the slot while waiting."""
+    jobs = Jobs(Clock(), Retries(attempts=2, first_wait_s=60))
+    for name in "ab":
+        jobs.submit(document(name), 0, at_once(StoreUnavailableError("down")))
+    healthy = jobs.submit(document("c"), 0, at_once())
+    assert await finished(jobs, healthy.job_id) is JobStage.DONE
+    await jobs.close()
+    assert {each.stage for each in jobs.list(ME)} == {JobStage.DONE, JobStage.CANCELLED}
 
 
 async def test_a_bug_in_one_job_is_told_plainly_and_the_next_job_runs(jobs: Jobs) -> None:
-    broken = jobs.submit(document("a"), 0, at_once(error=ZeroDivisionError("secret detail")))
+    broken = jobs.submit(document("a"), 0, at_once(ZeroDivisionError("secret detail")))
     healthy = jobs.submit(document("b"), 0, at_once())
     assert await finished(jobs, healthy.job_id) is JobStage.DONE
     snapshot = broken.snapshot()
@@ -108,22 +162,25 @@ async def test_a_bug_in_one_job_is_told_plainly_and_the_next_job_runs(jobs: Jobs
 
 
 async def test_a_job_cancelled_before_its_first_step_is_cancelled(jobs: Jobs) -> None:
-    work = Steps()
-    job = jobs.submit(document(), 3, work)
-    await asyncio.sleep(0)
-    await jobs.cancel(job.document.document_id)
-    assert job.snapshot().stage is JobStage.CANCELLED
-    assert jobs.active(job.document.document_id) is None
+    for wait in (0, 1):
+        job = jobs.submit(document(), 3, Steps())
+        for _ in range(wait):
+            await asyncio.sleep(0)
+        await jobs.cancel(job.document.document_id)
+        assert job.snapshot().stage is JobStage.CANCELLED
+        assert jobs.active(job.document.document_id) is None
     after = jobs.submit(document("b"), 0, at_once())
     assert await finished(jobs, after.job_id) is JobStage.DONE
 
 
 async def test_closing_cancels_what_runs_and_what_waits() -> None:
-    jobs = Jobs()
-    submitted = [jobs.submit(document(name), 3, Steps()) for name in "abc"]
+    jobs = Jobs(Clock())
+    works = [Steps() for _ in "abcd"]
+    submitted = [jobs.submit(document(name), 3, work) for name, work in zip("abcd", works, strict=True)]
     await asyncio.sleep(0.01)
     await jobs.close()
     assert {job.snapshot().stage for job in submitted} == {JobStage.CANCELLED}
+    assert [work.runs for work in works] == [1, 1, 0, 0]
     assert work_tasks() == []
 
 
@@ -132,14 +189,16 @@ def work_tasks() -> list[str]:
 
 
 async def test_a_line_that_is_too_long_turns_new_work_away(jobs: Jobs) -> None:
-    jobs.submit(document("a"), 1, Steps())
+    for name in "ab":
+        jobs.submit(document(name), 1, Steps())
     await asyncio.sleep(0.01)
-    jobs.submit(document("b"), MAX_WAITING_CHUNKS, Steps())
+    jobs.check_room()
+    jobs.submit(document("c"), MAX_WAITING_CHUNKS, Steps())
     with pytest.raises(UnavailableError):
-        jobs.submit(document("c"), 1, Steps())
+        jobs.check_room()
 
 
-async def test_only_so_many_finished_jobs_are_remembered_and_never_a_living_one_forgotten(jobs: Jobs) -> None:
+async def test_only_so_many_ended_jobs_are_remembered_and_never_a_living_one_forgotten(jobs: Jobs) -> None:
     living = jobs.submit(document("living"), 1, Steps())
     await asyncio.sleep(0.01)
     for i in range(jobs_module.MAX_REMEMBERED + 5):

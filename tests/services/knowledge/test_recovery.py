@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from core.knowledge import DocumentStatus
+from services.knowledge.heartbeat import STALE_AFTER_US
 from services.knowledge.job import JobStage
-from services.knowledge.knowledge_base import STALE_AFTER_US
 from services.store import VectorStore
 from tests.support.knowledge import (
     ME,

@@ -1,0 +1,85 @@
+"""Chats that stream while something else goes on, and how evenly their tokens came."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx
+
+from benchmarks.cases import OURS, QUESTIONS
+from benchmarks.client import Answer, ask, time_get
+
+TOKENS = 100
+PROBE_S = 0.05
+_tags = itertools.count(1)
+
+
+@dataclass(slots=True)
+class Chats:
+    """`lags_s` are a cheap request's times meanwhile: how long the event loop lets one wait."""
+
+    answers: list[Answer] = field(default_factory=list)
+    lags_s: list[float] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        cut = [f"{each.tokens} tokens" for each in self.answers if not each.problem and each.tokens != TOKENS]
+        return [each.problem for each in self.answers if each.problem] + cut
+
+    def figures(self) -> dict[str, float]:
+        """Milliseconds; how late tokens came is measured from their sending by the model."""
+        firsts = [a.first_content_s - a.sent_s for a in self.answers if a.first_content_s is not None]
+        relays = [relay for answer in self.answers for relay in answer.relay_s]
+        return {
+            "answers": len(self.answers),
+            "problems": len(self.problems),
+            "first token p50": _ms(firsts, 0.5),
+            "first token p95": _ms(firsts, 0.95),
+            "token late p50": _ms(relays, 0.5),
+            "token late p99": _ms(relays, 0.99),
+            "token late max": _ms(relays, 1.0),
+            "health p99": _ms(self.lags_s, 0.99),
+            "health max": _ms(self.lags_s, 1.0),
+        }
+
+
+@asynccontextmanager
+async def chatting(url: str, stub_url: str, streams: int) -> AsyncGenerator[Chats, None]:
+    """`streams` chats at once until the block ends; what is being answered then is read to its end."""
+    shape = {"ttft_ms": 300, "rate": 40, "tokens": TOKENS}
+    async with httpx.AsyncClient() as client:
+        (await client.post(f"{stub_url}/shape", json=shape)).raise_for_status()
+    chats, over = Chats(), asyncio.Event()
+    probing = asyncio.create_task(_probe(url, chats))
+    tasks = [asyncio.create_task(_chat(url, number, chats, over)) for number in range(streams)]
+    try:
+        yield chats
+    finally:
+        over.set()
+        await asyncio.gather(*tasks)
+        probing.cancel()
+        await asyncio.gather(probing, return_exceptions=True)
+
+
+async def _chat(url: str, number: int, chats: Chats, over: asyncio.Event) -> None:
+    await asyncio.sleep(number * 0.15)
+    for turn in itertools.count():
+        if over.is_set():
+            return
+        question = QUESTIONS[(number * 5 + turn) % len(QUESTIONS)]
+        chats.answers.append(await ask(url, OURS, question, str(next(_tags))))
+
+
+async def _probe(url: str, chats: Chats) -> None:
+    while True:
+        chats.lags_s.append(await time_get(url, "/health/live"))
+        await asyncio.sleep(PROBE_S)
+
+
+def _ms(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return round(1_000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1) if ordered else 0.0

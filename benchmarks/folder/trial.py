@@ -1,0 +1,152 @@
+"""A thousand mixed files read in while twenty chats stream: `python -m benchmarks.folder.trial`.
+
+Every good file is asked for by what it alone tells, every bad one must be listed with a reason, a second run
+must do nothing, and changed and removed files must be followed exactly. Exit code 1 when one does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+
+from benchmarks.folder.chats import chatting
+from benchmarks.folder.make import MadeFile, make_folder, rewritten
+from benchmarks.folder.server import Found, configuration, documents, find, sync
+from benchmarks.processes import running_stub
+from tests.support.server import running_server
+
+LATE_MS = 1_000  # a token that comes later than that was held up
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What was to hold, one after the other, and what did not."""
+
+    failures: list[str] = field(default_factory=list)
+
+    def check(self, name: str, holds: bool, detail: object = "") -> None:
+        print(f"{'ok  ' if holds else 'FAIL'} {name} {detail}", flush=True)
+        if not holds:
+            self.failures.append(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    folder: Path
+    client: httpx.AsyncClient
+    stub_url: str
+    verdicts: Verdicts
+
+    async def first_run(self, made: Sequence[MadeFile], chats: int) -> None:
+        good, bad = _sorted_out(made)
+        began = time.monotonic()
+        async with chatting(str(self.client.base_url), self.stub_url, chats) as talk:
+            report = await sync(self.client)
+        print(
+            f"read in after {time.monotonic() - began:.0f} s: {_counts(report)}\n{talk.figures()}", flush=True
+        )
+        check = self.verdicts.check
+        check("every good file was added", report["added"] == len(good), report["added"])
+        reasons = {each["path"]: each["reason"] for each in report["failures"]}
+        unlisted = [file.path for file in bad if not reasons.get(file.path)]
+        check("every bad file has its reason", not unlisted and len(reasons) == len(bad), unlisted)
+        for trouble in sorted({file.trouble for file in bad}):
+            name = next(file.path for file in bad if file.trouble == trouble)
+            print(f"     {name}: {reasons.get(name)}")
+        check("no chat failed", not talk.problems, talk.problems[:3])
+        check("no token was held up", talk.figures()["token late max"] < LATE_MS)
+        self._found("every good file is found", await find(self.client, good))
+
+    async def second_run(self) -> None:
+        before = await documents(self.client)
+        began = time.monotonic()
+        report = await sync(self.client)
+        took = time.monotonic() - began
+        same = not (report["added"] or report["changed"] or report["removed"])
+        self.verdicts.check("a second run does nothing", same, f"{took:.1f} s, {_counts(report)}")
+        self.verdicts.check("and leaves everything as it was", before == await documents(self.client))
+
+    async def changes(self, made: Sequence[MadeFile], number: int) -> None:
+        chosen = random.Random(number).sample(_sorted_out(made)[0], 2 * number)
+        changed = [self._rewrite(file, seed) for seed, file in enumerate(chosen[:number])]
+        for file in chosen[number:]:
+            (self.folder / file.path).unlink()
+        report = await sync(self.client)
+        exact = report["changed"] == number and report["removed"] == number and not report["added"]
+        self.verdicts.check("changed and removed files are followed exactly", exact, _counts(report))
+        self._found("the changed files are found by what they tell now", await find(self.client, changed))
+        names = {Path(file.path).name for file in chosen[number:]}
+        left = [each["file_name"] for each in await documents(self.client) if each["file_name"] in names]
+        self.verdicts.check("nothing of the removed ones is left", not left, left)
+        stale = await find(self.client, chosen)
+        self.verdicts.check("what they told before is gone", await self._untold(chosen), stale.first)
+
+    async def _untold(self, files: Sequence[MadeFile]) -> bool:
+        for file in files:
+            reply = await self.client.post("/search", json={"question": file.story.question})
+            if any(file.story.phrase in each["text"] for each in reply.json()["candidates"]):
+                return False
+        return True
+
+    def _rewrite(self, file: MadeFile, seed: int) -> MadeFile:
+        new, content = rewritten(file, seed)
+        (self.folder / new.path).write_bytes(content)
+        return new
+
+    def _found(self, name: str, found: Found) -> None:
+        detail = f"first: {found.first}, below fifth: {len(found.missed)}, not at all: {found.lost[:5]}"
+        self.verdicts.check(name, not found.lost and not found.missed, detail)
+
+
+def _sorted_out(made: Sequence[MadeFile]) -> tuple[list[MadeFile], list[MadeFile]]:
+    """The good and the bad."""
+    return [file for file in made if not file.trouble], [file for file in made if file.trouble]
+
+
+def _counts(report: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {report[name]}" for name in ("added", "changed", "removed", "unchanged", "failed")
+    )
+
+
+async def run(files: int, chats: int, changes: int, place: Path) -> list[str]:
+    folder, config = place / "office", place / "wenmai.toml"
+    folder.mkdir()
+    made = make_folder(folder, files)
+    config.write_text(configuration(folder), encoding="utf-8")
+    verdicts = Verdicts()
+    with running_stub() as stub:
+        model = {"OPENAI_BASE_URL": f"{stub.url}/v1", "LLM_MODEL": "stub"}
+        with running_server(place / "data", **model, WENMAI_CONFIG=str(config)) as server:
+            async with httpx.AsyncClient(base_url=server.url, timeout=120) as client:
+                trial = Trial(folder, client, stub.url, verdicts)
+                await trial.first_run(made, chats)
+                await trial.second_run()
+                await trial.changes(made, changes)
+    return verdicts.failures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=1_000)
+    parser.add_argument("--chats", type=int, default=20)
+    parser.add_argument("--changes", type=int, default=10, help="so many are changed and as many removed")
+    asked = parser.parse_args()
+    with TemporaryDirectory() as place:
+        failures = asyncio.run(run(asked.files, asked.chats, asked.changes, Path(place)))
+    print("all of it holds" if not failures else f"does not hold: {', '.join(failures)}")
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Follow the configured folders now: read in what is new or changed, remove what is gone.
+
+While a server runs, it does the work and this command shows how far it is; else it is done here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from scripts.maintenance import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_REFUSED,
+    CommandError,
+    add_server_options,
+    print_table,
+    run,
+    server_of,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+    from services.knowledge.sync.report import SyncReport
+    from services.knowledge.sync.state import LeftSource
+
+FAILURES_SHOWN = 100
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 all is in line, 1 some files failed, were held back or not reached, 2 refused."""
+    options = _parse(arguments)
+    # As for the server: two math threads on a small machine spin against each other.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    return run(lambda settings: _sync(settings, options))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="wenmai sync", description=__doc__)
+    parser.add_argument("--source", help="only this one (default: all that are configured)")
+    parser.add_argument(
+        "--yes", action="store_true", help="remove documents also where most files, or all, are gone"
+    )
+    parser.add_argument(
+        "--forget", metavar="SOURCE", help="remove the documents of a source that is no longer configured"
+    )
+    add_server_options(parser)
+    options = parser.parse_args(arguments)
+    if options.forget and (options.source or options.yes):
+        parser.error("--forget goes with neither --source nor --yes")
+    return options
+
+
+async def _sync(settings: Settings, options: argparse.Namespace) -> int:
+    if not settings.knowledge.sources and not options.forget:
+        print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
+        return EXIT_OK
+    from api.container import open_container
+    from core.errors import BadRequestError, ConflictError, StoreLockedError
+
+    try:
+        async with open_container(quiet(settings)) as container:
+            if options.forget:
+                return _print_forgotten(options.forget, await container.sync.forget(options.forget))
+            reports = await container.sync.run(options.source, options.yes)
+            return print_reports(reports, (await container.sync.state()).left)
+    except (BadRequestError, ConflictError) as error:
+        raise CommandError(str(error), EXIT_REFUSED) from error
+    except StoreLockedError:
+        from scripts.sync_server import forget_in_server, sync_in_server
+
+        server = server_of(settings, options.url, options.api_key)
+        if options.forget:
+            return _print_forgotten(options.forget, await forget_in_server(server, options.forget))
+        return print_reports(*await sync_in_server(server, options.source, options.yes))
+
+
+def quiet(settings: Settings) -> Settings:
+    """The same, but nothing begins by itself."""
+    knowledge = settings.knowledge.model_copy(
+        update={"sync_at_start": False, "sync_cron": "", "load_sample": False}
+    )
+    return settings.model_copy(update={"knowledge": knowledge})
+
+
+def _print_forgotten(source: str, removed: int) -> int:
+    print(f"{shown(source)}: {removed} documents removed")
+    return EXIT_OK
+
+
+def print_reports(reports: Sequence[SyncReport], left: Sequence[LeftSource]) -> int:
+    """Returns the exit code."""
+    for report in reports:
+        _print_report(report)
+    for source in left:
+        print(shown(f"Note: {source}."))
+    return EXIT_OK if all(report.is_fine for report in reports) else EXIT_FAILED
+
+
+def _print_report(report: SyncReport) -> None:
+    from services.knowledge.sync.report import skipped_words
+
+    print(shown(report.source))
+    rows: list[tuple[str, int | str]] = [
+        ("  added", report.added),
+        ("  changed", report.changed),
+        ("  removed", report.removed),
+        ("  unchanged", report.unchanged),
+        ("  failed", report.failed),
+    ]
+    optional = [
+        ("  being written, next time", report.changing),
+        ("  held back", report.held_back),
+        ("  not reached", report.not_reached),
+    ]
+    print_table([*rows, *((label, count) for label, count in optional if count)])
+    _print_words(report.problem, f"Stopped early: {report.stopped}" if report.stopped else "")
+    _print_words("It was stopped before its end." if report.cancelled else "", skipped_words(report.skipped))
+    named = report.failures[:FAILURES_SHOWN]
+    for failure in named:
+        print(f"  {shown(failure.path)}: {shown(failure.reason)}")
+    if report.failed > len(named):
+        print(f"  and {report.failed - len(named)} more")
+
+
+def _print_words(*sentences: str) -> None:
+    for sentence in filter(None, sentences):
+        print(f"  {shown(sentence)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""What comes in: a new document, a new version of one, the same content again, or what cannot be read."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import structlog
+
+from core.errors import BadRequestError, UnavailableError, WenmaiError
+from core.knowledge import Document, DocumentStatus
+from services.clock import Clock
+from services.knowledge.chunk_store import ChunkStore
+from services.knowledge.document_store import DocumentStore, StoredDocument
+from services.knowledge.identity import Identity
+from services.knowledge.ingestion import Ingestion, Parts, to_the_end
+from services.knowledge.jobs import Jobs
+from services.knowledge.locks import Locks
+from services.knowledge.names import base_name
+from services.knowledge.parsing import DocumentParser
+from services.knowledge.pieces import Pieces
+from services.knowledge.spool import Spool
+from services.knowledge.spool_files import Kept
+from services.knowledge.upload import Addition, Upload, checked, content_hash
+
+ELSEWHERE = "The document is being read in by another worker; try again in a moment."
+_UNNAMED = "unnamed"
+log = structlog.get_logger()
+
+
+class Intake:
+    """`is_alive` says whether somebody is at work on a stored document."""
+
+    def __init__(
+        self,
+        documents: DocumentStore,
+        chunks: ChunkStore,
+        parts: Parts,
+        jobs: Jobs,
+        spool: Spool,
+        locks: Locks,
+        parse: DocumentParser,
+        clock: Clock,
+        is_alive: Callable[[StoredDocument], bool],
+    ) -> None:
+        self._documents = documents
+        self._chunks = chunks
+        self._parts = parts
+        self._jobs = jobs
+        self._spool = spool
+        self._locks = locks
+        self._parse = parse
+        self._clock = clock
+        self._is_alive = is_alive
+        self._identity = Identity(documents)
+
+    async def add(self, upload: Upload) -> Addition:
+        """Raises BadRequestError and its kinds (nothing is stored then) and UnavailableError kinds."""
+        upload = checked(upload)
+        self._jobs.check_room()
+        hash_hex = await content_hash(upload.content)
+        document_id = await self._identity.of(upload, hash_hex)
+        async with self._locks.of(document_id):
+            stored = await self._documents.load(document_id)
+            if stored is not None and (there := await self._there(upload, hash_hex, stored)) is not None:
+                return there
+            pieces = await self._parse(upload.file_name, upload.content)
+            document = self._document(upload, document_id, hash_hex, stored)
+            document = replace(document, date=upload.date or pieces.date or None)
+            return await to_the_end(self._accept(upload, document, pieces))
+
+    async def refuse(self, upload: Upload, error: WenmaiError) -> Document:
+        """Keep a record of what cannot be read, and why; what was read in before stays searchable."""
+        hash_hex = await content_hash(upload.content)
+        document_id = await self._identity.of(upload, hash_hex)
+        async with self._locks.of(document_id):
+            stored = await self.freed(document_id)
+            document = self._document(_named(upload), document_id, hash_hex, stored)
+            await self._parts.versions.fail(document, error)
+            kept = await self._documents.load(document_id)
+        return kept.document if kept is not None else document
+
+    async def freed(self, document_id: str, but_job: str = "") -> StoredDocument | None:
+        """The document with nobody at work on it, and whole or failed; its lock must be held.
+
+        Of what was kept for it, only that of the job `but_job` is left.
+        """
+        is_ours = self._jobs.active(document_id) is not None
+        await self._jobs.cancel(document_id)
+        stored = await self._documents.load(document_id)
+        if stored is not None and not stored.is_settled:
+            if not is_ours and self._is_alive(stored):
+                raise UnavailableError(ELSEWHERE)
+            await self._parts.versions.mend(stored)
+            stored = await self._documents.load(document_id)
+        await self._spool.drop_others(document_id, but_job)
+        return stored
+
+    async def resume(self, kept: Kept, stored: StoredDocument) -> None:
+        """Go on where a life of the server that is over stopped, as the same job."""
+        upload = kept.upload(b"")
+        document = self._document(upload, kept.document_id, kept.content_hash, stored)
+        document = replace(document, size_bytes=kept.size_bytes)
+
+        async def read() -> Pieces:
+            return await self._parse(upload.file_name, await self._spool.read(kept.job_id))
+
+        await self._parts.versions.rewind(stored, kept.content_hash)
+        work = Ingestion(self._parts, document, read, lambda: self._spool.drop(kept.job_id))
+        self._jobs.submit(document, 0, work, kept.job_id)
+        log.info("ingestion_resumed", document_id=kept.document_id)
+
+    async def _there(self, upload: Upload, hash_hex: str, stored: StoredDocument) -> Addition | None:
+        """What needs no reading in: the same content is there, or is being read in."""
+        job = self._jobs.active(stored.document.document_id)
+        if job is not None and job.document.content_hash == hash_hex:
+            return Addition(stored.document, job.job_id, existing=True)
+        if stored.document.status is DocumentStatus.FAILED:
+            return None
+        if job is None and not stored.is_settled and self._is_alive(stored):
+            if hash_hex in (stored.incoming, stored.document.content_hash):
+                return Addition(stored.document, None, existing=True)
+            raise UnavailableError(ELSEWHERE)
+        if not (stored.is_ready and stored.document.content_hash == hash_hex):
+            return None
+        settled = stored if stored.is_settled else await self.freed(stored.document.document_id)
+        document = await self._told_anew((settled or stored).document, upload)
+        return Addition(document, None, existing=True)
+
+    async def _told_anew(self, document: Document, upload: Upload) -> Document:
+        """The same content under the same external id: what else is said of it counts from now on."""
+        if upload.external_id is None:
+            return document
+        told = replace(
+            document,
+            owner=upload.owner,
+            file_name=upload.file_name,
+            tags=upload.tags,
+            date=upload.date or document.date,
+            source=upload.source,
+            modified_us=upload.modified_us,
+            error=None,
+            refused_hash="",
+        )
+        return await self.describe(document, told)
+
+    async def describe(self, document: Document, told: Document) -> Document:
+        """Record and chunks say the new things; nothing is embedded again."""
+        if told == document:
+            return document
+        said = replace(told, modified_us=0, error=None, refused_hash="")
+        if said != replace(document, modified_us=0, error=None, refused_hash=""):
+            await self._chunks.describe(told)
+        await self._documents.save(told)
+        return told
+
+    async def _accept(self, upload: Upload, document: Document, pieces: Pieces) -> Addition:
+        """What was at work on the document before makes room for this, which is newer."""
+        document_id, job_id = document.document_id, str(uuid.uuid4())
+        if upload.is_kept:
+            await self._spool.keep(_kept(upload, document, job_id), upload.content)
+        try:
+            stored = await self.freed(document_id, job_id)
+            recorded = await self._parts.versions.accept(document, stored)
+        except WenmaiError:
+            await self._spool.drop(job_id)
+            raise
+
+        async def read() -> Pieces:
+            return pieces
+
+        work = Ingestion(self._parts, document, read, lambda: self._spool.drop(job_id))
+        self._jobs.submit(document, len(pieces), work, job_id)
+        log.info("document_accepted", document_id=document_id, chunks=len(pieces), bytes=len(upload.content))
+        return Addition(recorded, job_id, existing=False)
+
+    def _document(
+        self, upload: Upload, document_id: str, hash_hex: str, stored: StoredDocument | None
+    ) -> Document:
+        return Document(
+            document_id=document_id,
+            owner=upload.owner,
+            file_name=upload.file_name,
+            content_hash=hash_hex,
+            size_bytes=len(upload.content),
+            created_us=stored.document.created_us if stored else self._clock(),
+            status=DocumentStatus.INGESTING,
+            external_id=upload.external_id,
+            tags=upload.tags,
+            date=upload.date,
+            source=upload.source,
+            modified_us=upload.modified_us,
+        )
+
+
+def _kept(upload: Upload, document: Document, job_id: str) -> Kept:
+    return Kept(
+        job_id=job_id,
+        document_id=document.document_id,
+        content_hash=document.content_hash,
+        owner=upload.owner,
+        file_name=upload.file_name,
+        size_bytes=document.size_bytes,
+        external_id=upload.external_id,
+        tags=upload.tags,
+        date=upload.date,
+    )
+
+
+def _named(upload: Upload) -> Upload:
+    """With a name that can be shown, whatever the file's is."""
+    with suppress(BadRequestError):
+        return replace(upload, file_name=base_name(upload.file_name))
+    return replace(upload, file_name=_UNNAMED)

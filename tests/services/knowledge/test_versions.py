@@ -1,0 +1,266 @@
+"""Documents with an external id: other content under it is a new version of the same document."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConflictError, UnknownDocumentError, UnreadableDocumentError
+from core.knowledge import DocumentStatus
+from services.adapters.edge_client import open_edge_client
+from services.collections import ensure_collections
+from services.knowledge.document_store import Narrowed
+from services.knowledge.job import JobStage
+from services.knowledge.upload import Changes, Upload, another_id_of
+from services.store import VectorStore
+from tests.support.hashing_embedding import DIMENSION
+from tests.support.knowledge import (
+    ME,
+    SETTINGS,
+    TEXT,
+    Bench,
+    HeldEmbedding,
+    added,
+    memory_store,
+    open_bench,
+    save,
+    until,
+    upload,
+)
+
+NEWER = TEXT.replace("第7条规定", "第七条新规定")
+
+
+@pytest.fixture(params=["reference", "embedded"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
+    if request.param == "reference":
+        async with memory_store() as opened:
+            yield opened
+    else:
+        async with open_edge_client(tmp_path / "store") as edge:
+            await ensure_collections(edge, SETTINGS, embedding_name="hashing", dimension=DIMENSION)
+            yield edge
+
+
+@pytest.fixture
+async def bench(store: VectorStore) -> AsyncIterator[Bench]:
+    async with open_bench(store) as opened:
+        yield opened
+
+
+def named(text: str = TEXT, **fields: object) -> Upload:
+    return replace(upload(text), external_id="rules", **fields)  # type: ignore[arg-type]
+
+
+async def said(bench: Bench, document_id: str) -> str:
+    page = await bench.knowledge.chunks(document_id, ME, 500)
+    return "\n".join(chunk.text for chunk in page.chunks)
+
+
+async def test_other_content_under_the_same_external_id_takes_the_place_of_the_old(bench: Bench) -> None:
+    """Discriminates: an identity by bytes; old chunks that stay."""
+    first = await added(bench, named())
+    second = await added(bench, named(NEWER))
+    assert (second.document_id, second.status) == (first.document_id, DocumentStatus.READY)
+    assert second.content_hash != first.content_hash
+    assert second.created_us == first.created_us
+    assert await bench.chunk_count() == await bench.chunk_count(ready=True) == second.chunk_count
+    assert "第七条新规定" in await said(bench, second.document_id)
+    assert len((await bench.knowledge.list_documents(ME, 10)).documents) == 1
+
+
+async def test_only_what_changed_is_embedded_again(store: VectorStore) -> None:
+    """Discriminates: embedding every chunk of a new version, or vectors of another chunk."""
+    held = HeldEmbedding()
+    held.let_all()
+    async with open_bench(store, embedding_model=held) as bench:
+        first = await added(bench, named())
+        assert held.embedded == first.chunk_count == 40
+        addition = await bench.knowledge.add(named(NEWER))
+        outcome = await bench.knowledge.wait(addition.job_id or "", ME)
+        assert (outcome.done, outcome.reused, held.embedded) == (40, 39, 41)
+        records, _ = await store.scroll(SETTINGS.knowledge_collection, limit=100, with_vectors=True)
+        for record in records:
+            payload, vector = record.payload or {}, record.vector
+            assert isinstance(vector, dict)
+            assert "sparse" in vector
+            wanted = held.get_text_embedding(f"{payload['heading']}\n{payload['text']}")
+            assert vector["dense"] == pytest.approx(wanted, abs=1e-6)
+
+
+async def test_the_old_version_is_searched_until_the_new_one_is_whole(store: VectorStore) -> None:
+    """Discriminates: removing the old chunks, or replacing the record, before the new ones are published."""
+    held = HeldEmbedding()
+    held.let_through(40)
+    async with open_bench(store, embedding_model=held) as bench:
+        first = await added(bench, named())
+        addition = await bench.knowledge.add(named("# 新\n\n" + NEWER[::-1]))
+        assert addition.document == first
+        await until(bench, addition.job_id or "", JobStage.EMBEDDING)
+        for _ in range(3):
+            held.let_through(5)
+            await asyncio.sleep(0.02)
+            assert await bench.chunk_count(ready=True) == 40
+            assert await bench.knowledge.get_document(first.document_id, ME) == first
+        held.let_all()
+        await bench.knowledge.wait(addition.job_id or "", ME)
+        assert await bench.chunk_count() == await bench.chunk_count(ready=True) > 0
+
+
+async def test_a_new_version_that_cannot_be_read_in_leaves_the_old_one_searched(bench: Bench) -> None:
+    first = await added(bench, named())
+    after = await added(bench, named(NEWER + "\n\npoison"))
+    assert (after.status, after.content_hash) == (DocumentStatus.READY, first.content_hash)
+    assert "embedding" in (after.error or "")
+    assert after.refused_hash == ""  # the embedding may be back: the same content is worth another try
+    assert await bench.chunk_count() == await bench.chunk_count(ready=True) == first.chunk_count
+    mended = await added(bench, named(NEWER))
+    assert (mended.error, mended.refused_hash) == (None, "")
+
+
+async def test_a_newer_upload_takes_the_place_of_one_that_is_being_read_in(store: VectorStore) -> None:
+    held = HeldEmbedding()
+    async with open_bench(store, embedding_model=held) as bench:
+        first = await bench.knowledge.add(named())
+        await until(bench, first.job_id or "", JobStage.EMBEDDING)
+        held.let_through(1)
+        second = await bench.knowledge.add(named(NEWER))
+        assert bench.knowledge.job(first.job_id or "", ME).stage is JobStage.CANCELLED
+        held.let_all()
+        await bench.knowledge.wait(second.job_id or "", ME)
+        document = await bench.knowledge.get_document(first.document.document_id, ME)
+        assert "第七条新规定" in await said(bench, document.document_id)
+        assert await bench.chunk_count() == document.chunk_count
+
+
+async def test_back_to_the_old_content_while_the_new_one_is_read_in(store: VectorStore) -> None:
+    held = HeldEmbedding()
+    held.let_through(40)
+    async with open_bench(store, embedding_model=held) as bench:
+        first = await added(bench, named())
+        newer = await bench.knowledge.add(named(NEWER))
+        await until(bench, newer.job_id or "", JobStage.EMBEDDING)
+        held.let_all()
+        back = await bench.knowledge.add(named())
+        assert (back.existing, back.job_id) == (True, None)
+        document = await bench.knowledge.get_document(first.document_id, ME)
+        assert await bench.chunk_count() == await bench.chunk_count(ready=True) == document.chunk_count
+
+
+async def test_deleting_during_a_change_leaves_neither_version(store: VectorStore) -> None:
+    held = HeldEmbedding()
+    held.let_through(40)
+    async with open_bench(store, embedding_model=held) as bench:
+        first = await added(bench, named())
+        newer = await bench.knowledge.add(named(NEWER))
+        await until(bench, newer.job_id or "", JobStage.EMBEDDING)
+        held.let_all()
+        await bench.knowledge.erase(first.document_id)
+        assert await bench.chunk_count() == 0
+        assert bench.knowledge.remembered_jobs([first.document_id])[1] == 0
+        assert (await bench.knowledge.kept_uploads([first.document_id])).files == 0
+
+
+async def test_the_same_content_with_other_tags_and_date_is_not_embedded_again(store: VectorStore) -> None:
+    held = HeldEmbedding()
+    held.let_all()
+    async with open_bench(store, embedding_model=held) as bench:
+        first = await added(bench, named(tags=("a",)))
+        again = await bench.knowledge.add(named(tags=("b", "c"), date="2026-02"))
+        assert (again.existing, again.job_id, held.embedded) == (True, None, first.chunk_count)
+        assert (again.document.tags, again.document.date) == (("b", "c"), "2026-02")
+        records, _ = await store.scroll(SETTINGS.knowledge_collection, limit=100)
+        told = {(tuple((r.payload or {})["tags"]), (r.payload or {})["day"]) for r in records}
+        assert told == {(("b", "c"), 20260201)}
+
+
+async def test_another_owner_with_the_same_external_id_has_another_document(bench: Bench) -> None:
+    mine, theirs = await added(bench, named()), await added(bench, replace(named(), owner="bob"))
+    assert mine.document_id != theirs.document_id
+
+
+async def test_a_followed_folder_may_change_its_owner(bench: Bench) -> None:
+    first = await added(bench, named(source="handbook", modified_us=5))
+    assert [each async for each in bench.knowledge.of_source("handbook")] == [first]
+    again = await bench.knowledge.add(replace(named(source="handbook", modified_us=6), owner="bob"))
+    assert (again.existing, again.document.document_id) == (True, first.document_id)
+    assert (again.document.owner, again.document.modified_us) == ("bob", 6)
+    records, _ = await bench.store.scroll(SETTINGS.knowledge_collection, limit=100)
+    assert {((r.payload or {})["owner"], (r.payload or {})["source"]) for r in records} == {
+        ("bob", "handbook")
+    }
+
+
+async def test_a_document_of_an_earlier_release_keeps_its_id_and_its_chunks_are_listed(bench: Bench) -> None:
+    """Its id is made of its bytes, its chunks have other ids and name no version."""
+    first = await added(bench, upload())
+    await save(bench.store, replace(first, external_id="rules"))
+    everything = [f"{first.document_id}"]
+    await bench.store.delete_payload(SETTINGS.knowledge_collection, ["version"], _of(everything[0]))
+    chunks = await bench.knowledge.chunks(first.document_id, ME, 7)
+    assert [chunk.position for chunk in chunks.chunks] == list(range(7))
+    assert (await bench.knowledge.add(named())).existing
+    changed = await added(bench, named(NEWER))
+    assert changed.document_id == first.document_id
+    assert await bench.chunk_count() == changed.chunk_count
+    by_bytes = await added(bench, upload())
+    assert by_bytes.document_id == another_id_of("ann", first.content_hash)
+    assert (await bench.knowledge.add(upload())).existing
+
+
+def _of(document_id: str) -> object:
+    from qdrant_client import models
+
+    return models.Filter(
+        must=[models.FieldCondition(key="document_id", match=models.MatchValue(value=document_id))]
+    )
+
+
+async def test_what_cannot_be_read_is_listed_with_its_reason(bench: Bench) -> None:
+    broken = Upload("ann", "con.pdf", b"%PDF-broken", "a/con.pdf", source="s", modified_us=9)
+    document = await bench.knowledge.refuse(broken, UnreadableDocumentError("It is broken."))
+    assert (document.status, document.error) == (DocumentStatus.FAILED, "It is broken.")
+    assert (document.source, document.modified_us, len(document.content_hash)) == ("s", 9, 64)
+    assert [each async for each in bench.knowledge.of_source("s")] == [document]
+    narrowed = await bench.knowledge.list_documents(ME, 10, None, Narrowed(DocumentStatus.FAILED, "s"))
+    assert narrowed.documents == (document,)
+
+
+async def test_a_newer_file_that_cannot_be_read_leaves_the_older_one_searched(bench: Bench) -> None:
+    first = await added(bench, named(source="s", modified_us=1))
+    broken = named("broken", source="s", modified_us=2)
+    refused = await bench.knowledge.refuse(broken, UnreadableDocumentError("It is broken."))
+    assert (refused.status, refused.content_hash) == (DocumentStatus.READY, first.content_hash)
+    assert (refused.error, refused.modified_us) == ("It is broken.", 2)
+    assert refused.refused_hash
+    await bench.knowledge.note_modified(first.document_id, 3)
+    assert (await bench.knowledge.get_document(first.document_id, ME)).modified_us == 3
+    back = await bench.knowledge.add(named(source="s", modified_us=4))
+    assert (back.document.error, back.document.refused_hash) == (None, "")
+
+
+async def test_tags_and_date_are_changed_in_the_record_and_in_the_chunks(bench: Bench) -> None:
+    first = await added(bench, named(tags=("a",), date="2025"))
+    changed = await bench.knowledge.change(first.document_id, ME, Changes(tags=(" b ", "")))
+    assert (changed.tags, changed.date) == (("b",), "2025")
+    changed = await bench.knowledge.change(first.document_id, ME, Changes(changes_date=True))
+    assert (changed.tags, changed.date) == (("b",), None)
+    chunks = (await bench.knowledge.chunks(first.document_id, ME, 3)).chunks
+    assert {(chunk.tags, chunk.date) for chunk in chunks} == {(("b",), "")}
+    assert [d.tags for d in (await bench.knowledge.list_documents(ME, 9, None, Narrowed(tag="b"))).documents]
+    assert not (await bench.knowledge.list_documents(ME, 9, None, Narrowed(tag="a"))).documents
+    with pytest.raises(UnknownDocumentError):
+        await bench.knowledge.change(first.document_id, ["bob"], Changes(tags=()))
+
+
+async def test_nothing_is_changed_while_it_is_read_in(store: VectorStore) -> None:
+    held = HeldEmbedding()
+    async with open_bench(store, embedding_model=held) as bench:
+        addition = await bench.knowledge.add(named())
+        with pytest.raises(ConflictError, match="read in"):
+            await bench.knowledge.change(addition.document.document_id, ME, Changes(tags=("x",)))
+        held.let_all()

@@ -1,0 +1,13 @@
+"""Run as a process: holds the lock of folder sync in argv[1] until standard input ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from services.knowledge.sync.only_one import SyncLock
+
+if __name__ == "__main__":
+    SyncLock(Path(sys.argv[1])).take()
+    print("held", flush=True)
+    sys.stdin.read()
