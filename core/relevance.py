@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from core.identifiers import identifiers, shares
 from core.knowledge import Candidate
 from core.matching import Matrix
 from core.query import Query
@@ -24,6 +25,7 @@ from core.relevance_features import FEATURES, QUESTION_FEATURES, Features
 
 ANY_EMBEDDING = "any"
 TWIN_SPARSE_RANK = 3
+IDENTIFIER_LOGIT = 3.0
 TWIN_LEAD = 0.02  # of cosine; among E5's texts on one subject the second is .01 behind, a twin's rival .03
 
 
@@ -101,6 +103,7 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
         return []
     found = Features(query, candidates)
     chances = _with_twin(candidates, probabilities(found.rows, found.question, coefficients), found.foreign)
+    chances = _by_identifiers(query.question, candidates, chances)
     return [
         replace(candidate, probability=float(chance))
         for candidate, chance in zip(candidates, chances, strict=True)
@@ -118,6 +121,20 @@ def probabilities(rows: Matrix, question: Matrix, coefficients: Coefficients) ->
 def apply_threshold(candidates: Sequence[Candidate], threshold: float, top_n: int) -> list[Candidate]:
     """At most `top_n` candidates of at least this probability, in the order given (best first)."""
     return [candidate for candidate in candidates if candidate.probability >= threshold][:top_n]
+
+
+def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:
+    """Of candidates that are alike but for a part number, the one that has the question's is meant.
+
+    One that lacks it falls behind only where another has it: its odds are divided by e^IDENTIFIER_LOGIT.
+    """
+    wanted = identifiers(question)
+    if not wanted:
+        return chances
+    have = np.asarray(shares(wanted, [candidate.chunk.indexed_text for candidate in candidates]))
+    odds = chances / np.maximum(1.0 - chances, 1e-12) * np.exp(IDENTIFIER_LOGIT * (have - have.max()))
+    judged: Matrix = odds / (1.0 + odds)
+    return judged
 
 
 def _linear(read: Mapping[str, Any]) -> Linear:

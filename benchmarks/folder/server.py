@@ -46,13 +46,16 @@ async def sync(client: httpx.AsyncClient) -> dict[str, Any]:
         await asyncio.sleep(POLL_S)
 
 
-async def find(client: httpx.AsyncClient, files: Sequence[MadeFile]) -> Found:
-    """Ask for the one thing that each file alone tells."""
+async def find(client: httpx.AsyncClient, files: Sequence[MadeFile], *, asked: bool = False) -> Found:
+    """By the sentence that each file alone has; `asked`: by a question for it, which a thousand other
+    sentences are nearly the answer to."""
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def ask(file: MadeFile) -> int | None:
         async with limit:
-            reply = await client.post("/search", json={"question": file.story.question})
+            reply = await client.post(
+                "/search", json={"question": file.story.question if asked else file.story.phrase}
+            )
         shown = reply.raise_for_status().json()["candidates"]
         names = [candidate["file_name"] for candidate in shown]
         name = Path(file.path).name

@@ -223,3 +223,14 @@ def test_of_twins_in_two_languages_the_questions_own_goes_first() -> None:
 def test_a_text_that_does_not_lead_its_language_is_not_lifted(own: Candidate, beside: Candidate) -> None:
     judged = judge(ask("How do I change the model?"), [own, beside, TWIN], BY_COSINE)
     assert judged[0].probability < judged[2].probability
+
+
+def test_of_texts_alike_but_for_a_number_the_one_with_the_questions_number_goes_first() -> None:
+    """Discriminates: meaning alone, to which one part number is as good as another."""
+    question = ask("Which number has the stamp of project curlew 10028?")
+    other = candidate("The stamp of project curlew 10098 has the number curlew-30294.", 1, 0.87)
+    meant = candidate("Finance. The stamp of project curlew 10028 has the number curlew-30084.", 4, 0.84)
+    before, after = judge(question, [other, meant], E5)
+    assert after.probability > before.probability
+    alone = judge(question, [other], E5)[0]
+    assert alone.probability > before.probability  # it is held back only where another has the number
