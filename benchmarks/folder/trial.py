@@ -60,6 +60,8 @@ class Trial:
         reasons = {each["path"]: each["reason"] for each in report["failures"]}
         unlisted = [file.path for file in bad if not reasons.get(file.path)]
         check("every bad file has its reason", not unlisted and len(reasons) == len(bad), unlisted)
+        lost = {file.path: reasons[file.path] for file in good if file.path in reasons}
+        check("no good file failed", not lost, lost)
         for trouble in sorted({file.trouble for file in bad}):
             name = next(file.path for file in bad if file.trouble == trouble)
             print(f"     {name}: {reasons.get(name)}")
@@ -76,7 +78,9 @@ class Trial:
         took = time.monotonic() - began
         same = not (report["added"] or report["changed"] or report["removed"])
         self.verdicts.check("a second run does nothing", same, f"{took:.1f} s, {_counts(report)}")
-        self.verdicts.check("and leaves everything as it was", before == await documents(self.client))
+        after = await documents(self.client)
+        differ = [(old["file_name"], old, new) for old, new in zip(before, after, strict=False) if old != new]
+        self.verdicts.check("and leaves everything as it was", before == after, differ[:2])
 
     async def changes(self, made: Sequence[MadeFile], number: int) -> None:
         chosen = random.Random(number).sample(_sorted_out(made)[0], 2 * number)

@@ -78,8 +78,7 @@ def format_of(file_name: str) -> DocumentFormat | None:
     ending = PurePath(file_name).suffix.lower()
     if not ending:
         return None
-    if ending in _SAVE_AS:
-        better = _SAVE_AS[ending]
+    if better := save_as(file_name):
         raise UnsupportedMediaError(
             f"A file ending in '{ending}' cannot be read: save it as {better} in the program it comes from, "
             f"and add that."
@@ -88,6 +87,11 @@ def format_of(file_name: str) -> DocumentFormat | None:
         supported = ", ".join(FORMATS)
         raise UnsupportedMediaError(f"A file ending in '{ending}' cannot be read; supported: {supported}.")
     return FORMATS[ending]
+
+
+def save_as(file_name: str) -> str | None:
+    """The format that its own program can save it as; None for what is read, and for what never can be."""
+    return _SAVE_AS.get(PurePath(file_name).suffix.lower())
 
 
 def is_supported(file_name: str) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from config.knowledge import SourceSettings
 from core.errors import StartRefusedError
-from services.knowledge.formats import is_supported
+from services.knowledge.formats import is_supported, save_as
 from services.knowledge.sync.seen import (
     BadFile,
     KindCount,
@@ -144,7 +144,9 @@ class _Walk:
             self._todo.append(path)
 
     def _see_file(self, path: str, entry: os.DirEntry[str]) -> None:
-        if not is_supported(entry.name):
+        if better := save_as(entry.name):
+            self._refuse(path, f"Files of this kind cannot be read: save it as {better} in its own program.")
+        elif not is_supported(entry.name):
             self._kinds[_ending(entry.name)] += 1
         elif problem := file_name_problem(path):
             self._refuse(path, problem)
