@@ -49,6 +49,16 @@ def limit_this_process(cpu_s: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, hardest))
 
 
+def peak_memory_bytes() -> int:
+    """The most that was resident since the process began; 0 where that is not known."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1_024
+
+
 def end_this_process_after(seconds: float) -> None:
     """Replaces the deadline set before. The signal's default action ends the process."""
     if sys.platform != "win32":

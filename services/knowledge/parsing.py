@@ -10,9 +10,14 @@ import anyio
 import anyio.to_process
 from llama_index.core.schema import TransformComponent
 
-from core.errors import UnreadableDocumentError
+from core.errors import UnavailableError, UnreadableDocumentError
 from core.knowledge import ParsedDocument
-from services.knowledge.confinement import confine_this_process, end_this_process_after, limit_this_process
+from services.knowledge.confinement import (
+    confine_this_process,
+    end_this_process_after,
+    limit_this_process,
+    peak_memory_bytes,
+)
 from services.knowledge.pieces import Pieces
 from services.knowledge.splitter import cut
 
@@ -21,6 +26,9 @@ ParseDocument = Callable[[str, bytes], ParsedDocument]
 
 PROCESSES = 2
 SUDDEN_S = 0.5
+# What a bomb has taken is not all given back: the next file gets a process that has its memory still.
+SPENT_SHARE = 0.4
+SPENT_S = 0.05
 
 
 class DocumentParser(Protocol):
@@ -96,5 +104,8 @@ def _parse_and_cut(
         raise _too_complex("takes too much memory to read") from None
     except RecursionError:
         raise _too_complex("is nested too deeply to read") from None
+    except OSError as error:  # of this process, not of the file: no reader lets its own go
+        raise UnavailableError(f"The process that reads files failed: {type(error).__name__}.") from None
     finally:
-        end_this_process_after(limits.idle_s)
+        spent = peak_memory_bytes() > limits.memory_bytes * SPENT_SHARE
+        end_this_process_after(SPENT_S if spent else limits.idle_s)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from core.errors import UnreadableDocumentError, UnsupportedMediaError
+from core.errors import UnavailableError, UnreadableDocumentError, UnsupportedMediaError
 from core.knowledge import ParsedDocument, Section
 from services.knowledge.parsing import ParseLimits, ParserProcess
 from services.knowledge.splitter import StructureSplitter
@@ -91,6 +91,34 @@ async def test_memory_processor_time_and_sudden_death_are_all_the_documents_faul
 
 def name_process(file_name: str, content: bytes) -> ParsedDocument:
     return ParsedDocument("", (Section(str(os.getpid())),))
+
+
+def swell(file_name: str, content: bytes) -> ParsedDocument:
+    """Takes much memory for the file named so, and says which process it was."""
+    if file_name == "big":
+        bytearray(500 << 20)[::4096] = b"x" * (500 << 20 >> 12)
+    return ParsedDocument("", (Section(str(os.getpid())),))
+
+
+async def test_a_child_that_took_much_memory_reads_no_other_file() -> None:
+    """Discriminates: the next file in a process whose memory a bomb has used up."""
+    parser = ParserProcess(swell, StructureSplitter())
+    spent = [piece.text for piece in await parser("big", b"x")]
+    await asyncio.sleep(0.3)
+    fresh = [piece.text for piece in await parser("small", b"x")]
+    assert fresh != spent
+    assert [piece.text for piece in await parser("small", b"x")] == fresh
+
+
+def stumble(file_name: str, content: bytes) -> ParsedDocument:
+    raise OSError("no room")
+
+
+async def test_trouble_of_the_child_itself_is_not_the_files_fault() -> None:
+    """Discriminates: a good file refused for good because the machine had a bad moment."""
+    with pytest.raises(UnavailableError) as refused:
+        await ParserProcess(stumble, StructureSplitter())("a", b"x")
+    assert refused.value.retryable
 
 
 async def test_an_idle_child_ends_and_the_next_document_gets_a_new_one() -> None:
