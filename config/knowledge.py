@@ -10,6 +10,9 @@ from pydantic import Field, field_validator, model_validator
 
 from config.fields import Section
 
+MAX_TAGS = 32
+MAX_TAG_CHARS = 64
+
 
 class SourceSettings(Section):
     """One `[sources.<name>]` table: a folder whose files are followed, added, changed and removed.
@@ -24,10 +27,21 @@ class SourceSettings(Section):
     tags: tuple[str, ...] = ()
     owner: str | None = Field(None, min_length=1, max_length=200)
 
-    @field_validator("folder", mode="after")
+    @field_validator("folder", mode="before")
     @classmethod
-    def _at_home(cls, folder: Path) -> Path:
-        return folder.expanduser()
+    def _whole_path(cls, folder: object) -> object:
+        """A relative one would mean another folder for a command that is started elsewhere."""
+        whole = Path(folder).expanduser() if isinstance(folder, str) and folder else folder
+        if not isinstance(whole, Path) or not whole.is_absolute():
+            raise ValueError("folder must be a whole path, such as /srv/handbook or ~/handbook")
+        return whole
+
+    @field_validator("tags")
+    @classmethod
+    def _short_tags(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
+        if len(tags) > MAX_TAGS or any(len(tag.strip()) > MAX_TAG_CHARS for tag in tags):
+            raise ValueError(f"at most {MAX_TAGS} tags, of at most {MAX_TAG_CHARS} characters each")
+        return tags
 
     @field_validator("include")
     @classmethod
@@ -63,3 +77,9 @@ class KnowledgeSettings(Section):
         if len(set(folders)) < len(folders):
             raise ValueError("two sources name the same folder")
         return sources
+
+
+def overlap(one: Path, other: Path) -> bool:
+    """Whether one folder is the other, or lies in it; links are followed."""
+    first, second = Path(os.path.realpath(one)), Path(os.path.realpath(other))
+    return first.is_relative_to(second) or second.is_relative_to(first)

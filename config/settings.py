@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from config.conversation import ConversationSettings as ConversationSettings
 from config.fields import Fraction, Positive, Section, Url, split_list
 from config.knowledge import KnowledgeSettings as KnowledgeSettings
+from config.knowledge import overlap
 from config.sources import FlatSource, explain_refusals, read_toml
 
 
@@ -175,6 +176,17 @@ class Settings(BaseSettings):
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
     models: ModelSettings = Field(default_factory=ModelSettings)
     knowledge: KnowledgeSettings = Field(default_factory=KnowledgeSettings)
+
+    @model_validator(mode="after")
+    def _follows_no_data_of_its_own(self) -> Self:
+        for name, source in self.knowledge.sources.items():
+            for own in (self.store.data_dir, self.store.backups):
+                if overlap(source.folder, own):
+                    raise ValueError(
+                        f"source {name!r} follows {str(source.folder)!r}, where Wenmai keeps its own data: "
+                        "choose a folder apart from DATA_DIR and BACKUP_DIR"
+                    )
+        return self
 
     @classmethod
     def settings_customise_sources(

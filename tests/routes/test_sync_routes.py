@@ -129,7 +129,7 @@ async def test_only_admins_see_folders_and_start_a_sync(tmp_path: Path) -> None:
     ("knowledge", "named"),
     [
         ({"sync_cron": "every day"}, r"^SYNC_CRON = 'every day' is refused"),
-        ({"sources": {"x": {"folder": "y", "include": ["!"]}}}, r"^sources\.x\.include is refused"),
+        ({"sources": {"x": {"folder": "/y", "include": ["!"]}}}, r"^sources\.x\.include is refused"),
     ],
 )
 async def test_a_configuration_that_cannot_be_understood_refuses_the_start(

@@ -10,7 +10,7 @@ import structlog
 
 from config.knowledge import SourceSettings
 from config.settings import StoreSettings
-from core.errors import ConflictError, ShuttingDownError, StoreUnavailableError, WenmaiError
+from core.errors import BadRequestError, ConflictError, ShuttingDownError, StoreUnavailableError, WenmaiError
 from services.clock import Clock, utc_now_us
 from services.knowledge.sync.contract import SyncedKnowledge
 from services.knowledge.sync.counts import SourceCounts
@@ -127,6 +127,8 @@ class FolderSync:
         self._task = asyncio.current_task()
         try:
             documents = [document async for document in self._knowledge.of_source(source)]
+            if not documents:
+                raise BadRequestError(f"source: there are no documents of {source!r}.")
             for document in documents:
                 await self._knowledge.erase(document.document_id)
             await self._reports.forget(source)

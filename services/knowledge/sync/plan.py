@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from core.knowledge import Document, DocumentStatus
 from services.knowledge.sync.seen import Scan, SeenFile
 
-MANY_GONE = 20
+MANY_KNOWN = 20
 UNSETTLED_US = 0  # noted as a file's time where its content is to be tried again
 
 
@@ -90,8 +90,8 @@ def is_settled(document: Document, file: SeenFile, wanted: Wanted) -> bool:
 
 
 def too_many_gone(gone: int, known: int) -> bool:
-    """More than half of what is known, and not just a few: rather an accident than a wish."""
-    return gone >= MANY_GONE and 2 * gone > known
+    """More than half of what is known, and that is not just a few: rather an accident than a wish."""
+    return known >= MANY_KNOWN and 2 * gone > known
 
 
 def _key(document: Document) -> str:

@@ -1,0 +1,40 @@
+"""`[sources.<name>]` tables: what is refused at the start, in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config.settings import load_settings
+from config.sources import ConfigurationError
+
+
+def followed(folder: object, data: Path, **more: object) -> None:
+    load_settings(store={"data_dir": data}, knowledge={"sources": {"docs": {"folder": folder, **more}}})
+
+
+@pytest.mark.parametrize("folder", ["", "handbook", "./handbook"])
+def test_a_folder_is_named_by_its_whole_path(folder: str, tmp_path: Path) -> None:
+    """Discriminates: an unset variable that makes the working directory everybody's."""
+    with pytest.raises(ConfigurationError, match="whole path"):
+        followed(folder, tmp_path / "data")
+
+
+@pytest.mark.parametrize("folder", [".", "data", "data/store", "data/backups"])
+def test_wenmais_own_data_is_never_followed(folder: str, tmp_path: Path) -> None:
+    """Discriminates: only the very same folder refused."""
+    (tmp_path / "data" / "store").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match="own data"):
+        followed(str(tmp_path / folder), tmp_path / "data")
+
+
+def test_a_folder_beside_the_data_is_followed(tmp_path: Path) -> None:
+    followed(str(tmp_path / "database"), tmp_path / "data")
+    followed("~/handbook", tmp_path / "data")
+
+
+def test_tags_that_no_document_may_have_are_refused_at_once(tmp_path: Path) -> None:
+    """Discriminates: each file failing later."""
+    with pytest.raises(ConfigurationError, match="64 characters"):
+        followed(str(tmp_path / "docs"), tmp_path / "data", tags=("x" * 65,))
