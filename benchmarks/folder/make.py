@@ -42,10 +42,10 @@ class MadeFile:
     trouble: str = ""
 
 
-def make_folder(folder: Path, files: int, seed: int = 1) -> list[MadeFile]:
-    """Fill an empty folder; one file in twenty is bad."""
+def make_folder(folder: Path, files: int, seed: int = 1, bad: int | None = None) -> list[MadeFile]:
+    """Fill an empty folder. So many are `bad`; None: one in twenty."""
     made = []
-    for file, content in _files(files, seed):
+    for file, content in _files(files, seed, max(1, round(files * BAD_SHARE)) if bad is None else bad):
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -53,8 +53,7 @@ def make_folder(folder: Path, files: int, seed: int = 1) -> list[MadeFile]:
     return made
 
 
-def _files(files: int, seed: int) -> Iterator[tuple[MadeFile, bytes]]:
-    bad = max(1, round(files * BAD_SHARE))
+def _files(files: int, seed: int, bad: int) -> Iterator[tuple[MadeFile, bytes]]:
     for number in range(files):
         chance = random.Random(f"{seed} {number}")
         told = story(number, chance)

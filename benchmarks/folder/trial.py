@@ -125,10 +125,11 @@ def _counts(report: dict[str, Any]) -> str:
     )
 
 
-async def run(files: int, chats: int, changes: int, place: Path) -> list[str]:
+async def run(files: int, chats: int, changes: int, place: Path, bad: int | None = None) -> list[str]:
+    """What does not hold. `place` is an empty folder."""
     folder, config = place / "office", place / "wenmai.toml"
     folder.mkdir()
-    made = make_folder(folder, files)
+    made = make_folder(folder, files, bad=bad)
     config.write_text(configuration(folder), encoding="utf-8")
     verdicts = Verdicts()
     with running_stub() as stub:

@@ -1,0 +1,19 @@
+"""A small folder of mixed files, every kind of bad one among them, read in by a real server under chats.
+
+The whole of it, a thousand files: `python -m benchmarks.folder.trial`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.folder.bad import BAD
+from benchmarks.folder.trial import run
+
+
+@pytest.mark.alone
+async def test_a_mixed_folder_is_followed_while_chats_stream(tmp_path: Path) -> None:
+    """Discriminates: a bad file without its reason; a second run that reads anything again."""
+    assert await run(files=len(BAD) + 45, chats=4, changes=4, place=tmp_path, bad=len(BAD)) == []
