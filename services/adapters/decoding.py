@@ -9,6 +9,7 @@ from functools import cache
 from charset_normalizer import from_bytes
 
 from core.errors import UnreadableDocumentError
+from services.adapters.written_text import is_written
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -81,7 +82,8 @@ def _utf16_without_bom(content: bytes) -> str | None:
     encodings = ("utf-16-be", "utf-16-le") if evens > odds else ("utf-16-le", "utf-16-be")
     texts = [_strict(content, encoding) for encoding in encodings]
     # A few characters of Chinese (退, 一) leave their NULs in the other byte.
-    return next((text for text in texts if text and _is_mostly_everyday(text)), texts[0])
+    everyday = next((text for text in texts if text and _is_mostly_everyday(text) and is_written(text)), None)
+    return everyday or (texts[0] if texts[0] and is_written(texts[0]) else None)
 
 
 def _mixed(content: bytes) -> str | None:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from enum import Enum
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from services.adapters.html_styles import hide_by_sheets, hides
 
 TEXT = "-text"
 _UNREAD = frozenset(
     ("script", "style", "nav", "noscript", "template", "head", "title", "svg", "iframe", "object")
 )
 _SEEN_ANYWAY = ("html", "body")  # many pages hide themselves until their script has run
-_HIDING = re.compile(
-    r"(?:display\s{0,4}:\s{0,4}none|visibility\s{0,4}:\s{0,4}hidden|font-size\s{0,4}:\s{0,4}0(?![.\d]*[1-9])"
-    r"|opacity\s{0,4}:\s{0,4}0(?![.\d]*[1-9]))",
-    re.IGNORECASE,
-)
-
 
 Steps = Iterator[tuple["Step", LexborNode]]
 
@@ -31,7 +26,9 @@ class Step(Enum):
 
 def parse_html(text: str) -> LexborHTMLParser:
     """As a browser reads it: there is no page that it refuses."""
-    return LexborHTMLParser(text, scripting=True)
+    page = LexborHTMLParser(text, scripting=True)
+    hide_by_sheets(page)
+    return page
 
 
 def visible(root: LexborNode) -> Steps:
@@ -67,7 +64,7 @@ def is_unseen(node: LexborNode) -> bool:
     hidden = "hidden" in attributes and attributes["hidden"] != "until-found"
     if hidden or (attributes.get("aria-hidden") or "").strip().lower() == "true":
         return True
-    return _HIDING.search(attributes.get("style") or "") is not None
+    return hides(attributes.get("style") or "")
 
 
 def rest_of(node: LexborNode, steps: Steps) -> Steps:

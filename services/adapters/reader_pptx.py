@@ -22,6 +22,11 @@ from services.adapters.office_parts import saved
 from services.adapters.outline import section_document, with_dates
 from services.adapters.pptx_shapes import blocks, clean, text_block
 
+_PICTURE = "/image"  # how the type of a slide's relation to a picture ends
+_PICTURES_ONLY = (
+    "The file has no text that can be read: pictures are not read. If there is text in them, run text "
+    "recognition (OCR) on it and add that."
+)
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
@@ -30,9 +35,16 @@ class PptxReader(BaseReader):
         try:
             slides = pptx.Presentation(BytesIO(content)).slides
             documents = [_section(number, slide) for number, slide in enumerate(slides, start=1)]
+            has_pictures = any(map(_has_picture, slides))
         except (PythonPptxError, zipfile.BadZipFile, XMLSyntaxError) as error:
             raise UnreadableDocumentError("The file is not a valid PPTX document.") from error
+        if has_pictures and not any(document.text.strip() for document in documents):
+            raise UnreadableDocumentError(_PICTURES_ONLY, code="no_text")
         return with_dates(documents, saved=[saved(content)])
+
+
+def _has_picture(slide: Slide) -> bool:
+    return any(relation.reltype.endswith(_PICTURE) for relation in slide.part.rels.values())
 
 
 def _section(number: int, slide: Slide) -> Document:

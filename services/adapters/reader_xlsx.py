@@ -8,6 +8,7 @@ besides cells, and does not tell of merged cells.
 
 from __future__ import annotations
 
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -33,6 +34,11 @@ _VISIBLE = "visible"
 _NOT_WORDS = ("xl/styles", "xl/media/", "docProps/")
 _MAX_MERGED = 20_000
 _MAX_COLUMNS = 16_384
+_FORMULA = re.compile(rb"<(?:\w{1,20}:)?f[\s/>]")
+_NOT_COMPUTED = (
+    "The file has no text that can be read: open it in its program and save it, "
+    "so that its formulas have values."
+)
 
 
 class XlsxReader(BaseReader):
@@ -41,10 +47,14 @@ class XlsxReader(BaseReader):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of extensions it does not know, of dates out of range
-                _Workbook(content).read(outline)
+                book = _Workbook(content)
+                book.read(outline)
         except (InvalidFileException, zipfile.BadZipFile) as error:
             raise UnreadableDocumentError("The file is not a valid XLSX document.") from error
-        return with_dates(outline.finish(), saved=[saved(content)])
+        documents = outline.finish()
+        if not any(document.text.strip() for document in documents) and book.has_formulas():
+            raise UnreadableDocumentError(_NOT_COMPUTED, code="no_text")
+        return with_dates(documents, saved=[saved(content)])
 
 
 class _Workbook:
@@ -69,6 +79,15 @@ class _Workbook:
             if sheet.rows:
                 outline.heading(1, " ".join(worksheet.title.split()))
                 read_sheet(sheet, outline, level=2)
+
+    def has_formulas(self) -> bool:
+        """Asked of the visible sheets only when nothing was read: each is read again for it."""
+        for worksheet in self._book.worksheets:
+            if worksheet.sheet_state == _VISIBLE:
+                with worksheet._get_source() as source:
+                    if _FORMULA.search(source.read()):
+                        return True
+        return False
 
     def _sheet(self, source: BinaryIO, shared_strings: list[str]) -> Sheet:
         sheet = Sheet()

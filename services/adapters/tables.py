@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from core.tokens import estimate_tokens
 
-# Together they stay under the smallest usual chunk (256 tokens), of which the header may fill half.
-HEADER_TOKENS = 120
-ROW_TOKENS = 120
+# Together they stay under the usual chunk (192 tokens), and so does a paragraph of a record, twice a row. A
+# header of more than half a chunk would not be repeated (services/knowledge/atoms.py). What is left of the
+# chunk is for vocabularies that count more than the estimate.
+HEADER_TOKENS = 85
+ROW_TOKENS = 80
 _HEAVIEST_CHAR_TOKENS = 1.5
 _KEY_CHARS = 60
 _HEADER_JOINT = " / "

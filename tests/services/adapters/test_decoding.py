@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,42 @@ def test_files_converted_by_iconv_are_read() -> None:
     assert "朱镕基路门店除外" in decode((DOCUMENTS / "notice-gb18030.txt").read_bytes())
     assert "朱镕基路门店除外" in decode((DOCUMENTS / "notice-utf16.txt").read_bytes())
     assert "營業時間是早上十點" in decode((DOCUMENTS / "hours-big5.txt").read_bytes())
+
+
+BINARY = [
+    b"\x00\x01\x02\xff\xfe" * 50,
+    bytes(range(0, 250, 2)) * 2,
+    bytes(range(0, 256, 2)),
+    struct.pack("<200h", *range(300, 200 * 149 + 300, 149)),
+    struct.pack("<64d", *(1.1 * number for number in range(64))),
+    b"\x89\x00\x10\x20\x30\x41" * 40,
+]
+
+
+@pytest.mark.parametrize("raw", BINARY, ids=range(len(BINARY)))
+def test_binary_that_happens_to_decode_as_utf16_is_refused(raw: bytes) -> None:
+    """Discriminates: taking any UTF-16 without controls for text."""
+    with pytest.raises(UnreadableDocumentError) as refused:
+        decode(raw)
+    assert refused.value.code == "encoding"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name,price\nlamp,12\n",
+        "名称,价格\n琥珀灯,128\n",
+        "Order 17：琥珀灯 (amber lamp) – 128 元 ✓😀\n",
+        "營業時間是早上十點至晚上九點，週末休息。\n聯絡電話 1234\n",
+        "これは日本語の文章です。\n東京は日本の首都です。\n",
+        "한국어 문장입니다.\n서울은 수도입니다.\n",
+        "Привет, мир!\nКак дела?\n",
+        "Über größere Äpfel – déjà vu\n",
+        "مرحبا بالعالم\nكيف حالك\n",
+        "• “quoted” — 5 €\n",
+    ],
+)
+def test_utf16_without_a_mark_is_read_in_every_living_script(text: str, encoding: str) -> None:
+    """Discriminates: asking for the everyday characters of GB 2312 alone."""
+    assert decode(text.encode(encoding)) == text

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import docx
+import pptx
 import pytest
 from docx.enum.style import WD_STYLE_TYPE
 from docx.oxml.ns import nsmap
 from docx.oxml.parser import parse_xml
+from PIL import Image
 
+from core.errors import UnreadableDocumentError
 from services.adapters.document_readers import parse_document
 from services.adapters.pdf_margins import without_margins
 from services.adapters.pdf_outline import place
@@ -128,6 +133,22 @@ def test_a_charts_figures_are_a_table() -> None:
     assert under(sections_of("launch.pptx"), "Forecast").endswith(
         "|  | Units |\n| --- | --- |\n| 2024 | 410 |\n| 2025 | 655 |"
     )
+
+
+def test_a_presentation_of_pictures_only_says_that_pictures_are_not_read() -> None:
+    """Discriminates: the message of any file without text."""
+    slides, empty = pptx.Presentation(), pptx.Presentation()
+    slide = slides.slides.add_slide(slides.slide_layouts[6])
+    picture = BytesIO()
+    Image.new("RGB", (4, 4)).save(picture, "PNG")
+    slide.shapes.add_picture(picture, 0, 0)
+    empty.slides.add_slide(empty.slide_layouts[6])
+    for presentation, message in ((slides, "pictures are not read"), (empty, r"can be read\.$")):
+        saved = BytesIO()
+        presentation.save(saved)
+        with pytest.raises(UnreadableDocumentError, match=message) as refused:
+            parse_document("a.pptx", saved.getvalue())
+        assert refused.value.code == "no_text"
 
 
 # ---- XLSX and CSV ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,16 @@ def test_a_page_made_by_pandoc_is_read_like_its_source() -> None:
         "<table><tr><td hidden>x-order</td><td>cell</td></tr></table>",
         "<h2>Title <span hidden>x-order</span></h2>",
         "<script>document.write('x-order')</script>",
+        '<p style="position:absolute; left:-9999px">x-order</p>',
+        '<p style="position: fixed;top:-999.5px !important">x-order</p>',
+        '<p style="text-indent:-999px">x-order</p>',
+        '<div style="height:0;overflow:hidden">x-order</div>',
+        '<div style="overflow: hidden; width:0px"><p>x-order</p></div>',
+        '<p style="font-size:1px">x-order</p>',
+        '<p style="font-size:.5px">x-order</p>',
+        '<style>p{} .ad{display:none}</style><p class="big ad">x-order</p>',
+        '<style>@import "x";/* } */ #ad { color:red; visibility : hidden }</style><p id=ad>x-order</p>',
+        "<style>h1, .ad{display:none!important}</style><h1 class=ad>x-order</h1>",
     ],
 )
 def test_what_no_reader_of_a_page_sees_is_not_read(hidden: str) -> None:
@@ -55,6 +66,16 @@ def test_what_no_reader_of_a_page_sees_is_not_read(hidden: str) -> None:
         '<p hidden="until-found">words</p>',
         "<details><summary>More</summary>words</details>",
         '<body style="display:none">words</body>',
+        '<p style="position:absolute;left:-20px">words</p>',
+        '<p style="left:-9999px">words</p>',
+        '<p style="backface-visibility:hidden">words</p>',
+        '<div style="height:0;padding-bottom:56%;overflow:hidden">words</div>',
+        '<p style="font-size:1.5px;height:0">words</p>',
+        "<style>@media print{.a{display:none}}</style><p class=a>words</p>",
+        '<style media="print">.a{display:none}</style><p class=a>words</p>',
+        "<style>.a .b{display:none} .a{x:y}</style><p class='a b'>words</p>",
+        "<style>.tab{display:none} .tab.on{display:block}</style><p class='tab on'>words</p>",
+        "<style>.a{display:none}</style><p class=a style='display:block'>words</p>",
     ],
 )
 def test_what_can_be_seen_is_kept(shown: str) -> None:
@@ -133,3 +154,14 @@ def test_a_markdown_file_of_many_megabytes_keeps_its_headings() -> None:
     part = "# Part\n\n" + "word " * 2_000 + "\n\n```sh\n# comment\n```\n\n"
     found = told("a.md", part * 500 + "# Last\n\nend\n")
     assert {heading for heading, _ in found} == {"Part", "Last"}
+
+
+@pytest.mark.parametrize(
+    "css", ["/*", "{", "}", ".a{", "@media{", ".a{display:none}", "." * 9 + ",", "display :  "]
+)
+def test_a_style_sheet_takes_time_by_its_length_only(css: str) -> None:
+    """Discriminates: an expression for comments, which searches to the end from each that is never closed."""
+    began = time.process_time()
+    page = "<style>" + css * (2_000_000 // len(css)) + "</style>" + "<p class=b>words</p>" * 1_000
+    assert "words" in str(told("a.html", page))
+    assert time.process_time() - began < 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from io import BytesIO
 
 import openpyxl
@@ -13,7 +14,9 @@ from core.tokens import estimate_tokens
 from services.adapters import sheets
 from services.adapters.cell_values import Value, shown
 from services.adapters.document_readers import parse_document
+from services.adapters.e5_tokens import count_tokens
 from services.adapters.tables import HEADER_TOKENS, ROW_TOKENS, markdown_table
+from services.knowledge.splitter import StructureSplitter, cut
 from tests.support.documents import members_of, with_members
 
 DAY = datetime.datetime(2024, 3, 5)
@@ -149,3 +152,47 @@ def test_every_table_line_fits_beside_its_header_into_half_a_chunk() -> None:
             if lines[0].startswith("|"):
                 assert estimate_tokens("\n".join(lines[:2])) <= HEADER_TOKENS
                 assert all(estimate_tokens(line) <= ROW_TOKENS for line in lines[2:])
+
+
+def default_pieces(content: str, count: Callable[[str], int]) -> list[str]:
+    parsed = parse_document("a.csv", content.encode())
+    return [piece.text for piece in cut(parsed, StructureSplitter(count_tokens=count))]
+
+
+@pytest.mark.parametrize("count", [count_tokens, estimate_tokens])
+@pytest.mark.parametrize("columns", range(2, 15))
+def test_each_piece_of_a_table_says_its_headers_with_chunks_of_the_default_size(
+    columns: int, count: Callable[[str], int]
+) -> None:
+    """Discriminates: HEADER_TOKENS above half of the default chunk, as 120 was, for 10 columns."""
+    titles = [f"Quarterly revenue {column}" for column in range(columns)]
+    rows = [[f"{1000 + row * 37 + column}" for column in range(columns)] for row in range(30)]
+    content = "\n".join(",".join(row) for row in [titles, *rows])
+    for piece in default_pieces(content, count):
+        lines = piece.split("\n")
+        if lines[0].startswith("|"):
+            assert lines[0] == f"| {' | '.join(titles)} |"
+        else:
+            assert all(line.startswith("Quarterly revenue ") for line in lines if line)
+        assert sum(piece.count(cell) for row in rows for cell in row)
+
+
+@pytest.mark.parametrize("count", [count_tokens, estimate_tokens])
+def test_each_piece_of_a_wide_row_begins_with_the_line_that_names_it(
+    count: Callable[[str], int],
+) -> None:
+    """Discriminates: paragraphs of a record larger than the default chunk, as 2 × 120 were."""
+    titles = ["Plant", *(f"Measured value number {column}" for column in range(299))]
+    rows = [[f"Plant {row}", *(f"reading {row * 300 + c}" for c in range(299))] for row in range(3)]
+    pieces = default_pieces("\n".join(",".join(row) for row in [titles, *rows]), count)
+    assert all(piece.startswith("Plant: Plant ") for piece in pieces)
+    assert all(": " in line for piece in pieces for line in piece.split("\n") if line)
+
+
+def test_a_workbook_of_formulas_without_values_says_what_to_do() -> None:
+    """Discriminates: the message of any file without text."""
+    with pytest.raises(UnreadableDocumentError, match="save it, so that its formulas have values") as refused:
+        parse_document("a.xlsx", workbook([["=1+1", "=2+2"]]))
+    assert refused.value.code == "no_text"
+    with pytest.raises(UnreadableDocumentError, match=r"has no text that can be read\.$"):
+        parse_document("a.xlsx", workbook([[None]]))
