@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -43,7 +44,10 @@ UPLOAD_SCHEMA: dict[str, Any] = {
                             "description": "The caller's own id: other content under it is a new version.",
                             "maxLength": MAX_EXTERNAL_ID_CHARS,
                         },
-                        "tags": {"type": "string", "description": "Separated by commas."},
+                        "tags": {
+                            "type": "string",
+                            "description": "Separated by commas; absent: as they were; empty: none.",
+                        },
                         "date": {
                             "type": "string",
                             "description": "YYYY, YYYY-MM or YYYY-MM-DD; absent: the document's own.",
@@ -74,7 +78,10 @@ async def add_document(
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise UnsupportedMediaError("Content-Type must be multipart/form-data with a field `file`.")
-    addition = await container.knowledge.add(await _read_form(request, owner))
+    async with _form(request) as form:
+        file = _file(form)
+        async with container.knowledge.uploads.hold(file.size or 0):  # until then its bytes are on the disk
+            addition = await container.knowledge.add(await _upload(form, file, owner))
     if addition.existing:
         response.status_code = 200
     return {
@@ -110,7 +117,7 @@ async def get_document(document_id: UUID, container: ContainerDep, owner: Owner)
 async def change_document(
     document_id: UUID, body: DocumentPatch, container: ContainerDep, owner: Owner
 ) -> dict[str, Any]:
-    """Change its tags or its date; nothing is read in again."""
+    """Change its tags or its date; nothing is read in again. Of a followed file only the date."""
     changed = await container.knowledge.change(str(document_id), erasable(owner), body.changes())
     return document_object(changed)
 
@@ -132,10 +139,19 @@ async def delete_document(
     proof: Thorough = None,
     with_answers: WithAnswers = False,
 ) -> dict[str, Any]:
-    """Erase a document with its chunks and what earlier turns cite of it, and prove it."""
+    """Erase a document with its chunks and what earlier turns cite of it, and prove it.
+
+    `source` names the followed folder that brings it back while its file is there; null for an upload.
+    """
     options = asked(ErasedKind.DOCUMENT, proof, with_answers=with_answers)
+    document = await container.knowledge.get_document(str(document_id), erasable(owner))
     erased = await container.sessions.erasure.document(str(document_id), erasable(owner), options)
-    return {"document_id": str(document_id), "deleted": True, **proof_object(erased)}
+    return {
+        "document_id": str(document_id),
+        "deleted": True,
+        "source": document.source or None,
+        **proof_object(erased),
+    }
 
 
 @router.get("/jobs")
@@ -172,12 +188,16 @@ def erasable(owner: str) -> tuple[str, ...]:
     return readable(owner) if owner == LOCAL_OWNER else (owner,)
 
 
-async def _read_form(request: Request, owner: str) -> Upload:
+@asynccontextmanager
+async def _form(request: Request) -> AsyncIterator[FormData]:
     try:
-        async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
-            return await _upload(form, owner)
+        form = await request.form(max_files=1, max_fields=MAX_FIELDS)
     except HTTPException as error:
         raise _unreadable(error) from error
+    try:
+        yield form
+    finally:
+        await form.close()
 
 
 def _unreadable(error: HTTPException) -> BadRequestError:
@@ -190,16 +210,21 @@ def _unreadable(error: HTTPException) -> BadRequestError:
     return MalformedFormError(str(error.detail))
 
 
-async def _upload(form: FormData, owner: str) -> Upload:
+def _file(form: FormData) -> UploadFile:
     file = form.get("file")
     if not isinstance(file, UploadFile):
         raise BadRequestError("missing: file")
+    return file
+
+
+async def _upload(form: FormData, file: UploadFile, owner: str) -> Upload:
+    tags = form.get("tags")
     return Upload(
         owner=owner,
         file_name=file.filename or "",
         content=await file.read(),
         external_id=_field(form, "external_id"),
-        tags=tuple((_field(form, "tags") or "").split(",")),
+        tags=tuple(tags.split(",")) if isinstance(tags, str) else None,
         date=_field(form, "date"),
     )
 

@@ -72,9 +72,9 @@ class Refused(Exception):  # noqa: N818  # not a defect: the server said no, and
 class Ingester:
     """Sends files, follows their jobs, counts what became of them."""
 
-    def __init__(self, client: httpx.Client, tags: str, date: str | None) -> None:
+    def __init__(self, client: httpx.Client, tags: str | None, date: str | None) -> None:
         self._client = client
-        self._fields = {"tags": tags} | ({"date": date} if date else {})
+        self._fields = ({} if tags is None else {"tags": tags}) | ({"date": date} if date else {})
         self.summary = Summary()
 
     def run(self, files: Sequence[File], bar: tqdm[NoReturn]) -> Summary:
@@ -201,7 +201,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     port = os.environ.get("PORT", "8000")
     parser.add_argument("--url", default=f"http://127.0.0.1:{port}", help="the server (default %(default)s)")
     parser.add_argument("--api-key", help="default: the first of API_KEYS")
-    parser.add_argument("--tags", default="", help="separated by commas")
+    parser.add_argument("--tags", help="separated by commas; without, those of an older version stay")
     parser.add_argument("--date", help="of the documents, like 2026-01-31")
     return parser.parse_args(argv)
 

@@ -67,9 +67,12 @@ class Intake:
             if stored is not None and (there := await self._there(upload, hash_hex, stored)) is not None:
                 return there
             pieces = await self._parse(upload.file_name, upload.content)
+            if stored is not None:  # as it is now: reading may have taken long
+                stored = await self._documents.load(document_id)
             document = self._document(upload, document_id, hash_hex, stored)
             document = replace(document, date=upload.date or pieces.date or None)
-            return await to_the_end(self._accept(upload, document, pieces))
+            with self._jobs.room(document_id, len(pieces)):  # others came while it was parsed
+                return await to_the_end(self._accept(upload, document, pieces))
 
     async def refuse(self, upload: Upload, error: WenmaiError) -> Document:
         """Keep a record of what cannot be read, and why; what was read in before stays searchable."""
@@ -137,7 +140,7 @@ class Intake:
             document,
             owner=upload.owner,
             file_name=upload.file_name,
-            tags=upload.tags,
+            tags=document.tags if upload.tags is None else upload.tags,
             date=upload.date or document.date,
             source=upload.source,
             modified_us=upload.modified_us,
@@ -188,11 +191,18 @@ class Intake:
             created_us=stored.document.created_us if stored else self._clock(),
             status=DocumentStatus.INGESTING,
             external_id=upload.external_id,
-            tags=upload.tags,
+            tags=self._tags(document_id, stored) if upload.tags is None else upload.tags,
             date=upload.date,
             source=upload.source,
             modified_us=upload.modified_us,
         )
+
+    def _tags(self, document_id: str, stored: StoredDocument | None) -> tuple[str, ...]:
+        """Those of the newest version, which may be on its way in."""
+        job = self._jobs.active(document_id)
+        if job is not None:
+            return job.document.tags
+        return stored.document.tags if stored else ()
 
 
 def _kept(upload: Upload, document: Document, job_id: str) -> Kept:
@@ -204,7 +214,7 @@ def _kept(upload: Upload, document: Document, job_id: str) -> Kept:
         file_name=upload.file_name,
         size_bytes=document.size_bytes,
         external_id=upload.external_id,
-        tags=upload.tags,
+        tags=document.tags,
         date=upload.date,
     )
 

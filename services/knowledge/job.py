@@ -99,7 +99,8 @@ class Job:
 
     @property
     def is_waiting(self) -> bool:
-        return self._now.stage is JobStage.WAITING
+        """For its turn, or for its next attempt: what is to be read in is held in memory."""
+        return self._now.stage in (JobStage.WAITING, JobStage.RETRYING)
 
     @property
     def is_final(self) -> bool:

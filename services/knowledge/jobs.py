@@ -1,10 +1,11 @@
-"""Background jobs: two run at once, the others wait in line, and whoever asks sees how far they are."""
+"""Background jobs: a few run at once, the others wait in line, and whoever asks sees how far they are."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +16,8 @@ from core.errors import StoreUnavailableError, UnavailableError, UnknownJobError
 from core.knowledge import Document
 from services.clock import Clock, utc_now_us
 from services.knowledge.job import Job, JobSnapshot, JobStage, Work
+from services.knowledge.lanes import Lanes
 
-AT_ONCE = 2  # so that the embedding never waits until a document is stored
 MAX_WAITING_JOBS = 1_000
 MAX_WAITING_CHUNKS = 200_000  # their texts are held in memory
 MAX_REMEMBERED = 1_000
@@ -40,7 +41,8 @@ class Jobs:
     def __init__(self, clock: Clock = utc_now_us, retries: Retries = RETRIES) -> None:
         self._clock = clock
         self._retries = retries
-        self._slots = asyncio.Semaphore(AT_ONCE)  # first come, first served
+        self._lanes = Lanes()
+        self._coming: dict[str, int] = {}  # chunks that have room, by document
         self._jobs: dict[str, Job] = {}
         self._ended: deque[str] = deque()
         self._by_document: dict[str, Job] = {}
@@ -55,8 +57,28 @@ class Jobs:
 
     def check_room(self) -> None:
         """Raises UnavailableError when the line is too long."""
-        waiting = [job.total for job in self._by_document.values() if job.is_waiting]
-        if len(waiting) >= MAX_WAITING_JOBS or sum(waiting) >= MAX_WAITING_CHUNKS:
+        self._check_room(self._waiting(), 1)
+
+    @contextmanager
+    def room(self, document_id: str, chunks: int) -> Iterator[None]:
+        """Kept for a document until it is submitted or given up; any number has room in an empty line. Its
+        lock must be held. Raises UnavailableError."""
+        waiting = self._waiting(document_id)
+        self._check_room(waiting, chunks if sum(waiting) else 0)
+        self._coming[document_id] = chunks
+        try:
+            yield
+        finally:
+            del self._coming[document_id]
+
+    def _waiting(self, but_document: str = "") -> list[int]:
+        """How many chunks each has: what is being accepted, and jobs but for one that is to be replaced."""
+        jobs = (job for job in self._by_document.values() if job.is_waiting)
+        others = [job.total for job in jobs if job.document.document_id not in (but_document, *self._coming)]
+        return others + list(self._coming.values())
+
+    def _check_room(self, waiting: Sequence[int], more: int) -> None:
+        if len(waiting) >= MAX_WAITING_JOBS or sum(waiting) + more > MAX_WAITING_CHUNKS:
             raise UnavailableError("Too many documents are waiting to be read; try again later.")
 
     def get(self, job_id: str, owners: Sequence[str]) -> Job:
@@ -147,7 +169,7 @@ class Jobs:
         )
         async for attempt in attempts:
             with attempt:
-                async with self._slots:
+                async with self._lanes.turn(job):
                     job.begin(attempt.retry_state.attempt_number)
                     await work.run(job)
 

@@ -28,10 +28,12 @@ from services.knowledge.parsing import DocumentParser
 from services.knowledge.recovery import recover
 from services.knowledge.size import KnowledgeSize
 from services.knowledge.spool import FOLDER, Spool, UploadsFound
+from services.knowledge.sync.in_flight import ByteBudget
 from services.knowledge.upload import Addition, Changes, Upload, checked_changes
 from services.knowledge.versions import Versions
 from services.store import VectorStore
 
+UPLOADED_BYTES = 128 << 20
 log = structlog.get_logger()
 
 
@@ -50,6 +52,8 @@ class KnowledgeBase:
         self._documents = DocumentStore(store, store_settings, clock)
         self._chunks = ChunkStore(store, store_settings)
         self._versions = Versions(self._documents, self._chunks)
+        self.uploads = ByteBudget(UPLOADED_BYTES)
+        """Held by who brings an upload, from before its bytes are read until `add` returns."""
         self.size = KnowledgeSize(store, store_settings)
         self._clock = clock
         self._one_process = store_settings.qdrant_url is None
@@ -145,7 +149,8 @@ class KnowledgeBase:
     async def change(self, document_id: str, owners: Sequence[str], changes: Changes) -> Document:
         """Its tags and date, without reading it in again.
 
-        Raises UnknownDocumentError, BadRequestError naming the field, and ConflictError while it is read in.
+        Raises UnknownDocumentError, BadRequestError naming the field, and ConflictError while it is read in,
+        or for the tags of a document that a followed folder brought.
         """
         changes = checked_changes(changes)
         async with self._locks.of(document_id):
@@ -153,6 +158,10 @@ class KnowledgeBase:
             if not stored.is_settled:
                 raise ConflictError("The document is being read in; change it when that is done.")
             document = stored.document
+            if changes.tags is not None and document.source:
+                raise ConflictError(
+                    f"The document's tags are set in [sources.{document.source}]; its date may be changed."
+                )
             tags = document.tags if changes.tags is None else changes.tags
             date = (changes.date or None) if changes.changes_date else document.date
             return await self._intake.describe(document, replace(document, tags=tags, date=date))

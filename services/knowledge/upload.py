@@ -28,13 +28,14 @@ class Upload:
     Without a date it gets the one that the document itself bears. `source` names the folder that is followed,
     in which it was found; `modified_us` is when that file was changed last. With `comes_again`, which is
     always so for a source, whoever hands it in will do so again should the server stop before it is read in.
+    `tags` None: those of the version before stay.
     """
 
     owner: str
     file_name: str
     content: bytes
     external_id: str | None = None
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...] | None = None
     date: str | None = None
     source: str = ""
     modified_us: int = 0
@@ -74,7 +75,7 @@ def checked(upload: Upload) -> Upload:
     Raises EmptyFileError, UnsupportedMediaError, or BadRequestError naming the field.
     """
     file_name = base_name(upload.file_name)
-    tags = _checked_tags(upload.tags)
+    tags = None if upload.tags is None else _checked_tags(upload.tags)
     if upload.external_id is not None and not 0 < len(upload.external_id) <= MAX_EXTERNAL_ID_CHARS:
         raise BadRequestError(f"external_id: 1 to {MAX_EXTERNAL_ID_CHARS} characters.")
     _check_date(upload.date)

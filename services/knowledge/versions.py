@@ -60,12 +60,11 @@ class Versions:
             await self._documents.save(_failed(document, refused, str(why)))
         elif before.document.content_hash != document.content_hash:
             await self._chunks.remove_version(document.document_id, version_of(document.content_hash))
+            # with the older time when this may pass: a folder's sync must not take the file for settled
+            modified_us = before.document.modified_us if why.retryable else document.modified_us
             await self._documents.save(
-                replace(
-                    before.document, error=str(why), refused_hash=refused,
-                    modified_us=document.modified_us,
-                )
-            )  # fmt: skip
+                replace(before.document, error=str(why), refused_hash=refused, modified_us=modified_us)
+            )
 
     async def mend(self, stored: StoredDocument) -> None:
         """Nobody reads it in any more: without a trace of what was incoming, unless that is searched."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from services.knowledge.knowledge_base import UPLOADED_BYTES
 from tests.support import make_files
 from tests.support.app import App
 
@@ -92,3 +95,13 @@ async def test_a_deleted_document_leaves_no_chunk_and_is_not_found_again(app: Ap
     assert (await app.container.store.count("knowledge")).count == 0
     assert (await app.client.get(f"/documents/{document_id}")).status_code == 404
     assert not (await app.ask("When is the rhubarb festival?")).sources
+
+
+async def test_an_upload_waits_its_turn_until_there_is_room_for_its_bytes(app: App) -> None:
+    """Discriminates: reading an upload into memory before the budget has room for it."""
+    async with app.container.knowledge.uploads.hold(UPLOADED_BYTES):
+        waiting = asyncio.create_task(post(app, "a.md", TEXT))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        assert (await app.container.store.count("documents")).count == 0
+    assert (await waiting)[0] == 201

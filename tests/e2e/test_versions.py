@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from services.knowledge.upload import Upload
 from tests.support.app import App, make_settings, open_app
 from tests.support.sse import Streamed
 
@@ -104,3 +105,25 @@ async def test_a_job_tells_its_attempt_and_when_it_began_and_ended(app: App) -> 
     assert (await app.client.get(f"/jobs/{job['job_id']}")).json() == job
     streamed = (await app.client.get(f"/jobs/{job['job_id']}/stream")).text
     assert json.loads(streamed.split("data: ")[-1]) == job
+
+
+async def test_without_tags_a_new_version_keeps_them_and_an_empty_field_clears_them(app: App) -> None:
+    """Discriminates: taking the absent field for an empty one."""
+    path = f"/documents/{await app.add_text('fees.md', OLD, external_id='fees', tags='a,b')}"
+    for text, fields, kept in ((NEW, {}, ["a", "b"]), (OLD, {"tags": ""}, []), (NEW, {"tags": "c"}, ["c"])):
+        await app.add_text("fees.md", text, external_id="fees", **fields)
+        assert (await app.client.get(path)).json()["tags"] == kept
+
+
+async def test_a_followed_document_keeps_its_tags_and_its_deletion_names_its_source(app: App) -> None:
+    """Discriminates: a change that the next sync undoes; a deletion that looks final."""
+    followed = Upload("local", "fees.md", OLD.encode(), "fees.md", source="handbook")
+    addition = await app.container.knowledge.add(followed)
+    await app.container.knowledge.wait(addition.job_id or "", ["local"])
+    path = f"/documents/{addition.document.document_id}"
+    refused = await app.client.patch(path, json={"tags": ["x"]})
+    assert (refused.status_code, "[sources.handbook]" in refused.text) == (409, True)
+    assert (await app.client.patch(path, json={"date": "2026"})).json()["date"] == "2026"
+    assert (await app.client.delete(path)).json()["source"] == "handbook"
+    uploaded = await app.add_text("other.md", NEW)
+    assert (await app.client.delete(f"/documents/{uploaded}")).json()["source"] is None

@@ -106,6 +106,7 @@ def run(server: Documents, *arguments: str | Path) -> int:
 def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
     server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Discriminates: sending `tags` when none are given."""
     folder = tmp_path / "guide"
     (folder / "zh").mkdir(parents=True)
     for name in ("a.md", "zh/b.md", "skipped.png"):
@@ -122,6 +123,7 @@ def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
     assert capsys.readouterr().out == "added 3, already there 0, failed 0\n"
     assert run(server, folder) == 0
     assert capsys.readouterr().out == "added 0, already there 2, failed 0\n"
+    assert "tags" not in server.uploads["a.md"]  # an empty field would clear them
 
 
 def test_what_fails_is_named_with_its_reason_and_the_rest_is_added(

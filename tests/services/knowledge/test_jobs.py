@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -16,10 +16,12 @@ from core.errors import (
 from core.knowledge import Document, DocumentStatus
 from services.knowledge import jobs as jobs_module
 from services.knowledge.job import JobSnapshot, JobStage, Progress
-from services.knowledge.jobs import AT_ONCE, MAX_WAITING_CHUNKS, Jobs, Retries
+from services.knowledge.jobs import MAX_WAITING_CHUNKS, Jobs, Retries
+from services.knowledge.lanes import LARGE_AT_ONCE, SMALL_BYTES, SMALL_CHUNKS
 from tests.support.knowledge import Clock
 
 ME = ["ann"]
+LARGE = SMALL_CHUNKS + 1
 QUICK = Retries(attempts=3, first_wait_s=0.01)
 
 
@@ -92,18 +94,67 @@ async def test_a_reader_that_comes_late_gets_the_end_alone(jobs: Jobs) -> None:
     assert [snapshot.stage async for snapshot in job.changes()] == [JobStage.DONE]
 
 
-async def test_two_jobs_run_at_once_and_the_others_start_in_the_order_they_came(jobs: Jobs) -> None:
+async def test_two_large_jobs_run_at_once_and_the_others_start_in_the_order_they_came(jobs: Jobs) -> None:
     """Discriminates: more or fewer slots; a line that is not first come, first served."""
     works = [Steps(steps=1) for _ in range(4)]
-    submitted = [jobs.submit(document(name), 1, work) for name, work in zip("abcd", works, strict=True)]
+    submitted = [jobs.submit(document(name), LARGE, work) for name, work in zip("abcd", works, strict=True)]
     started: list[list[bool]] = []
     for last in (1, 0, 2, 3):
         await asyncio.sleep(0.02)
         started.append([job.snapshot().stage is not JobStage.WAITING for job in submitted])
         works[last].let.release()
         assert await finished(jobs, submitted[last].job_id) is JobStage.DONE
-    assert AT_ONCE == 2
+    assert LARGE_AT_ONCE == 2
     assert started == [[True, True, False, False], [True, True, True, False], [True] * 4, [True] * 4]
+
+
+async def started(jobs: Jobs, *totals: int) -> list[bool]:
+    """Which of as many jobs run, none of which ends."""
+    submitted = [jobs.submit(document(str(at)), total, Steps()) for at, total in enumerate(totals)]
+    await asyncio.sleep(0.01)
+    return [not job.is_waiting for job in submitted]
+
+
+async def test_a_small_job_does_not_wait_for_large_ones(jobs: Jobs) -> None:
+    """Discriminates: one line for all; a large job in the small ones' slot."""
+    assert await started(jobs, LARGE, LARGE, LARGE, SMALL_CHUNKS, 1) == [True, True, False, True, False]
+
+
+async def test_small_jobs_that_keep_coming_do_not_keep_a_large_one_waiting(jobs: Jobs) -> None:
+    """Discriminates: small jobs first."""
+    works = [Steps(steps=1) for _ in range(5)]
+    totals = (1, 1, 1, LARGE, 1)
+    submitted = [jobs.submit(document(str(n)), totals[n], work) for n, work in enumerate(works)]
+    await asyncio.sleep(0.01)
+    works[0].let.release()
+    await finished(jobs, submitted[0].job_id)
+    await asyncio.sleep(0.01)
+    assert [job.is_waiting for job in submitted] == [False, False, False, False, True]
+
+
+async def test_what_is_not_parsed_yet_is_large_when_it_has_many_bytes(jobs: Jobs) -> None:
+    """Discriminates: taking every job of a restart for small: three large ones fill all slots again."""
+    works = [Steps() for _ in range(4)]
+    sizes = [SMALL_BYTES + 1] * 3 + [SMALL_BYTES]
+    submitted = [
+        jobs.submit(replace(document(str(n)), size_bytes=size), 0, works[n]) for n, size in enumerate(sizes)
+    ]
+    await asyncio.sleep(0.01)
+    assert [not job.is_waiting for job in submitted] == [True, True, False, True]
+
+
+async def test_a_job_cancelled_in_line_or_when_its_turn_has_just_come_keeps_no_slot(jobs: Jobs) -> None:
+    """Discriminates: a cancelled job that stays among those that run or wait."""
+    submitted = [jobs.submit(document(str(n)), LARGE, Steps()) for n in range(4)]
+    await asyncio.sleep(0.01)
+    await jobs.cancel("2")
+    first = asyncio.create_task(jobs.cancel("0"))
+    while jobs.active("0"):  # noqa: ASYNC110  # in the very step in which the next one's turn comes
+        await asyncio.sleep(0)
+    await asyncio.gather(first, jobs.cancel("3"))
+    last = jobs.submit(document("last"), LARGE, at_once())
+    assert await finished(jobs, last.job_id) is JobStage.DONE
+    assert not submitted[1].is_final
 
 
 @pytest.mark.parametrize("undo_error", [None, StoreUnavailableError("down")])
@@ -176,7 +227,7 @@ async def test_a_job_cancelled_before_its_first_step_is_cancelled(jobs: Jobs) ->
 async def test_closing_cancels_what_runs_and_what_waits() -> None:
     jobs = Jobs(Clock())
     works = [Steps() for _ in "abcd"]
-    submitted = [jobs.submit(document(name), 3, work) for name, work in zip("abcd", works, strict=True)]
+    submitted = [jobs.submit(document(name), LARGE, work) for name, work in zip("abcd", works, strict=True)]
     await asyncio.sleep(0.01)
     await jobs.close()
     assert {job.snapshot().stage for job in submitted} == {JobStage.CANCELLED}
@@ -196,6 +247,34 @@ async def test_a_line_that_is_too_long_turns_new_work_away(jobs: Jobs) -> None:
     jobs.submit(document("c"), MAX_WAITING_CHUNKS, Steps())
     with pytest.raises(UnavailableError):
         jobs.check_room()
+
+
+async def test_what_is_being_accepted_has_its_room_and_a_document_replaces_its_own_job(jobs: Jobs) -> None:
+    """Discriminates: looking at the jobs alone, so that many at once all find room; counting one twice."""
+    half = MAX_WAITING_CHUNKS // 2
+    await started(jobs, LARGE, LARGE)
+    with jobs.room("c", MAX_WAITING_CHUNKS + 1), pytest.raises(UnavailableError), jobs.room("d", 1):
+        pass
+    with jobs.room("c", half):
+        jobs.submit(document("c"), half, Steps())
+        with jobs.room("d", half):
+            pass
+    with pytest.raises(UnavailableError), jobs.room("d", half + 1):
+        pass
+    with jobs.room("c", MAX_WAITING_CHUNKS):
+        pass
+
+
+async def test_what_waits_for_its_next_attempt_takes_room() -> None:
+    """Discriminates: counting only those that wait for the first: none while the embedding is away."""
+    jobs = Jobs(Clock(), Retries(attempts=2, first_wait_s=60))
+    job = jobs.submit(document(), MAX_WAITING_CHUNKS, at_once(StoreUnavailableError("down")))
+    async for snapshot in job.changes():
+        if snapshot.stage is JobStage.RETRYING:
+            break
+    with pytest.raises(UnavailableError):
+        jobs.check_room()
+    await jobs.close()
 
 
 async def test_only_so_many_ended_jobs_are_remembered_and_never_a_living_one_forgotten(jobs: Jobs) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import DiskFullError, StoreUnavailableError
+from core.errors import DiskFullError, StoreUnavailableError, UnavailableError
 from core.knowledge import DocumentStatus
+from services.knowledge import jobs as jobs_module
 from services.knowledge.job import JobStage
 from services.knowledge.spool import FOLDER, Spool
 from services.knowledge.spool_files import Kept, unwritable
@@ -171,6 +172,26 @@ async def test_when_it_cannot_be_kept_nothing_is_accepted(store: VectorStore, tm
             await bench.knowledge.add(upload())
         assert not (await bench.knowledge.list_documents(ME, 10)).documents
         assert not bench.knowledge.list_jobs(ME)
+
+
+async def test_of_many_that_come_at_once_only_those_are_accepted_that_have_room(
+    store: VectorStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: looking for room before parsing alone; a refused one's file or record that stays."""
+    monkeypatch.setattr(jobs_module, "MAX_WAITING_CHUNKS", 100)  # each has 40
+    held = HeldEmbedding()
+    async with open_bench(store, data_dir=tmp_path, embedding_model=held) as bench:
+        many = [bench.knowledge.add(upload(f"{TEXT}\n\n{n}")) for n in range(12)]
+        outcomes = await asyncio.gather(*many, return_exceptions=True)
+        refused = [each for each in outcomes if isinstance(each, UnavailableError)]
+        accepted = len(outcomes) - len(refused)
+        waiting = [job.total for job in bench.knowledge.list_jobs(ME) if job.stage is JobStage.WAITING]
+        assert 0 < accepted < 12
+        assert sum(waiting) <= 100
+        assert len((await bench.knowledge.list_documents(ME, 50)).documents) == accepted
+        assert len([path for path in files(tmp_path) if path.name != "lock"]) == accepted
+        assert len(bench.knowledge.list_jobs(ME)) == accepted
+        held.let_all()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

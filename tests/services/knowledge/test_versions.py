@@ -257,6 +257,51 @@ async def test_tags_and_date_are_changed_in_the_record_and_in_the_chunks(bench: 
         await bench.knowledge.change(first.document_id, ["bob"], Changes(tags=()))
 
 
+@pytest.mark.parametrize(("given", "kept"), [(None, ("a",)), ((), ()), (("b",), ("b",))])
+@pytest.mark.parametrize("text", [TEXT, NEWER])
+async def test_a_version_without_tags_keeps_those_that_were_and_empty_ones_clear_them(
+    bench: Bench, text: str, given: tuple[str, ...] | None, kept: tuple[str, ...]
+) -> None:
+    """Discriminates: taking absent tags for none."""
+    first = await added(bench, named(tags=("a",)))
+    after = await added(bench, named(text, tags=given))
+    assert (after.document_id, after.tags, after.status) == (first.document_id, kept, DocumentStatus.READY)
+    chunks = (await bench.knowledge.chunks(after.document_id, ME, 3)).chunks
+    assert {chunk.tags for chunk in chunks} == {kept}
+
+
+async def test_tags_of_a_version_that_is_still_on_its_way_in_stay_too(store: VectorStore) -> None:
+    """Discriminates: those of the stored record: the tags would depend on how fast it was read in."""
+    held = HeldEmbedding()
+    held.let_through(40)
+    async with open_bench(store, embedding_model=held) as bench:
+        await added(bench, named(tags=("a",)))
+        second = await bench.knowledge.add(named(NEWER, tags=("b",)))
+        await until(bench, second.job_id or "", JobStage.EMBEDDING)
+        held.let_all()
+        assert (await added(bench, named(NEWER + "\n\n多一条。"))).tags == ("b",)
+
+
+async def test_a_failure_that_may_pass_leaves_the_older_time_and_one_that_cannot_notes_the_new(
+    bench: Bench,
+) -> None:
+    """Discriminates: noting the file's time always: a sync takes one of the same size for settled."""
+    await added(bench, named(source="s", modified_us=1))
+    failed = await added(bench, named(NEWER + "\n\npoison", source="s", modified_us=2))
+    assert (bool(failed.error), failed.modified_us) == (True, 1)
+    broken = UnreadableDocumentError("It is broken.")
+    assert (await bench.knowledge.refuse(named("x", source="s", modified_us=3), broken)).modified_us == 3
+
+
+async def test_the_tags_of_a_followed_document_are_its_sources_and_its_date_may_change(bench: Bench) -> None:
+    """Discriminates: changing what the next sync would set back."""
+    first = await added(bench, named(source="handbook", tags=("a",)))
+    with pytest.raises(ConflictError, match=r"\[sources\.handbook\]"):
+        await bench.knowledge.change(first.document_id, ME, Changes(tags=("b",)))
+    dated = await bench.knowledge.change(first.document_id, ME, Changes(date="2026", changes_date=True))
+    assert (dated.tags, dated.date) == (("a",), "2026")
+
+
 async def test_nothing_is_changed_while_it_is_read_in(store: VectorStore) -> None:
     held = HeldEmbedding()
     async with open_bench(store, embedding_model=held) as bench:

@@ -108,7 +108,7 @@ class FakeKnowledge:
             created_us=1,
             status=status,
             external_id=upload.external_id,
-            tags=upload.tags,
+            tags=upload.tags or (),
             source=upload.source,
             modified_us=upload.modified_us,
         )

@@ -79,7 +79,14 @@ def test_a_document_whose_size_a_new_file_has_may_have_moved() -> None:
 
 @pytest.mark.parametrize(
     ("gone", "known", "many"),
-    [(19, 19, False), (19, 20, True), (20, 40, False), (20, 39, True), (21, 1_000, False), (501, 1_000, True)],
+    [
+        (19, 19, False),
+        (19, 20, True),
+        (20, 40, False),
+        (20, 39, True),
+        (21, 1_000, False),
+        (501, 1_000, True),
+    ],
 )
 def test_more_than_half_and_not_just_a_few_is_too_many(gone: int, known: int, many: bool) -> None:
     assert too_many_gone(gone, known) is many
