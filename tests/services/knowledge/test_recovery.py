@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from services.store import VectorStore
 from tests.support.knowledge import (
     ME,
     SERVER_SETTINGS,
+    HeldEmbedding,
     added,
     memory_store,
     open_bench,
@@ -31,10 +31,12 @@ async def store() -> AsyncIterator[VectorStore]:
 
 
 async def test_a_document_whose_reading_in_was_cut_is_failed_after_the_next_start(store: VectorStore) -> None:
-    async with open_bench(store) as bench:
+    held = HeldEmbedding()
+    async with open_bench(store, embedding_model=held) as bench:
         addition = await bench.knowledge.add(upload())
         await until(bench, addition.job_id or "", JobStage.EMBEDDING)
-        await asyncio.sleep(0.01)
+        await bench.knowledge.close()
+        held.let_all()
     async with open_bench(store) as bench:
         assert await bench.knowledge.recover() == 1
         document = await bench.knowledge.get_document(addition.document.document_id, ME)
