@@ -81,9 +81,8 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         clean_up = partial(history.conversations.cleanup_expired_conversations, unattended=True)
         times = settings.conversation
         leases = LeaseStore(store, settings.store.operations_collection)
-        schedule = await stack.enter_async_context(
-            open_schedule(clean_up, times.cleanup_cron, times.timezone, leases)
-        )
+        scheduled = open_schedule(clean_up, times.cleanup_cron, times.timezone, leases)
+        schedule = await stack.enter_async_context(scheduled)
         reranker = _open_reranker(settings, embedding.name, stack)
         reembedding = StoreReembedding(
             settings.store, settings.models, store, history.activity, open_embedding,
@@ -230,10 +229,9 @@ def _open_reranker(
 async def _open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, ModelEntry]:
     models = settings.models
     timeouts = StreamTimeouts(models.first_token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
-    layout = Layout(settings.conversation.message_layout)
-    if not settings.conversation.use_chat_mode:
-        layout = Layout.FLAT
-    share = settings.conversation.answer_share
+    chat = settings.conversation
+    layout = Layout(chat.message_layout) if chat.use_chat_mode else Layout.FLAT
+    share = chat.answer_share
     entries: dict[str, ModelEntry] = {}
     opening = _OpenLLMs(models, share, stack)
     for model_id, entry in configured_llms(models).items():
