@@ -5,19 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from scripts.maintenance import EXIT_OK, REQUEST_TIMEOUT_S, CommandError, Server, refusal, unsendable
+from scripts.asking import Asked, asking
+from scripts.maintenance import EXIT_OK, CommandError, Server
 
 if TYPE_CHECKING:
-    import httpx
-
     from api.reembedding import ReembedState
     from config.settings import ModelSettings
-
-T = TypeVar("T")
 
 PATH = "/admin/reembed"
 LOOK_EVERY_S = 0.5
@@ -26,7 +21,8 @@ LOOK_EVERY_S = 0.5
 async def reembed_in_server(server: Server, models: ModelSettings, options: argparse.Namespace) -> int:
     """Returns the exit code. Raises CommandError."""
     print(f"The store is open in a running server: asking {server.url}", file=sys.stderr)
-    async with _opened(server) as asked:
+    async with asking(server) as client:
+        asked = _Asked(client)
         if options.cancel:
             print(f"The server's re-embedding is {(await asked.cancel()).status}.")
             return EXIT_OK
@@ -63,8 +59,8 @@ async def _followed(asked: _Asked) -> ReembedState:
 
 
 class _Asked:
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
 
     async def plan(self, models: ModelSettings) -> tuple[int, float]:
         """How many points there are to embed (0: none) and how long that takes."""
@@ -75,56 +71,23 @@ class _Asked:
             points: int
             seconds: float
 
-        plan = await self._send("POST", Plan, _body(models), dry_run="true")
+        plan = await self._asked.send("POST", PATH, Plan, _body(models), dry_run="true")
         return (plan.points, plan.seconds) if plan.needed else (0, 0.0)
 
     async def start(self, models: ModelSettings) -> None:
         from api.reembedding import ReembedState
 
-        await self._send("POST", ReembedState, _body(models), dry_run="false")
+        await self._asked.send("POST", PATH, ReembedState, _body(models), dry_run="false")
 
     async def state(self) -> ReembedState:
         from api.reembedding import ReembedState
 
-        return await self._send("GET", ReembedState)
+        return await self._asked.send("GET", PATH, ReembedState)
 
     async def cancel(self) -> ReembedState:
         from api.reembedding import ReembedState
 
-        return await self._send("DELETE", ReembedState)
-
-    async def _send(
-        self, method: str, answer: type[T], body: Mapping[str, str] | None = None, **params: str
-    ) -> T:
-        import httpx
-        from pydantic import TypeAdapter, ValidationError
-
-        try:
-            response = await self._client.request(method, PATH, params=params, json=body)
-            if response.is_error:
-                raise refusal(response)
-            return TypeAdapter(answer).validate_json(response.content)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CommandError(
-                f"another process has the store open, and no server answers at {self._client.base_url} "
-                f"({type(error).__name__}): name it with --url, or stop it"
-            ) from error
-        except UnicodeEncodeError as error:
-            raise unsendable() from error
-        except ValidationError as error:
-            raise CommandError("the server answers, but not as this version of Wenmai does") from error
-
-
-@asynccontextmanager
-async def _opened(server: Server) -> AsyncIterator[_Asked]:
-    import httpx
-
-    headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
-    timeout = httpx.Timeout(REQUEST_TIMEOUT_S, connect=5)
-    async with httpx.AsyncClient(
-        base_url=server.url, headers=headers, timeout=timeout, trust_env=False
-    ) as client:
-        yield _Asked(client)
+        return await self._asked.send("DELETE", PATH, ReembedState)
 
 
 def _body(models: ModelSettings) -> dict[str, str]:

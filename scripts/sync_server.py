@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 
-from scripts.maintenance import REQUEST_TIMEOUT_S, CommandError, Server, refusal, unsendable
+from scripts.asking import Asked, asking
+from scripts.maintenance import Server
 
 if TYPE_CHECKING:
-    import httpx
-
     from services.knowledge.sync.report import SyncReport
     from services.knowledge.sync.state import LeftSource
-
-T = TypeVar("T")
 
 PATH = "/admin/sync"
 LOOK_EVERY_S = 0.5
@@ -91,7 +87,8 @@ async def sync_in_server(
     from services.knowledge.sync.state import LeftSource
 
     body = {"source": source, "allow_removals": allow_removals}
-    async with _opened(server) as asked:
+    _announce(server)
+    async with asking(server) as asked:
         began = await asked.send("POST", PATH, _State, body)
         state = await _followed(asked)
     reports = [each.last for each in state.sources if each.last and source in (None, each.source)]
@@ -104,11 +101,12 @@ async def forget_in_server(server: Server, source: str) -> int:
     """How many documents were removed. Raises CommandError."""
     from urllib.parse import quote
 
-    async with _opened(server) as asked:
+    _announce(server)
+    async with asking(server) as asked:
         return (await asked.send("DELETE", f"{PATH}/{quote(source, safe='')}", _Forgotten)).removed
 
 
-async def _followed(asked: _Asked) -> _State:
+async def _followed(asked: Asked) -> _State:
     """Returns how it ended. Leaving early leaves the server at work."""
     from tqdm import tqdm
 
@@ -142,37 +140,5 @@ def _us(moment: datetime) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-class _Asked:
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
-
-    async def send(self, method: str, path: str, answer: type[T], body: Mapping[str, Any] | None = None) -> T:
-        import httpx
-
-        try:
-            response = await self._client.request(method, path, json=body)
-            if response.is_error:
-                raise refusal(response)
-            return TypeAdapter(answer).validate_json(response.content)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CommandError(
-                f"another process has the store open, and no server answers at {self._client.base_url} "
-                f"({type(error).__name__}): name it with --url, or stop it"
-            ) from error
-        except UnicodeEncodeError as error:
-            raise unsendable() from error
-        except ValidationError as error:
-            raise CommandError("the server answers, but not as this version of Wenmai does") from error
-
-
-@asynccontextmanager
-async def _opened(server: Server) -> AsyncIterator[_Asked]:
-    import httpx
-
+def _announce(server: Server) -> None:
     print(f"The store is open in a running server: asking {server.url}", file=sys.stderr)
-    headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
-    timeout = httpx.Timeout(REQUEST_TIMEOUT_S, connect=5)
-    async with httpx.AsyncClient(
-        base_url=server.url, headers=headers, timeout=timeout, trust_env=False
-    ) as client:
-        yield _Asked(client)
