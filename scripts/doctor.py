@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.maintenance import EXIT_REFUSED, Server, add_server_options, end_unread, server_of
+from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
     import httpx
@@ -32,8 +33,7 @@ ASK_LIMIT_S = 3.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 all is well or only warned of, 1 something fails, 2 the configuration is refused."""
     options = _parse(arguments)
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    one_math_thread()
     from config.logging import configure_logging
     from config.settings import load_settings
     from config.sources import ConfigurationError

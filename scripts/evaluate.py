@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
     from scripts.evaluation.run import Options
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 measured, 1 nothing to measure or the server is not there, 2 refused."""
     arguments = _arguments(argv)
-    # Two math threads on a small machine spin against each other; read when numpy and the models load.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    one_math_thread()
     from config.logging import configure_logging
     from scripts.evaluation.run import Options
     from scripts.evaluation.sets import sets_in

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from scripts.maintenance import (
     run,
     server_of,
 )
+from scripts.math_threads import one_math_thread
 from scripts.reembed_server import reembed_in_server
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ LONGEST_SUFFIX = 32
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done (also when there is nothing to do), 1 failed or in use, 2 refused."""
     options = _parse(arguments)
-    # As for the server: two math threads on a small machine spin against each other.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    one_math_thread()
     return run(lambda settings: _reembed(settings, options))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import sys
 
 from config.settings import ServerSettings, Settings, load_settings
 from config.sources import ConfigurationError
+from scripts.math_threads import one_math_thread
 
 SHORTEST_PUBLIC_KEY = 32
 EXIT_REFUSED = 2
@@ -16,9 +16,7 @@ EXIT_LOCKED = 1
 
 def main() -> int:
     """Exit codes: 0 stopped, 1 the store is in use, 2 the configuration is refused."""
-    # Two math threads on a small machine spin against each other; read when numpy and the models load.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    one_math_thread()
     try:
         settings = load_settings()
         check_binding(settings.server)

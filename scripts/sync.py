@@ -6,7 +6,6 @@ While a server runs, it does the work and this command shows how far it is; else
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from scripts.maintenance import (
     server_of,
     shown,
 )
+from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -34,9 +34,7 @@ FAILURES_SHOWN = 100
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 all is in line, 1 some files failed, were held back or not reached, 2 refused."""
     options = _parse(arguments)
-    # As for the server: two math threads on a small machine spin against each other.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    one_math_thread()
     return run(lambda settings: _sync(settings, options))
 
 
