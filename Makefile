@@ -60,9 +60,9 @@ routes/web/node_modules/.installed: routes/web/package.json routes/web/package-l
 	  || echo "npm could not install the page's libraries: the page will show plain text."; \
 	else echo "npm is not here: the page will show plain text instead of Markdown."; fi
 
-# The picture in the README, from the real page.
+# The pictures of the page in docs/images, from the real page; ONLY="page phone" takes some of them.
 screenshot: setup-dev page
-	$(BIN)/python -m tests.browser.take_screenshot
+	$(BIN)/python -m tests.browser.take_screenshot $(ONLY)
 
 # The one lock file: every version, direct or not, with the test tools.
 lock: setup-dev

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Iterable
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 
 from core.deltas import LLMDelta
@@ -69,6 +70,7 @@ class Answer:
         begins_thinking: bool = False,
         guessed: bool = False,
         max_chars: int = sys.maxsize,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._content = TrimmedText()
         self._thinking = TrimmedText()
@@ -83,6 +85,8 @@ class Answer:
         self._unread = SILENT_CHARS * max_chars
         self._full = False
         self._thinking_apart = False
+        self._timer = timer
+        self._thought_s: tuple[float, float] | None = None  # when the first and the last piece came
         self._told_completion: int | None = None
         self.prompt_tokens: int | None = None
         self.finish_reason: str | None = None
@@ -94,6 +98,14 @@ class Answer:
     @property
     def thinking(self) -> str:
         return str(self._thinking)
+
+    @property
+    def thinking_ms(self) -> float | None:
+        """From the first to the last piece of thinking; None when there was none."""
+        if self._thought_s is None or not self.thinking:
+            return None
+        first, last = self._thought_s
+        return round((last - first) * 1000, 1)
 
     @property
     def completion_tokens(self) -> int:
@@ -179,7 +191,11 @@ class Answer:
             said = self._cut(kept)
         if not said:
             return None
-        return ThinkEvent(said) if thinking else ContentEvent(said)
+        if not thinking:
+            return ContentEvent(said)
+        now = self._timer()
+        self._thought_s = (self._thought_s[0] if self._thought_s else now, now)
+        return ThinkEvent(said)
 
     def _cut(self, kept: TrimmedText) -> str:
         """What fits of the text that was kept last; there is room for no more."""

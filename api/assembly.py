@@ -10,6 +10,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from api.backups_handler import BackupsHandler
 from api.commands import CommandRunner
 from api.erasure_handler import ErasureHandler, halting
+from api.gauges import Gauges
 from api.knowledge_handler import KnowledgeHandler
 from api.parts import SHARED_OWNER, Container
 from api.pipeline import Pipeline
@@ -20,6 +21,7 @@ from api.search_context import SearchContexts
 from api.search_handler import SearchHandler
 from api.sessions_handler import SessionsHandler
 from api.start import Readiness
+from api.store_look import StoreLook, WatchedStore
 from api.stream_seats import StreamSeats
 from api.why_not import WhyNot
 from config.prompt_library import PromptLibrary
@@ -41,6 +43,7 @@ from services.knowledge.sync.folder_sync import FolderSync
 from services.knowledge.widening import Widener
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
 from services.memory_records import MemoryRecords
+from services.metrics import Metrics
 from services.qa_log import QALog
 from services.query_builder import QueryBuilder
 from services.query_rewrite import QueryRewriter
@@ -51,6 +54,7 @@ from services.reranking import RerankService
 from services.retention.cleanup import Retention, SessionRecords
 from services.retention.turn_traces import TurnTraces
 from services.retriever import LIST_DEPTH, Retriever
+from services.rewordings import Rewordings
 from services.schedule.state import CleanupSchedule
 from services.sessions import SessionStore
 from services.space import DiskWatch, StoreSpace
@@ -117,7 +121,8 @@ def make_history(
     )
     sessions = SessionStore(store, names.session_collection)
     memories, undo_files = MemoryRecords(store, names.memory_collection), UndoFolder(names.data_dir)
-    traces = TurnTraces(summaries.forget, sessions, qa_log, memories, undo_files)
+    rewordings = Rewordings(turns)
+    traces = TurnTraces(summaries.forget, sessions, qa_log, memories, undo_files, rewordings.forget)
     records = SessionRecords(store, names.session_collection)
     receipts = ReceiptStore(store, names.operations_collection)
     collections = [spec.name for spec in collection_specs(names)]
@@ -152,8 +157,10 @@ def put_together(opened: Opened) -> Container:
         settings.conversation.max_persona_chars,
         lambda text: prompts.check_persona(text, llms.get(DEFAULT_MODEL_ID)),
     )
-    pipeline = _pipeline(opened, prompts, CommandRunner(sessions, personas))
-    return Container(
+    metrics = Metrics(entry.model_id for entry in llms.entries())
+    pipeline = _pipeline(opened, prompts, CommandRunner(sessions, personas), metrics)
+    sync, disk = _folder_sync(opened), DiskWatch(opened.store, settings.store.low_disk_mb << 20)
+    container = Container(
         settings=settings,
         chat=KnowledgeHandler(pipeline, sessions, llms, running, server, settings.conversation, readers),
         sessions=SessionsHandler(
@@ -173,18 +180,34 @@ def put_together(opened: Opened) -> Container:
         receipts=history.receipts,
         space=history.space,
         reembedding=opened.reembedding,
-        sync=FolderSync(
-            opened.knowledge,
-            settings.knowledge.sources,
-            opened.store,
-            settings.store,
-            shared_owner=SHARED_OWNER,
-            max_file_bytes=server.max_upload_bytes,
-        ),
-        disk=DiskWatch(opened.store, settings.store.low_disk_mb << 20),
+        sync=sync,
+        disk=disk,
         backups=BackupsHandler(
             Backups(opened.store, settings.store, opened.snapshots), settings.store.backups
         ),
+        metrics=metrics,
+        look=_look(opened, sync, disk),
+    )
+    metrics.registry.register(Gauges(container))
+    return container
+
+
+def _folder_sync(opened: Opened) -> FolderSync:
+    settings = opened.settings
+    return FolderSync(
+        opened.knowledge,
+        settings.knowledge.sources,
+        opened.store,
+        settings.store,
+        shared_owner=SHARED_OWNER,
+        max_file_bytes=settings.server.max_upload_bytes,
+    )
+
+
+def _look(opened: Opened, sync: FolderSync, disk: DiskWatch) -> StoreLook:
+    history, names = opened.history, opened.settings.store
+    return StoreLook(
+        WatchedStore(opened.store, names, opened.readiness, disk, history.receipts, history.space, sync)
     )
 
 
@@ -231,7 +254,7 @@ def _search(opened: Opened, pipeline: Pipeline) -> SearchHandler:
     return SearchHandler(pipeline, contexts, opened.llms, opened.knowledge, WhyNot(pipeline, lists))
 
 
-def _pipeline(opened: Opened, prompts: PromptBuilder, commands: CommandRunner) -> Pipeline:
+def _pipeline(opened: Opened, prompts: PromptBuilder, commands: CommandRunner, metrics: Metrics) -> Pipeline:
     settings, library = opened.settings, PromptLibrary()
     neighbours = Neighbours(opened.store, settings.store.knowledge_collection)
     widen_tokens = settings.retrieval.widen_tokens
@@ -247,6 +270,7 @@ def _pipeline(opened: Opened, prompts: PromptBuilder, commands: CommandRunner) -
         ),
         prompts=prompts,
         commands=commands,
+        metrics=metrics,
         question_filter=load_question_filters(settings.conversation.question_filters),
         answer_filters=load_answer_filters(settings.conversation.answer_filters),
         qa_log=opened.history.qa_log,

@@ -101,7 +101,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
             later.append(load_sample_once(knowledge, settings.store.data_dir, SHARED_OWNER))
         for work in later:
             await stack.enter_async_context(opened_task(work))
-        stack.push_async_callback(container.sync.close)
+        stack.push_async_callback(container.close_background)
         if settings.knowledge.sources:
             following = sync_times(settings.knowledge, times.timezone)
             await stack.enter_async_context(open_sync_schedule(container.sync.run, following))

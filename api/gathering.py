@@ -20,7 +20,8 @@ Lap = Callable[[str], None]
 
 
 class Gathering:
-    """Runs once per turn. `query` is there as soon as the question is embedded, whatever fails after it."""
+    """Runs once per turn. `query` is there as soon as the question is embedded, whatever fails after it;
+    `rewritten_from` are the turns that a rewritten question was made of."""
 
     def __init__(self, pipeline: Pipeline, branch: Branch, turn: Turn, report: Report) -> None:
         self._pipeline = pipeline
@@ -30,6 +31,7 @@ class Gathering:
         self._owners = pipeline.owners(turn.owner)
         self._told_of_fallback = False
         self.query: Query | None = None
+        self.rewritten_from: tuple[str, ...] = ()
 
     async def run(self, top_n: int, models: TurnModels, lap: Lap) -> Gathered:
         """Raises StoreUnavailableError, EmbeddingUnavailableError."""
@@ -85,6 +87,7 @@ class Gathering:
         if not ranked or self._above(ranked) or not rewriter.can_help(recent, models.answer):
             return "", ranked
         self._report("rewriting", message="rewriting")
+        self.rewritten_from = tuple(turn.turn_id for turn in rewriter.told(recent))
         rewritten = await rewriter.rewrite(self._turn.user_query, recent, models.answer)
         if rewritten:
             self._report("rewriting", message="rewritten", question=rewritten)

@@ -12,7 +12,7 @@ from api.pipeline import Pipeline, TurnModels
 from api.replay import replay
 from api.running_turns import RunningTurns
 from api.stream_seats import StreamSeats
-from api.turn_request import TurnRequest
+from api.turn_request import TurnRequest, repeats
 from api.turn_run import TurnPlan, TurnRun
 from config.settings import ConversationSettings, ServerSettings
 from core.commands import Command, CommandName, parse_command
@@ -72,6 +72,7 @@ class KnowledgeHandler:
         Raises BadRequestError, NotFoundError, ConflictError, TooManyStreamsError or
         StoreUnavailableError; then nothing has been stored and no model was called.
         """
+        as_given = request
         request, command = self._checked(request)
         models = self._models(request)
         turn_id = request.turn_id or str(uuid.uuid4())
@@ -81,7 +82,7 @@ class KnowledgeHandler:
             running = await self._attachable(turn_id)
             stored = running.turn if running else await self._stored(request.turn_id)
             if stored is not None:
-                _check_same_request(stored, request)
+                await self._check_same_request(stored, request, as_given)
             if running is not None or (stored is not None and stored.status is TurnStatus.COMPLETED):
                 self._readers.check(request.owner)
             if running is not None:
@@ -146,6 +147,7 @@ class KnowledgeHandler:
         command = parse_command(question)
         if command is not None:
             self._pipeline.commands.check(command)
+            request = replace(request, filters=NO_LIMITS)  # they limit nothing here
         else:
             question = preprocess_question(self._pipeline.question_filter(question))
         if not question:
@@ -190,8 +192,9 @@ class KnowledgeHandler:
                 seq=stored.seq if stored else branch.next_seq,
                 model_id=request.model_id,
                 command=command.name.value if command else "",
-                request_hash=request.fingerprint,
-                filters=request.filters if command is None else NO_LIMITS,
+                request_hash=(stored.request_hash if stored else "") or request.fingerprint,
+                filters=request.filters,
+                request=request.asked_with,
             )
             if stored is not None:  # what was summed up of its first run is no longer what it says
                 await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])
@@ -203,6 +206,25 @@ class KnowledgeHandler:
             run.stream.expect_reader()
             self._running.start(run)
         return run.stream
+
+    async def _check_same_request(self, stored: Turn, request: TurnRequest, as_given: TurnRequest) -> None:
+        """A turn id names one request for ever; somebody else's is answered as a conflict, not as a hint."""
+        same_session = request.session_id in (None, stored.session_id)
+        same = stored.request_hash == request.fingerprint or repeats(as_given, stored)
+        if not (
+            stored.owner == request.owner
+            and same
+            and same_session
+            and await self._same_parent(stored, request)
+        ):
+            raise TurnConflictError("turn_id: already used for another request.")
+
+    async def _same_parent(self, stored: Turn, request: TurnRequest) -> bool:
+        """A parent that has expired reads as none."""
+        parent = request.parent_turn_id
+        if parent in (UNSET, stored.parent_turn_id) or stored.command == CommandName.CLEAR:
+            return True
+        return parent is None and await self._stored(stored.parent_turn_id) is None
 
     async def _branch(self, session_id: str, request: TurnRequest, parent: str | None) -> Branch:
         """A retry whose stored parent has expired meanwhile grows on as a root, as its siblings read."""
@@ -230,14 +252,3 @@ def _parent(request: TurnRequest, stored: Turn | None, command: Command | None) 
     if stored is not None and request.parent_turn_id == UNSET:
         return stored.parent_turn_id
     return request.parent_turn_id
-
-
-def _check_same_request(stored: Turn, request: TurnRequest) -> None:
-    """A turn id names one request for ever; somebody else's id is answered as a conflict, not as a hint."""
-    same_session = request.session_id in (None, stored.session_id)
-    same_parent = (
-        request.parent_turn_id in (UNSET, stored.parent_turn_id) or stored.command == CommandName.CLEAR
-    )
-    same = stored.owner == request.owner and stored.request_hash == request.fingerprint
-    if not (same and same_session and same_parent):
-        raise TurnConflictError("turn_id: already used for another request.")

@@ -13,6 +13,7 @@ from api.running_turns import RunningTurns
 from api.search_handler import SearchHandler
 from api.sessions_handler import SessionsHandler
 from api.start import Readiness
+from api.store_look import StoreLook
 from config.settings import Settings
 from services.conversation_manager import ConversationManager
 from services.embedding import EmbeddingService
@@ -21,6 +22,7 @@ from services.knowledge.formats import FORMATS
 from services.knowledge.knowledge_base import KnowledgeBase
 from services.knowledge.sync.folder_sync import FolderSync
 from services.llm_service import LLMService
+from services.metrics import Metrics
 from services.receipts import ReceiptStore
 from services.repair.backfill import Backfill
 from services.schedule.state import CleanupSchedule
@@ -56,6 +58,8 @@ class Container:
     reembedding: StoreReembedding
     disk: DiskWatch
     sync: FolderSync
+    metrics: Metrics
+    look: StoreLook
 
     @property
     def supported_formats(self) -> list[str]:
@@ -65,6 +69,11 @@ class Container:
     def recoveries(self) -> tuple[Callable[[], Awaitable[object]], ...]:
         """What is done before the first question, as soon as the store answers."""
         return self.recover_running, self.discard_unfinished, self.recover_documents
+
+    async def close_background(self) -> None:
+        """What was begun beside the requests ends, while the store is still open."""
+        await self.look.close()
+        await self.sync.close()
 
     async def recover_running(self) -> int:
         """Turns a crash left running become interrupted; beside other workers only those too old to run."""
@@ -91,10 +100,7 @@ class Container:
         """Problems by part; empty when a question can be asked."""
         if self.running.draining:
             return {"server": "It is shutting down: open answers are finished, new questions are refused."}
-        problems = await self.readiness.problems()
-        if await self.disk.is_full():
-            problems["disk"] = str(await self.disk.problem())
-        return problems
+        return await self.look.health()
 
     async def warnings(self) -> dict[str, str]:
         """What an operator should see to before it becomes a problem."""

@@ -9,12 +9,14 @@ from api.citing import FindDocuments
 from api.commands import CommandRunner
 from api.prompt import PromptBuilder
 from core.branch import Branch
+from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.turns import Turn, TurnStatus
 from services.conversation_manager import ConversationManager
 from services.insert_block import InsertBlock
 from services.knowledge.widening import Widener
 from services.llm_service import ModelEntry
+from services.metrics import Metrics
 from services.qa_log import QALog
 from services.query_builder import QueryBuilder
 from services.query_rewrite import QueryRewriter
@@ -38,6 +40,7 @@ class Pipeline:
     rewriter: QueryRewriter
     prompts: PromptBuilder
     commands: CommandRunner
+    metrics: Metrics
     question_filter: Callable[[str], str]
     answer_filters: AnswerFilters | None
     qa_log: QALog | None
@@ -57,8 +60,9 @@ class Pipeline:
         """With the text they are told with. Raises StoreUnavailableError."""
         return await self.widener.widen(candidates, owners) if self.widener else tuple(candidates)
 
-    def after_turn(self, turn: Turn, branch: Branch) -> None:
-        """What is done once the answer has been sent; it returns at once."""
+    def after_turn(self, turn: Turn, branch: Branch, failure: WenmaiError | None = None) -> None:
+        """What is done once the answer has been sent; it returns at once. `failure` was told its reader."""
+        self.metrics.turn_ended(turn, failure)
         if self.qa_log is not None:
             self.qa_log.write(turn)
         if turn.status is TurnStatus.COMPLETED and not turn.command:

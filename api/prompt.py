@@ -218,7 +218,7 @@ def _passed_over(found: Gathered) -> Iterator[ManifestPart]:
     """Candidates that were ranked and not chosen, and the wording that was only searched with; their tokens
     were never counted."""
     chosen = {candidate.chunk.chunk_id for candidate in found.candidates}
-    if found.rewritten:  # its words are those of other turns, which may be erased: they are not kept
+    if found.rewritten:  # kept with the turn, and taken from there when a turn that it has words of goes
         yield ManifestPart(Part.QUESTION.value, Role.USER.value, 0, False, "rewritten_for_search")
     least = min((candidate.probability for candidate in found.candidates), default=2.0)
     for candidate in found.ranked:

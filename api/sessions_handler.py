@@ -13,11 +13,15 @@ from api.session_import import Imported, Index, SessionImporter, leave_for_later
 from api.shown_prompt import ShownPrompt, show_prompt
 from core.branch import TurnNode, walk_branch
 from core.conversation_import import GivenSession
-from core.errors import UnknownTurnError
+from core.errors import ConflictError, UnknownTurnError
 from core.persona import PersonaDraft, PersonaRules
 from core.transcript import readable_parents
-from core.turns import Turn
+from core.turns import Feedback, Turn
+from services.session_search import find_titled
 from services.sessions import Session, SessionChange, SessionStore
+from services.store import UnknownPointError
+from services.turn_payload import feedback_payload
+from services.turn_questions import read_questions
 from services.turn_store import TurnStore, in_session
 
 
@@ -47,12 +51,15 @@ class SessionsHandler:
         self._personas = personas or PersonaRules()
         self._importer = SessionImporter(sessions, turns, self._personas, index)
 
-    async def newest(self, owner: str, limit: int, before_us: int | None) -> SessionPage:
-        """Sessions with their number of turns."""
-        found = await self._sessions.list_newest(owner, limit, before_us)
+    async def newest(self, owner: str, limit: int, before_us: int | None, title: str = "") -> SessionPage:
+        """Sessions with their number of turns; with `title`, those that have it in theirs."""
+        if title:
+            titled = await find_titled(self._sessions, owner, title, limit, before_us)
+            found, last = titled.sessions, titled.next_before_us or 0
+        else:
+            found = await self._sessions.list_newest(owner, limit, before_us)
+            last = found[-1].updated_us if len(found) == limit else 0
         counted = [(session, await self._turn_count(session)) for session in found]
-        more = len(found) == limit
-        last = found[-1].updated_us if more and found else 0
         return SessionPage(counted, last if last > 0 else None)  # a damaged time leads nowhere
 
     async def create(self, owner: str, title: str) -> Session:
@@ -109,22 +116,39 @@ class SessionsHandler:
         parents = [None, *(turn.turn_id for turn in turns)]
         return [replace(turn, parent_turn_id=parent) for turn, parent in zip(turns, parents, strict=False)]
 
-    async def tree(self, session_id: str, owner: str) -> list[TurnNode]:
-        """Every turn of the session without its texts, in time order; children of an erased one are roots."""
+    async def tree(self, session_id: str, owner: str) -> list[tuple[TurnNode, str]]:
+        """Every turn of the session in time order, with its question in one line; children of an erased one
+        are roots."""
         await self._sessions.get(session_id, owner)
         tree = await self._turns.tree(session_id, owner)
         parents = readable_parents(tree.nodes, tree.gaps)
         nodes = sorted(tree.nodes.values(), key=lambda node: node.order)
-        return [replace(node, parent_turn_id=parents[node.turn_id]) for node in nodes]
+        asked = await read_questions(self._turns, session_id, owner)
+        rooted = [replace(node, parent_turn_id=parents[node.turn_id]) for node in nodes]
+        return [(node, asked.get(node.turn_id, "")) for node in rooted]
 
     async def turn(self, turn_id: str, owner: str) -> Turn:
         """A turn; its parent only while there is one. Raises UnknownTurnError."""
         turn = await self._turns.get(turn_id)
         if turn is None or turn.owner != owner:
-            raise UnknownTurnError("turn_id: there is no such turn.")
+            raise _unknown_turn()
         if turn.parent_turn_id is not None and await self._turns.get(turn.parent_turn_id) is None:
             return replace(turn, parent_turn_id=None)
         return turn
+
+    async def rate(self, turn_id: str, owner: str, feedback: Feedback) -> Turn:
+        """Keep what a reader says of the answer; nothing else of the turn is written.
+
+        Raises UnknownTurnError, and ConflictError while the answer is still to come.
+        """
+        turn = await self.turn(turn_id, owner)
+        if not turn.status.finished:
+            raise ConflictError("The turn is being answered; say what you think of it when that is done.")
+        try:
+            await self._turns.set_payload(feedback_payload(feedback), [turn_id])
+        except UnknownPointError as error:  # erased meanwhile
+            raise _unknown_turn() from error
+        return replace(turn, feedback=None if feedback.says_nothing else feedback)
 
     async def prompt(self, turn_id: str, owner: str) -> ShownPrompt:
         """What was sent to the model for a turn. Raises UnknownTurnError."""
@@ -132,3 +156,7 @@ class SessionsHandler:
 
     async def _turn_count(self, session: Session) -> int:
         return await self._turns.count(models.Filter(must=[*in_session(session.session_id, session.owner)]))
+
+
+def _unknown_turn() -> UnknownTurnError:
+    return UnknownTurnError("turn_id: there is no such turn.")

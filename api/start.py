@@ -64,6 +64,11 @@ class Readiness:
             except WenmaiError as error:
                 log.warning("store_not_ready", error=str(error))
 
+    @property
+    def prepared(self) -> bool:
+        """The store has answered once and has what is needed."""
+        return self._prepared
+
     async def problems(self) -> dict[str, str]:
         """The parts that are not ready, and why."""
         if not self._prepared:

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 
 from core.knowledge import KnowledgeFilter
 from core.limits import NO_LIMITS
+from core.text import preprocess_question
+from core.turns import AskedWith, Turn
 from services.conversation_manager import UNSET
 
 
@@ -29,16 +31,36 @@ class TurnRequest:
     filters: KnowledgeFilter = NO_LIMITS
 
     @property
+    def asked_with(self) -> AskedWith:
+        return AskedWith(self.thinking, self.rerank_top_n, self.use_insert_block, self.insert_block_llm_id)
+
+    @property
     def fingerprint(self) -> str:
         """Tells a retry from another request under the same turn id; ids are compared apart from it."""
-        asked: list[object] = [
-            self.question,
-            self.thinking,
-            self.model_id,
-            self.rerank_top_n,
-            self.use_insert_block,
-            self.insert_block_llm_id,
-        ]
-        if not self.filters.limits_nothing:  # turns of before there were filters keep their fingerprint
-            asked.append(asdict(self.filters))
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]
+        return _fingerprint(self.question, self.model_id, self.asked_with, self.filters)
+
+
+def repeats(request: TurnRequest, stored: Turn) -> bool:
+    """Whether the request is made of what can be read of the stored turn: all that a client may know of it,
+    where the question was filtered, a document it was limited to was erased, or the turn was imported."""
+    if stored.request is None:
+        return False
+    filters = NO_LIMITS if stored.command else request.filters
+    given = _fingerprint(preprocess_question(request.question), request.model_id, request.asked_with, filters)
+    return given == _fingerprint(
+        stored.user_query, stored.model_id, stored.request, stored.filters.in_order()
+    )
+
+
+def _fingerprint(question: str, model_id: str, how: AskedWith, filters: KnowledgeFilter) -> str:
+    asked: list[object] = [
+        question,
+        how.thinking,
+        model_id,
+        how.rerank_top_n,
+        how.use_insert_block,
+        how.insert_block_llm_id,
+    ]
+    if not filters.limits_nothing:  # turns of before there were filters keep their fingerprint
+        asked.append(asdict(filters))
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

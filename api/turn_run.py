@@ -16,6 +16,7 @@ from api.messages import say
 from api.pipeline import Pipeline, TurnModels
 from api.prompt import Prompt
 from api.replay import finished_fields
+from api.turn_notes import TurnNotes
 from api.turn_request import TurnRequest
 from core.branch import Branch
 from core.commands import Command, command_language
@@ -66,6 +67,7 @@ class TurnRun:
         self.turn = plan.turn
         self._pipeline = pipeline
         self._plan = plan
+        self._notes = TurnNotes()
         self._language = pipeline.prompts.language(plan.turn.user_query)
         self._gathering = Gathering(pipeline, plan.branch, plan.turn, self._status)
         model = plan.models.answer
@@ -167,6 +169,11 @@ class TurnRun:
 
     async def _finish(self, status: TurnStatus, failure: WenmaiError | None) -> None:
         citations = await self._citing.finish(self._answer.content)
+        if (thinking_ms := self._answer.thinking_ms) is not None:
+            self._timings["thinking"] = thinking_ms
+        if "first_token" in self._timings and "generate" not in self._timings:
+            self._lap("generate")  # the answer was cut
+        self._lap("total")  # without the storing, which is yet to come; live readers are told with it
         self.turn = replace(
             self.turn,
             status=status,
@@ -179,6 +186,8 @@ class TurnRun:
             timings_ms=dict(self._timings),
             layout=self.stream.layout,
             finish_reason=self._answer.finish_reason or "",
+            warnings=self._notes.warnings,
+            rewritten=self._notes.rewritten(self._gathering.rewritten_from),
         )
         failure = await self._store() or failure
         failpoint("turn.stored")
@@ -189,7 +198,7 @@ class TurnRun:
         if failure is not None:
             self.stream.publish(ErrorEvent(str(failure)))
         self._finished(failure)
-        self._pipeline.after_turn(self.turn, self._plan.branch)
+        self._pipeline.after_turn(self.turn, self._plan.branch, failure)
 
     async def _store(self) -> WenmaiError | None:
         """The turn is durable when this returns None; it is written before SOURCE and DONE are sent."""
@@ -207,7 +216,7 @@ class TurnRun:
         return None
 
     def _finished(self, failure: WenmaiError | None) -> None:
-        self._timings["total"] = round((time.perf_counter() - self._started) * 1000, 1)
+        self._lap("total")
         self.turn = replace(self.turn, timings_ms=dict(self._timings))
         fields = finished_fields(self.turn)
         self.stream.publish(StatusEvent("finished", say("finished", self._language), fields))
@@ -241,7 +250,9 @@ class TurnRun:
         self.stream.publish(StatusEvent("error", str(failure), fields))
 
     def _status(self, stage: str, *, message: str | None = None, **fields: float | str) -> None:
-        self.stream.publish(StatusEvent(stage, say(message or stage, self._language), dict(fields)))
+        event = StatusEvent(stage, say(message or stage, self._language), dict(fields))
+        self.stream.publish(event)
+        self._notes.hear(event, self.stream.length)
 
     def _retrying(self, retry: int, wait_s: float) -> None:
         """The model's server failed before its first token: it is asked again."""
@@ -251,5 +262,6 @@ class TurnRun:
         self._status("warning", message=code, code=code, **counts)
 
     def _lap(self, stage: str) -> None:
-        """Milliseconds from the start of the turn to the end of this stage."""
+        """Milliseconds from the start of the turn to the end of this stage; `thinking` alone is how long it
+        took."""
         self._timings[stage] = round((time.perf_counter() - self._started) * 1000, 1)

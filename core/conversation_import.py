@@ -11,7 +11,16 @@ from core.errors import BadRequestError
 from core.knowledge import Citation, KnowledgeFilter
 from core.persona import PersonaDraft
 from core.text import preprocess_question, scrub
-from core.turns import Summary, Turn, TurnStatus, Usage
+from core.turns import (
+    AskedWith,
+    Feedback,
+    RewrittenQuestion,
+    Summary,
+    Turn,
+    TurnStatus,
+    TurnWarning,
+    Usage,
+)
 
 FOLLOWS = "follows"
 """The parent of a turn that names none: the turn before it in the list."""
@@ -38,6 +47,10 @@ class GivenTurn:
     finish_reason: str = ""
     summary: Summary | None = None
     filters: KnowledgeFilter = field(default_factory=KnowledgeFilter)
+    request: AskedWith | None = None
+    feedback: Feedback | None = None
+    warnings: tuple[TurnWarning, ...] = ()
+    rewritten: RewrittenQuestion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +168,7 @@ def _turn(
     if not preprocess_question(question):
         raise BadRequestError(f"turns.{at}.question: must not be empty.")
     _check_summary(at, given.summary, places)
+    _check_rewritten(at, given.rewritten, places)
     return Turn(
         turn_id=turn_id,
         session_id=session_id,
@@ -175,6 +189,10 @@ def _turn(
         summary=given.summary,
         command=given.command,
         filters=given.filters,
+        request=given.request,
+        feedback=given.feedback,
+        warnings=given.warnings,
+        rewritten=given.rewritten,
     )
 
 
@@ -184,3 +202,8 @@ def _check_summary(at: int, summary: Summary | None, places: Mapping[str, int]) 
     named = [summary.start, *summary.covers, *([summary.previous] if summary.previous else [])]
     if any(turn_id not in places for turn_id in named):
         raise BadRequestError(f"turns.{at}.summary: names a turn that is not in this import.")
+
+
+def _check_rewritten(at: int, rewritten: RewrittenQuestion | None, places: Mapping[str, int]) -> None:
+    if rewritten is not None and any(turn_id not in places for turn_id in rewritten.turn_ids):
+        raise BadRequestError(f"turns.{at}.rewritten_question: names a turn that is not in this import.")

@@ -55,6 +55,13 @@ class KnowledgeFilter:
     def limits_nothing(self) -> bool:
         return self == KnowledgeFilter()
 
+    def in_order(self) -> KnowledgeFilter:
+        """The same limits are the same filter, whatever their order, and however often each is named."""
+        tags, document_ids, sources = (
+            tuple(sorted(set(names))) for names in (self.tags, self.document_ids, self.sources)
+        )
+        return KnowledgeFilter(tags, document_ids, sources, self.since, self.until)
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

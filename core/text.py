@@ -42,6 +42,11 @@ def fold_width(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
+def alike(text: str) -> str:
+    """What texts that differ in case and width alone have in common."""
+    return fold_width(fold_width(text).casefold())
+
+
 class TextScrubber:
     """`scrub` for text that comes in pieces: a CRLF or a surrogate pair may be cut between two of them."""
 

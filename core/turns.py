@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Literal
 
 from core.knowledge import Citation, KnowledgeFilter
 from core.manifest import PromptManifest
 from core.moments import END_US
 
 TURN_SCHEMA = 1
+MAX_WARNINGS = 20  # of one turn
+MAX_WARNING_CHARS = 500
+MAX_WARNING_COUNTS = 20
+MAX_REWRITTEN_CHARS = 500  # longer is no question
 
 
 class TurnStatus(StrEnum):
@@ -53,6 +58,55 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedWith:
+    """How a question was to be answered, as its request said. With the question, the model, and the filters
+    it is the same request again."""
+
+    thinking: bool = False
+    rerank_top_n: int = 10
+    use_insert_block: bool = False
+    insert_block_llm_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWarning:
+    """What its reader was warned of, as the STATUS event said it.
+
+    `counts` are its other fields by name, `at` is the event's number in the stream, 0 where it is not known.
+    """
+
+    code: str
+    message: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenQuestion:
+    """The wording that the knowledge base was searched with once more; `at` as in TurnWarning.
+
+    `turn_ids` are the earlier turns that it was made of: their words are in it, so it goes when one of them
+    does.
+    """
+
+    text: str
+    turn_ids: tuple[str, ...]
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a reader says of an answer; `rating` None: a comment alone."""
+
+    rating: Literal["up", "down"] | None
+    comment: str = ""
+
+    @property
+    def says_nothing(self) -> bool:
+        return self.rating is None and not self.comment
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """A stored turn. `created_us` is UTC microseconds; `seq` counts from 0 within the session.
 
@@ -61,7 +115,9 @@ class Turn:
     `request_hash` tells a retry of the same request from another request under the same id. `layout` is how
     the streamed events followed each other until the turn was stored (core.frames.layout_of), so that a
     late reader can go on. `finish_reason` is why the model ended; "length": at a limit. `filters` are what
-    the question was limited to.
+    the question was limited to. `request` is None where it is not known: earlier versions did not keep it.
+    `feedback` is of this answer: one that is given anew has none. `warnings`, in the order told, and
+    `rewritten` are what its stream told beside the answer, MAX_WARNINGS at most.
     """
 
     turn_id: str
@@ -86,6 +142,10 @@ class Turn:
     layout: tuple[int, ...] = ()
     finish_reason: str = ""
     filters: KnowledgeFilter = field(default_factory=KnowledgeFilter)
+    request: AskedWith | None = None
+    feedback: Feedback | None = None
+    warnings: tuple[TurnWarning, ...] = ()
+    rewritten: RewrittenQuestion | None = None
 
     @property
     def timestamp(self) -> str:

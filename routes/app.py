@@ -19,6 +19,7 @@ from routes import (
     health_routes,
     import_routes,
     knowledge_routes,
+    metrics_routes,
     page_routes,
     persona_routes,
     prompt_routes,
@@ -39,6 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_container(settings) as container:
             app.state.container = container
+            app.state.metrics = container.metrics
             yield
 
     app = FastAPI(
@@ -48,6 +50,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # the built-in pages load scripts from another origin
         redoc_url=None,
+        openapi_url=None,  # served by health_routes, where a key is asked for
     )
     for module in (
         knowledge_routes,
@@ -66,6 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
         chunk_routes,
         sync_routes,
         health_routes,
+        metrics_routes,
         page_routes,
     ):
         app.include_router(module.router)

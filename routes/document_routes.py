@@ -29,6 +29,7 @@ from services.knowledge.upload import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, Uplo
 router = APIRouter(tags=["documents"], responses=errors(401, 404, 422))
 
 MAX_FIELDS = 8
+MAX_TAGS = 200
 UPLOAD_SCHEMA: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -105,6 +106,13 @@ async def list_documents(
     narrowed = Narrowed(status, source, tag)
     page = await container.knowledge.list_documents(readable(owner), limit, cursor, narrowed)
     return {"documents": [document_object(document) for document in page.documents], "next": page.next_cursor}
+
+
+@router.get("/tags")
+async def list_tags(container: ContainerDep, owner: Owner) -> dict[str, Any]:
+    """How many documents carry each tag: the 200 that most do, the most first."""
+    tags = await container.knowledge.tags(readable(owner), MAX_TAGS)
+    return {"tags": [{"tag": each.tag, "documents": each.documents} for each in tags]}
 
 
 @router.get("/documents/{document_id}")

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from core import errors
+from services.metrics import Metrics
 
 log = structlog.get_logger()
 
@@ -50,6 +51,9 @@ def error_response(
     retryable: bool = False,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
+    metrics: Metrics | None = getattr(request.app.state, "metrics", None)
+    if metrics is not None:
+        metrics.refused(code)
     body = {"code": code, "message": message, "retryable": retryable, "request_id": request_id(request)}
     extra = dict(headers or {})
     if status in RETRY_AFTER_S:

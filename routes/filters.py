@@ -47,14 +47,13 @@ class FiltersBody(WireModel):
         return until
 
     def to_filter(self) -> KnowledgeFilter:
-        """The same limits are the same filter, whatever their order."""
         return KnowledgeFilter(
-            tags=tuple(sorted(set(self.tags))),
-            document_ids=tuple(sorted({str(document_id) for document_id in self.document_ids})),
-            sources=tuple(sorted(set(self.sources))),
+            tags=tuple(self.tags),
+            document_ids=tuple([str(document_id) for document_id in self.document_ids]),
+            sources=tuple(self.sources),
             since=self.since,
             until=self.until,
-        )
+        ).in_order()
 
 
 def filter_of(body: FiltersBody | None) -> KnowledgeFilter:

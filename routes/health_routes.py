@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from routes.dependencies import ContainerDep, Owner
 from routes.errors import RETRY_AFTER_S
 from routes.openapi import errors
+from routes.schemas import DEFAULT_TOP_N, MAX_TOP_N
 
 router = APIRouter()
 
@@ -32,6 +33,12 @@ async def ready(container: ContainerDep) -> JSONResponse:
     return JSONResponse(body, status_code=503 if problems else 200, headers=headers)
 
 
+@router.get("/openapi.json", include_in_schema=False)
+async def describe(request: Request, owner: Owner) -> JSONResponse:
+    """Every route, its bodies and its errors, as OpenAPI."""
+    return JSONResponse(request.app.openapi())
+
+
 @router.get("/models", tags=["settings"], responses=errors(401))
 async def list_models(container: ContainerDep, owner: Owner) -> dict[str, Any]:
     """The models a question may be sent to; `default` answers when none is named."""
@@ -49,12 +56,15 @@ async def list_models(container: ContainerDep, owner: Owner) -> dict[str, Any]:
 
 @router.get("/settings/public", tags=["settings"], responses=errors(401))
 async def public_settings(container: ContainerDep, owner: Owner) -> dict[str, Any]:
-    """What a front end needs to know before it asks."""
+    """What a front end needs to know before it asks; `insert_block`: whether some model can judge."""
     settings = container.settings
     return {
         "max_question_chars": settings.conversation.max_question_chars,
+        "max_persona_chars": settings.conversation.max_persona_chars,
         "max_upload_bytes": settings.server.max_upload_bytes,
         "expire_days": settings.conversation.conversation_expire_days,
         "embedding": container.embedding.name,
         "formats": container.supported_formats,
+        "insert_block": any(entry.generative for entry in container.llms.entries()),
+        "rerank_top_n": {"default": DEFAULT_TOP_N, "max": MAX_TOP_N},
     }

@@ -2,97 +2,40 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from datetime import UTC
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from core.citations import placed
 from core.conversation_import import FOLLOWS, GivenPersona, GivenSession, GivenTurn
 from core.errors import BadRequestError
-from core.knowledge import Citation, KnowledgeFilter
-from core.moments import LATEST_ZONE, parse_time
+from core.knowledge import Citation
 from core.persona import PersonaDraft
 from core.text import preprocess_question
-from core.turns import Summary, TurnStatus, Usage
-from routes.fields import AtMost, PlainText, Uuid, WireModel
-from routes.schemas import Name, PersonaBody, Title
+from core.turns import MAX_WARNINGS, TurnStatus, Usage
+from routes.fields import Uuid, WireModel
+from routes.import_parts import (
+    MAX_TURNS,
+    Count,
+    Finite,
+    GivenCitation,
+    GivenFilters,
+    GivenRequest,
+    GivenRewritten,
+    GivenSummary,
+    GivenUsage,
+    GivenWarning,
+    Moment,
+    Text,
+    Verbatim,
+    moment,
+)
+from routes.schemas import FeedbackBody, Name, PersonaBody, Title
 from services.sessions import MAX_EXPIRE_DAYS
 
-MAX_TURNS = 20_000
-MAX_TEXT_CHARS = 10_000_000  # what bounds an import is the size of its body
-
-
-def _whole(text: str) -> str:
-    return _LONE_SURROGATE.sub("\ufffd", text)
-
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _OF_TOOLS = ("tool", "function")
-
-Text = Annotated[PlainText, AtMost(MAX_TEXT_CHARS)]
-Verbatim = Annotated[str, AfterValidator(_whole), AtMost(MAX_TEXT_CHARS)]
-"""Text of a document, or a name: kept as it is, as far as it can be stored."""
-Count = Annotated[int, Field(ge=0, le=2**53)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Moment = Annotated[PlainText, AtMost(64), Field(description="RFC 3339, with its zone.")]
-
-
-class GivenCitation(WireModel):
-    """A source of an answer (PROTOCOL section 5)."""
-
-    index: Count
-    document_id: Verbatim = ""
-    file_name: Verbatim
-    chunk_id: Verbatim = ""
-    score: Finite = 0.0
-    page: int | None = None
-    heading: Verbatim = ""
-    char_start: Count = 0
-    char_end: Count = 0
-    key_passage: Verbatim = ""
-    text: Verbatim = ""
-    reason: Verbatim = ""
-    cited: bool = False
-    passage_start: Count | None = None
-    passage_end: Count | None = None
-    version: Verbatim = ""
-    date: Verbatim = ""
-
-
-class GivenFilters(WireModel):
-    """What the question was limited to; said again, never searched with."""
-
-    tags: list[Verbatim] = Field(default_factory=list, max_length=1_000)
-    document_ids: list[Verbatim] = Field(default_factory=list, max_length=1_000)
-    sources: list[Verbatim] = Field(default_factory=list, max_length=1_000)
-    since: Verbatim = ""
-    until: Verbatim = ""
-
-    def to_filter(self) -> KnowledgeFilter:
-        lists = (tuple(self.tags), tuple(self.document_ids), tuple(self.sources))
-        return KnowledgeFilter(*lists, self.since, self.until)
-
-
-class GivenUsage(WireModel):
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
-    estimated: bool = True
-
-
-class GivenSummary(WireModel):
-    """What a turn says of those before it; the ids are of turns of this import."""
-
-    text: Text
-    start: Uuid
-    covers: list[Uuid] = Field(max_length=MAX_TURNS)
-    previous: Uuid | None = None
-    model_id: Name = ""
-    created_at: Moment
-    tokens: Count = 0
 
 
 class ImportTurn(WireModel):
@@ -116,6 +59,10 @@ class ImportTurn(WireModel):
     finish_reason: Name = ""
     summary: GivenSummary | None = None
     filters: GivenFilters = Field(default_factory=GivenFilters)
+    request: GivenRequest | None = None
+    feedback: FeedbackBody | None = None
+    warnings: list[GivenWarning] = Field(default_factory=list, max_length=MAX_WARNINGS)
+    rewritten_question: GivenRewritten | None = None
 
     def to_given(self, at: int) -> GivenTurn:
         parent = str(self.parent_turn_id) if self.parent_turn_id else None
@@ -134,8 +81,12 @@ class ImportTurn(WireModel):
             usage=Usage(**self.usage.model_dump()),
             timings_ms=self.timings_ms,
             finish_reason=self.finish_reason,
-            summary=_summary(self.summary, at),
+            summary=self.summary.to_summary(at) if self.summary else None,
             filters=self.filters.to_filter(),
+            request=self.request.to_asked() if self.request else None,
+            feedback=self.feedback.to_feedback() if self.feedback else None,
+            warnings=tuple([warning.to_warning() for warning in self.warnings]),
+            rewritten=self.rewritten_question.to_rewritten() if self.rewritten_question else None,
         )
 
 
@@ -224,32 +175,6 @@ def _text_of(part: Any) -> str | None:
         return None
     text = part.get("text")
     return text if isinstance(text, str) else None
-
-
-def moment(text: str | None, field: str) -> int | None:
-    """UTC microseconds. Raises BadRequestError for a time that cannot be read or names no zone."""
-    if text is None:
-        return None
-    found = parse_time(text, UTC)
-    if found is None:
-        raise BadRequestError(f"{field}: not a time in the form 2026-01-31T23:59:59+08:00.")
-    if found != parse_time(text, LATEST_ZONE):
-        raise BadRequestError(f"{field}: names no time zone; add Z or an offset such as +08:00.")
-    return found
-
-
-def _summary(given: GivenSummary | None, at: int) -> Summary | None:
-    if given is None:
-        return None
-    return Summary(
-        text=given.text,
-        start=str(given.start),
-        covers=tuple([str(turn_id) for turn_id in given.covers]),
-        previous=str(given.previous) if given.previous else None,
-        model_id=given.model_id,
-        created_us=moment(given.created_at, f"turns.{at}.summary.created_at") or 0,
-        tokens=given.tokens,
-    )
 
 
 def _persona(given: ImportPersona | None) -> GivenPersona | None:

@@ -9,13 +9,18 @@ from pydantic import Field
 
 from api.turn_request import TurnRequest
 from core.persona import MAX_NAME_CHARS, PersonaDraft
+from core.turns import Feedback
 from routes.fields import AtMost, PlainText, Uuid, WireModel
 from routes.filters import FiltersBody, filter_of
 from services.conversation_manager import UNSET
 from services.sessions import KEEP, MAX_EXPIRE_DAYS, SessionChange
 
+DEFAULT_TOP_N = 10
+MAX_TOP_N = 50
+MAX_TITLE_CHARS = 200
+
 Name = Annotated[PlainText, AtMost(MAX_NAME_CHARS)]
-Title = Annotated[PlainText, AtMost(200)]
+Title = Annotated[PlainText, AtMost(MAX_TITLE_CHARS)]
 
 
 class ChatBody(WireModel):
@@ -31,7 +36,9 @@ class ChatBody(WireModel):
     )
     thinking: bool = Field(False, description="Ask for visible thinking.")
     model_id: str = Field("default", max_length=200, description="A key of the configuration.")
-    rerank_top_n: int = Field(10, ge=1, le=50, description="Candidates shown to the model at most.")
+    rerank_top_n: int = Field(
+        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Candidates shown to the model at most."
+    )
     use_insert_block: bool = Field(False, description="Judge candidates one by one with an LLM.")
     insert_block_llm_id: str | None = Field(None, max_length=200, description="Which model judges.")
     filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
@@ -74,6 +81,16 @@ class SessionChanges(WireModel):
     def to_change(self) -> SessionChange:
         given = "expire_days" in self.model_fields_set
         return SessionChange(self.title, self.hold, self.expire_days if given else KEEP)
+
+
+class FeedbackBody(WireModel):
+    """What PUT /turns/{id}/feedback takes; null without a comment takes it away."""
+
+    rating: Literal["up", "down"] | None
+    comment: Annotated[PlainText, AtMost(2_000)] = ""
+
+    def to_feedback(self) -> Feedback:
+        return Feedback(self.rating, self.comment.strip())
 
 
 class PersonaBody(WireModel):

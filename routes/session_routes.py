@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -12,9 +13,10 @@ from core.erasure import ErasedKind
 from routes.dependencies import ContainerDep, Owner
 from routes.document_routes import readable
 from routes.erasure_routes import Thorough, asked, proof_object
+from routes.fields import AtMost, PlainText
 from routes.json_body import body_schema, json_body
 from routes.openapi import errors
-from routes.schemas import SessionBody, SessionChanges
+from routes.schemas import MAX_TITLE_CHARS, FeedbackBody, SessionBody, SessionChanges
 from routes.wire import node_object, session_object, turn_object
 
 router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422))
@@ -26,9 +28,15 @@ async def list_sessions(
     owner: Owner,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     before: Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the page before")] = None,
+    q: Annotated[
+        PlainText,
+        AtMost(MAX_TITLE_CHARS),
+        Query(description="What the title has in it; case and width differ."),
+    ] = "",
 ) -> dict[str, Any]:
-    """Newest first, paged."""
-    page = await container.sessions.newest(owner, limit, before)
+    """Newest first, paged. With `q`, a page may have few sessions or none and still name a `next`: a request
+    looks at 10,000 titles at most."""
+    page = await container.sessions.newest(owner, limit, before, q.strip())
     sessions = [session_object(session, count) for session, count in page.sessions]
     return {"sessions": sessions, "next": page.next_before_us}
 
@@ -81,8 +89,9 @@ async def list_turns(
 
 @router.get("/sessions/{session_id}/tree")
 async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
-    """Every turn of the session with its parent, in time order."""
-    return {"turns": [node_object(node) for node in await container.sessions.tree(str(session_id), owner)]}
+    """Every turn of the session with its parent and the beginning of its question, in time order."""
+    turns = await container.sessions.tree(str(session_id), owner)
+    return {"turns": [node_object(node, question) for node, question in turns]}
 
 
 @router.get("/turns/{turn_id}")
@@ -91,6 +100,20 @@ async def get_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict
     turn = await container.sessions.turn(str(turn_id), owner)
     documents = await known_documents(container.knowledge.find_documents, [turn], readable(owner))
     return turn_object(turn, documents)
+
+
+@router.put(
+    "/turns/{turn_id}/feedback", openapi_extra=body_schema(FeedbackBody), responses=errors(400, 409, 413, 415)
+)
+async def rate_turn(
+    turn_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[FeedbackBody, Depends(json_body(FeedbackBody))],
+) -> dict[str, Any]:
+    """Say what you think of an answer, in place of what was said before."""
+    turn = await container.sessions.rate(str(turn_id), owner, body.to_feedback())
+    return {"turn_id": turn.turn_id, "feedback": asdict(turn.feedback) if turn.feedback else None}
 
 
 @router.delete("/turns/{turn_id}")

@@ -12,7 +12,7 @@ from core.citations import KnownDocuments
 from core.knowledge import Chunk, KnowledgeFilter
 from core.moments import is_moment
 from core.persona import Persona
-from core.turns import Summary, Turn, TurnStatus, rfc3339
+from core.turns import RewrittenQuestion, Summary, Turn, TurnStatus, TurnWarning, rfc3339
 from routes.sse import citation_object
 from services.sessions import Session
 
@@ -37,7 +37,8 @@ def persona_object(persona: Persona) -> dict[str, Any]:
 
 
 def turn_object(turn: Turn, documents: KnownDocuments) -> dict[str, Any]:
-    """`finish_reason`, `command`, `summary` and `filters` are there only where the turn has one.
+    """`finish_reason`, `command`, `summary`, `filters`, `request`, `feedback`, `warnings` and
+    `rewritten_question` are there only where the turn has one.
 
     `documents` are those of its sources that are there.
     """
@@ -65,7 +66,20 @@ def turn_object(turn: Turn, documents: KnownDocuments) -> dict[str, Any]:
         body["summary"] = summary_object(turn.summary)
     if not turn.filters.limits_nothing:
         body["filters"] = filters_object(turn.filters)
+    if turn.request is not None:
+        body["request"] = asdict(turn.request)
+    if turn.feedback is not None:
+        body["feedback"] = asdict(turn.feedback)
+    if turn.warnings:
+        body["warnings"] = [warning_object(warning) for warning in turn.warnings]
+    if turn.rewritten is not None:
+        body["rewritten_question"] = turn.rewritten.text
     return body
+
+
+def warning_object(warning: TurnWarning) -> dict[str, Any]:
+    """As the STATUS event had it, but for its stage."""
+    return {"code": warning.code, "message": warning.message, **warning.counts}
 
 
 def filters_object(filters: KnowledgeFilter) -> dict[str, Any]:
@@ -78,8 +92,8 @@ def summary_object(summary: Summary) -> dict[str, Any]:
     return {"text": summary.text, "start": summary.start, "covers": len(summary.covers)}
 
 
-def node_object(node: TurnNode) -> dict[str, Any]:
-    """A turn of the tree, without its texts."""
+def node_object(node: TurnNode, question: str) -> dict[str, Any]:
+    """A turn of the tree; of its texts only the question, shortened to one line."""
     return {
         "turn_id": node.turn_id,
         "parent_turn_id": node.parent_turn_id,
@@ -88,6 +102,7 @@ def node_object(node: TurnNode) -> dict[str, Any]:
         "seq": node.seq,
         "command": node.command,
         "has_summary": node.has_summary,
+        "question": question,
     }
 
 
@@ -153,6 +168,10 @@ def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]
         "finish_reason": turn.finish_reason,
         "summary": _exported_summary(turn.summary, exported),
         "filters": filters_object(turn.filters),
+        "request": asdict(turn.request) if turn.request else None,
+        "feedback": asdict(turn.feedback) if turn.feedback else None,
+        "warnings": [warning_object(warning) for warning in turn.warnings],
+        "rewritten_question": _exported_rewritten(turn.rewritten, exported),
     }
 
 
@@ -165,3 +184,12 @@ def _exported_summary(summary: Summary | None, exported: Callable[[str], bool]) 
     named = (summary.start, *summary.covers, summary.previous or summary.start)
     created_at = rfc3339(max(summary.created_us, 1))  # never "not known", which an import refuses
     return {**body, "created_at": created_at} if all(map(exported, named)) else None
+
+
+def _exported_rewritten(
+    rewritten: RewrittenQuestion | None, exported: Callable[[str], bool]
+) -> dict[str, Any] | None:
+    """None, too, when a turn that it was made of is gone."""
+    if rewritten is None or not all(map(exported, rewritten.turn_ids)):
+        return None
+    return {"text": rewritten.text, "turn_ids": list(rewritten.turn_ids)}

@@ -46,7 +46,8 @@ class StoredAs(BaseModel):
 
 
 def collection_specs(settings: StoreSettings) -> tuple[CollectionSpec, ...]:
-    """Indexed is what is ordered by (the engine orders by nothing else) and what narrows a search.
+    """Indexed is what is ordered by or counted by value (the engine does so with nothing else), and what
+    narrows a search.
 
     No more than that: in the embedded engine each index costs some 6 MB of resident memory.
     """
@@ -55,7 +56,7 @@ def collection_specs(settings: StoreSettings) -> tuple[CollectionSpec, ...]:
     chunks: Indexes = {"owner": _TENANT, "document_id": _KEYWORD, "tags": _KEYWORD, "ready": _BOOL,
                        "position": _ORDERED, "source": _KEYWORD, "day": _ORDERED}  # fmt: skip
     documents: Indexes = {"owner": _TENANT, "content_hash": _KEYWORD, "external_id": _KEYWORD,
-                          "created_us": _ORDERED, "source": _KEYWORD}  # fmt: skip
+                          "created_us": _ORDERED, "source": _KEYWORD, "tags": _KEYWORD}  # fmt: skip
     sessions: Indexes = {"owner": _TENANT, "updated_us": _ORDERED}
     memories: Indexes = {"owner": _TENANT, "session_id": _KEYWORD, "created_us": _ORDERED}
     operations: Indexes = {"began_us": _ORDERED}

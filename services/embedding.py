@@ -47,6 +47,11 @@ class EmbeddingService:
         self._waiting: deque[tuple[str, asyncio.Future[Vector]]] = deque()
         self._worker: asyncio.Task[None] | None = None
 
+    @property
+    def waiting(self) -> int:
+        """Questions that no batch has taken yet."""
+        return len(self._waiting)
+
     async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Query-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
         loop = asyncio.get_running_loop()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from enum import StrEnum
 from typing import Any
 
 import structlog
@@ -27,12 +30,27 @@ Report = Callable[[int, float], None]  # the number of the retry, and the second
 BACKOFF = wait_exponential_jitter(multiplier=0.3, max=4, jitter=0.3)
 
 
+class Outcome(StrEnum):
+    """How a call ended: `REFUSED` by a server that is well, `SKIPPED` while the circuit is open, `LEFT` by
+    its caller before its end."""
+
+    ANSWERED = "answered"
+    FAILED = "failed"
+    REFUSED = "refused"
+    SKIPPED = "skipped"
+    LEFT = "left"
+
+
+class CircuitOpenError(LLMUnavailableError):
+    """The server was not asked."""
+
+
 def untold(retry: int, wait_s: float) -> None:
     """For callers that have nobody to tell of a retry."""
 
 
 class GuardedCalls:
-    """Of one model; shared by all turns that ask it."""
+    """Of one model; shared by all turns that ask it. `outcomes` and `retries` count since the start."""
 
     def __init__(
         self, model_id: str = "", backoff: wait_base = BACKOFF, recovery_s: float = RECOVERY_S
@@ -41,27 +59,53 @@ class GuardedCalls:
         self._backoff = backoff
         self._breaker = CircuitBreaker(FAILURES, recovery_s, expected_exception=_server_failed)
         self._probing = False
+        self.outcomes: Counter[Outcome] = Counter()
+        self.retries = 0
+
+    @property
+    def is_broken(self) -> bool:
+        """The circuit is open, or no call has succeeded since it was."""
+        return not self._breaker.closed
 
     async def stream(self, opening: Opening, report: Report = untold) -> AsyncGenerator[LLMDelta, None]:
         """What `opening` streams; opened again, at most twice, when that may help before its first delta.
 
         Raises what the last attempt raised; LLMUnavailableError at once while the circuit is open.
         """
-        with self._circuit():
-            deltas, first = await self._first_delta(opening, report)
-        async with aclosing(deltas):
-            if first is None:
-                return
-            yield first
-            async for delta in deltas:
-                yield delta
+        with self._outcome():
+            with self._circuit():
+                deltas, first = await self._first_delta(opening, report)
+            async with aclosing(deltas):
+                if first is None:
+                    return
+                yield first
+                async for delta in deltas:
+                    yield delta
+
+    @contextmanager
+    def _outcome(self) -> Iterator[None]:
+        outcome = Outcome.FAILED
+        try:
+            yield
+            outcome = Outcome.ANSWERED
+        except CircuitOpenError:
+            outcome = Outcome.SKIPPED
+            raise
+        except LLMRefusedError as error:
+            outcome = Outcome.FAILED if error.transient else Outcome.REFUSED
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            outcome = Outcome.LEFT
+            raise
+        finally:
+            self.outcomes[outcome] += 1
 
     @contextmanager
     def _circuit(self) -> Iterator[None]:
         """Count how opening ended. A caller that left meanwhile says nothing of the server."""
         probe = self._breaker.state == STATE_HALF_OPEN
         if self._breaker.opened or (probe and self._probing):
-            raise LLMUnavailableError(
+            raise CircuitOpenError(
                 f"The model's server failed {FAILURES} times in a row; it is tried again in a few seconds."
             )
         self._probing = self._probing or probe
@@ -86,11 +130,15 @@ class GuardedCalls:
     async def _first_delta(
         self, opening: Opening, report: Report
     ) -> tuple[AsyncGenerator[LLMDelta, None], LLMDelta | None]:
+        def retrying(state: RetryCallState) -> None:
+            self.retries += 1
+            report(state.attempt_number, _told_wait(state))
+
         attempts = AsyncRetrying(
             stop=stop_after_attempt(ATTEMPTS),
             wait=self._wait,
             retry=retry_if_exception(_worth_retrying),
-            before_sleep=lambda state: report(state.attempt_number, _told_wait(state)),
+            before_sleep=retrying,
             reraise=True,
         )
         async for attempt in attempts:

@@ -13,14 +13,13 @@ from config.prompt_library import Language
 from core.errors import WenmaiError
 from core.messages import Message, Part, Role
 from core.text import is_mostly_chinese
-from core.turns import Turn
+from core.turns import MAX_REWRITTEN_CHARS, Turn
 from services.llm_service import ModelEntry
 
 log = structlog.get_logger()
 
 MAX_TURNS = 3
 MAX_TOLD_CHARS = 600  # of each question and answer before: what it was about is said early
-MAX_REWRITTEN_CHARS = 500  # longer is no question
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.M)
 _OBJECT = re.compile(r"""^\{\s*["'][^"']*["']\s*[:：]\s*["'](.*)["']\s*\}$""", re.S)
@@ -45,6 +44,10 @@ class QueryRewriter:
         """There is something to make the question clear with, and a model that can."""
         return self._timeout_s > 0 and bool(turns) and model.generative
 
+    def told(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+        """Those of these turns that `rewrite` shows to the model."""
+        return turns[-MAX_TURNS:]
+
     async def rewrite(self, question: str, turns: Sequence[Turn], model: ModelEntry) -> str:
         """The question for itself, `turns` being those before it (oldest first); "" when none comes of it.
 
@@ -64,7 +67,7 @@ class QueryRewriter:
                 "question": turn.user_query[:MAX_TOLD_CHARS],
                 "answer": turn.assistant_response[:MAX_TOLD_CHARS],
             }
-            for turn in turns[-MAX_TURNS:]
+            for turn in self.told(turns)
         ]
         task = json.dumps({"conversation": said, "question": question}, ensure_ascii=False)
         language: Language = "zh" if is_mostly_chinese(question) else "en"

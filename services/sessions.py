@@ -3,60 +3,26 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
-import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from qdrant_client import models
 
 from core.backfill_turns import canonical_uuid
 from core.commands import parse_command
 from core.errors import UnknownSessionError
 from core.persona import Persona, PersonaDraft
-from core.turns import rfc3339
 from services.clock import Clock, utc_now_us
-from services.lenient import read_leniently
+from services.session_payload import MAX_EXPIRE_DAYS as MAX_EXPIRE_DAYS  # offered here too
+from services.session_payload import TITLE_FIELDS, Title, read_session, read_title
+from services.session_payload import Session as Session
 from services.store import UnknownPointError, VectorStore
 from services.turn_store import equals
 
-log = structlog.get_logger()
-
 TITLE_CHARS = 60
 MAX_UNFINISHED = 1_000
-MAX_EXPIRE_DAYS = 36_500
 KEEP: Final = "keep"
-LATEST_US = 2**62  # where a page may go on; a damaged record may name a later time
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """Times are UTC microseconds; `updated_us` is when its last turn began. `hold` keeps it from expiry.
-
-    `expire_days` is the session's own age limit in days; None: CONVERSATION_EXPIRE_DAYS.
-    """
-
-    session_id: str
-    owner: str
-    title: str
-    created_us: int
-    updated_us: int
-    hold: bool = False
-    persona: Persona | None = None
-    expire_days: int | None = None
-
-    @property
-    def persona_text(self) -> str:
-        return self.persona.text if self.persona else ""
-
-    @property
-    def created_at(self) -> str:
-        return rfc3339(self.created_us)
-
-    @property
-    def updated_at(self) -> str:
-        return rfc3339(self.updated_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +85,7 @@ class SessionStore:
         """Raises UnknownSessionError when there is none, or when it is somebody else's."""
         records = await self._store.retrieve(self._collection, [session_id])
         written = [record for record in records if not (record.payload or {}).get("unfinished")]
-        session = _read(written[0]) if written else None
+        session = read_session(written[0]) if written else None
         if session is None or session.owner != owner:
             raise _unknown()
         return session
@@ -193,16 +159,31 @@ class SessionStore:
 
     async def list_newest(self, owner: str, limit: int, before_us: int | None = None) -> list[Session]:
         """At most `limit`, newest first; `before_us` continues after a page."""
-        conditions: list[models.Condition] = [equals("owner", owner)]
-        if before_us is not None:
-            conditions.append(models.FieldCondition(key="updated_us", range=models.Range(lt=before_us)))
+        wanted = _of(owner, models.Range(lt=before_us) if before_us is not None else None)
+        return [read_session(record) for record in await self._newest(wanted, limit)]
+
+    async def titles(self, owner: str, limit: int, until_us: int | None = None) -> list[Title]:
+        """At most `limit`, newest first; none that is newer than `until_us`."""
+        wanted = _of(owner, models.Range(lte=until_us) if until_us is not None else None)
+        return [read_title(record) for record in await self._newest(wanted, limit, TITLE_FIELDS)]
+
+    async def get_many(self, session_ids: Sequence[str], owner: str) -> list[Session]:
+        """In the order of `session_ids`; those that are gone, or somebody else's, are left out."""
+        records = await self._store.retrieve(self._collection, session_ids) if session_ids else []
+        found = {str(record.id): read_session(record) for record in records}
+        return [found[each] for each in session_ids if each in found and found[each].owner == owner]
+
+    async def _newest(
+        self, wanted: models.Filter, limit: int, fields: list[str] | bool = True
+    ) -> list[models.Record]:
         records, _ = await self._store.scroll(
             self._collection,
-            scroll_filter=models.Filter(must=conditions),
+            scroll_filter=wanted,
             limit=limit,
             order_by=models.OrderBy(key="updated_us", direction=models.Direction.DESC),
+            with_payload=fields,
         )
-        return [_read(record) for record in records]
+        return records
 
     async def _change(self, session_id: str, owner: str, fields: dict[str, Any]) -> Session:
         await self.get(session_id, owner)
@@ -224,57 +205,12 @@ class SessionStore:
         await self._store.set_payload(self._collection, named, points=unnamed)
 
 
+def _of(owner: str, updated: models.Range | None) -> models.Filter:
+    conditions: list[models.Condition] = [equals("owner", owner)]
+    if updated is not None:
+        conditions.append(models.FieldCondition(key="updated_us", range=updated))
+    return models.Filter(must=conditions)
+
+
 def _unknown() -> UnknownSessionError:
     return UnknownSessionError("session_id: there is no such session.")
-
-
-class _SessionPayload(BaseModel):
-    """A session as it is stored."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    owner: str | None = None
-    title: str = ""
-    created_us: int = 0
-    updated_us: int = 0
-    hold: bool = False
-    persona: dict[str, Any] | None = None
-    expire_days: int | None = Field(None, ge=1, le=MAX_EXPIRE_DAYS)
-
-
-class _PersonaPayload(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    persona_id: str
-    name: str = ""
-    text: str
-    updated_us: int = 0
-    document_id: str | None = None
-    chunk_id: str | None = None
-
-
-def _read(record: models.Record) -> Session:
-    """The point's id counts, whatever the record says; a field that cannot be read takes its default."""
-    session_id = str(record.id)
-    payload = read_leniently(_SessionPayload, record.payload or {}, session_id)
-    return Session(
-        session_id=session_id,
-        owner=payload.owner or "",
-        title=payload.title,
-        created_us=payload.created_us,
-        updated_us=min(payload.updated_us, LATEST_US),
-        hold=payload.hold,
-        persona=_read_persona(payload.persona, session_id),
-        expire_days=payload.expire_days,
-    )
-
-
-def _read_persona(stored: dict[str, Any] | None, session_id: str) -> Persona | None:
-    """A persona that cannot be read is not worth losing the session for."""
-    if not stored:
-        return None
-    try:
-        return Persona(**read_leniently(_PersonaPayload, stored, session_id).model_dump())
-    except ValidationError as error:
-        log.warning("persona_unreadable", session_id=session_id, errors=error.error_count())
-        return None

@@ -97,6 +97,7 @@ class VectorStore(Protocol):
         key: str,
         facet_filter: models.Filter | None = None,
         limit: int = 10,
+        exact: bool = False,
     ) -> models.FacetResponse: ...
 
     async def query_points(

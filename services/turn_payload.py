@@ -15,7 +15,18 @@ from core.knowledge import Citation, KnowledgeFilter
 from core.limits import NO_LIMITS
 from core.manifest import PromptManifest
 from core.query import SparseTerms
-from core.turns import TURN_SCHEMA, Summary, Turn, TurnStatus, Usage
+from core.turns import (
+    MAX_WARNINGS,
+    TURN_SCHEMA,
+    AskedWith,
+    Feedback,
+    RewrittenQuestion,
+    Summary,
+    Turn,
+    TurnStatus,
+    TurnWarning,
+    Usage,
+)
 from services.lenient import read_leniently
 
 log = structlog.get_logger()
@@ -27,6 +38,10 @@ _SUMMARY = TypeAdapter(Summary)
 _CITATION = TypeAdapter(Citation)
 _USAGE = TypeAdapter(Usage)
 _FILTERS = TypeAdapter(KnowledgeFilter)
+_REQUEST = TypeAdapter(AskedWith)
+_FEEDBACK = TypeAdapter(Feedback)
+_WARNING = TypeAdapter(TurnWarning)
+_REWRITTEN = TypeAdapter(RewrittenQuestion)
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -60,6 +75,10 @@ class TurnPayload(BaseModel):
     layout: list[int] = Field(default_factory=list)
     finish_reason: str = ""
     filters: Any = None
+    request: Any = None
+    feedback: Any = None
+    warnings: list[Any] = Field(default_factory=list)
+    rewritten_question: Any = None
     schema_version: int = Field(TURN_SCHEMA, alias="schema")
 
 
@@ -89,6 +108,10 @@ def to_payload(turn: Turn) -> dict[str, Any]:
         layout=list(turn.layout),
         finish_reason=turn.finish_reason,
         filters=None if turn.filters.limits_nothing else asdict(turn.filters),
+        request=asdict(turn.request) if turn.request else None,
+        **feedback_payload(turn.feedback),
+        warnings=[asdict(warning) for warning in turn.warnings],
+        **rewritten_payload(turn.rewritten),
         schema=TURN_SCHEMA,
     )
     summary = summary_payload(turn.summary) if turn.summary else {}
@@ -99,6 +122,16 @@ def summary_payload(summary: Summary | None) -> dict[str, Any]:
     """The fields of a turn that hold its summary; None takes it away."""
     start = summary.start if summary else None
     return {"summary": asdict(summary) if summary else None, "summary_start": start}
+
+
+def feedback_payload(feedback: Feedback | None) -> dict[str, Any]:
+    """The field of a turn that holds its feedback; None, or what says nothing, takes it away."""
+    return {"feedback": asdict(feedback) if feedback and not feedback.says_nothing else None}
+
+
+def rewritten_payload(rewritten: RewrittenQuestion | None) -> dict[str, Any]:
+    """The field of a turn that holds its rewritten question; None takes it away."""
+    return {"rewritten_question": asdict(rewritten) if rewritten else None}
 
 
 def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
@@ -131,6 +164,10 @@ def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
         layout=tuple(payload.layout),
         finish_reason=payload.finish_reason,
         filters=_read(_FILTERS, payload.filters, turn_id) or NO_LIMITS,
+        request=_read(_REQUEST, payload.request, turn_id),
+        feedback=_read(_FEEDBACK, payload.feedback, turn_id),
+        warnings=_warnings(payload.warnings, turn_id),
+        rewritten=_read(_REWRITTEN, payload.rewritten_question, turn_id),
     )
 
 
@@ -148,6 +185,11 @@ def _read(form: TypeAdapter[T], stored: Any, turn_id: str) -> T | None:
 def _sources(stored: Sequence[Any], turn_id: str) -> tuple[Citation, ...]:
     read = [_read(_CITATION, source, turn_id) for source in stored]
     return tuple([source for source in read if source is not None and math.isfinite(source.score)])
+
+
+def _warnings(stored: Sequence[Any], turn_id: str) -> tuple[TurnWarning, ...]:
+    read = [_read(_WARNING, warning, turn_id) for warning in stored[:MAX_WARNINGS]]
+    return tuple([warning for warning in read if warning is not None])
 
 
 def sparse_vector(terms: SparseTerms) -> models.SparseVector:

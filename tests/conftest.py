@@ -41,15 +41,13 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """The real server as a newcomer starts it: no configuration, the sample knowledge base, real models."""
-    with running_server(tmp_path_factory.mktemp("served")) as started:
+    """The real server as a newcomer has it: no configuration, the sample knowledge base, real models."""
+    from tests.support.sample import sampled_folder
+
+    with running_server(sampled_folder(tmp_path_factory)) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def server_url(server: RunningServer) -> str:
-    """Waits until the sample knowledge base is loaded."""
-    from tests.support.sample import wait_for_sample
-
-    wait_for_sample(server.url)
     return server.url

@@ -198,8 +198,9 @@ class EdgeClient:
         key: str,
         facet_filter: models.Filter | None = None,
         limit: int = 10,
+        exact: bool = True,
     ) -> models.FacetResponse:
-        """Exact counts; the key needs an index."""
+        """Always exact counts; the key needs an index."""
         wanted = wire.Facet(collection_name, key, limit, optional_filter(facet_filter))
         hits = await self._ask(wanted, _HITS)
         return models.FacetResponse(

@@ -15,7 +15,7 @@ import structlog
 from yarl import URL
 
 from core.errors import LLMUnavailableError, StartRefusedError
-from services.adapters.gguf_process import ModelSpec
+from services.adapters.gguf_process import REFUSED, ModelSpec
 from services.adapters.model_endpoint import Endpoint
 
 log = structlog.get_logger()
@@ -133,11 +133,12 @@ class GgufEngine:
             line = await asyncio.wait_for(process.stdout.readline(), _START_TIMEOUT_S)
         except TimeoutError:
             raise StartRefusedError(f"it was not loaded after {_START_TIMEOUT_S} s") from None
-        if line:
-            return line.decode().strip()
+        told = line.decode().strip()
+        if told and not told.startswith(REFUSED):
+            return told
         code = await process.wait()
         await listening
-        raise StartRefusedError(_refusal(code, self._reason()))
+        raise StartRefusedError(_refusal(code, self._reason() or told.removeprefix(REFUSED)))
 
     async def _told_window(self) -> int:
         to = self.endpoint("v1/models")

@@ -1,10 +1,10 @@
 """The model process: llama.cpp with one model, answering on loopback to whoever knows the key.
 
 `python -P -m services.adapters.gguf_process`; the first line of its standard input says what to load, the
-first line of its output says where it listens. It exists because loading holds the interpreter lock from
-beginning to end, and because llama.cpp aborts its process where it meets what it did not expect. It ends
-when its input does, which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process
-group and are the server's to decide, so they are ignored here.
+first line of its output says where it listens, or why not. It exists because loading holds the interpreter
+lock from beginning to end, and because llama.cpp aborts its process where it meets what it did not expect.
+It ends when its input does, which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole
+process group and are the server's to decide, so they are ignored here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 PACKAGE = "xllamacpp"
+REFUSED = "E "  # begins the first line where nothing was loaded; llama.cpp's log may say why more closely
 _LOG_ERRORS = 1  # and nothing else: llama.cpp's warnings and notes may quote what was said
 
 
@@ -45,7 +46,7 @@ def main() -> int:
     try:
         server = _load(spec)
     except (ImportError, RuntimeError) as error:
-        print(f"0 E {error}", file=sys.stderr)  # noqa: T201 — behind llama.cpp's own reason, in its form
+        print(f"{REFUSED}{error}", file=answer, flush=True)  # not into the log that a thread still writes
         return 1
     print(server.listening_address, file=answer, flush=True)
     sys.stdin.buffer.read()

@@ -26,7 +26,9 @@ from services.store import UnknownPointError, VectorStore
 from services.turn_store import TurnStore, equals
 
 AT_ONCE = 50  # turns read whole
-_SCRUBBED = ["sources", "filters", "context_docs", "prompt", "assistant_response", "thinking"]
+_SCRUBBED = [
+    "sources", "filters", "context_docs", "prompt", "assistant_response", "thinking", "rewritten_question",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from services.erasure.reading import StoreReader, strings_in
 FEW = 8  # ids that are looked for one by one in every string
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SAID = frozenset(("assistant_response", "thinking"))
-_ASKED_OR_SAID = _SAID | {"user_query", "title"}
+_ASKED_OR_SAID = _SAID | {"user_query", "title", "rewritten_question.text"}
 _SUMMARY = "summary.text"
 
 

@@ -21,6 +21,7 @@ from services.turn_store import TurnStore, equals
 MANIFEST_TURNS = "prompt.parts[].turn_id"
 MANIFEST_CHUNKS = "prompt.parts[].chunk_id"
 SUMMARY_TURNS = ("summary.start", "summary.covers", "summary.previous", "summary_start")
+REWRITTEN_TURNS = "rewritten_question.turn_ids"
 SOURCE_DOCUMENTS = "sources[].document_id"
 CONTEXT = "context_docs"
 FILTERED = "filters.document_ids"
@@ -88,15 +89,14 @@ class References:
         return [await self._points(self._names.conversation_collection, traced.turn_ids)]
 
     async def _turn_references(self, traced: Traced) -> list[Searched]:
-        """Only turns of the same session are told a turn, or sum it up."""
+        """Only turns of the same session are told a turn, sum it up, or are rewritten with its words."""
         name, gone = self._names.conversation_collection, traced.turn_ids
         children = await self._reader.holding(name, ["parent_turn_id"], gone)
         if traced.kind is not ErasedKind.TURN:
             return _places(name, children)
         within = [equals("session_id", traced.session_id)] if traced.session_id else []
-        told = await self._reader.holding(
-            name, [MANIFEST_TURNS, *SUMMARY_TURNS, "legacy_turn_id"], gone, within
-        )
+        keys = [MANIFEST_TURNS, *SUMMARY_TURNS, REWRITTEN_TURNS, "legacy_turn_id"]
+        told = await self._reader.holding(name, keys, gone, within)
         return _places(name, children) + _places(name, told)
 
     async def _session_places(self, traced: Traced) -> list[Searched]:

@@ -43,7 +43,12 @@ class DocumentTraces:
             changed["context_docs"] = [
                 ERASED_ID if isinstance(one, str) and one in gone else one for one in named
             ]
-        return {**changed, **self._filters(payload), **_with_parts(payload, self._part)}
+        return {
+            **changed,
+            **self._filters(payload),
+            **self._rewritten(payload),
+            **_with_parts(payload, self._part),
+        }
 
     def _filters(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """The limits of the question, which still say that it was limited to a document."""
@@ -53,6 +58,12 @@ class DocumentTraces:
             return {}
         left = [ERASED_ID if one == self._document_id else one for one in wanted]
         return {"filters": {**filters, "document_ids": left}}
+
+    def _rewritten(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """A question that was rewritten with a sentence of the document."""
+        rewritten = payload.get("rewritten_question")
+        text = rewritten.get("text") if isinstance(rewritten, dict) else None
+        return {"rewritten_question": None} if isinstance(text, str) and self._texts.are_in(text) else {}
 
     def persona(self, persona: Mapping[str, Any]) -> dict[str, Any] | None:
         """The persona without its origin; None when its text is the document's."""

@@ -118,6 +118,7 @@ def touched(done: Counter[str], names: StoreSettings) -> frozenset[str]:
         "turns": (turns, sessions),  # the session's title may have been the turn's question
         "sessions": (sessions,),
         "summaries": (turns,),
+        "rewritten_questions": (turns,),
         "parents": (turns,),
         "manifests": (turns,),
         "turns_scrubbed": (turns,),

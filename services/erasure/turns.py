@@ -14,7 +14,7 @@ from config.settings import StoreSettings
 from core.erasure import ErasedKind, Traced
 from core.erasure_quotes import pieces_of
 from core.failpoints import failpoint
-from services.erasure.proof import MANIFEST_TURNS, SUMMARY_TURNS
+from services.erasure.proof import MANIFEST_TURNS, REWRITTEN_TURNS, SUMMARY_TURNS
 from services.erasure.reading import IDS_AT_ONCE, StoreReader, chunks, is_id
 from services.erasure.scrubbing import without_turns
 from services.memory_records import MemoryRecords
@@ -128,20 +128,25 @@ class TurnEraser:
 
     async def _forget(self, traced: Traced) -> Counter[str]:
         """Of a turn that is gone nobody knows the session: whatever names it is looked for."""
-        known = traced.session_id
-        sessions = [known] if known else await self._sessions_naming(traced)
+        sessions = await self._sessions(traced)
         erased = await self._traces.erase({session_id: list(traced.turn_ids) for session_id in sessions})
         done = Counter(summaries=erased.summaries, memories=erased.memories, log_lines=erased.log_lines)
+        done["rewritten_questions"] += erased.rewordings
         if not sessions:
             done["memories"] += (await self._remembered.forget_turns(traced.turn_ids)).deleted
             done["log_lines"] += await self._traces.erase_log(traced.turn_ids)
         return done
 
+    async def _sessions(self, traced: Traced) -> list[str]:
+        return [traced.session_id] if traced.session_id else await self._sessions_naming(traced)
+
     async def _sessions_naming(self, traced: Traced) -> list[str]:
         titled = await self._reader.holding(
             self._names.session_collection, ["title_turn_id"], traced.turn_ids
         )
-        held = await self._reader.holding(self._names.conversation_collection, SUMMARY_TURNS, traced.turn_ids)
+        held = await self._reader.holding(
+            self._names.conversation_collection, [*SUMMARY_TURNS, REWRITTEN_TURNS], traced.turn_ids
+        )
         found = set(titled.all_ids) | await self._sessions_of(held.all_ids)
         return sorted(filter(None, found))
 
@@ -158,6 +163,8 @@ class TurnEraser:
         """What turns wrote of an erased one that were being answered while it went."""
         await self._cut_off(traced)
         await self._untell(traced)
+        for session_id in await self._sessions(traced):
+            await self._traces.erase_rewordings(session_id, traced.turn_ids)
 
     async def _cut_off(self, traced: Traced) -> Counter[str]:
         """Turns that followed them follow none any more, nor do their lines in the log."""

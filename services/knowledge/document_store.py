@@ -19,6 +19,7 @@ from services.store import VectorStore
 _TIES = 16  # documents that may share one microsecond at the edge of a page
 _SCROLL_PAGE = 256
 _LOOKED_UP_AT_ONCE = 1_000
+_TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
 _INCOMING = "incoming"
 
@@ -29,6 +30,14 @@ class DocumentPage:
 
     documents: tuple[Document, ...]
     next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TagCount:
+    """How many documents carry a tag."""
+
+    tag: str
+    documents: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,15 @@ class DocumentStore:
         more = len(rest) > limit
         cursor = f"{rest[limit - 1].created_us}.{rest[limit - 1].document_id}" if more else None
         return DocumentPage(tuple(rest[:limit]), cursor)
+
+    async def tags(self, owners: Sequence[str], most: int) -> list[TagCount]:
+        """Those that most documents carry, each document counted once; of as many, by name."""
+        wanted = _wanted(owners, None, EVERY)
+        facet = await self._store.facet(
+            self._documents, "tags", facet_filter=wanted, limit=_TAGS_COUNTED, exact=True
+        )
+        counts = [TagCount(str(hit.value), hit.count) for hit in facet.hits if hit.count]  # gone ones have 0
+        return sorted(counts, key=lambda each: (-each.documents, each.tag))[:most]
 
     async def unsettled(self) -> AsyncIterator[StoredDocument]:
         """Those that somebody is reading in, or was when the server stopped. Of all owners, in no order."""

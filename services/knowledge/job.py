@@ -56,6 +56,20 @@ class JobSnapshot:
     ended_us: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """How many there are now, `retrying` those that wait for their next attempt, `waiting_chunks` of both;
+    how many ended since the start."""
+
+    waiting: int
+    running: int
+    retrying: int
+    waiting_chunks: int
+    done: int
+    failed: int
+    cancelled: int
+
+
 class Progress(Protocol):
     """Where work says how far it is."""
 

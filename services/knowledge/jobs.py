@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from core.errors import StoreUnavailableError, UnavailableError, UnknownJobError, WenmaiError
 from core.knowledge import Document
 from services.clock import Clock, utc_now_us
-from services.knowledge.job import Job, JobSnapshot, JobStage, Work
+from services.knowledge.job import Job, JobFigures, JobSnapshot, JobStage, Work
 from services.knowledge.lanes import Lanes
 
 MAX_WAITING_JOBS = 1_000
@@ -45,6 +45,7 @@ class Jobs:
         self._coming: dict[str, int] = {}  # chunks that have room, by document
         self._jobs: dict[str, Job] = {}
         self._ended: deque[str] = deque()
+        self._outcomes: Counter[JobStage] = Counter()
         self._by_document: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -120,6 +121,19 @@ class Jobs:
         of_them = [job for job in self._jobs.values() if job.document.document_id in document_ids]
         return len(self._jobs), len(of_them)
 
+    def figures(self) -> JobFigures:
+        now = Counter(job.snapshot().stage for job in self._by_document.values())
+        waiting, retrying = now[JobStage.WAITING], now[JobStage.RETRYING]
+        return JobFigures(
+            waiting=waiting,
+            running=now.total() - waiting - retrying,
+            retrying=retrying,
+            waiting_chunks=sum(self._waiting()),
+            done=self._outcomes[JobStage.DONE],
+            failed=self._outcomes[JobStage.FAILED],
+            cancelled=self._outcomes[JobStage.CANCELLED],
+        )
+
     async def close(self) -> None:
         """Cancel those that run and all that wait."""
         for job in reversed(tuple(self._by_document.values())):  # or a slot that is freed starts the next
@@ -185,6 +199,7 @@ class Jobs:
         del self._by_document[job.document.document_id]
         del self._tasks[job.job_id]
         job.end(stage, error)
+        self._outcomes[stage] += 1
         self._ended.append(job.job_id)
         if len(self._ended) > MAX_REMEMBERED:
             del self._jobs[self._ended.popleft()]

@@ -17,11 +17,18 @@ from core.knowledge import Document
 from services.clock import Clock, utc_now_us
 from services.embedding import EmbeddingService
 from services.knowledge.chunk_store import ChunkPage, ChunkStore
-from services.knowledge.document_store import EVERY, DocumentPage, DocumentStore, Narrowed, StoredDocument
+from services.knowledge.document_store import (
+    EVERY,
+    DocumentPage,
+    DocumentStore,
+    Narrowed,
+    StoredDocument,
+    TagCount,
+)
 from services.knowledge.heartbeat import STALE_AFTER_US, Heartbeat
 from services.knowledge.ingestion import Parts
 from services.knowledge.intake import Intake
-from services.knowledge.job import JobSnapshot
+from services.knowledge.job import JobFigures, JobSnapshot
 from services.knowledge.jobs import RETRIES, Jobs, Retries
 from services.knowledge.locks import Locks
 from services.knowledge.parsing import DocumentParser
@@ -114,6 +121,10 @@ class KnowledgeBase:
         """Those that wait, run, or ended lately; the newest first."""
         return self._jobs.list(owners)
 
+    def job_figures(self) -> JobFigures:
+        """Of everybody's jobs in this process."""
+        return self._jobs.figures()
+
     def is_reading(self, owners: Sequence[str]) -> bool:
         """Whether documents of these owners are being read in, and can be found only when that is done."""
         return any(not job.stage.is_final for job in self._jobs.list(owners))
@@ -127,6 +138,10 @@ class KnowledgeBase:
     ) -> DocumentPage:
         """Newest first. Raises BadRequestError naming `cursor`."""
         return await self._documents.page(owners, limit, cursor, narrowed)
+
+    async def tags(self, owners: Sequence[str], most: int) -> list[TagCount]:
+        """How many documents carry each tag, the most first; whatever their state."""
+        return await self._documents.tags(owners, most)
 
     def of_source(self, source: str) -> AsyncIterator[Document]:
         """All documents of a followed folder, whatever their state, in no order."""

@@ -298,3 +298,26 @@ def test_an_answer_as_long_as_the_cap_is_whole() -> None:
         "",
     )
     assert answer.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("texts", "thought_ms"),
+    [
+        (["<think>a", "b", "c</think>", "d", "e"], 2_000.0),
+        (["<think>", "a", "</think>", "e"], 0.0),
+        (["d", "e"], None),
+        (["<think> ", "</think>", "e"], None),
+    ],
+)
+def test_thinking_lasts_from_its_first_piece_to_its_last(texts: list[str], thought_ms: float | None) -> None:
+    """Discriminates: the time of the whole answer; a time for thinking that is nothing but white space."""
+    seconds = iter(range(100))
+    answer = Answer(timer=lambda: float(next(seconds)))
+    sent(answer, [LLMDelta(text=text) for text in texts])
+    assert answer.thinking_ms == thought_ms
+
+
+def test_an_answer_wrongly_taken_for_thinking_took_no_time_to_think() -> None:
+    answer = Answer(begins_thinking=True, guessed=True)
+    assert sent(answer, [LLMDelta(text="It is "), LLMDelta(text="so.")])[0] == "It is so."
+    assert answer.thinking_ms is None

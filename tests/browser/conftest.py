@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, async_playwright
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright
+
+from tests.browser.canary import Canary, listening
+from tests.browser.live import Live, live_server
+from tests.support.server import running_server
+from tests.support.stub_llm import StubLLM, running_stub
+
+pytest.register_assert_rewrite("tests.browser.watching")
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -22,26 +30,68 @@ FLAGS = [
 FOLDER = Path(__file__).parent
 
 
+# One loop for all tests here, so that one browser can serve them.
+ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = pytest.mark.skip(reason=f"{CHROMIUM} is not here")
     for item in items:
         if FOLDER not in item.path.parents:
             continue
         item.add_marker(pytest.mark.browser)
+        if item.get_closest_marker("asyncio"):
+            item.add_marker(ONE_LOOP, append=False)
         if not CHROMIUM.exists():
             item.add_marker(missing)
 
 
-@pytest.fixture
-async def page() -> AsyncIterator[Page]:
+@pytest.fixture(scope="session")
+def canary() -> Iterator[Canary]:
+    with listening() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def said_by_model() -> Iterator[StubLLM]:
+    """The model of `bare_url`: a test sets its `words`."""
+    with running_stub(StubLLM()) as stub:
+        yield stub
+
+
+@pytest.fixture(scope="session")
+def bare_url(tmp_path_factory: pytest.TempPathFactory, said_by_model: StubLLM) -> Iterator[str]:
+    """The real server without the sample: ready in a few seconds, for tests that bring their own texts."""
+    model = {"OPENAI_BASE_URL": said_by_model.url, "OPENAI_API_KEY": "k", "LLM_MODEL": "stub"}
+    with running_server(tmp_path_factory.mktemp("bare"), LOAD_SAMPLE="false", **model) as started:
+        yield started.url
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A server whose model a test makes speak, with one document; silent streams ping every second."""
+    with live_server(tmp_path_factory.mktemp("live"), PING_INTERVAL_S="1") as started:
+        yield started
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(canary: Canary) -> AsyncIterator[Browser]:
+    """One for each worker: to start it takes longer than most tests. Foreign names lead to the canary."""
+    flags = [*FLAGS, f"--host-resolver-rules={canary.resolver_rules}"]
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield launched
+        await launched.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Browser) -> AsyncIterator[Page]:
     """A fresh profile of a Chinese reader. The test fails on an error that a script did not catch."""
     errors: list[str] = []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        context = await browser.new_context(locale="zh-CN", viewport={"width": 1240, "height": 860})
-        opened = await context.new_page()
-        opened.set_default_timeout(30_000)
-        opened.on("pageerror", lambda error: errors.append(str(error)))
-        yield opened
-        await browser.close()
+    context = await browser.new_context(locale="zh-CN", viewport={"width": 1240, "height": 860})
+    opened = await context.new_page()
+    opened.set_default_timeout(30_000)
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    await context.close()
     assert errors == []

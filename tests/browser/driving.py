@@ -66,6 +66,16 @@ async def answer_with(page: Page, body: bytes) -> None:
     await page.route(ASK, fulfil)
 
 
+async def answer_in_turn(page: Page, bodies: Sequence[bytes]) -> None:
+    """The first question gets the first stream, and so on."""
+    left = iter(bodies)
+
+    async def fulfil(route: Route) -> None:
+        await route.fulfill(body=next(left), content_type="text/event-stream; charset=utf-8")
+
+    await page.route(ASK, fulfil)
+
+
 async def stream_in_pieces(page: Page, size: int) -> None:
     await page.add_init_script(f"({STREAM_IN_PIECES})({size})")
 

@@ -1,44 +1,59 @@
-"""Make docs/images/page.png: the real server, the sample knowledge base, a real browser.
+"""Make docs/images/*.png, the page's main states: the real server, the sample, a stub model, a real browser.
 
-Run by `make screenshot` after a change to the page.
+Run by `make screenshot` after a change to the page. `make screenshot ONLY="page branches"` takes some.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.conftest import CHROMIUM, FLAGS
+from tests.browser.scenes import SCENES, Scene
 from tests.support.sample import wait_for_sample
 from tests.support.server import ROOT, running_server
+from tests.support.stub_llm import StubLLM, running_stub
 
-IMAGE = ROOT / "docs" / "images" / "page.png"
-SIZE: ViewportSize = {"width": 1200, "height": 820}
+IMAGES = ROOT / "docs" / "images"
 
 
 def main() -> None:
+    chosen = [scene for scene in SCENES if scene.name in sys.argv[1:] or not sys.argv[1:]]
     with (
         tempfile.TemporaryDirectory() as folder,
-        running_server(Path(folder)) as server,
-        sync_playwright() as p,
+        running_stub(StubLLM()) as stub,
+        running_server(Path(folder), OPENAI_BASE_URL=stub.url) as server,
+        sync_playwright() as playwright,
     ):
         wait_for_sample(server.url)
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport=SIZE, locale="zh-CN")
-        page.goto(server.url)
-        for question in ("父子链是什么?", "它有什么用?"):
-            ask(page, question)
-        IMAGE.parent.mkdir(exist_ok=True)
-        page.screenshot(path=IMAGE)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        IMAGES.mkdir(exist_ok=True)
+        for scene in chosen:
+            take(browser, scene, server.url, stub)
         browser.close()
 
 
-def ask(page: Page, question: str) -> None:
-    page.fill("textarea", question)
-    page.keyboard.press("Enter")
-    page.wait_for_timeout(3_000)
+def take(browser: Browser, scene: Scene, url: str, stub: StubLLM) -> None:
+    page = opened(browser, scene, url)
+    stub.words, stub.pause_s, stub.status = scene.words, scene.pause_s, scene.status
+    scene.play(page)
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(500)
+    page.screenshot(path=IMAGES / f"{scene.name}.png")
+    page.context.close()
+
+
+def opened(browser: Browser, scene: Scene, url: str) -> Page:
+    width, height = scene.size
+    page = browser.new_page(
+        viewport={"width": width, "height": height}, locale=scene.locale, color_scheme=scene.colours
+    )
+    page.set_default_timeout(20_000)
+    page.goto(url)
+    return page
 
 
 if __name__ == "__main__":

@@ -7,38 +7,22 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from playwright.async_api import Page, Request, Route, expect
+from playwright.async_api import Page, Route
 
+from tests.browser.branching import ask_all, sent_by, shows
 from tests.browser.driving import SESSION_ID, answered, ask
 from tests.browser.payloads import HOSTILE
 
 FIRST = "父子链是什么\uff1f"
 SECOND = "怎么接入自己的模型\uff1f"
-ON_EARLIER, NEWEST = "#branches button:not(.newest)", "#branches .newest"
+MAP, NEWEST, ROWS = "#branches .open-map", "#branches .newest", ".map-row"
 
 
-def sent_by(page: Page) -> list[dict[str, Any]]:
-    """The questions that the page sends from now on."""
-    bodies: list[dict[str, Any]] = []
-
-    def note(request: Request) -> None:
-        if request.url.endswith("/knowledge_chat_conversation"):
-            bodies.append(json.loads(request.post_data or ""))
-
-    page.on("request", note)
-    return bodies
-
-
-async def ask_all(page: Page, *questions: str) -> None:
-    """On a page that shows no turns yet."""
-    for turns, question in enumerate(questions, 1):
-        await ask(page, question)
-        await answered(page, turns)
-
-
-async def shows(page: Page, *questions: str) -> None:
-    await expect(page.locator(".asked")).to_have_text(list(questions), timeout=10_000)
-    await answered(page, len(questions))
+async def open_on_map(page: Page, row: int) -> None:
+    """The branch through the n-th turn of the map, from 0."""
+    await page.click(MAP)
+    await page.click(f"{ROWS} >> nth={row}")
+    await page.wait_for_selector(".map-dialog", state="detached")
 
 
 def node(n: int, parent: int | None = None, **changes: Any) -> dict[str, Any]:
@@ -76,21 +60,20 @@ async def test_what_was_said_before_clear_is_reached_and_gone_on_with(page: Page
     assert await page.is_visible("#branches") is False
     await page.reload()
     await shows(page, SECOND)
-    assert await page.inner_text("#branches span") == "更早的对话 (1)"
+    assert await page.inner_text(MAP) == "分支图\uff082 个分支\uff09"
     assert await page.locator("#branches button").count() == 1
-    await page.click("#branches button")
+    await open_on_map(page, 0)
     await shows(page, FIRST)
-    assert await page.locator(ON_EARLIER).count() == 0
     assert await page.inner_text(NEWEST) == "最新的对话"
     sent = sent_by(page)
     await ask(page, "它有什么用\uff1f")
     await answered(page, 2)
     assert [body["parent_turn_id"] for body in sent] == [first]
-    await page.wait_for_selector(ON_EARLIER)
-    assert await page.locator(NEWEST).count() == 0
+    await page.wait_for_selector(NEWEST, state="detached")
+    assert await page.locator(MAP).count() == 1
     await page.reload()
     await shows(page, FIRST, "它有什么用\uff1f")
-    await page.click(ON_EARLIER)
+    await open_on_map(page, 2)
     await shows(page, SECOND)
 
 
@@ -101,7 +84,7 @@ async def test_on_a_branch_each_completed_question_is_followed_and_clear_begins_
     await page.goto(server_url)
     await ask_all(page, FIRST, "/clear", SECOND)
     await page.reload()
-    await page.click(ON_EARLIER)
+    await open_on_map(page, 0)
     await shows(page, FIRST)
     sent = sent_by(page)
     for turns, question in enumerate(("一\uff1f", "/help", "二\uff1f", "/clear", "三\uff1f"), 2):
@@ -116,7 +99,7 @@ async def test_after_clear_alone_the_next_question_begins_a_new_root(page: Page,
     await ask_all(page, FIRST, "/clear")
     await page.reload()
     await shows(page, "/clear")
-    assert await page.locator(ON_EARLIER).count() == 1
+    assert await page.locator(MAP).count() == 1
     sent = sent_by(page)
     await ask(page, SECOND)
     await answered(page, 2)
@@ -129,14 +112,20 @@ async def test_the_keyboard_goes_to_a_branch_and_back(page: Page, server_url: st
     await ask_all(page, FIRST, "/clear", SECOND)
     await page.reload()
     await shows(page, SECOND)
-    await page.focus(".sidebar-foot #theme")
-    await page.keyboard.press("Tab")
+    await page.focus(".asked + .meta button:visible")
+    await page.keyboard.press("Shift+Tab")
     assert await page.evaluate("document.activeElement.closest('#branches') !== null")
     await page.keyboard.press("Enter")
+    await page.wait_for_selector(f"{ROWS}:focus")
+    await page.keyboard.press("ArrowUp")
+    await page.keyboard.press("Enter")
     await shows(page, FIRST)
+    await page.wait_for_selector(".asked:focus")
+    await page.keyboard.press("Shift+Tab")
     assert await page.evaluate("document.activeElement.className") == "text-button newest"
     await page.keyboard.press("Enter")
     await shows(page, SECOND)
+    assert await page.evaluate("document.activeElement.className") == "open-map"
 
 
 async def test_a_session_of_one_branch_has_no_line_and_leaves_the_parent_to_the_server(
@@ -155,28 +144,42 @@ async def test_a_session_of_one_branch_has_no_line_and_leaves_the_parent_to_the_
     assert not any("parent_turn_id" in body for body in sent)
 
 
-async def test_ten_branches_are_offered_the_newest_first(page: Page, server_url: str) -> None:
-    """Discriminates: the leaves in the order of the tree; a turn that others follow taken for a leaf."""
-    tree = [node(1), *(node(n, parent=1) for n in range(2, 15)), node(15), node(16, parent=15)]
-    await open_session(page, server_url, tree, shown=2)
-    times = await page.locator(ON_EARLIER).all_inner_texts()
-    assert await page.inner_text("#branches span") == "更早的对话 (13)"
-    assert [int(time.split("月")[1].split("日")[0]) for time in times] == list(range(14, 4, -1))
+async def test_the_map_has_every_branch_and_the_one_into_the_present_keeps_its_column(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: a level per turn; sides below the branch that goes on; a row for a `/help`."""
+    help_ = node(17, parent=16, command="help")
+    tree = [node(1), node(2, parent=1), *(node(n, parent=1) for n in range(3, 15)), node(15, parent=2)]
+    await open_session(page, server_url, [*tree, node(16, parent=15), help_], shown=1)
+    assert await page.inner_text(MAP) == "分支图\uff0813 个分支\uff09"
+    await page.click(MAP)
+    await page.wait_for_selector(ROWS)
+    days = [int(text.split("月")[1].split("日")[0]) for text in await page.locator(ROWS).all_text_contents()]
+    depths = await page.locator(".map-item").evaluate_all("rows => rows.map(r => r.style.cssText.at(-2))")
+    assert days == [1, *range(3, 15), 2, 15, 16]
+    assert depths == ["0", *"1" * 12, "0", "0", "0"]
+    await page.keyboard.press("Escape")
     await page.click("#language")
-    assert await page.inner_text("#branches span") == "Earlier conversations (13)"
+    assert await page.inner_text(MAP) == "Map of branches (13)"
 
 
 async def test_a_hostile_tree_stays_text_and_a_phone_shows_it_whole(page: Page, server_url: str) -> None:
     await page.set_viewport_size({"width": 360, "height": 740})
-    odd = [node(n, created_at="<b>never</b>", turn_id=f"{HOSTILE[1]}{n}?&/../") for n in range(1, 12)]
+    odd = [
+        node(n, created_at="<b>never</b>", turn_id=f"{HOSTILE[n]}{n}?&/../", status=HOSTILE[n])
+        for n in range(12)
+    ]
+    named = [node(1, turn_id=str(UUID(int=n)), question=text) for n, text in enumerate(HOSTILE, 100)]
     loop = [node(12, parent=13), node(13, parent=12)]
-    await open_session(page, server_url, [*odd, *loop, node(14)], shown=1)
-    assert await page.locator(ON_EARLIER).first.inner_text() == "未命名的对话"
-    assert await page.locator(ON_EARLIER).count() == 10
-    await page.click(f"{ON_EARLIER} >> nth=0")
+    await open_session(page, server_url, [*odd, *named, *loop, node(14)], shown=1)
+    await page.click(MAP)
+    assert await page.locator(".map-question").first.text_content() == "未命名的对话"
+    assert set(await page.locator(".map-question").all_text_contents()) >= set(HOSTILE)
+    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert await page.evaluate("document.querySelector('.map-rows').scrollWidth - innerWidth") <= 0
+    await page.click(f"{ROWS} >> nth=0")
     await page.wait_for_timeout(300)
     assert await page.evaluate("typeof window.__ran") == "undefined"
-    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 @pytest.mark.parametrize("tree", ["missing", "refused"])

@@ -42,7 +42,7 @@ const x = 1;
 
 # Renders `text` in pieces, one frame each, and again in one piece; returns both results.
 RENDER_TWICE = """async ([text, size]) => {
-  const { AnswerView } = await import("/web/js/answer.js");
+  const { AnswerView } = await import("/web/js/answer/answer-view.js");
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   const render = async (pieces) => {
     const view = new AnswerView();
@@ -58,9 +58,22 @@ RENDER_TWICE = """async ([text, size]) => {
   return [await render(pieces), await render([text])];
 }"""
 
+# The same once more on a machine so slow that each frame's time is over before its work begins.
+RENDER_LATE = """async (text) => {
+  const { AnswerView } = await import("/web/js/answer/answer-view.js");
+  let now = performance.now();
+  performance.now = () => (now += 50);
+  const view = new AnswerView();
+  view.append(text);
+  view.end();
+  document.body.append(view.element);
+  await view.drained;
+  return view.element.innerHTML;
+}"""
+
 # Every way to cut `text` in two; returns how many gave other events than the whole.
 CUT_EVERYWHERE = """async (text) => {
-  const { SseParser } = await import("/web/js/sse.js");
+  const { SseParser } = await import("/web/js/stream/sse.js");
   const parse = (pieces) => {
     const parser = new SseParser();
     return JSON.stringify(pieces.flatMap((piece) => parser.feed(piece)));
@@ -69,6 +82,15 @@ CUT_EVERYWHERE = """async (text) => {
   const cuts = Array.from({ length: text.length }, (_, at) => parse([text.slice(0, at), text.slice(at)]));
   return [cuts.filter((events) => events !== whole).length, JSON.parse(whole)];
 }"""
+
+
+async def test_a_frame_that_comes_too_late_loses_nothing(page: Page, server_url: str) -> None:
+    """Discriminates: an answer of one line that was there and went away, its turn completed."""
+    await page.goto(server_url)
+    for text in ("见 [1]", MARKDOWN, "一段。\n\n" * 900):
+        late = await page.evaluate(RENDER_LATE, text)
+        _, at_once = await page.evaluate(RENDER_TWICE, [text, len(text)])
+        assert late == at_once != ""
 
 
 @pytest.mark.parametrize("size", [1, 7])
@@ -136,6 +158,7 @@ async def test_a_source_says_what_became_of_its_document_and_marks_its_passage_w
     assert "文档已删除" in await page.inner_text(".source >> nth=0")
     assert "文档已更新" in await page.inner_text(".source >> nth=1")
     await page.click(".source >> nth=0")
+    await page.wait_for_selector(".source mark")
     before = await page.evaluate("document.querySelector('.source mark').previousSibling.data")
     assert before == text[:8]
 

@@ -24,8 +24,8 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
         yield opened
 
 
-async def test_what_is_exported_comes_back_with_nothing_lost(app: App) -> None:
-    """Discriminates: leaving any one field out of the export or of the import."""
+def with_every_field() -> dict[str, Any]:
+    """A session as an export gives it, three turns with all that turns can have."""
     root, left, right = uid(), uid(), uid()
     source = {"index": 2, "document_id": "d", "file_name": "a.md", "chunk_id": "c", "score": 0.25, "page": 3,
               "heading": "H", "char_start": 1, "char_end": 9, "key_passage": "text", "text": "the text",
@@ -33,7 +33,7 @@ async def test_what_is_exported_comes_back_with_nothing_lost(app: App) -> None:
               "date": "2024-01"}  # fmt: skip
     summary = {"text": "So far: hello.", "start": root, "covers": [root, left], "previous": None,
                "model_id": "m", "created_at": "2024-01-01T00:00:00.000007Z", "tokens": 5}  # fmt: skip
-    given: dict[str, Any] = {
+    return {
         "session_id": uid(),
         "title": "标题 <b> \"quoted\"",
         "hold": True,
@@ -47,21 +47,36 @@ async def test_what_is_exported_comes_back_with_nothing_lost(app: App) -> None:
              "status": "completed", "question": "/persona Be\nkind.", "answer": "设置", "thinking": "",
              "sources": [], "model_id": "default", "command": "persona", "token_count": 0,
              "usage": {"prompt_tokens": 0, "completion_tokens": 0, "estimated": True}, "timings_ms": {},
-             "finish_reason": "", "summary": None, "filters": {}},
+             "finish_reason": "", "summary": None, "filters": {},
+             "request": {"thinking": False, "rerank_top_n": 10, "use_insert_block": False,
+                         "insert_block_llm_id": None}, "feedback": None, "warnings": [],
+             "rewritten_question": None},
             {"turn_id": left, "parent_turn_id": root, "timestamp": "2024-01-02T00:00:00.000000Z",
              "status": "cancelled", "question": "问题 \u202e </think>", "answer": "half", "thinking": "hm\n",
              "sources": [source], "model_id": "big", "command": "", "token_count": 7,
              "usage": {"prompt_tokens": 3, "completion_tokens": 4, "estimated": False},
              "timings_ms": {"total": 12.5}, "finish_reason": "length", "summary": summary,
              "filters": {"tags": ["a", "b"], "document_ids": [uid()], "sources": ["wiki"], "since": "2024",
-                         "until": "2024-05"}},
+                         "until": "2024-05"},
+             "request": {"thinking": True, "rerank_top_n": 3, "use_insert_block": True,
+                         "insert_block_llm_id": "judge"},
+             "feedback": {"rating": "down", "comment": "太短\nstill"},
+             "warnings": [{"code": "context_dropped", "message": "放不下", "recent": 2, "knowledge": 1},
+                          {"code": "answer_cut", "message": "The end."}],
+             "rewritten_question": {"text": "What does it cost?", "turn_ids": [root]}},
             {"turn_id": right, "parent_turn_id": root, "timestamp": "2024-01-02T00:00:00.000000Z",
              "status": "failed", "question": "again", "answer": "", "thinking": "", "sources": [],
              "model_id": "big", "command": "", "token_count": 0,
              "usage": {"prompt_tokens": 0, "completion_tokens": 0, "estimated": True}, "timings_ms": {},
-             "finish_reason": "", "summary": None, "filters": {}},
+             "finish_reason": "", "summary": None, "filters": {}, "request": None,
+             "feedback": None, "warnings": [], "rewritten_question": None},
         ],
     }  # fmt: skip
+
+
+async def test_what_is_exported_comes_back_with_nothing_lost(app: App) -> None:
+    """Discriminates: leaving any one field out of the export or of the import."""
+    given = with_every_field()
     await bring_in(app, **given)
     first = await exported(app, given["session_id"])
     assert first == given

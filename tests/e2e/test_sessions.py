@@ -147,9 +147,9 @@ async def test_the_tree_tells_what_each_turn_is(app: App) -> None:
     first, second = await tree(app, session_id)
     assert first == {
         "turn_id": one, "parent_turn_id": None, "status": "completed", "seq": 0, "command": "",
-        "created_at": "2024-01-01T00:00:00.000000Z", "has_summary": False,
+        "created_at": "2024-01-01T00:00:00.000000Z", "has_summary": False, "question": "Why?",
     }  # fmt: skip
-    assert (second["command"], second["has_summary"]) == ("help", True)
+    assert (second["command"], second["has_summary"], second["question"]) == ("help", True, "/help")
     plain, commanded = await branch(app, session_id)
     assert "command" not in plain
     assert "summary" not in plain
@@ -226,3 +226,42 @@ async def test_children_of_an_erased_turn_read_as_roots_everywhere(app: App) -> 
     (node,) = (await app.client.get(f"/sessions/{session_id}/tree")).json()["turns"]
     (listed,) = (await app.client.get(f"/sessions/{session_id}/turns")).json()["turns"]
     assert [each["parent_turn_id"] for each in (turn, node, listed)] == [None, None, None]
+
+
+async def test_the_list_is_searched_by_title(tmp_path: Path) -> None:
+    """Discriminates: `q` ignored, or compared as it is written."""
+    async with open_app(make_settings(tmp_path)) as app:
+        for title in ("Ｒｅｆｕｎｄｓ 2024", "退款说明", "refunds and returns"):
+            await app.client.post("/sessions", json={"title": title})
+
+        async def found(q: str, **more: Any) -> list[str]:
+            listed = (await app.client.get("/sessions", params={"q": q, **more})).json()
+            return [session["title"] for session in listed["sessions"]]
+
+        everything = ["refunds and returns", "退款说明", "Ｒｅｆｕｎｄｓ 2024"]
+        assert await found("") == await found("  ") == everything
+        assert await found(" REFUNDS ") == [everything[0], everything[2]]
+        assert await found("退款") == ["退款说明"]
+        assert await found("none of them") == []
+        one = (await app.client.get("/sessions", params={"q": "refunds", "limit": 1})).json()
+        assert await found("refunds", limit=1, before=one["next"]) == [everything[2]]
+        assert one["sessions"][0]["turn_count"] == 0
+        for bad, why in (("a\0b", "NUL"), ("x" * 201, "201 characters")):
+            refused = await app.client.get("/sessions", params={"q": bad})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_field")
+            assert why in refused.json()["error"]["message"]
+
+
+async def test_the_tree_tells_what_was_asked_in_one_short_line(app: App) -> None:
+    """Discriminates: questions kept with the cached tree, which are those of before."""
+    long = "one\n\n two\tthree　" + "很长" * 100
+    imported = await bring_in(app, turns=[qa(long), qa("short")])
+    session_id = imported["session_id"]
+    first, second = await tree(app, session_id)
+    assert first["question"] == "one two three " + "很长" * 53
+    assert (len(first["question"]), second["question"]) == (120, "short")
+    asked = await app.ask("/help  me\nplease", session_id=session_id)
+    assert (await tree(app, session_id))[-1]["question"] == "/help me please"
+    turns = app.container.conversations.turns
+    await turns.set_payload({"user_query": 5}, [asked.finished["turn_id"]])
+    assert [node["question"] for node in await tree(app, session_id)][1:] == ["short", ""]

@@ -11,7 +11,7 @@ from tests.support.app import make_settings, open_app, scripted
 ECHO = ("The tag is\n", "</think>\n", "as you asked.")
 
 
-def settings(tmp_path: Path, *script: str, name: str) -> Settings:
+def settings(tmp_path: Path, *script: str | float, name: str) -> Settings:
     models: dict[str, Any] = {"llms": {"default": scripted(*script, model=name)}, "max_answer_chars": 1_000}
     return make_settings(tmp_path, models=models)
 
@@ -48,3 +48,16 @@ async def test_the_next_answer_after_an_echoed_tag_is_read_as_before(tmp_path: P
         third = await app.ask("Why?", thinking=True)
     assert first.answer == second.answer == "".join(ECHO)
     assert (third.text("THINK"), third.answer) == ("The tag is", "as you asked.")
+
+
+async def test_how_long_it_thought_is_told_and_kept(tmp_path: Path) -> None:
+    """Discriminates: a time that is only in the stream; one for an answer without thinking."""
+    script = ("<think>Hm", 0.05, ", so.</think>", "Yes.")
+    async with open_app(settings(tmp_path, *script, name="m")) as app:
+        turn = await app.ask("Why?", thinking=True)
+        stored = (await app.client.get(f"/turns/{turn.finished['turn_id']}")).json()
+    told = turn.finished["timings_ms"]
+    assert 40 <= told["thinking"] == stored["timings_ms"]["thinking"] <= told["generate"]
+    async with open_app(settings(tmp_path, "Yes.", name="m")) as app:
+        plain = await app.ask("Why?", thinking=True)
+    assert "thinking" not in plain.finished["timings_ms"]

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 
 from tests.support.app import CHAT, App, make_settings, open_app
 
@@ -43,6 +45,19 @@ async def test_every_route_asks_for_a_key_but_health(app: App) -> None:
         for method, path in routes(app):
             response = await app.client.request(method, path, headers=headers)
             assert (response.status_code == 401) != (path in OPEN_TO_ALL), (method, path, response.text)
+
+
+async def test_every_route_is_listed_and_the_list_asks_for_a_key(app: App) -> None:
+    """Discriminates: FastAPI's own `/openapi.json`, which is open to all; a route beside the sweep."""
+    server: FastAPI = app.client._transport.app  # type: ignore[attr-defined]
+    routers: list[APIRouter] = [included.original_router for included in server.routes]  # type: ignore[attr-defined]
+    own = [route for router in routers for route in router.routes]
+    hidden = {route.path for route in own if isinstance(route, APIRoute) and not route.include_in_schema}
+    assert all(isinstance(route, APIRoute) for route in own)
+    assert hidden == {"/", "/web/vendor/{name}", "/web/{path:path}", "/openapi.json"}
+    assert (await app.client.get("/openapi.json")).status_code == 401
+    described = await app.client.get("/openapi.json", headers=ALICE)
+    assert "/knowledge_chat_conversation" in described.json()["paths"]
 
 
 async def test_the_key_may_come_in_either_header(app: App) -> None:

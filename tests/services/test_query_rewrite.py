@@ -9,10 +9,10 @@ import pytest
 
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.messages import Layout
-from core.turns import Turn, TurnStatus
+from core.turns import MAX_REWRITTEN_CHARS, Turn, TurnStatus
 from services.extractive_llm import ExtractiveLLM
 from services.llm_service import ModelEntry
-from services.query_rewrite import MAX_REWRITTEN_CHARS, MAX_TOLD_CHARS, QueryRewriter, read_rewritten
+from services.query_rewrite import MAX_TOLD_CHARS, QueryRewriter, read_rewritten
 from tests.support.scripted_llm import RECORDED, ScriptedLLM
 
 QUESTION = "它的呢？"

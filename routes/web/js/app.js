@@ -1,100 +1,170 @@
 /** Puts the page's parts together. */
 
-import { listModels, onKeyNeeded, publicSettings } from "./api.js";
-import { Chat } from "./chat.js";
-import { Composer } from "./composer.js";
-import { askForKey } from "./dialogs.js";
-import { DocumentsPanel } from "./documents.js";
-import { fillIcons, setText } from "./dom.js";
-import { Follower } from "./follow.js";
-import { toggleLanguage, translateAll } from "./i18n.js";
-import { followAll } from "./jobs.js";
-import { Options } from "./options.js";
-import { toggleTheme } from "./prefs.js";
-import { SessionList } from "./sessions.js";
-import { Sidebar } from "./sidebar.js";
+import { onKeyNeeded } from "./api/http.js";
+import { listModels, publicSettings } from "./api/server.js";
+import { Chat } from "./conversation/chat.js";
+import { CitePreview } from "./sources/preview.js";
+import { hear } from "./base/bus.js";
+import { askForKey } from "./base/dialogs.js";
+import { Desk } from "./composer/desk.js";
+import { DocumentsPanel } from "./documents/documents-panel.js";
+import { fillIcons, setText } from "./base/dom.js";
+import { Follower } from "./conversation/follow.js";
+import { toggleLanguage, translateAll } from "./base/i18n.js";
+import { SessionHead } from "./sessions/session-head.js";
+import { SessionList } from "./sessions/session-list.js";
+import { SessionSearch } from "./sessions/session-search.js";
+import { setUpFrame } from "./frame/frame.js";
+import { Sidebar } from "./base/sidebar.js";
 
 const find = (selector) => document.querySelector(selector);
-const sessionInUrl = () => /^#\/s\/([0-9a-f-]{36})$/i.exec(location.hash)?.[1] ?? null;
+const UUID = "[0-9a-f-]{36}";
+/** `#/s/<session>`, or `#/s/<session>/<turn>` for the branch that ends there. */
+const placeInUrl = () => new RegExp(`^#/s/(${UUID})(?:/(${UUID}))?$`, "i").exec(location.hash) ?? [];
+const hashOf = (sessionId, leaf) =>
+  sessionId ? `#/s/${sessionId}${new RegExp(`^${UUID}$`, "i").test(leaf) ? `/${leaf}` : ""}` : "#/";
 
 fillIcons();
 translateAll();
 onKeyNeeded(askForKey);
 
+new CitePreview(find("#thread"));
 const sidebar = new Sidebar();
-const options = new Options(find("#model"), find("#thinking"));
 const follower = new Follower(find("#thread"), find("#to-end"));
-const sessions = new SessionList(find("#sessions"), { onDeleted: (id) => id === chat.sessionId && go(null) });
-const documents = new DocumentsPanel(find("#documents"), { onCount: showDocumentCount });
-const composer = new Composer(find("#composer"), { onSend: (question) => chat.ask(question), onStop: () => chat.stop() });
+const announce = (text) => (find("#announcer").textContent = text);
+const sessions = new SessionList(find("#sessions"), {
+  onErased: (id) => id === chat.sessionId && go(null),
+  onCurrent: (session) => head.show(session),
+  announce,
+});
+const head = new SessionHead(sessions, { main: find("main"), topbar: find("#topbar") });
+const search = new SessionSearch(find("#session-search"), (text) => sessions.search(text));
+const documents = new DocumentsPanel(find("#documents"), { onCount: showDocumentCount, onReading: showReading, announce });
+const composer = new Desk(find("#composer"), { ask: (question) => chat.ask(question), stop: () => chat.stop(), openSession });
 const chat = new Chat(find("#thread"), follower, {
   branchLine: find("#branches"),
-  options: () => options.chosen,
+  composer: find("#composer"),
+  focusComposer: () => composer.focus(),
+  maxChars: () => composer.box.maxChars,
+  onPlace: placed,
+  options: () => composer.options.chosen,
   onChange: reflect,
   onSessionStarted: started,
-  onTurnEnded: () => sessions.refresh(),
-  announce: (text) => (find("#announcer").textContent = text),
+  onAsked: (view, sessionId) => composer.asked(view, sessionId),
+  onTextLeft: (text, sessionId) => composer.keep(text, sessionId),
+  onTurnEnded: (view, sessionId) => {
+    sessions.refresh();
+    composer.ended(view, sessionId);
+  },
+  announce,
 });
 
 /** The page's frame follows the conversation's state. */
 function reflect() {
   document.body.classList.toggle("empty", chat.empty);
   composer.running = chat.running !== null;
+  composer.conversation = chat.sessionId;
   sessions.current = chat.sessionId;
 }
 
 function go(sessionId) {
-  const hash = sessionId ? `#/s/${sessionId}` : "#/";
-  if (location.hash === hash) show();
+  const hash = hashOf(sessionId);
+  if (location.hash === hash || (!location.hash && hash === "#/")) show();
   else location.hash = hash;
 }
 
 function show() {
   sidebar.close();
-  chat.open(sessionInUrl());
+  const [, sessionId = null, leaf] = placeInUrl();
+  chat.open(sessionId, leaf);
+  sessions.opened();
   composer.focus();
+  if (chat.sessionId && matchMedia("(pointer: coarse)").matches) head.focus();
+}
+
+/** The address names the branch that is shown. */
+function placed(sessionId, leaf, isStep = false) {
+  if (hashOf(sessionId, leaf) === location.hash) return;
+  history[isStep ? "pushState" : "replaceState"](null, "", hashOf(sessionId, leaf));
+}
+
+function urlChanged() {
+  const [, sessionId = null, leaf] = placeInUrl();
+  if (sessionId !== chat.sessionId || leaf !== chat.leaf) show();
 }
 
 /** A new conversation got its id: the address names it, without a new step in the history. */
 function started(sessionId) {
   history.replaceState(null, "", `#/s/${sessionId}`);
+  composer.begun(sessionId);
   sessions.current = sessionId;
   sessions.refresh();
+}
+
+/** One that was made for a persona, before its first question. */
+function openSession(sessionId) {
+  history.replaceState(null, "", `#/s/${sessionId}`);
+  return chat.open(sessionId);
 }
 
 function showDocumentCount(n) {
   for (const badge of document.querySelectorAll(".document-count")) badge.textContent = n === "0" ? "" : n;
 }
 
-function followSample() {
-  const note = find("#sample-progress");
-  followAll(
-    (progress) => setText(note, "sampleLoading", progress),
-    () => {
-      note.textContent = "";
-      delete note.dataset.i18n;
-      documents.refresh();
-    },
-  );
+/** On a phone the list of conversations would cover what the panel leaves behind. */
+function openDocuments() {
+  sidebar.close();
+  documents.open();
 }
 
-addEventListener("hashchange", () => sessionInUrl() !== chat.sessionId && show());
-for (const button of document.querySelectorAll(".new-chat")) button.addEventListener("click", () => go(null));
-for (const button of document.querySelectorAll(".open-documents")) button.addEventListener("click", () => documents.open());
-for (const button of document.querySelectorAll(".example")) {
-  button.addEventListener("click", () => chat.running || chat.ask(button.textContent));
+/** What is being read in cannot be asked about yet. */
+function showReading({ n, total, done }) {
+  const note = find("#sample-progress");
+  if (n) return setText(note, total ? "docReadingOf" : "docReading", { n, done, total });
+  note.textContent = "";
+  delete note.dataset.i18n;
 }
-find("#theme").addEventListener("click", toggleTheme);
+
+addEventListener("hashchange", urlChanged);
+for (const button of document.querySelectorAll(".new-chat")) button.addEventListener("click", () => go(null));
+for (const button of document.querySelectorAll(".open-documents")) button.addEventListener("click", () => openDocuments());
+for (const button of document.querySelectorAll(".example")) {
+  button.addEventListener("click", () => chat.running || composer.submit(button.textContent));
+}
 find("#language").addEventListener("click", toggleLanguage);
+hear("edit-last", () => chat.acts.editLast());
+hear("language", () => {
+  sessions.draw();
+  head.draw();
+});
+hear("key-given", () => {
+  readAll();
+  composer.persona.refresh();
+  if (chat.sessionId && !chat.running && !chat.shown.views.length) chat.open(chat.sessionId, chat.leaf);
+});
+setUpFrame({
+  newChat: () => go(null),
+  question: () => find("#question").focus(),
+  search: () => {
+    sidebar.open();
+    search.focus();
+  },
+});
 
 show();
-sessions.refresh();
-followSample();
-options.load(listModels);
-publicSettings().then(
-  (settings) => {
-    composer.maxChars = settings?.max_question_chars;
-    documents.formats = settings?.formats;
-  },
-  () => {}, // the defaults serve
-);
+readAll();
+
+/** All that does not depend on which conversation is open. */
+function readAll() {
+  sessions.refresh();
+  if (documents.dialog.open) documents.open();
+  else documents.begin();
+  composer.options.load(listModels);
+  publicSettings().then(settle, () => {}); // the defaults serve
+}
+
+function settle(settings) {
+  sessions.expireDays = settings?.expire_days;
+  composer.settings = settings;
+  documents.limits = settings ?? {};
+}

@@ -12,4 +12,7 @@
   if (theme === "light" || theme === "dark") root.dataset.theme = theme;
   const language = read("wenmai.lang") ?? (navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en");
   root.lang = language === "zh" ? "zh-CN" : "en";
+  if (language === "zh") return;
+  root.dataset.words = "waiting"; // the page is written in Chinese: its words wait for their translation
+  addEventListener("DOMContentLoaded", () => delete root.dataset.words);
 })();

@@ -104,6 +104,10 @@ class FolderSync:
         ]
         return SyncState(bool(self._began_us), self._began_us, self._progress, tuple(states), tuple(left))
 
+    async def last_reports(self) -> list[SyncReport]:
+        """Of the sources that have had a run. Raises StoreUnavailableError."""
+        return list((await self._reports.last(self._sources)).values())
+
     async def summaries(self, owners: Sequence[str]) -> list[SourceSummary]:
         """The sources whose documents these owners may read. Raises StoreUnavailableError."""
         names = [name for name, wanted in self._wanted.items() if wanted.owner in owners]

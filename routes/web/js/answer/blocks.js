@@ -1,0 +1,149 @@
+/**
+ * Cuts growing Markdown into top-level blocks, so that a finished block is rendered once.
+ *
+ * The cuts depend on the text alone, never on how it arrived: a streamed answer and a stored one get the
+ * same blocks. A block longer than its cap is cut at a line (a code block is closed and opened again, a list's
+ * items move to the margin), which bounds the work of rendering the block that still grows.
+ */
+const CAP = 6000;
+const LIST_CAP = 3000; // lists cost the most
+const CODE_CAP = 30_000; // code costs little to render, and a cut in it shows
+const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})/;
+const HEADING = /^ {0,3}#{1,6}(?:[ \t]|$)/;
+const TABLE_HEAD = /^[^\n]*\|[^\n]*\n {0,3}(?=[^\n]*-)(?=[^\n]*\|)[|:\- \t]+\n/;
+const ANY_ITEM = /^\s*(?:[-*+]|\d{1,9}[.)])[ \t]/;
+const SENTENCE_END = /[\u3002\uff01\uff1f!?\uff1b;](?:\s?\[[^\]\n]{1,12}\])*|[.\uff0c,]\s?|\s/g;
+const LOOK_BACK = 800; // where a line that is cut may end
+const LIST_ITEM = /^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)/;
+
+export class BlockSplitter {
+  #rest = "";
+  #block = "";
+  #blank = false;
+  #list = false;
+  #indent = 0; // of a nested list that was cut: what its further lines are moved by
+  #fence = null;
+  #head = ""; // of a table that was cut: no block of its own
+  #finished = [];
+
+  /** What is not finished yet: the growing block with the growing line, or each by itself. */
+  get open() {
+    const [block, rest] = [this.#block, this.#rest];
+    const apart = block && rest.trim() && !this.#fence && this.#startsNew(rest);
+    return apart ? [block, rest] : [block + this.#dedented(rest)];
+  }
+
+  get inCode() {
+    return this.#fence !== null;
+  }
+
+  /** @returns {string[]} the blocks that `text` finished */
+  feed(text) {
+    const source = this.#rest + text;
+    let at = 0;
+    for (let end = lineEnd(source, at); end > at; end = lineEnd(source, at)) {
+      this.#line(source.slice(at, end));
+      at = end;
+    }
+    this.#rest = source.slice(at);
+    return this.#take();
+  }
+
+  end() {
+    if (this.#rest) this.#line(this.#rest);
+    this.#rest = "";
+    this.#emit();
+    this.#fence = null;
+    return this.#take();
+  }
+
+  #take() {
+    return this.#finished.splice(0);
+  }
+
+  #line(line) {
+    if (this.#fence) return this.#fenced(line);
+    if (line.trim() === "") {
+      this.#blank = true;
+      if (this.#block) this.#block += line;
+      return;
+    }
+    if (this.#startsNew(line)) this.#emit();
+    else if (this.#list && this.#block.length >= LIST_CAP) this.#cutList(line);
+    this.#blank = false;
+    const fence = this.#block ? null : FENCE.exec(line.trimEnd());
+    if (fence) this.#fence = { open: line, mark: fence[1] };
+    if (LIST_ITEM.test(line)) this.#list = true;
+    this.#block += this.#dedented(line);
+    if (fence) return;
+    if (HEADING.test(line)) this.#emit();
+    else if (this.#block.length >= CAP && !this.#list) this.#cut();
+  }
+
+  /** Between items of the list itself where there is one soon, else between any two, else anywhere. */
+  #cutList(line) {
+    const nested = this.#block.length >= 1.5 * LIST_CAP && ANY_ITEM.test(line);
+    if (!LIST_ITEM.test(line) && !nested && this.#block.length < CAP) return;
+    this.#emit();
+    this.#list = ANY_ITEM.test(line);
+    this.#indent = this.#list ? indentOf(line) : 0;
+  }
+
+  #dedented(line) {
+    return this.#indent ? line.slice(Math.min(this.#indent, indentOf(line))) : line;
+  }
+
+  /** The rest of a long table gets the table's head again. */
+  #cut() {
+    const head = TABLE_HEAD.exec(this.#block)?.[0] ?? "";
+    this.#emit();
+    this.#block = this.#head = head.length < CAP / 4 ? head : "";
+  }
+
+  #startsNew(line) {
+    if (HEADING.test(line)) return true;
+    if (!this.#list && FENCE.test(line.trimEnd())) return true;
+    if (this.#list && /^(?:`{3}|~{3})/.test(line)) return true;
+    if (!this.#blank) return false;
+    const belongs = this.#list ? LIST_ITEM.test(line) || /^(?: {2}|\t)/.test(line) : /^(?: {4}|\t)/.test(line);
+    return !(belongs && (this.#list || /^(?: {4}|\t)/.test(this.#block)));
+  }
+
+  #fenced(line) {
+    this.#block += line;
+    const { open, mark } = this.#fence;
+    const body = line.trimEnd().replace(/^ {0,3}/, "");
+    if (body.length >= mark.length && body === mark[0].repeat(body.length)) {
+      this.#fence = null;
+      this.#emit();
+    } else if (this.#block.length >= CODE_CAP) {
+      this.#block += (this.#block.endsWith("\n") ? "" : "\n") + mark;
+      this.#emit();
+      this.#block = open;
+    }
+  }
+
+  #emit() {
+    if (this.#block.trimEnd() !== this.#head.trimEnd()) this.#finished.push(this.#block);
+    this.#block = this.#head = "";
+    this.#blank = false;
+    this.#list = false;
+    this.#indent = 0;
+  }
+}
+
+const indentOf = (line) => /^[ \t]*/.exec(line)[0].length;
+
+/** Where the next line of `source` ends, or `at` when it is not complete. A line over CAP ends near CAP. */
+function lineEnd(source, at) {
+  const newline = source.indexOf("\n", at);
+  if (newline >= 0 && newline - at < CAP) return newline + 1;
+  if (source.length - at < CAP) return at;
+  const last = [...source.slice(at + CAP - LOOK_BACK, at + CAP).matchAll(SENTENCE_END)].findLast(fits);
+  if (last) return at + CAP - LOOK_BACK + last.index + last[0].length;
+  const high = (source.charCodeAt(at + CAP - 1) & 0xfc00) === 0xd800;
+  return at + CAP - (high ? 1 : 0);
+}
+
+/** A citation that follows a sentence belongs to it, and must be seen whole. */
+const fits = (match) => match.index + match[0].length < LOOK_BACK - 20;

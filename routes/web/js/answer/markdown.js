@@ -1,0 +1,84 @@
+/**
+ * Markdown to a safe document fragment: marked, then DOMPurify last, then the page's only HTML sink.
+ *
+ * The two libraries are optional. Without them (not installed, or blocked) text is shown as it is.
+ * Raw HTML in an answer is text, images are their alternative text, reference links are text.
+ */
+import { mathExtension } from "./math.js";
+
+const SANITIZE = {
+  ALLOWED_TAGS: [
+    ..."a p br hr h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong del".split(" "),
+    ..."table thead tbody tr th td".split(" "),
+  ],
+  ALLOWED_ATTR: ["href", "title", "class", "start", "align"],
+  ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
+  RETURN_TRUSTED_TYPE: true, // the page's policy takes nothing else (require-trusted-types-for)
+};
+
+let engine = null;
+
+/** Resolves when the libraries are there, or are known to be missing. */
+export const engineReady = Promise.all([
+  import("/web/vendor/marked.esm.js"),
+  import("/web/vendor/purify.es.mjs"),
+]).then(
+  ([{ Marked }, { default: purify }]) => {
+    purify.addHook("afterSanitizeAttributes", restrain);
+    purify.sanitize("", SANITIZE); // makes the one Trusted Types policy that this page allows
+    const marked = new Marked({ gfm: true, breaks: true, tokenizer, renderer });
+    engine = { marked: marked.use(mathExtension(escapeHtml)), purify };
+  },
+  () => console.info("Wenmai: the Markdown libraries are not installed; answers are plain text."),
+);
+
+const escapeHtml = (text) =>
+  text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+
+// Returning undefined means "this is no such token": the text falls through to a paragraph.
+const tokenizer = { def() {}, html() {} };
+
+const renderer = {
+  html: ({ text }) => (/^<br *\/?>$/i.test(text) ? "<br>" : escapeHtml(text)),
+  image: ({ text }) => escapeHtml(text),
+  checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
+};
+
+function restrain(node) {
+  if (node.hasAttribute?.("class") && !/^language-[\w+#.-]{1,30}$/.test(node.className)) {
+    node.removeAttribute("class");
+  }
+  if (node.tagName !== "A") return;
+  node.setAttribute("rel", "noopener noreferrer nofollow");
+  node.setAttribute("target", "_blank");
+}
+
+/** `blocks` are whole top-level blocks; the fragment holds one or more elements for each. */
+export function toFragment(blocks) {
+  if (!engine) return plain(blocks);
+  const template = document.createElement("template");
+  const html = blocks.map(toHtml).join("");
+  template.innerHTML = engine.purify.sanitize(html, SANITIZE);
+  return template.content;
+}
+
+function toHtml(block) {
+  try {
+    return engine.marked.parse(block);
+  } catch {
+    return `<pre>${escapeHtml(block)}</pre>`; // thousands of quotes or lists in one another: marked recurses
+  }
+}
+
+function plain(blocks) {
+  const fragment = document.createDocumentFragment();
+  for (const block of blocks) {
+    const paragraph = document.createElement("p");
+    paragraph.className = "plain";
+    paragraph.textContent = block.trimEnd();
+    fragment.append(paragraph);
+  }
+  return fragment;
+}

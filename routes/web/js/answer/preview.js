@@ -1,0 +1,65 @@
+/**
+ * The block that still grows, as it may be shown: what is only half there does not flash as raw markup.
+ *
+ * A mark that means nothing yet is held back, an open one is closed. The finished block is rendered from its
+ * own text, so nothing of this is left in the end.
+ */
+const BARE_MARK = /^[ \t>]*(?:[-+*=#]{1,6}|\d{1,3}[.)]?|`{1,2}|`{3,}[^`]*|~{1,2}|~{3,}.*|:?-+:?)?[ \t]*$/;
+const TABLE_BEGUN = /^ {0,3}\|[^\n]*(?:\n[ \t]*[|:\- \t]*)?$/;
+const HALF_LINK = /!?\[([^[\]\n]{0,300})\](?:\([^()\n]{0,2000})?$/;
+const HALF_MARK = /[[【]\^?[\d,\uff0c\u3001\s-]{0,20}$/;
+const HALF_LABEL = /!?\[([^[\]\n]{0,300})$/;
+const NUMBER = /^\^?[\d,\uff0c\u3001;\s~\u2013-]+$/;
+
+/** `open` is the growing block, `inCode` whether it is a fenced code block. */
+export function previewOf(open, inCode) {
+  if (inCode) return open.replace(/\n {0,3}[`~]+$/, "\n");
+  const table = tableBegun(open);
+  if (table) return table;
+  const last = open.lastIndexOf("\n") + 1;
+  if (BARE_MARK.test(open.slice(last))) return open.slice(0, last).trimEnd() && open.slice(0, last);
+  const start = paragraphStart(open);
+  return open.slice(0, start) + closed(open.slice(start));
+}
+
+/** A table's head, shown as a table before the line below it is there. */
+function tableBegun(open) {
+  if (!TABLE_BEGUN.test(open)) return "";
+  const head = open.split("\n", 1)[0].trim();
+  const row = head.length > 1 && /[^\\]\|$/.test(head) ? head : `${head} |`;
+  const cells = row.replaceAll("\\|", "").split("|").length - 2;
+  return cells < 1 ? " " : `${row}\n|${" --- |".repeat(cells)}\n`;
+}
+
+/** Where the last stretch begins in which an open mark can be closed. */
+function paragraphStart(open) {
+  const blank = open.lastIndexOf("\n\n") + 1;
+  const item = open.slice(blank).search(/\n[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t][^\n]*$/);
+  const row = open.slice(blank).search(/\n[ \t]*\|[^\n]*$/);
+  return blank + Math.max(item, row, -1) + 1;
+}
+
+function closed(text) {
+  const bare = text.replace(/[*_~`]+$/, "");
+  const code = (bare.match(/`+/g) ?? []).length % 2;
+  if (code) return bare.endsWith("`") ? bare : `${bare}\``;
+  return closeEmphasis(withoutHalfLink(bare));
+}
+
+function withoutHalfLink(text) {
+  if (HALF_MARK.test(text)) return text.replace(HALF_MARK, "");
+  const half = HALF_LINK.exec(text);
+  if (half && (half[0].includes("](") || !NUMBER.test(half[1]))) return text.slice(0, half.index) + half[1];
+  return half ? text : text.replace(HALF_LABEL, "$1");
+}
+
+/** Innermost first. An asterisk that begins an item or stands between blanks opens nothing. */
+function closeEmphasis(text) {
+  const plain = text.replace(/`+[^`]*`+|\\[^]|\$[^$\n]*\$/g, "").replace(/^[ \t]*[*+-][ \t]/gm, "");
+  const strong = (plain.match(/\*\*/g) ?? []).length % 2;
+  const alone = plain.replaceAll("**", "").match(/\S\*|\*\S/g) ?? [];
+  const single = alone.length % 2 === 1 && /(?:^|[^\w*])\*(?![\s*])[^*]*$/.test(plain.replaceAll("**", ""));
+  const gone = (plain.match(/~~/g) ?? []).length % 2;
+  const marks = (single ? "*" : "") + (strong ? "**" : "") + (gone ? "~~" : "");
+  return marks ? text.trimEnd() + marks : text;
+}

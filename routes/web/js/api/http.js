@@ -1,0 +1,70 @@
+/** The server's HTTP API. Every refusal becomes an ApiError; a broken connection stays a TypeError. */
+
+import { tell } from "../base/bus.js";
+import { answered, mayAsk, origin } from "./asking.js";
+import { isSendable, keepKey, readKey } from "./key.js";
+
+export class ApiError extends Error {
+  /** `retryAfterS`: when the server asks to come again, 0 when it did not say. */
+  constructor(status, { code = "", message = "", retryable = false, request_id = "" } = {}, retryAfterS = 0) {
+    super(message || `HTTP ${status}`);
+    Object.assign(this, { status, code, retryable, requestId: request_id, retryAfterS });
+  }
+}
+
+/** Asks the reader for an access key; set by the app. Resolves to the key, or null when declined. */
+let askForKey = async () => null;
+export const onKeyNeeded = (ask) => (askForKey = ask);
+
+/** The headers that say who asks. */
+export function identity() {
+  const key = readKey();
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
+/** A request as it begins: who caused it, and the key it is sent with. */
+export const begin = (method) => ({ ...origin(method), key: readKey() });
+
+/** After a 401: whether there is a key to try, given now or since the request `begun` was sent. */
+export async function renewKey(begun) {
+  if (readKey() !== begun.key) return true;
+  if (!mayAsk(begun)) return false;
+  let given = await askForKey(begun.key);
+  while (given && !isSendable(given)) given = await askForKey(given);
+  answered(Boolean(given));
+  if (given) learn(given);
+  return Boolean(given);
+}
+
+/** Several requests may have waited for the same answer. */
+function learn(key) {
+  if (key === readKey()) return;
+  keepKey(key);
+  tell("key-given");
+}
+
+export async function send(path, options = {}, again = true) {
+  const begun = begin(options.method);
+  const headers = { ...options.headers, ...identity() };
+  const response = await fetch(path, { ...options, headers, cache: "no-store" });
+  if (response.ok) return response;
+  if (response.status === 401 && again && (await renewKey(begun))) return send(path, options, false);
+  throw await refusal(response);
+}
+
+async function refusal(response) {
+  const body = await response.json().catch(() => null);
+  return new ApiError(response.status, body?.error ?? {}, Number(response.headers.get("Retry-After")) || 0);
+}
+
+/** The reply's JSON; null for 204, and for a body that is none. */
+export const readJson = async (path, options) => {
+  const response = await send(path, options);
+  return response.status === 204 ? null : response.json().catch(() => null);
+};
+export const withJson = (method, body) => ({
+  method,
+  headers: { "Content-Type": "application/json" },
+  body: JSON.stringify(body),
+});
+export const id = encodeURIComponent;

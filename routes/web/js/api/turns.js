@@ -1,0 +1,14 @@
+/** Questions and turns over HTTP. */
+
+import { id, readJson, send, withJson } from "./http.js";
+
+export const askQuestion = (body, signal) =>
+  send("/knowledge_chat_conversation", { ...withJson("POST", body), signal });
+export const resumeTurn = (turnId, after, signal) =>
+  send(`/turns/${id(turnId)}/stream?after=${after}`, { signal });
+export const stopTurn = (turnId) => send(`/turns/${id(turnId)}/stop`, { method: "POST" });
+export const readTurn = (turnId) => readJson(`/turns/${id(turnId)}`);
+/** `rating` is "up", "down" or null; null without a `comment` takes it away. */
+export const rateTurn = (turnId, { rating, comment }) =>
+  send(`/turns/${id(turnId)}/feedback`, withJson("PUT", { rating, comment }));
+export const readPrompt = (turnId) => readJson(`/turns/${id(turnId)}/prompt`);

@@ -1,0 +1,37 @@
+/** One budget per frame for all that is rendered bit by bit, however many answers grow or load at once. */
+
+const BUDGET_MS = 10;
+const HIDDEN_MS = 400; // a hidden page has no frames, but an answer goes on there and must come to its end
+const waiting = new Set();
+let asked = 0;
+
+/** Calls `task(deadline)` once, in a coming frame. At least one task runs in each frame. */
+export function onFrame(task) {
+  waiting.add(task);
+  if (!asked) ask();
+}
+
+function ask() {
+  const mine = (asked = requestAnimationFrame(run));
+  setTimeout(() => {
+    if (asked !== mine) return;
+    cancelAnimationFrame(mine);
+    run();
+  }, HIDDEN_MS);
+}
+
+function run() {
+  asked = 0;
+  const deadline = performance.now() + BUDGET_MS;
+  try {
+    for (const task of [...waiting]) {
+      waiting.delete(task);
+      task(deadline);
+      if (performance.now() >= deadline) break;
+    }
+  } finally {
+    if (waiting.size && !asked) ask(); // a task that fails does not hold up the others
+  }
+}
+
+export const nextFrame = () => new Promise((resolve) => onFrame(resolve));

@@ -1,0 +1,78 @@
+/** The page's words in Chinese and English, and switching between them without a reload. */
+
+import { en, zh } from "../words/index.js";
+import { tell } from "./bus.js";
+import { writePref } from "./prefs.js";
+
+export const language = () => (document.documentElement.lang.startsWith("zh") ? "zh" : "en");
+
+// In a name they would turn the words of the sentence around.
+const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
+
+export const hasWords = (key) => Object.hasOwn(zh, key);
+
+const plurals = { zh: new Intl.PluralRules("zh"), en: new Intl.PluralRules("en") };
+
+/** Words that depend on a count are {one, other}, by the variable `n` or the one that `by` names. */
+function form(words, vars) {
+  if (typeof words === "string") return words;
+  return words[plurals[language()].select(Number(vars[words.by ?? "n"]))] ?? words.other;
+}
+
+/** The words for a key, or the text itself when it is no key. */
+export function t(key, vars = {}) {
+  const words = language() === "zh" ? zh : en;
+  if (!hasWords(key)) return key; // the server's own sentence, say
+  return form(words[key], vars).replace(/\{(\w+)\}/g, (_, name) => String(vars[name] ?? "").replace(TURNING, ""));
+}
+
+const parse = (vars) => (vars ? JSON.parse(vars) : undefined);
+
+/** Writes the words into one element, from the keys in its data attributes. */
+export function translate(node) {
+  const { i18n, i18nVars, i18nLabel, i18nLabelVars, i18nPlaceholder } = node.dataset;
+  if (i18n) node.textContent = t(i18n, parse(i18nVars));
+  if (i18nPlaceholder) node.placeholder = t(i18nPlaceholder);
+  if (!i18nLabel) return;
+  const label = t(i18nLabel, parse(i18nLabelVars));
+  node.setAttribute("aria-label", label);
+  if (node.matches("button, select")) node.title = label;
+}
+
+export function translateAll() {
+  for (const node of document.querySelectorAll("[data-i18n], [data-i18n-label], [data-i18n-placeholder]")) {
+    translate(node);
+  }
+  delete document.documentElement.dataset.words; // boot.js hid the words of the other language
+}
+
+export function toggleLanguage() {
+  const next = language() === "zh" ? "en" : "zh";
+  document.documentElement.lang = next === "zh" ? "zh-CN" : "en";
+  writePref("lang", next);
+  translateAll();
+  for (const node of document.querySelectorAll(".offscreen[role=status]")) node.textContent = ""; // what was said was in the other one
+  tell("language");
+}
+
+/** A stored RFC 3339 time as a person of this language reads it. */
+export function formatTime(timestamp) {
+  const date = new Date(timestamp);
+  if (Number.isNaN(date.getTime())) return "";
+  return date.toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" });
+}
+
+export function formatDay(date) {
+  return date.toLocaleDateString(document.documentElement.lang, { dateStyle: "medium" });
+}
+
+/** "2026年10月", "October 2026". */
+export function formatMonth(timestamp) {
+  return new Date(timestamp).toLocaleDateString(document.documentElement.lang, { year: "numeric", month: "long" });
+}
+
+/** Whole days between that time and now, by the calendar: 0 is today. */
+export function daysAgo(timestamp) {
+  const midnight = (date) => new Date(date.getFullYear(), date.getMonth(), date.getDate()).getTime();
+  return Math.round((midnight(new Date()) - midnight(new Date(timestamp))) / 86_400_000);
+}

@@ -1,0 +1,199 @@
+/**
+ * All that surrounds the question box, put together: drafts, persona, filters, switches.
+ *
+ * A draft, and what the questions are limited to, belong to the conversation in which they were made: another
+ * one has its own, and a new one begins with none.
+ */
+
+import { hear } from "../base/bus.js";
+import { el, setText } from "../base/dom.js";
+import { Composer } from "./composer.js";
+import { Drafts } from "./drafts.js";
+import { Filters } from "./filters.js";
+import { beginWithPersona, isGone, lostQuestion, lostTurn } from "./first-question.js";
+import { GoneLimits } from "./gone-limits.js";
+import { insertQuote } from "./insert.js";
+import { keepEnd } from "./keep-end.js";
+import { Options } from "./options.js";
+import { PersonaCard } from "./persona-card.js";
+import { SearchSettings } from "./search-settings.js";
+
+export class Desk {
+  #conversation; // undefined until the page has opened one
+  #drafts = new Drafts();
+  #askedHere = new Set(); // conversations, since the page was loaded
+  #stopped = false; // by the reader
+  #note = el("p", { class: "composer-note", role: "status" });
+
+  /** `ask(question)` and `stop()` are the conversation's; `openSession(id)` opens one that was made here. */
+  constructor(form, { ask, stop, openSession }) {
+    Object.assign(this, { ask, openSession });
+    const say = (...words) => this.say(...words);
+    this.filters = new Filters((filters) => this.#drafts.write(this.#conversation, { filters }));
+    this.goneLimits = new GoneLimits(this.filters, say);
+    this.search = new SearchSettings(form, this.filters);
+    this.options = new Options(form, { search: this.search, filters: this.filters, say });
+    this.persona = new PersonaCard({ say, keep: (persona) => this.#drafts.write(null, { persona }) });
+    this.box = new Composer(form, { onSend: (question) => this.submit(question), onStop: () => { this.#stopped = true; stop(); },
+      onInput: (text) => this.#typed(text), closeFirst: () => this.search.close() });
+    form.querySelector("#model").after(this.search.button);
+    form.before(el("div", { id: "composer-head" }, this.#note, this.persona.element, this.filters.element));
+    this.#listen();
+  }
+
+  /** As GET /settings/public has them. */
+  set settings(settings) {
+    this.box.maxChars = settings?.max_question_chars;
+    this.options.canJudge = settings?.insert_block;
+    if (settings?.max_persona_chars > 0) this.persona.maxChars = settings.max_persona_chars;
+  }
+
+  set running(running) {
+    this.box.running = running;
+  }
+
+  focus() {
+    this.box.focus();
+  }
+
+  /** Which conversation is open; null for one that has not begun. */
+  set conversation(id) {
+    if (id === this.#conversation) return;
+    this.#conversation = id;
+    const { text = "", filters, persona } = this.#drafts.read(id);
+    this.box.text = text;
+    this.filters.show(filters);
+    this.persona.show(id, persona);
+    this.say("");
+    this.goneLimits.look();
+    this.#recover(id);
+  }
+
+  /** The conversation that had not begun has this id now: what belongs to it goes along. */
+  begun(id) {
+    if (this.#conversation) return;
+    this.#drafts.begun(id);
+    this.#drafts.write(id, { persona: null });
+    this.#conversation = id;
+    this.persona.begun(id);
+  }
+
+  /** A turn's question is on its way from that conversation: asked in the box, in another's place, or once more. */
+  asked({ question, repeats }, sessionId) {
+    const id = sessionId ?? null;
+    this.#askedHere.add(id);
+    this.#stopped = false;
+    if (!repeats) this.#drafts.write(id, { sent: question });
+    this.#takeBack(question, id);
+  }
+
+  /** A turn there has ended; "failed" and "cancelled" may mean that the server has nothing of it. */
+  async ended(view, sessionId) {
+    this.persona.refresh();
+    if (view.repeats) return;
+    const lost = await lostTurn(view, { stoppedHere: this.#stopped });
+    if (lost === null || view.status === "running") return; // not known, or tried again meanwhile
+    const gone = lost && sessionId && (await isGone(sessionId));
+    this.#drafts.settle(view.question, sessionId);
+    if (lost) this.#giveBack(view.question, sessionId ?? null);
+    if (gone && sessionId === this.#conversation) this.say("sessionGone", {}, ["askAnew", () => this.#carryOver(sessionId)]);
+  }
+
+  /** What was typed elsewhere in that conversation, and has no place there any more. */
+  keep(text, sessionId) {
+    this.#putBefore(text, sessionId ?? null);
+  }
+
+  /** Asks, as soon as the persona that was chosen for this conversation is set. */
+  async submit(question) {
+    this.say("");
+    const from = this.#conversation ?? null;
+    this.#askedHere.add(from);
+    this.#drafts.write(from, { text: this.box.text, sent: question });
+    const { persona } = this.#drafts.read(from);
+    try {
+      if (from === null && persona) await beginWithPersona(persona, (id) => this.#move(id));
+      this.ask(question);
+    } catch (error) {
+      this.#giveBack(question, from);
+      this.say(...error.words);
+    }
+  }
+
+  async #move(id) {
+    if (this.#conversation !== null) return false;
+    this.begun(id);
+    await this.openSession(id);
+    return this.#conversation === id;
+  }
+
+  /** A word about what was done; `act`: [key, function] of a button beside it. Without a key it goes. */
+  say(key, vars, act) {
+    const [label, run] = act ?? [];
+    const once = () => { this.say(""); run(); };
+    const words = el("span");
+    if (key) setText(words, key, vars);
+    this.#note.replaceChildren(...(key ? [words] : []));
+    if (act) this.#note.append(el("button", { class: "text-button", type: "button", i18n: label, on: { click: once } }));
+  }
+
+  #listen() {
+    hear("quote", (passage) => this.#quote(passage));
+    hear("persona", (passage) => this.persona.offer(passage));
+    hear("filter", (limits) => this.filters.limit(limits));
+  }
+
+  #typed(text) {
+    if (this.#note.childElementCount) this.say("");
+    this.#drafts.write(this.#conversation ?? null, { text });
+  }
+
+  #quote(passage) {
+    for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+    const { put, of } = insertQuote(this.box.box, passage, this.box.maxChars);
+    if (put < of) this.say(put ? "quoteCut" : "quoteNoRoom", { put, of });
+  }
+
+  #giveBack(question, id) {
+    const stay = keepEnd();
+    this.#drafts.write(id, { returned: question, sent: "" });
+    this.#putBefore(question, id);
+    if (id !== (this.#conversation ?? null)) return;
+    this.box.focus();
+    stay();
+  }
+
+  /** Given back, and now tried again: not to be asked twice. */
+  #takeBack(question, id) {
+    const { text, returned } = this.#drafts.read(id);
+    if (returned === question && text === question) this.#put("", id);
+    if (returned) this.#drafts.write(id, { returned: "" });
+  }
+
+  /** Before what was typed meanwhile, if anything was; once only. */
+  #putBefore(question, id) {
+    const { text = "" } = this.#drafts.read(id);
+    if (!text.startsWith(question)) this.#put(text.trim() ? `${question}\n\n${text}` : question, id);
+  }
+
+  /** Into that conversation's box, whichever is open. */
+  #put(text, id) {
+    this.#drafts.write(id, { text });
+    if (id === (this.#conversation ?? null)) this.box.text = text;
+  }
+
+  /** What is in that conversation's box, into a new conversation's. */
+  #carryOver(id) {
+    this.#putBefore(this.#drafts.read(id).text ?? "", null);
+    this.#put("", id);
+    location.hash = "#/";
+  }
+
+  async #recover(id) {
+    const { sent } = this.#drafts.read(id);
+    if (!sent || this.#askedHere.has(id)) return;
+    const lost = await lostQuestion(id, sent);
+    if (lost && this.#drafts.read(id).sent === sent) this.#giveBack(sent, id);
+    else if (lost === false) this.#drafts.write(id, { sent: "" });
+  }
+}

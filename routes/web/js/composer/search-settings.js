@@ -1,0 +1,114 @@
+/** How many passages the model is shown, and what a question is limited to: a small panel over the box. */
+
+import { listSources, listTags } from "../api/server.js";
+import { tell } from "../base/bus.js";
+import { el, setText } from "../base/dom.js";
+import { translate } from "../base/i18n.js";
+import { readPref, writePref } from "../base/prefs.js";
+import { checkChips } from "./check-chips.js";
+import { MOST } from "./filters.js";
+
+const DEFAULT_TOP_N = 10;
+const MOST_TOP_N = 50;
+
+export class SearchSettings {
+  #topN = bounded(readPref("rerank_top_n"));
+  #words = el("span");
+  #panel = el("div", { id: "search-settings", class: "search-settings", role: "dialog", label: "searchSettings", hidden: true });
+  button = el("button", { class: "switch", id: "search-settings-button", type: "button", "aria-expanded": "false",
+    "aria-controls": "search-settings", on: { click: () => this.close() || this.#open() } }, this.#words);
+
+  constructor(form, filters) {
+    this.filters = filters;
+    form.append(this.#panel);
+    this.#panel.addEventListener("keydown", (event) => this.#key(event));
+    this.#panel.addEventListener("focusout", ({ relatedTarget }) => relatedTarget && this.#outside(relatedTarget));
+    document.addEventListener("pointerdown", ({ target }) => this.#outside(target));
+    this.#say();
+  }
+
+  /** null where it is as the server has it anyway. */
+  get topN() {
+    return this.#topN === DEFAULT_TOP_N ? null : this.#topN;
+  }
+
+  /** Whether it was open. */
+  close() {
+    const open = !this.#panel.hidden;
+    const held = this.#panel.contains(document.activeElement);
+    this.#panel.hidden = true;
+    this.button.setAttribute("aria-expanded", "false");
+    if (held) this.button.focus();
+    return open;
+  }
+
+  async #open() {
+    this.#panel.replaceChildren(this.#passages(), this.#dates());
+    this.#panel.hidden = false;
+    this.button.setAttribute("aria-expanded", "true");
+    this.#panel.querySelector("input").focus();
+    const [tags, sources] = await Promise.all([listTags().catch(() => null), listSources().catch(() => [])]);
+    if (tags) tell("tags-read", { tags: tags.map(({ tag }) => tag) });
+    if (!this.#panel.hidden) this.#offer(tags ?? [], sources);
+  }
+
+  #offer(tags, sources) {
+    const picker = (list, title, items) => items.length > 0 && checkChips({ title, items, most: MOST[list],
+      chosen: this.filters.now[list], onToggle: (name, on) => this.filters.set(list, name, on) });
+    const given = [
+      picker("tags", "pickTags", tags.map(({ tag, documents }) => ({ name: tag, count: documents }))),
+      picker("sources", "pickSources", sources.map(({ source, documents }) => ({ name: source, count: documents }))),
+    ].filter(Boolean);
+    this.#panel.querySelector(".passages").after(...given);
+    for (const node of this.#panel.querySelectorAll("[data-i18n-placeholder]")) translate(node);
+  }
+
+  #passages() {
+    const said = el("output", { i18n: ["passagesCount", { n: this.#topN }] });
+    const range = el("input", { type: "range", min: 1, max: MOST_TOP_N, value: this.#topN, label: "passages" });
+    range.addEventListener("input", () => {
+      this.#topN = bounded(range.value);
+      writePref("rerank_top_n", String(this.#topN));
+      setText(said, "passagesCount", { n: this.#topN });
+      this.#say();
+    });
+    return el("div", { class: "passages" }, el("span", { i18n: "passages" }), range, said);
+  }
+
+  /** The last one given holds: another that does not go with it is taken away, in view of the reader. */
+  #dates() {
+    const field = (name, label) => el("input", { type: "date", name, value: this.filters.now[name], label,
+      on: { change: ({ target }) => this.#date(name, target.value) } });
+    return el("fieldset", { class: "picker dates" }, el("legend", { i18n: "pickDates" }),
+      field("since", "dateSince"), el("span", { text: "–" }), field("until", "dateUntil"));
+  }
+
+  #date(name, value) {
+    const other = name === "since" ? "until" : "since";
+    const { since, until } = { ...this.filters.now, [name]: value };
+    const crossed = since && until && since > until;
+    this.filters.change({ [name]: value, ...(crossed ? { [other]: "" } : {}) });
+    if (crossed) this.#panel.querySelector(`[name=${other}]`).value = "";
+  }
+
+  #say() {
+    setText(this.#words, this.topN ? "searchSettingsWith" : "searchSettings", { n: this.#topN });
+  }
+
+  #key(event) {
+    if (event.key === "Enter" && event.target.matches("input")) event.preventDefault(); // it would send the question
+    if (event.key !== "Escape" || event.isComposing) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.close();
+  }
+
+  #outside(target) {
+    if (!this.#panel.hidden && !this.#panel.contains(target) && !this.button.contains(target)) this.close();
+  }
+}
+
+function bounded(value) {
+  const n = Math.round(Number(value));
+  return n >= 1 && n <= MOST_TOP_N ? n : DEFAULT_TOP_N;
+}

@@ -1,0 +1,49 @@
+/**
+ * How the page moves when another branch comes onto it. Each has `before()`, called just before turns leave the page,
+ * `begun()`, called when the first of the others are there, and `after()`, when all are.
+ */
+
+/** To the end, and along with it as it grows. */
+export const atEnd = (follower, shown) => ({
+  before() {
+    shown.letGo();
+    follower.start();
+  },
+  begun() {},
+  after() {},
+});
+
+/** The turn stands where another version of it, `view`, stood; the keyboard is on the same button of its pager. */
+export function inPlace(follower, shown, { view, turnId, step }) {
+  let top = 0;
+  return {
+    before() {
+      top = view.element.getBoundingClientRect().top;
+      follower.stay();
+      shown.holdPlace();
+    },
+    begun() {
+      const next = shown.find(turnId);
+      if (!next) return;
+      scrollBy({ top: next.element.getBoundingClientRect().top - top, behavior: "instant" });
+      next.actions.versions.focus(step);
+    },
+    after() {},
+  };
+}
+
+/** To a turn somewhere on the branch. */
+export const atTurn = (follower, shown, turnId) => ({
+  before() {
+    shown.letGo();
+    follower.stay();
+  },
+  begun() {},
+  after() {
+    const asked = shown.find(turnId)?.element.querySelector(".asked");
+    if (!asked) return;
+    asked.tabIndex = -1;
+    asked.focus({ preventScroll: true });
+    asked.scrollIntoView({ block: "start", behavior: "instant" });
+  },
+});

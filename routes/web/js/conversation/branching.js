@@ -1,0 +1,90 @@
+/** What the page shows of the session's other branches: the line above, the pagers, the map, the note below. */
+
+import { listTurns, readTree } from "../api/sessions.js";
+import { BranchLine } from "./branch-line.js";
+import { BranchMap } from "./branch-map.js";
+import { branchesAside } from "./branches.js";
+import { ContinuingNote } from "./continuing.js";
+import { Tree } from "./versions.js";
+
+export class Branching {
+  /** Of the session on the page; null while it is not known. */
+  tree = null;
+
+  /** `shown` are the page's turns; `onGo(leaf, turnId)` is to show a branch, at that turn of it. */
+  constructor(shown, { line, composer, onGo }) {
+    Object.assign(this, { shown, onGo });
+    this.line = new BranchLine(line, { onMap: () => this.#openMap(), onNewest: () => onGo() });
+    this.note = new ContinuingNote(composer, (turnId) => onGo(this.tree?.newestBelow(turnId)));
+  }
+
+  /** null when it cannot be read. */
+  async read(sessionId) {
+    this.sessionId = sessionId;
+    const nodes = sessionId && (await readTree(sessionId).catch(() => null));
+    return nodes ? new Tree(nodes) : null;
+  }
+
+  /** The branch's turns and the tree. A branch whose end is gone (erased, expired) gives way to the newest. */
+  async readBranch(thread) {
+    const tree = this.read(thread.sessionId);
+    const turns = await listTurns(thread.sessionId, thread.leaf).catch((error) => {
+      if (!thread.leaf || error.status !== 404) throw error;
+      thread.leaf = undefined;
+      return listTurns(thread.sessionId);
+    });
+    return { turns, tree: await tree };
+  }
+
+  clear() {
+    this.tree = null;
+    this.line.clear();
+    this.note.hide();
+  }
+
+  /** The branch with these turns comes onto the page. Says whether there are others. */
+  begin(tree, ids) {
+    this.tree = tree;
+    const aside = tree && branchesAside(tree, ids);
+    if (tree) this.line.show(aside);
+    else this.line.clear();
+    return Boolean(aside && (aside.newest || aside.others > 0));
+  }
+
+  /** Draws it all as the page's turns are now, with the newer `tree` if there is one. */
+  update(tree = this.tree) {
+    this.begin(tree, this.shown.ids);
+    for (const view of this.shown.views) this.mark(view);
+    const last = this.shown.lastQuestion;
+    if (last && tree?.isFollowed(last.turnId)) this.note.show(last);
+    else this.note.hide();
+  }
+
+  /** A turn that the server was just asked for. A tree read before its parent was asked has no place for it. */
+  add(view, parent) {
+    if (parent && !this.tree?.node(parent)) this.tree = null;
+    this.tree = this.tree?.with({ turn_id: view.turnId, parent_turn_id: parent, status: "running", command: view.command,
+      question: view.question, created_at: new Date().toISOString() }) ?? null;
+    this.update();
+  }
+
+  /** Shows in the turn's pager which version it is. */
+  mark(view) {
+    const versions = this.tree?.versionsOf(view.turnId) ?? [];
+    view.actions.versions.show(versions.indexOf(view.turnId) + 1, view.command ? 0 : versions.length);
+  }
+
+  /** The version beside this one; undefined where there is none. */
+  versionBeside(view, step) {
+    const versions = this.tree?.versionsOf(view.turnId) ?? [];
+    return versions[versions.indexOf(view.turnId) + step];
+  }
+
+  async #openMap() {
+    const sessionId = this.sessionId;
+    const tree = (await this.read(sessionId)) ?? this.tree;
+    if (!tree || sessionId !== this.sessionId) return;
+    this.update(tree);
+    new BranchMap(tree, this.shown.ids, (turnId) => this.onGo(tree.newestBelow(turnId), turnId)).open();
+  }
+}

@@ -1,0 +1,198 @@
+/** The conversation on the page: which session and branch is open, its turns, and the turns under way. */
+
+import { Acts } from "./acts.js";
+import { ApiError } from "../api/http.js";
+import { atEnd, atTurn } from "./arrivals.js";
+import { Branching } from "./branching.js";
+import { nextFrame } from "../base/frames.js";
+import { t } from "../base/i18n.js";
+import { ShownTurns } from "./shown.js";
+import { storedRequest, storedView } from "./stored.js";
+import { newTurnId } from "../stream/protocol.js";
+import { Run } from "../stream/run.js";
+import { Thread } from "./thread.js";
+import { commandOf } from "../turn/commands.js";
+import { TurnView } from "../turn/turn-view.js";
+
+const TURNS_PER_FRAME = 5;
+
+export class Chat {
+  /** Turns under way in any session, so that one left open in the background is not read twice. */
+  #runs = new Map();
+  #thread = new Thread();
+
+  /**
+   * `options()` gives what a question is asked with; `onChange` is called when anything here has changed,
+   * `onPlace(sessionId, leaf, isStep)` when another branch is shown (no leaf: the newest), by the reader's step or not,
+   * `onAsked` and `onTurnEnded(view, sessionId)`, and `onTextLeft(text, sessionId)` for an edited question not sent.
+   */
+  constructor(element, follower, { branchLine, composer, ...given }) {
+    Object.assign(this, { element, follower, ...given });
+    this.shown = new ShownTurns(element);
+    const onTurn = (leaf, turnId) => this.go(leaf, turnId && atTurn(follower, this.shown, turnId));
+    this.branching = new Branching(this.shown, { line: branchLine, composer, onGo: onTurn });
+    this.acts = new Acts(this);
+  }
+
+  get sessionId() {
+    return this.#thread.sessionId;
+  }
+
+  /** The end of the branch that is shown, undefined for the newest. */
+  get leaf() {
+    return this.#thread.leaf;
+  }
+
+  get empty() {
+    return !this.element.childElementCount && !this.#thread.loading;
+  }
+
+  get running() {
+    const isHere = ({ thread, view }) => thread === this.#thread && (thread.loading || this.shown.has(view));
+    return [...this.#runs.values()].find(isHere) ?? null;
+  }
+
+  /** Shows a stored session, or an empty new one for null: the branch that ends in `leaf`, or the newest. */
+  async open(sessionId, leaf, arrival = atEnd(this.follower, this.shown)) {
+    this.acts.closeEditor();
+    if (!sessionId || sessionId !== this.sessionId) {
+      this.shown.clear();
+      this.branching.clear();
+    }
+    const running = [...this.#runs.values()].findLast((run) => sessionId && !leaf && run.sessionId === sessionId);
+    const thread = (this.#thread = running?.thread ?? new Thread(sessionId));
+    thread.show(leaf);
+    if (sessionId) thread.loading = this.#load(thread, arrival);
+    this.onChange();
+    await thread.loading;
+    thread.loading = null;
+    if (thread === this.#thread) this.onChange();
+  }
+
+  /** Another branch of the session, as a step that the browser can go back. Without a leaf: the newest. */
+  go(leaf, arrival) {
+    const place = leaf === this.branching.tree?.newest ? undefined : leaf;
+    this.onPlace(this.sessionId, place, place !== this.leaf);
+    return this.open(this.sessionId, place, arrival);
+  }
+
+  /** `repeats`: the session has this question already. */
+  async ask(question, { repeats = false } = {}) {
+    this.acts.closeEditor();
+    if (this.#thread.loading) await this.#thread.loading;
+    const thread = this.#thread;
+    const view = Object.assign(new TurnView(newTurnId(), question, this.acts), { repeats });
+    const body = { question, ...thread.place, turn_id: view.turnId, ...this.options(), stream_format: "prefix" };
+    thread.leaf = undefined; // what is asked now is the newest
+    if (thread.sessionId) this.onPlace(thread.sessionId);
+    this.shown.letGo();
+    this.shown.append(view);
+    if (thread.branched) this.branching.add(view, view.command === "clear" ? null : thread.parent);
+    this.#run(view, body, thread);
+  }
+
+  /** Asks in the place of that turn, which leaves the page with all below it. A command has no such place. */
+  async askBeside(view, question) {
+    const thread = this.#thread;
+    if (commandOf(question)) return this.ask(question);
+    const tree = await this.branching.read(thread.sessionId);
+    const repeats = question === view.question && tree?.parentOf(view.turnId) !== undefined;
+    if (thread !== this.#thread || !this.shown.has(view)) return repeats || this.onTextLeft(question, thread.sessionId);
+    const parent = tree?.parentOf(view.turnId);
+    this.#thread = Thread.from(thread.sessionId, parent === undefined ? this.shown.parentOf(view) : parent);
+    this.shown.cutFrom(view);
+    this.branching.tree = tree;
+    return this.ask(question, { repeats });
+  }
+
+  stop() {
+    this.running?.stop();
+  }
+
+  async #run(view, body, thread, again = body) {
+    const run = new Run(view, body, { sessionId: thread.sessionId, onSession: (id) => this.#named(run.thread, id) });
+    run.thread = thread;
+    this.#runs.set(view.turnId, run);
+    if (body) this.onAsked(view, thread.sessionId);
+    this.onChange();
+    this.follower.start();
+    await run.go(() => this.#again(view, again));
+    this.#runs.delete(view.turnId);
+    this.#ended(view, run.thread);
+  }
+
+  /** The same turn once more, under its id. */
+  #again(view, body) {
+    if (!this.shown.has(view) || this.running) return;
+    view.reset();
+    this.#run(view, body, this.#thread);
+  }
+
+  #ended(view, thread) {
+    this.onTurnEnded(view, thread.sessionId);
+    const away = thread !== this.#thread;
+    if (away || this.shown.isLast(view)) thread.ended(view);
+    if (away || !this.shown.has(view)) return;
+    this.follower.stop();
+    this.onChange();
+    if (thread.branched) this.#refresh(thread);
+    if (view.status === "completed") this.announce(t("announceDone", { n: view.sourceCount }));
+  }
+
+  #named(thread, sessionId) {
+    if (thread.sessionId === sessionId) return;
+    thread.sessionId = sessionId;
+    if (thread === this.#thread) this.onSessionStarted(sessionId);
+  }
+
+  async #refresh(thread) {
+    const tree = await this.branching.read(thread.sessionId);
+    if (tree && thread === this.#thread && !thread.loading) this.branching.update(tree);
+  }
+
+  async #load(thread, arrival) {
+    try {
+      const { turns, tree } = await this.branching.readBranch(thread);
+      if (thread === this.#thread) await this.#show(turns, tree, arrival);
+    } catch (error) {
+      if (thread === this.#thread) this.#loadFailed(error);
+    }
+    if (!this.running) this.follower.stop();
+  }
+
+  /** What the page shows of the branch already stays; the rest comes some at a time. */
+  async #show(turns, tree, arrival) {
+    const thread = this.#thread;
+    const ids = turns.map((turn) => turn.turn_id);
+    this.onPlace(thread.sessionId, thread.leaf);
+    arrival.before();
+    const missing = this.shown.keep(ids);
+    thread.loaded(turns, this.branching.begin(tree, new Set(ids)));
+    for (const id of ids) if (this.#runs.has(id)) this.#runs.get(id).thread = thread;
+    const coming = turns.filter((turn) => missing.has(turn.turn_id));
+    for (let at = 0; at === 0 || at < coming.length; at += TURNS_PER_FRAME) {
+      if (thread !== this.#thread) return;
+      for (const turn of coming.slice(at, at + TURNS_PER_FRAME)) this.#append(turn);
+      if (at === 0) arrival.begun();
+      await nextFrame();
+    }
+    if (thread !== this.#thread) return;
+    this.branching.update();
+    arrival.after();
+  }
+
+  #append(turn) {
+    const run = this.#runs.get(turn.turn_id);
+    const open = run?.view ?? (turn.status === "running" ? new TurnView(turn.turn_id, turn.user_query, this.acts) : null);
+    const asking = { again: (view, body) => this.#again(view, body), ask: (question) => this.running || this.ask(question) };
+    const view = open ?? storedView(turn, this.acts, asking);
+    this.shown.append(view);
+    this.branching.mark(view);
+    if (open && !run) this.#run(open, null, this.#thread, storedRequest(turn));
+  }
+
+  #loadFailed(error) {
+    this.branching.clear();
+    this.shown.say(error instanceof ApiError && error.status === 404 ? "sessionMissing" : "loadFailed");
+  }
+}

@@ -1,0 +1,42 @@
+/** Tabs as ARIA has them: one tab stop, arrow keys, Home and End; a panel for each. */
+
+import { el } from "../base/dom.js";
+
+/**
+ * `panes` are {id, title, content, onFirst}; the first is chosen. `onFirst` is called when a pane is shown for
+ * the first time. Gives the elements to place, and `choose(id)`, which also moves the focus there.
+ */
+export function tabs(label, panes) {
+  const buttons = panes.map((pane) => el("button", { class: "tab", type: "button", role: "tab", id: `${pane.id}-tab`,
+    "aria-controls": pane.id, i18n: pane.title, on: { click: () => select(pane) } }));
+  const panels = panes.map((pane) => el("div", { class: "tab-panel", role: "tabpanel", id: pane.id,
+    "aria-labelledby": `${pane.id}-tab` }, pane.content));
+  const shown = new Set();
+
+  function select(chosen) {
+    for (const [at, pane] of panes.entries()) {
+      buttons[at].setAttribute("aria-selected", String(pane === chosen));
+      buttons[at].tabIndex = pane === chosen ? 0 : -1;
+      panels[at].hidden = pane !== chosen;
+    }
+    if (!shown.has(chosen)) chosen.onFirst?.();
+    shown.add(chosen);
+  }
+
+  const go = (at) => {
+    select(panes[at]);
+    buttons[at].focus();
+  };
+  const bar = el("div", { class: "tabs", role: "tablist", label, on: { keydown: (event) => key(event, buttons, go) } }, ...buttons);
+  select(panes[0]);
+  return { elements: [bar, ...panels], choose: (id) => go(panes.findIndex((pane) => pane.id === id)) };
+}
+
+function key(event, buttons, go) {
+  const at = buttons.indexOf(event.target.closest("[role=tab]"));
+  const last = buttons.length - 1;
+  const to = { ArrowLeft: at === 0 ? last : at - 1, ArrowRight: at === last ? 0 : at + 1, Home: 0, End: last }[event.key];
+  if (at < 0 || to === undefined) return;
+  event.preventDefault();
+  go(to);
+}

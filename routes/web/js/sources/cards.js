@@ -1,0 +1,124 @@
+/** The sources of one answer as cards: cited ones first, each with its key passage. */
+
+import { el, icon } from "../base/dom.js";
+import { sourceCard } from "./card.js";
+
+const PAGE_SIZE = 20;
+const views = new WeakMap();
+
+/** The source that a mark in an answer names; undefined while it is not known. */
+export const citationOf = (mark) =>
+  views.get(mark.closest(".turn")?.querySelector(".sources"))?.citation(Number(mark.dataset.index));
+
+export class SourcesView {
+  #citations = new Map();
+  #cards = new Map();
+  #reveal = new Map();
+  #calledFrom = null;
+
+  constructor(citations) {
+    for (const citation of citations) this.#citations.set(citation.index, citation);
+    const cited = citations.filter((citation) => citation.cited);
+    const others = citations.filter((citation) => !citation.cited);
+    this.numbers = new Set(this.#citations.keys());
+    this.element = el("section", { class: "sources", label: "sources", on: { keydown: (event) => this.#key(event) } });
+    views.set(this.element, this);
+    if (!citations.length) return;
+    this.element.append(el("h3", { i18n: ["sourcesCount", { n: cited.length || citations.length }] }));
+    if (cited.length) this.#list(this.element, cited);
+    if (others.length) this.#uncited(others, cited.length === 0);
+  }
+
+  citation(index) {
+    return this.#citations.get(index);
+  }
+
+  /** The numbers of the other sources that are of the same document. */
+  sameDocument({ document_id: documentId, index }) {
+    if (!documentId) return [];
+    return [...this.#citations.values()]
+      .filter((other) => other.document_id === documentId && other.index !== index)
+      .map((other) => other.index);
+  }
+
+  /** Shows, opens and focuses the card of source `index`; a mark that has the focus is gone back to. */
+  open(index) {
+    const mark = document.activeElement?.closest(".cite");
+    if (mark) this.#calledFrom = mark;
+    this.#reveal.get(index)?.();
+    const card = this.#cards.get(index);
+    if (!card) return;
+    for (let box = card.parentElement?.closest("details"); box; box = box.parentElement?.closest("details")) {
+      box.open = true;
+    }
+    card.open = true;
+    card.fill();
+    card.querySelector("summary").focus({ preventScroll: true });
+    card.scrollIntoView({ block: "nearest" });
+    card.classList.remove("called");
+    requestAnimationFrame(() => card.classList.add("called"));
+  }
+
+  /** To the mark that was followed to the card, or to the first that names it. */
+  back(index) {
+    const followed = this.#calledFrom?.isConnected ? this.#calledFrom : null;
+    const mark = followed ?? this.element.closest(".turn")?.querySelector(`.cite[data-index="${index}"]`);
+    this.#calledFrom = null;
+    mark?.focus({ preventScroll: true });
+    mark?.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Esc leaves a card that a mark led to; otherwise it means what it means elsewhere. */
+  #key(event) {
+    const card = event.target.closest(".source");
+    if (event.key !== "Escape" || !card || !this.#calledFrom) return;
+    event.stopPropagation();
+    this.back(Number(card.dataset.index));
+  }
+
+  /** None marked as cited: the model cited nothing it was given, so the list is open and says so. */
+  #uncited(citations, noneCited) {
+    const key = noneCited ? "found" : "uncited";
+    const box = el("details", { class: "uncited", open: noneCited },
+      el("summary", {}, icon("chevron"), el("span", { i18n: [key, { n: citations.length }] })));
+    this.#list(box, citations);
+    this.element.append(box);
+  }
+
+  #list(parent, citations) {
+    const list = el("ol", { class: "source-list" });
+    parent.append(list);
+    this.#page(list, citations, 0);
+  }
+
+  #page(list, citations, from) {
+    const upTo = from + PAGE_SIZE;
+    for (const citation of citations.slice(from, upTo)) list.append(el("li", {}, this.#card(citation)));
+    const left = citations.length - upTo;
+    if (left <= 0) return;
+    let shown = false;
+    const next = () => {
+      if (shown) return;
+      shown = true;
+      const focused = document.activeElement === more;
+      more.remove();
+      this.#page(list, citations, upTo);
+      if (focused) list.children[upTo].querySelector("summary").focus({ preventScroll: true });
+    };
+    const n = Math.min(left, PAGE_SIZE);
+    const more = el("button", { class: "text-button", type: "button", i18n: ["showMore", { n }], on: { click: next } });
+    list.after(more);
+    for (const citation of citations.slice(upTo)) this.#reveal.set(citation.index, () => this.#revealUpTo(citation.index, next));
+  }
+
+  #revealUpTo(index, next) {
+    next();
+    if (!this.#cards.has(index)) this.#reveal.get(index)?.();
+  }
+
+  #card(citation) {
+    const card = sourceCard(citation, this);
+    this.#cards.set(citation.index, card);
+    return card;
+  }
+}

@@ -1,0 +1,116 @@
+/** What stands around a passage in its document: its neighbours and its section, inside the card. */
+
+import { ApiError } from "../api/http.js";
+import { readDocument, readSurroundings } from "../api/search.js";
+import { el } from "../base/dom.js";
+import { markedText } from "./passage.js";
+
+const NEAR = 2; // neighbours to either side at first
+const STEP = 4;
+const MOST = 10; // the server's own limit
+
+export class Context {
+  #before = NEAR;
+  #after = NEAR;
+  #box = el("div", { class: "context", role: "region", label: "contextLabel", tabindex: "0" });
+  #state = el("p", { class: "faint", role: "status" });
+  #loaded = false;
+
+  constructor(citation) {
+    this.citation = citation;
+    this.element = el("div", { class: "source-context" }, this.#state, this.#box);
+  }
+
+  /** Loads at the first time; afterwards it only goes back to the passage. */
+  async show() {
+    if (!this.#loaded) return this.#load();
+    this.#scrollTo(this.#here, 40);
+  }
+
+  async #load() {
+    if (!this.#loaded) this.#say("contextLoading");
+    try {
+      const { document_id: documentId, chunk_id: chunkId } = this.citation;
+      const found = await readSurroundings(documentId, chunkId, this.#before, this.#after);
+      this.#say(null);
+      this.#draw(found);
+      this.#loaded = true;
+    } catch (error) {
+      this.#say(await whyNot(error, this.citation.document_id));
+    }
+  }
+
+  #say(key) {
+    this.#state.hidden = key === null;
+    this.#state.replaceChildren(...(key ? [el("span", { i18n: key })] : []));
+    this.#box.hidden = key !== null && !this.#loaded;
+  }
+
+  get #here() {
+    return this.#box.querySelector(".here");
+  }
+
+  /** The passage stays where it is on the screen when more comes above it. */
+  #draw(found) {
+    const was = this.#loaded ? this.#offset(this.#here) : 40;
+    const chunks = inOrder(found);
+    const at = chunks.findIndex((chunk) => chunk.chunk_id === found.chunk_id);
+    const more = this.#more(found, at, chunks.length - 1 - at, chunks[0].position);
+    this.#box.replaceChildren(...[more.earlier, ...this.#texts(chunks, found), more.later].filter(Boolean));
+    this.#scrollTo(this.#here, was);
+  }
+
+  #texts(chunks, here) {
+    return chunks.flatMap((chunk, at) => {
+      const own = chunk.chunk_id === here.chunk_id;
+      const words = own ? markedText({ ...this.citation, text: chunk.text, passage_start: this.#start(chunk) }) : [chunk.text];
+      const heading = chunk.heading && chunk.heading !== chunks[at - 1]?.heading;
+      return [heading && el("p", { class: "context-heading", text: chunk.heading }),
+        el("p", { class: own ? "context-chunk here" : "context-chunk" }, ...words)];
+    }).filter(Boolean);
+  }
+
+  /** The passage's place is one in the text that was cited. */
+  #start({ text }) {
+    return text === this.citation.text ? this.citation.passage_start : null;
+  }
+
+  #more({ neighbours }, above, below, firstPosition) {
+    const ask = (change) => async () => {
+      change();
+      await this.#load();
+      this.#box.focus({ preventScroll: true });
+    };
+    const earlier = firstPosition > 0 && above < MOST;
+    const later = neighbours.after.length >= this.#after && below < MOST;
+    return {
+      earlier: earlier && button("contextEarlier", ask(() => (this.#before = Math.min(MOST, above + STEP)))),
+      later: later && button("contextLater", ask(() => (this.#after = Math.min(MOST, below + STEP)))),
+    };
+  }
+
+  #offset(node) {
+    return node ? node.getBoundingClientRect().top - this.#box.getBoundingClientRect().top : 0;
+  }
+
+  #scrollTo(node, offset) {
+    this.#box.scrollTop += this.#offset(node) - offset;
+  }
+}
+
+const button = (key, click) => el("button", { class: "text-button", type: "button", i18n: key, on: { click } });
+
+/** The neighbours and the section overlap; each chunk once, as the document has them. */
+function inOrder({ neighbours, section, ...chunk }) {
+  const all = [...neighbours.before, ...section, chunk, ...neighbours.after];
+  const once = new Map(all.map((each) => [each.chunk_id, each]));
+  return [...once.values()].sort((one, other) => one.position - other.position);
+}
+
+/** A sentence for the reader. A chunk can be gone with its document, or from a newer version of it. */
+async function whyNot(error, documentId) {
+  if (!(error instanceof ApiError)) return "contextFailed";
+  if (error.status !== 404) return error.message;
+  return readDocument(documentId).then(() => "contextChunkGone",
+    (reason) => (reason instanceof ApiError && reason.status === 404 ? "contextDocumentGone" : "contextChunkGone"));
+}

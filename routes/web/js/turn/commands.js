@@ -1,0 +1,29 @@
+/** The slash commands, as the server reads them: a question's first word, in any case and width. */
+
+/** `text` is what completing writes; `argument` is the words for what is to be typed after it. */
+const COMMANDS = [
+  { text: "/help", does: "commandHelp" },
+  { text: "/clear", does: "commandClear" },
+  { text: "/persona", does: "commandPersona" },
+  { text: "/persona ", argument: "commandPersonaText", does: "commandPersonaSet" },
+  { text: "/persona clear", does: "commandPersonaClear" },
+];
+const NAMES = ["help", "clear", "persona"];
+const LONGEST_NAME = "/persona".length;
+const LONGEST = "/persona clear".length;
+
+/** The command's name, or "" for a question. */
+export function commandOf(question) {
+  const [word] = question.trim().split(/\s/, 1);
+  if (!/^[/\uff0f]/.test(word) || word.length > LONGEST_NAME) return "";
+  const name = word.normalize("NFKC").slice(1).toLowerCase();
+  return NAMES.includes(name) ? name : "";
+}
+
+/** The commands that begin like `text`; none for what is no command, or is complete with its argument. */
+export function completions(text) {
+  if (!/^[/\uff0f]/.test(text) || text.length > LONGEST) return [];
+  const begun = text.normalize("NFKC").toLowerCase();
+  if (begun === "/persona ") return [];
+  return COMMANDS.filter((command) => command.text.startsWith(begun));
+}

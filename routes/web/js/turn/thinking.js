@@ -1,0 +1,104 @@
+/** The folding panel of a model's thinking. It is plain text, and is not there when there is none. */
+
+import { el, icon, setText } from "../base/dom.js";
+import { onFrame } from "../base/frames.js";
+import { readPref, writePref } from "../base/prefs.js";
+import { ThinkingText } from "./thinking-text.js";
+
+const STEP_CHARS = 60_000; // for one frame
+const NEAR_PX = 40;
+const TICK_MS = 1000;
+
+export class ThinkingView {
+  #waiting = [];
+  #startedMs = 0;
+  #scheduled = false;
+  #timer = 0;
+  #atEnd = true;
+  #onShown = () => {};
+  #text;
+
+  constructor() {
+    this.title = el("span", { i18n: "thoughts" });
+    this.body = el("div", { class: "thinking-text", tabindex: "0", role: "group", label: "thoughts" });
+    this.element = el("details", { class: "thinking", hidden: true },
+      el("summary", { on: { click: () => this.#chosen() } }, icon("chevron"), this.title), this.body);
+    this.#text = new ThinkingText(this.body);
+    this.body.addEventListener("scroll", () => (this.#atEnd = this.#nearEnd()), { passive: true });
+  }
+
+  get running() {
+    return this.element.classList.contains("running");
+  }
+
+  /** Resolves when all that came so far is shown. */
+  get shown() {
+    return this.#waiting.length ? new Promise((resolve) => (this.#onShown = resolve)) : Promise.resolve();
+  }
+
+  append(text) {
+    if (!this.#startedMs) this.#begin();
+    this.#add(text);
+  }
+
+  /** Thinking is over: the answer began, or the turn ended. */
+  end() {
+    if (!this.running) return;
+    this.element.classList.remove("running");
+    clearInterval(this.#timer);
+    this.took(performance.now() - this.#startedMs);
+  }
+
+  /** How long it was, as the server says; it rounds as the page does. */
+  took(ms) {
+    if (!this.element.hidden && Number.isFinite(ms)) setText(this.title, "thoughtFor", { s: Math.max(1, Math.round(ms / 1000)) });
+  }
+
+  showStored(text, ms) {
+    this.element.hidden = !text;
+    this.#add(text);
+    if (ms) this.took(ms);
+  }
+
+  #begin() {
+    this.#startedMs = performance.now();
+    this.element.hidden = false;
+    this.element.classList.add("running");
+    this.element.open = readPref("thinkingOpen") === "true";
+    this.#tick();
+    this.#timer = setInterval(() => this.#tick(), TICK_MS);
+  }
+
+  #tick() {
+    const s = Math.floor((performance.now() - this.#startedMs) / 1000);
+    setText(this.title, s ? "thinkingFor" : "thinkingNow", s ? { s } : undefined);
+  }
+
+  /** Whether the reader wants to see thinking while it runs is remembered; the click comes before the change. */
+  #chosen() {
+    if (this.running) writePref("thinkingOpen", String(!this.element.open));
+  }
+
+  #add(text) {
+    for (let at = 0; at < text.length; at += STEP_CHARS) this.#waiting.push(text.slice(at, at + STEP_CHARS));
+    if (this.#scheduled || !this.#waiting.length) return;
+    this.#scheduled = true;
+    onFrame(() => this.#flush());
+  }
+
+  #flush() {
+    this.#scheduled = false;
+    let chars = 0;
+    while (this.#waiting.length && chars < STEP_CHARS) {
+      chars += this.#waiting[0].length;
+      this.#text.append(this.#waiting.shift());
+    }
+    if (this.#atEnd && this.running && this.element.open) this.body.scrollTop = this.body.scrollHeight;
+    if (this.#waiting.length) this.#add("");
+    else this.#onShown();
+  }
+
+  #nearEnd() {
+    return this.body.scrollHeight - this.body.scrollTop - this.body.clientHeight < NEAR_PX;
+  }
+}

@@ -1,0 +1,43 @@
+/** The words of a conversation's branches: versions of a turn, the map, and asking somewhere else than at the end. */
+
+export const zh = {
+  branches: "这段对话的其他分支",
+  branchCount: "分支图（{n} 个分支）",
+  newestBranch: "最新的对话",
+  mapTitle: "对话的分支图",
+  map_running: "作答中",
+  map_cancelled: "已停止",
+  map_interrupted: "未答完",
+  map_failed: "未能回答",
+  versionOf: "第 {n} 个版本，共 {of} 个",
+  versionBefore: "上一个版本",
+  versionAfter: "下一个版本",
+  editQuestion: "修改问题",
+  editHint: "Enter 发送 · Esc 取消",
+  editSend: "发送",
+  regenerate: "重新回答",
+  continueHere: "从这里继续",
+  continuing: "下一个问题接在“{text}”之后",
+  continuingStop: "不从这里继续，回到后面的对话",
+};
+
+export const en = {
+  branches: "Other branches of this conversation",
+  branchCount: "Map of branches ({n})",
+  newestBranch: "Newest conversation",
+  mapTitle: "Map of this conversation",
+  map_running: "answering",
+  map_cancelled: "stopped",
+  map_interrupted: "unfinished",
+  map_failed: "not answered",
+  versionOf: "Version {n} of {of}",
+  versionBefore: "Previous version",
+  versionAfter: "Next version",
+  editQuestion: "Edit the question",
+  editHint: "Enter sends · Esc cancels",
+  editSend: "Send",
+  regenerate: "Answer again",
+  continueHere: "Continue from here",
+  continuing: "Continuing from “{text}”",
+  continuingStop: "Do not continue from here, go back to what followed",
+};

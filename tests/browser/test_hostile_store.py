@@ -1,0 +1,56 @@
+"""Hostile texts through the whole of the real server: said by the model, uploaded, stored, and read again."""
+
+from __future__ import annotations
+
+import httpx
+from playwright.async_api import Page
+
+from tests.browser.canary import Canary
+from tests.browser.driving import answered, ask
+from tests.browser.payloads import SHAPES
+from tests.browser.watching import watch
+from tests.support.stub_llm import StubLLM
+
+TEXTS = [shape.text for shape in SHAPES]
+ALL = "\n\n".join(TEXTS)
+READABLE = "".join(char for char in ALL if char.isprintable() or char == "\n")  # others are not a text file's
+SIZE = 5
+SHOWN = "[...document.querySelectorAll('.prose .part > *, .asked')].map((node) => node.outerHTML)"
+
+
+def upload(url: str, name: str, text: str, tag: str) -> None:
+    file = {"file": (name, text.encode())}
+    response = httpx.post(f"{url}/documents", files=file, data={"tags": tag}, timeout=30)
+    assert response.status_code == 201, response.text
+
+
+def rename(url: str, session_id: str, title: str) -> None:
+    httpx.patch(f"{url}/sessions/{session_id}", json={"title": title}, timeout=30).raise_for_status()
+
+
+async def test_what_the_model_said_is_as_harmless_after_a_reload(
+    page: Page, bare_url: str, canary: Canary, said_by_model: StubLLM
+) -> None:
+    """Discriminates: a stored answer shown by another way than a streamed one."""
+    said_by_model.words = tuple(ALL[at : at + SIZE] for at in range(0, len(ALL), SIZE))
+    upload(
+        bare_url,
+        "a <img src=x onerror=window.__ran=1>.md",
+        f"# 退款\n\n{READABLE}",
+        "<svg onload=window.__ran=1>",
+    )
+    watched = await watch(page, bare_url, canary)
+    await page.goto(bare_url)
+    await ask(page, f"退款 {TEXTS[1]}")
+    await answered(page)
+    session_id = page.url.rpartition("/")[2]
+    rename(bare_url, session_id, "<img src=x onerror=window.__ran=1>\u202eeltit")
+    await page.wait_for_timeout(300)
+    streamed = await page.evaluate(SHOWN)
+    await watched.nothing_happened()
+    await page.reload()
+    await answered(page)
+    await page.wait_for_timeout(300)
+    assert await page.evaluate(SHOWN) == streamed
+    assert "<img src=x" in await page.title()
+    await watched.nothing_happened()
