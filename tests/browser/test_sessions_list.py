@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Page, Route
 
-from tests.browser.conversations import bring, come_back, row, titles
+from tests.browser.conversations import bring, come_back, erase, row, titles
 from tests.support.server import running_server
 
 MANY = 60
@@ -136,3 +137,26 @@ async def test_the_arrow_keys_go_from_one_conversation_to_the_next(page: Page, u
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".session.current .session-link[aria-current=page]")
     assert page.url.endswith(str(second))
+
+
+async def test_a_conversation_that_began_while_the_list_was_on_its_way_is_in_it(page: Page, url: str) -> None:
+    """Discriminates: an open conversation that has no row until the next question."""
+    read, opened = asyncio.Event(), asyncio.Event()
+
+    async def late(route: Route) -> None:
+        reply = await route.fetch()
+        read.set()
+        await opened.wait()
+        await route.fulfill(response=reply)
+
+    await page.route("**/sessions?*", late, times=1)
+    await page.goto(url)
+    await read.wait()
+    session_id = bring(url, "刚开始的")
+    try:
+        await page.goto(f"{url}/#/s/{session_id}")
+        await page.wait_for_selector(".asked:has-text('第 1 个问题')")
+        opened.set()
+        await page.wait_for_selector(f"{row(session_id)}.current")
+    finally:
+        erase(url, session_id)

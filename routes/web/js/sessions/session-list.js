@@ -36,13 +36,9 @@ export class SessionList {
   }
 
   async refresh() {
-    try {
-      await this.#pages.refresh();
-      this.draw();
-    } catch {
-      if (this.#pages.shown !== this.#pages.query) this.#showFailure();
-    }
+    await this.#read();
     await this.#readApart();
+    if (this.#pages.lack(this.#apart)) await this.#read(); // it began while the list was on its way
   }
 
   /** Only conversations whose title contains `text`; all for "". */
@@ -73,6 +69,15 @@ export class SessionList {
   /** The menu of the open session, above it; `rename()` begins to edit its title there. */
   menu(opener, session, rename) {
     showSessionMenu(opener, session, { actions: this.actions, rename, days: this.expireDays });
+  }
+
+  async #read() {
+    try {
+      await this.#pages.refresh();
+      this.draw();
+    } catch {
+      if (this.#pages.shown !== this.#pages.query) this.#showFailure();
+    }
   }
 
   draw() {

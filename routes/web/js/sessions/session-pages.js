@@ -28,6 +28,12 @@ export class SessionPages {
     return this.sessions.find((session) => session.session_id === sessionId);
   }
 
+  /** Whether `session` belongs between those that are read: a list without it is older than the session. */
+  lack(session) {
+    if (!session || this.shown !== "" || this.find(session.session_id)) return false;
+    return !this.hasMore || session.updated_at > this.sessions.at(-1).updated_at;
+  }
+
   /** Puts what a reply says of a session over what is known of it. */
   change(session) {
     this.sessions = this.sessions.map((known) => (known.session_id === session.session_id ? { ...known, ...session } : known));
