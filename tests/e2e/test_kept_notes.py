@@ -34,6 +34,17 @@ async def test_a_turn_says_what_its_stream_told_beside_the_answer(tmp_path: Path
         assert await read(app, told.second) == stored
 
 
+async def test_an_answer_in_one_object_tells_them_too(tmp_path: Path) -> None:
+    """Discriminates: leaving out what is no part of the answer."""
+    async with open_app(settings(tmp_path)) as app:
+        told = await talk(app)
+        asked = {"session_id": told.session_id, "parent_turn_id": told.first, "stream": False}
+        reply = await app.client.post("/knowledge_chat_conversation", json={**asked, "question": "Hm?"})
+        whole = reply.json()
+        stored = await read(app, whole["turn_id"])
+    assert [whole[name] for name in NOTES] == [stored[name] for name in NOTES] == [[WARNED], REWRITTEN]
+
+
 async def test_what_a_warning_counts_is_kept_with_it(tmp_path: Path) -> None:
     """Discriminates: keeping the code and the message alone."""
     async with open_app(settings(tmp_path)) as app:
