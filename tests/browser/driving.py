@@ -29,6 +29,13 @@ STREAM_IN_PIECES = """(size) => {
     }), response);
   };
 }"""
+# A stored turn has its status at once; its texts wait for the two libraries, and for a frame.
+DRAWN = """async () => {
+  await (await import("/web/js/answer/markdown.js")).engineReady;
+  const frame = () => new Promise((resolve) => { requestAnimationFrame(resolve); setTimeout(resolve, 200); });
+  await frame();
+  await frame();
+}"""
 
 
 async def ask(page: Page, question: str) -> None:
@@ -37,8 +44,9 @@ async def ask(page: Page, question: str) -> None:
 
 
 async def answered(page: Page, turns: int = 1, status: str = "completed") -> None:
-    """Waits until the page shows that many turns and the last one has that status."""
+    """Waits until the page shows that many turns, the last one has that status, and their texts are drawn."""
     await page.wait_for_selector(f".turn:nth-child({turns})[data-status={status}]")
+    await page.evaluate(DRAWN)
 
 
 def sse_body(events: Sequence[Event]) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.async_api import Page
 
-from tests.browser.documents import LISTEN, a_file, choose, drop, open_panel, read_in, row, upload_row
+from tests.browser.documents import INPUT, LISTEN, a_file, choose, drop, open_panel, read_in, row, upload_row
 from tests.browser.driving import answered, ask
 from tests.support.server import running_server
 
@@ -78,6 +78,7 @@ async def test_what_cannot_be_read_is_told_in_words_and_not_sent_where_that_is_k
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.method) if request.method == "POST" else None)
     await open_panel(page, url)
+    await page.wait_for_selector(f"{INPUT}[accept*='.docx']")  # the server has said what it reads
     broken = a_file("坏的.pdf", b"%PDF-1.4 and no more")
     await choose(page, a_file("旧合同.doc", "x"), a_file("照片.png", "x"), a_file("空.md", ""), broken)
     await page.wait_for_selector(f"{upload_row('坏的.pdf')}[data-state=failed]")

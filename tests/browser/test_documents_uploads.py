@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 from playwright.async_api import Page, Request, Route
@@ -55,18 +56,19 @@ async def test_a_retry_says_why_and_when(page: Page, server_url: str) -> None:
 
 async def test_every_stage_has_words_in_both_languages(page: Page, server_url: str) -> None:
     await lists(page, [])
-    await replying(page, "POST", UPLOADS, (201, ACCEPTED))
     await open_panel(page, server_url)
     said = {}
     for stage in ("waiting", "parsing", "embedding", "storing", "verifying"):
-        await streaming(page, job(stage, done=1))
+        job_id = str(uuid.uuid4())
+        await replying(page, "POST", UPLOADS, (201, {**ACCEPTED, "job_id": job_id}))
+        await streaming(page, job(stage, job_id=job_id, done=1))
         await choose(page, a_file(NAME, stage))
         await page.wait_for_selector(f"{upload_row(NAME)}[data-stage={stage}]")
         chinese = await page.inner_text(SAID)
         await page.evaluate("document.querySelector('#language').click()")
         said[stage] = (chinese, await page.inner_text(SAID))
         await page.evaluate("document.querySelector('#language').click()")
-        await streaming(page, job("cancelled"))
+        await streaming(page, job("cancelled", job_id=job_id))
         await page.click(f"{upload_row(NAME)}[data-state=cancelled] [data-action=dismiss]")
     assert said["embedding"] == ("正在建立索引 1/3", "Indexing 1/3")
     assert said["storing"] == ("正在保存", "Storing")

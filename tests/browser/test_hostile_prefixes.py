@@ -16,6 +16,7 @@ MOST_CHARS = 240
 GROW = """async (texts) => {
   const odd = ODD_MARKUP;
   const { AnswerView } = await import("/web/js/answer/answer-view.js");
+  await (await import("/web/js/answer/markdown.js")).engineReady;
   window.requestAnimationFrame = (task) => queueMicrotask(() => task(performance.now()));
   const channel = new MessageChannel();
   const settled = () =>
