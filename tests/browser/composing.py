@@ -62,9 +62,10 @@ async def tell(page: Page, name: str, detail: object) -> None:
 
 
 async def opened(page: Page, url: str) -> None:
-    """The page, once it knows what the server offers."""
-    async with page.expect_response("**/settings/public"), page.expect_response("**/models"):
-        await page.goto(url)
+    """The page, once it knows what the server offers: replies that are here may not have been read yet."""
+    await page.goto(url)
+    await page.wait_for_selector("#documents input[type=file][accept]", state="attached")
+    await page.wait_for_selector("#model option", state="attached")
 
 
 async def sent_by(page: Page, question: str, turns: int = 1) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.browser.canary import Canary, listening
 from tests.browser.live import Live, live_server
@@ -28,6 +28,8 @@ FLAGS = [
     "--disable-sync",
 ]
 FOLDER = Path(__file__).parent
+LONGEST_WAIT_MS = 30_000  # for what a busy machine shows late
+expect.set_options(timeout=LONGEST_WAIT_MS)
 
 
 # One loop for all tests here, so that one browser can serve them.
@@ -90,7 +92,7 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     errors: list[str] = []
     context = await browser.new_context(locale="zh-CN", viewport={"width": 1240, "height": 860})
     opened = await context.new_page()
-    opened.set_default_timeout(30_000)
+    opened.set_default_timeout(LONGEST_WAIT_MS)
     opened.on("pageerror", lambda error: errors.append(str(error)))
     yield opened
     await context.close()

@@ -16,17 +16,19 @@ def bring(url: str, title: str, *, days_ago: float = 0, turns: int = 1, hold: bo
     asked = [
         {"question": f"第 {n} 个问题", "answer": f"回答 {n}", "timestamp": at} for n in range(1, turns + 1)
     ]
-    reply = httpx.post(f"{url}/sessions/import", json={"title": title, "hold": hold, "turns": asked})
+    reply = httpx.post(
+        f"{url}/sessions/import", json={"title": title, "hold": hold, "turns": asked}, timeout=30
+    )
     reply.raise_for_status()
     return str(reply.json()["session_id"])
 
 
 def stored(url: str, session_id: str) -> httpx.Response:
-    return httpx.get(f"{url}/sessions/{session_id}")
+    return httpx.get(f"{url}/sessions/{session_id}", timeout=30)
 
 
 def erase(url: str, session_id: str) -> None:
-    httpx.delete(f"{url}/sessions/{session_id}").raise_for_status()
+    httpx.delete(f"{url}/sessions/{session_id}", timeout=30).raise_for_status()
 
 
 def row(session_id: str) -> str:

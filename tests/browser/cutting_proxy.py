@@ -23,6 +23,7 @@ class CuttingProxy:
     refused: int = 0
     _listener: socket.socket = field(init=False, repr=False)
     _open: list[socket.socket] = field(default_factory=list, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -37,9 +38,10 @@ class CuttingProxy:
         self.cut_all()
 
     def cut_all(self) -> None:
-        for one in [*self._open]:
-            _end(one)
-        self._open.clear()
+        with self._lock:
+            for one in self._open:
+                _end(one)
+            self._open.clear()
 
     def _accept(self) -> None:
         while True:
@@ -47,15 +49,19 @@ class CuttingProxy:
                 reader, _ = self._listener.accept()
             except OSError:
                 return
-            if self.refusing:
-                self.refused += 1
-                _end(reader)
-                continue
-            where = urlsplit(self.target)
-            server = socket.create_connection((where.hostname or "", where.port or 80))
-            self._open += [reader, server]
-            threading.Thread(target=self._pass, args=(reader, server, False), daemon=True).start()
-            threading.Thread(target=self._pass, args=(server, reader, True), daemon=True).start()
+            with self._lock:  # one that is accepted while all are cut would live on
+                self._join(reader)
+
+    def _join(self, reader: socket.socket) -> None:
+        if self.refusing:
+            self.refused += 1
+            _end(reader)
+            return
+        where = urlsplit(self.target)
+        server = socket.create_connection((where.hostname or "", where.port or 80))
+        self._open += [reader, server]
+        threading.Thread(target=self._pass, args=(reader, server, False), daemon=True).start()
+        threading.Thread(target=self._pass, args=(server, reader, True), daemon=True).start()
 
     def _pass(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
         seen = b""

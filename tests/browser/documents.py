@@ -67,6 +67,11 @@ def upload_row(name: str) -> str:
     return f".upload:has(.document-name:text-is('{name}'))"
 
 
+async def words(page: Page, selector: str) -> str:
+    """What stands there: `inner_text` of a row not laid out yet is empty (content-visibility)."""
+    return await page.locator(selector).first.text_content() or ""
+
+
 async def read_in(page: Page, name: str) -> None:
     await page.wait_for_selector(f"{row(name)}[data-status=ready]")
 

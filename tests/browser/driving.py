@@ -29,12 +29,19 @@ STREAM_IN_PIECES = """(size) => {
     }), response);
   };
 }"""
-# A stored turn has its status at once; its texts wait for the two libraries, and for a frame.
+# A stored turn has its status at once; its texts wait for the two libraries, and come some at a frame: all of
+# them are there when two frames, in which whatever waited had its turn, have added nothing.
 DRAWN = """async () => {
   await (await import("/web/js/answer/markdown.js")).engineReady;
-  const frame = () => new Promise((resolve) => { requestAnimationFrame(resolve); setTimeout(resolve, 200); });
-  await frame();
-  await frame();
+  const { nextFrame } = await import("/web/js/base/frames.js");
+  const thread = document.querySelector("#thread");
+  const grows = () => thread.querySelector(".turn[data-status=running]") !== null;
+  let before;
+  do {
+    before = thread.textContent.length;
+    await nextFrame();
+    await nextFrame();
+  } while (!grows() && thread.textContent.length !== before);
 }"""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
 from tests.browser.driving import TURN_ID, answer_with, answered, ask, sse_body
 
@@ -43,14 +43,12 @@ async def test_a_follow_up_stays_in_the_session_and_a_reload_shows_the_same(
     address = page.url
     await ask(page, "它有什么用\uff1f")
     await answered(page, turns=2)
-    await page.wait_for_timeout(300)  # the last frame of the answer
     assert page.url == address
     before = await page.evaluate(SHOWN)
     await page.reload()
     await answered(page, turns=2)
-    await page.wait_for_timeout(500)
     assert await page.evaluate(SHOWN) == before
-    assert await page.locator(".session.current").count() == 1
+    await expect(page.locator(".session.current")).to_have_count(1)
 
 
 async def test_an_example_question_can_be_asked_with_one_click(page: Page, server_url: str) -> None:

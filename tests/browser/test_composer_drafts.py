@@ -6,7 +6,8 @@ import json
 
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.composing import BOX, opened, sent_by
+from tests.browser.composing import BOX, opened, sent_by, session_in
+from tests.browser.conversations import row
 from tests.browser.driving import ASK, answered, ask
 
 LONG = 50_000
@@ -35,6 +36,7 @@ async def test_each_conversation_keeps_its_draft_over_switching_and_reload(
     await page.fill(BOX, "一")
     await page.press(BOX, "Enter")
     await page.wait_for_url("**/#/s/*")
+    chat = session_in(page)
     await page.fill(BOX, "second, not sent")
     await answered(page)
     assert await page.input_value(BOX) == "second, not sent"
@@ -43,7 +45,7 @@ async def test_each_conversation_keeps_its_draft_over_switching_and_reload(
     await page.fill(BOX, "of the new one")
     await page.reload()
     assert await page.input_value(BOX) == "of the new one"
-    await page.click(".session-link >> nth=0")
+    await page.click(f"{row(chat)} .session-link")
     await holds(page, "second, not sent")
 
 
@@ -101,10 +103,12 @@ async def test_a_paste_of_fifty_thousand_characters_is_quick_and_says_how_many_a
         "n => document.querySelector('#question').value = '字。'.repeat(n / 2)", LONG
     )  # as a paste leaves it; the event below is what follows
     took = await page.evaluate(
-        "() => { const box = document.querySelector('#question'); const began = performance.now();"
-        "for (let i = 0; i < 20; i += 1) box.dispatchEvent(new InputEvent('input', { bubbles: true }));"
-        "return (performance.now() - began) / 20; }"
-    )
+        "() => { const box = document.querySelector('#question'); const took = []; let began;"
+        "for (let i = 0; i < 21; i += 1) { began = performance.now();"
+        "  box.dispatchEvent(new InputEvent('input', { bubbles: true }));"
+        "  took.push(performance.now() - began); }"
+        "return took.sort((one, other) => one - other)[10]; }"
+    )  # the middle one: a machine that stands still for a moment does so within one of them
     assert took < 30, f"{took:.1f} ms for each key"
     assert await page.inner_text("#hint") == "已超出 42000 个字\uff0c最多 8000 个"
     assert await page.is_disabled(".send")

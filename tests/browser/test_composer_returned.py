@@ -15,12 +15,18 @@ EDITOR = ".question-editor textarea"
 BUSY = {"code": "rate_limited", "message": "busy", "retryable": True, "request_id": "r"}
 
 
-async def refuse_later(page: Page, seconds: float) -> None:
+async def refuse(page: Page, *, at_once: bool = False) -> asyncio.Event:
+    """Questions from now on wait for the event, and are refused then."""
+    now = asyncio.Event()
+    if at_once:
+        now.set()
+
     async def fulfil(route: Route) -> None:
-        await asyncio.sleep(seconds)
+        await now.wait()
         await route.fulfill(status=429, body=json.dumps({"error": BUSY}), content_type="application/json")
 
     await page.route(ASK, fulfil)
+    return now
 
 
 async def two_conversations(page: Page, url: str) -> tuple[str, str]:
@@ -45,20 +51,21 @@ async def holds(page: Page, text: str) -> None:
     await expect(page.locator(BOX)).to_have_value(text, timeout=10_000)
 
 
-async def refused_elsewhere(page: Page, second: str) -> None:
+async def refused_elsewhere(page: Page, second: str, now: asyncio.Event) -> None:
     """Leaves for the second conversation, and waits there until the refusal is dealt with."""
-    async with page.expect_response(ASK, timeout=10_000):
-        await go(page, second, "of B")
+    await go(page, second, "of B")
+    async with page.expect_response(ASK):
+        now.set()
     await page.wait_for_timeout(500)
 
 
 async def test_a_refused_edit_is_in_the_box_of_its_own_conversation(page: Page, bare_url: str) -> None:
     """Discriminates: given back to whichever conversation is open; lost at a reload."""
     first, second = await two_conversations(page, bare_url)
-    await refuse_later(page, 1)
+    now = await refuse(page)
     await edit(page, 1, "of A, edited")
-    await expect(page.locator(".turn")).to_have_attribute("data-status", "running")
-    await refused_elsewhere(page, second)
+    await expect(page.locator(".turn")).to_have_attribute("data-status", "running", timeout=10_000)
+    await refused_elsewhere(page, second, now)
     await holds(page, "")
     await go(page, first, "of A")
     await holds(page, "of A, edited")
@@ -69,11 +76,11 @@ async def test_a_refused_edit_is_in_the_box_of_its_own_conversation(page: Page, 
 async def test_a_refused_regeneration_gives_nothing_back(page: Page, bare_url: str) -> None:
     """Discriminates: the question that stands in the conversation put into a box."""
     first, second = await two_conversations(page, bare_url)
-    await refuse_later(page, 1)
+    now = await refuse(page)
     await page.hover(".turn")
     await page.click(".turn .regenerate")
-    await expect(page.locator(".turn")).to_have_attribute("data-status", "running")
-    await refused_elsewhere(page, second)
+    await expect(page.locator(".turn")).to_have_attribute("data-status", "running", timeout=10_000)
+    await refused_elsewhere(page, second, now)
     await holds(page, "")
     await go(page, first, "of A")
     await holds(page, "")
@@ -106,14 +113,15 @@ async def test_a_question_given_back_is_taken_back_when_it_is_tried_again(page: 
     """Discriminates: taken back only when it is answered; lost when refused again."""
     await opened(page, bare_url)
     await sent_by(page, "first")
-    await refuse_later(page, 0)
+    await refuse(page, at_once=True)
     await ask(page, "busy?")
     await holds(page, "busy?")
     await page.unroute(ASK)
-    await refuse_later(page, 1)
+    now = await refuse(page)
     await page.click(".error-card .retry")
     await holds(page, "")
     await answered(page, 2, "running")
+    now.set()
     await answered(page, 2, "failed")
     await holds(page, "busy?")
 

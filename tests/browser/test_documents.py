@@ -5,23 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
-from tests.browser.documents import INPUT, LISTEN, a_file, choose, drop, open_panel, read_in, row, upload_row
+from tests.browser.documents import (
+    INPUT,
+    LISTEN,
+    a_file,
+    choose,
+    drop,
+    open_panel,
+    read_in,
+    row,
+    upload_row,
+    words,
+)
 from tests.browser.driving import answered, ask
 from tests.support.server import running_server
 
+READY = f"{INPUT}[accept*='.docx']"  # the server has said what it reads
 LEAVE = (
     "# 年假\n员工每年有 17 天带薪年假，须提前两周向主管申请。\n\n# 病假\n病假凭医院证明，每年不超过 30 天。\n"
 )
-# Notes each state and stage that a row has been in.
+# Notes each state and stage that a row has been in, and what the page said meanwhile beside the closed panel.
 WATCH = """() => {
-  const seen = new Set();
-  const note = ({ dataset: { state, stage } }) => {
-    seen.add(stage || state);
-    document.body.dataset.seen = [...seen].join(" ");
+  const [seen, said] = [new Set(), new Set()];
+  const find = (selector) => [...document.querySelectorAll(selector)];
+  const note = () => {
+    for (const { dataset: { state, stage } } of find(".upload")) seen.add(stage || state);
+    const places = find("#documents[open]").length ? [] : find(".document-jobs, #sample-progress");
+    for (const { textContent } of places) said.add(textContent);
+    Object.assign(document.body.dataset, { seen: [...seen].join(" "), said: [...said].join("|") });
   };
-  new MutationObserver(() => document.querySelectorAll(".upload").forEach(note))
+  new MutationObserver(note)
     .observe(document.body, { subtree: true, childList: true, attributeFilter: ["data-stage"] });
 }"""
 
@@ -36,6 +51,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def test_an_empty_panel_says_what_can_be_read(page: Page, url: str) -> None:
     await open_panel(page, url)
     await page.wait_for_selector(".no-documents:visible")
+    await page.wait_for_selector(READY)
     assert "PDF" in await page.inner_text(".no-documents")
     assert await page.locator(".document-filter").is_visible() is False
     await page.click(".no-documents summary")
@@ -46,8 +62,8 @@ async def test_a_chosen_file_is_read_in_and_cited(page: Page, url: str) -> None:
     await open_panel(page, url)
     await choose(page, a_file("年假规定.md", LEAVE))
     await read_in(page, "年假规定.md")
-    assert await page.locator(".upload").count() == 0
-    facts = await page.inner_text(f"{row('年假规定.md')} .document-facts")
+    await expect(page.locator(".upload")).to_have_count(0)  # whose end the list may know first
+    facts = await words(page, f"{row('年假规定.md')} .document-facts")
     assert "MD" in facts
     assert "2 个片段" in facts
     await page.wait_for_selector("text=年假规定.md 已读入，2 个片段", state="attached")
@@ -65,7 +81,7 @@ async def test_dropped_files_go_in_and_what_is_there_already_says_so(page: Page,
     assert await page.evaluate("window.__wasOver") is True
     await read_in(page, "出差.md")
     same = page.locator(f"{upload_row('年假规定.md')}[data-state=same]")
-    assert "早已在这里" in await same.inner_text()
+    assert "早已在这里" in (await same.text_content() or "")
     await same.locator("[data-action=dismiss]").click()
     await page.wait_for_selector(".uploads", state="hidden")
     assert await page.locator(row("年假规定.md")).count() == 1
@@ -78,13 +94,13 @@ async def test_what_cannot_be_read_is_told_in_words_and_not_sent_where_that_is_k
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.method) if request.method == "POST" else None)
     await open_panel(page, url)
-    await page.wait_for_selector(f"{INPUT}[accept*='.docx']")  # the server has said what it reads
+    await page.wait_for_selector(READY)
     broken = a_file("坏的.pdf", b"%PDF-1.4 and no more")
     await choose(page, a_file("旧合同.doc", "x"), a_file("照片.png", "x"), a_file("空.md", ""), broken)
     await page.wait_for_selector(f"{upload_row('坏的.pdf')}[data-state=failed]")
     assert len(sent) == 1
     state = {
-        name: await page.inner_text(f"{upload_row(name)} .document-state")
+        name: await words(page, f"{upload_row(name)} .document-state")
         for name in ("旧合同.doc", "照片.png", "空.md", "坏的.pdf")
     }
     assert "另存为 DOCX" in state["旧合同.doc"]
@@ -92,7 +108,7 @@ async def test_what_cannot_be_read_is_told_in_words_and_not_sent_where_that_is_k
     assert state["空.md"] == "文件是空的。"
     assert "损坏" in state["坏的.pdf"]
     await page.click(f"{upload_row('坏的.pdf')} summary")
-    assert "PDF" in await page.inner_text(f"{upload_row('坏的.pdf')} details p")
+    assert "PDF" in await words(page, f"{upload_row('坏的.pdf')} details p")
     assert await page.inner_text(".upload-summary") == "4 份未能读入"
     await page.click(".upload-head button")
     assert await page.locator(".upload").count() == 0
@@ -102,13 +118,14 @@ async def test_the_stages_are_seen_and_the_panel_may_be_closed_meanwhile(page: P
     """Discriminates: a progress that begins and ends with "reading"; a badge that is not taken back."""
     await open_panel(page, url)
     await page.evaluate(WATCH)
-    long = "\n\n".join(f"# 第 {n} 条\n第 {n} 条规定了第 {n} 种情形的处理办法。" for n in range(120))
+    long = "\n\n".join(f"# 第 {n} 条\n第 {n} 条规定了第 {n} 种情形的处理办法。" for n in range(300))
     await choose(page, a_file("规定汇编.md", long))
     await page.keyboard.press("Escape")
-    assert await page.inner_text(".open-documents .document-jobs") == "1"
     await page.wait_for_selector("body[data-seen~=embedding]")
-    assert "正在读入 1 份文档" in await page.inner_text("#sample-progress")
     await page.wait_for_selector(".document-jobs", state="hidden")
+    said = (await page.get_attribute("body", "data-said") or "").split("|")
+    assert "1" in said
+    assert any("正在读入 1 份文档" in text for text in said)
     seen = (await page.get_attribute("body", "data-seen") or "").split()
     assert {"uploading", "waiting", "embedding"} <= set(seen)
     await page.wait_for_selector("#announcer:has-text('规定汇编.md 已读入')", state="attached")
@@ -118,7 +135,7 @@ async def test_a_reload_finds_the_running_job_and_a_cancelled_one_leaves_nothing
     page: Page, url: str
 ) -> None:
     await open_panel(page, url)
-    long = "\n\n".join(f"# 案例 {n}\n案例 {n} 讲的是第 {n} 个客户的故事。" for n in range(600))
+    long = "\n\n".join(f"# 案例 {n}\n案例 {n} 讲的是第 {n} 个客户的故事。" for n in range(2_000))
     await choose(page, a_file("案例.md", long))
     await page.wait_for_selector(f"{upload_row('案例.md')}[data-state=reading]")
     await page.reload()
@@ -142,8 +159,8 @@ async def test_passages_are_read_and_handed_to_the_question(page: Page, url: str
     await page.evaluate(LISTEN)
     await page.click(f"{row('年假规定.md')} .document-open")
     await page.wait_for_selector(".chunk >> nth=1")
-    assert await page.inner_text(".chunk >> nth=1 >> .chunk-heading") == "病假"
-    text = await page.inner_text(".chunk >> nth=1 >> .chunk-text")
+    assert await words(page, ".chunk >> nth=1 >> .chunk-heading") == "病假"
+    text = await words(page, ".chunk >> nth=1 >> .chunk-text")
     await page.click(".chunk >> nth=1 >> [data-action=quote]")
     await page.wait_for_selector("#documents", state="hidden")
     await page.click(".open-documents")  # the place is kept
@@ -174,9 +191,9 @@ async def test_tags_and_date_are_edited_and_found(page: Page, url: str) -> None:
     await page.keyboard.press("Escape")  # leaves the form, not the panel
     await page.wait_for_selector(".document-actions")
     await page.click(".document-back")
-    assert "2026-03" in await page.inner_text(row("出差.md"))
+    assert "2026-03" in await words(page, row("出差.md"))
     await page.fill(".document-search", "差旅")
-    assert await page.locator(".document:visible .document-name").all_inner_texts() == ["出差.md"]
+    assert await page.locator(".document:visible .document-name").all_text_contents() == ["出差.md"]
 
 
 async def test_a_deleted_document_is_gone_from_the_list_and_from_old_answers(page: Page, url: str) -> None:

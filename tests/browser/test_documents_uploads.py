@@ -19,12 +19,15 @@ from tests.browser.documents import (
     replying,
     row,
     upload_row,
+    words,
 )
 
 UPLOADS = "**/documents"
 NAME = "指南.md"
 SAID = f"{upload_row(NAME)} .document-state"
 ACCEPTED = {"document": document(status="ingesting"), "job_id": job("waiting")["job_id"], "existing": False}
+# A page that finds no document looks again later, and would take the jobs made up here for others' jobs.
+OTHERS = [document("别的.md")]
 OUTAGE = {"error": {"code": "store_unavailable", "message": "The store does not answer.", "retryable": True}}
 
 
@@ -41,21 +44,21 @@ async def streaming(page: Page, *jobs: dict[str, Any]) -> None:
 
 async def test_a_retry_says_why_and_when(page: Page, server_url: str) -> None:
     """Discriminates: the server's sentence instead of ours; a stage without words."""
-    await lists(page, [])
+    await lists(page, OTHERS)
     await replying(page, "POST", UPLOADS, (201, ACCEPTED))
     waits = {"error": "The store does not answer.", "error_code": "store_unavailable", "attempt": 2}
     await streaming(page, job("retrying", next_try_at="2026-01-31T08:00:08Z", **waits))
     await open_panel(page, server_url)
     await choose(page, a_file(NAME, "x"))
     await page.wait_for_selector(f"{upload_row(NAME)}[data-stage=retrying]")
-    said = await page.inner_text(SAID)
+    said = await words(page, SAID)
     assert "存储暂时不可用" in said
     assert "第 3 次" in said
     assert ":08" in said
 
 
 async def test_every_stage_has_words_in_both_languages(page: Page, server_url: str) -> None:
-    await lists(page, [])
+    await lists(page, OTHERS)
     await open_panel(page, server_url)
     said = {}
     for stage in ("waiting", "parsing", "embedding", "storing", "verifying"):
@@ -64,9 +67,9 @@ async def test_every_stage_has_words_in_both_languages(page: Page, server_url: s
         await streaming(page, job(stage, job_id=job_id, done=1))
         await choose(page, a_file(NAME, stage))
         await page.wait_for_selector(f"{upload_row(NAME)}[data-stage={stage}]")
-        chinese = await page.inner_text(SAID)
+        chinese = await words(page, SAID)
         await page.evaluate("document.querySelector('#language').click()")
-        said[stage] = (chinese, await page.inner_text(SAID))
+        said[stage] = (chinese, await words(page, SAID))
         await page.evaluate("document.querySelector('#language').click()")
         await streaming(page, job("cancelled", job_id=job_id))
         await page.click(f"{upload_row(NAME)}[data-state=cancelled] [data-action=dismiss]")
@@ -77,14 +80,14 @@ async def test_every_stage_has_words_in_both_languages(page: Page, server_url: s
 
 async def test_a_failed_upload_is_sent_again_from_its_row(page: Page, server_url: str) -> None:
     """Discriminates: no retry for what may pass; the row of the first try left beside the document."""
-    await lists(page, [])
+    await lists(page, OTHERS)
     await replying(page, "POST", UPLOADS, (503, OUTAGE), (201, ACCEPTED))
     await streaming(page, job("embedding"), job("done", done=3))
     await answer(page, f"{server_url}/documents/*", document())
     await open_panel(page, server_url)
     await choose(page, a_file(NAME, "x"))
     await page.wait_for_selector(f"{upload_row(NAME)}[data-state=failed]")
-    assert "存储暂时不可用" in await page.inner_text(SAID)
+    assert "存储暂时不可用" in await words(page, SAID)
     await page.click(f"{upload_row(NAME)} [data-action=retry]")
     await page.wait_for_selector(row(NAME))
     assert await page.locator(".upload").count() == 0
@@ -95,7 +98,7 @@ async def test_an_upload_that_needs_a_key_asks_for_it_and_goes_on(page: Page, se
     keys: list[str | None] = []
     page.on("request", lambda request: keys.append(key_of(request)) if request.method == "POST" else None)
     refusal = {"error": {"code": "unauthorized", "message": "API key missing.", "retryable": False}}
-    await lists(page, [])
+    await lists(page, OTHERS)
     await replying(page, "POST", UPLOADS, (401, refusal), (201, ACCEPTED))
     await streaming(page, job("verifying"))
     await open_panel(page, server_url)
@@ -123,7 +126,7 @@ async def test_three_files_are_sent_at_a_time_and_thirty_stay_usable(page: Page,
         else:
             await route.fallback()
 
-    await lists(page, [])
+    await lists(page, OTHERS)
     await page.route(UPLOADS, hold)
     await open_panel(page, server_url)
     await choose(page, *(a_file(f"{n}.md", f"{n}") for n in range(30)))
@@ -137,5 +140,5 @@ async def test_three_files_are_sent_at_a_time_and_thirty_stay_usable(page: Page,
         assert len(held) <= 3
         await held.pop(0).abort()
     await page.wait_for_selector("text=29 份未能读入")
-    assert "连不上服务器" in await page.inner_text(f"{upload_row('0.md')} .document-state")
+    assert "连不上服务器" in await words(page, f"{upload_row('0.md')} .document-state")
     assert await page.locator(".upload[data-state=failed] [data-action=retry]").count() == 29

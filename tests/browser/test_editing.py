@@ -68,17 +68,18 @@ async def test_the_next_question_grows_from_an_earlier_turn(page: Page, stubbed:
     await ask_all(page, ONE, TWO, THREE)
     first, second, third = await ids(page)
     await page.hover(".turn:last-child")
-    assert await page.is_visible(".turn:last-child .regenerate")
+    await expect(page.locator(".turn:last-child .regenerate")).to_be_visible()
     assert await page.is_visible(".turn:last-child .continue-here") is False
     await page.set_viewport_size(PHONE)
+    await expect(page.locator(".turn:first-child .turn-more")).to_be_visible()
     await act(page, 1, "continue-here")
     await shows(page, ONE)
-    assert await page.inner_text(".continuing") == f"下一个问题接在\u201c{ONE}\u201d之后"
+    await expect(page.locator(".continuing")).to_have_text(f"下一个问题接在\u201c{ONE}\u201d之后")
     await page.reload()
     await shows(page, ONE)
     await page.click(".continuing button")
     await shows(page, ONE, TWO, THREE)
-    assert await page.is_visible(".continuing") is False
+    await expect(page.locator(".continuing")).to_be_hidden()
     await act(page, 1, "continue-here")
     await page.wait_for_selector(".continuing span")
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
@@ -86,7 +87,7 @@ async def test_the_next_question_grows_from_an_earlier_turn(page: Page, stubbed:
     await ask(page, OTHER)
     await shows(page, ONE, OTHER)
     assert [body["parent_turn_id"] for body in sent] == [first]
-    assert await page.is_visible(".continuing") is False
+    await expect(page.locator(".continuing")).to_be_hidden()
     await shows_version(page, 2, "2/2")
     await page.click(".turn:nth-child(2) .version-step >> nth=0")
     await shows(page, ONE, TWO, THREE)

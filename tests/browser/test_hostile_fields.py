@@ -47,7 +47,7 @@ async def test_a_stored_conversation_of_hostile_parts_stays_text_whatever_is_ope
     watched = await watch(page, bare_url, canary)
     await serve_hostile(page)
     await page.goto(f"{bare_url}/#/s/{SESSION_ID}")
-    await page.wait_for_selector(".turn[data-status]")
+    await answered(page)
     await page.wait_for_selector(".session >> nth=20", state="attached")
     assert TEXTS[1] in (await page.text_content(".asked") or "")
     await watched.nothing_happened()

@@ -117,8 +117,11 @@ async def test_esc_in_a_menu_leaves_the_running_answer_alone(page: Page, server_
     await page.wait_for_selector("#composer.running")
     await open_menu(page, chat)
     await page.keyboard.press("Escape")
-    await page.fill("#session-search", "x")
+    await page.fill("#session-search", "没有这样的标题")
+    await page.wait_for_selector("#sessions > p")
     await page.press("#session-search", "Escape")
+    # A list that was still to come would take the field for the title away.
+    await page.wait_for_selector(f"#sessions:not([aria-busy]) {row(chat)}")
     await page.press(f"{row(chat)} .session-link", "F2")
     await page.keyboard.press("Escape")
     assert await page.is_visible("#composer.running")

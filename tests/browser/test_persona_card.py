@@ -149,6 +149,7 @@ async def test_what_was_typed_is_there_again_when_the_dialog_was_dismissed(page:
     await page.click("text=设定人设")
     await page.fill("#persona-text", JUDGE)
     await page.keyboard.press("Escape")
+    await page.wait_for_selector(".persona-dialog", state="detached")
     await page.click("text=设定人设")
     assert await page.input_value("#persona-text") == JUDGE
     await page.fill("#persona-text", "长" * 4001)

@@ -60,6 +60,7 @@ async def test_the_menu_of_a_conversation_is_whole_and_works_by_touch(phone: Pag
     await phone.goto(server_url)
     await phone.tap("#open-sidebar")
     await phone.tap(f"{row(chat)} .row-menu")
+    await phone.wait_for_selector(".menu-item")
     whole = """[...document.querySelectorAll('.menu-item')].every((item) => {
       const { left, right, top, bottom } = item.getBoundingClientRect();
       const there = document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
@@ -86,6 +87,7 @@ async def test_the_drawer_holds_the_focus_and_gives_it_back(phone: Page, server_
     await phone.wait_for_selector("#sidebar", state="hidden")
     assert await phone.evaluate("document.activeElement.id") == "open-sidebar"
     await phone.tap("#open-sidebar")
+    await phone.wait_for_selector("body.sidebar-open #backdrop")
     width = (phone.viewport_size or {"width": 0})["width"]
     await phone.touchscreen.tap(width - 10, 300)
     await phone.wait_for_selector("#sidebar", state="hidden")
@@ -138,9 +140,9 @@ async def test_the_buttons_of_a_turn_are_one_line_and_its_menu_has_the_others(
         await phone.reload()
         await answered(phone)
     await phone.tap(".took")
-    assert "提问时间" in await phone.inner_text(".stages")
+    await phone.wait_for_selector(".stages:has-text('提问时间')")
     await phone.tap(".turn-more")
-    assert await phone.locator(".menu-item").all_inner_texts() == ["修改问题", "重新回答", "提示词"]
+    await expect(phone.locator(".menu-item")).to_have_text(["修改问题", "重新回答", "提示词"])
     await choose(phone, "重新回答")
     await shows_version(phone, 1, "2/2")
     await answered(phone)

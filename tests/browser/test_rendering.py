@@ -43,13 +43,14 @@ const x = 1;
 # Renders `text` in pieces, one frame each, and again in one piece; returns both results.
 RENDER_TWICE = """async ([text, size]) => {
   const { AnswerView } = await import("/web/js/answer/answer-view.js");
+  await (await import("/web/js/answer/markdown.js")).engineReady;
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   const render = async (pieces) => {
     const view = new AnswerView();
     document.body.append(view.element);
     for (const piece of pieces) { view.append(piece); await frame(); }
     view.end();
-    for (let i = 0; i < 5; i++) await frame();
+    await view.drained;
     view.element.remove();
     return view.element.innerHTML;
   };

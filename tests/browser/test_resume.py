@@ -13,6 +13,7 @@ from tests.browser.live import QUESTION, Live
 
 WORDS = tuple(f"第{number}段。" for number in range(60))
 WHOLE = "".join(WORDS)
+HALT = 20
 STATES = """() => {
   window.__states = [];
   new MutationObserver(() => window.__states.push(document.querySelector("#thread .turn").dataset.state))
@@ -26,10 +27,16 @@ PATIENCE = (
 
 @pytest.fixture
 def proxy(live: Live) -> Iterator[CuttingProxy]:
-    live.says(*WORDS, pause_s=0.03)
+    live.says(*WORDS, pause_s=0.03, halts=(HALT,))
     started = CuttingProxy(live.url)
     yield started
     started.close()
+
+
+async def streaming(page: Page) -> None:
+    """The answer has begun, and does not come to its end before `live.go_on`."""
+    await page.wait_for_selector(".turn[data-state=streaming]")
+    await page.locator(".prose", has_text=WORDS[HALT - 1]).wait_for()
 
 
 async def begin(page: Page, proxy: CuttingProxy, **patience: float) -> None:
@@ -46,20 +53,23 @@ async def assert_whole(page: Page) -> None:
     assert await page.locator(".error-card").count() == 0
 
 
-async def test_a_connection_cut_inside_a_character_is_resumed(page: Page, proxy: CuttingProxy) -> None:
+async def test_a_connection_cut_inside_a_character_is_resumed(
+    page: Page, live: Live, proxy: CuttingProxy
+) -> None:
     """Discriminates: a decoder kept over two connections; resuming after what was not whole."""
     proxy.cut_after = "第9段".encode()[:-1]
     await begin(page, proxy)
+    live.go_on()
     await assert_whole(page)
     assert proxy.cuts == 1
 
 
 async def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(
-    page: Page, proxy: CuttingProxy
+    page: Page, live: Live, proxy: CuttingProxy
 ) -> None:
     """Discriminates: giving up after the first refused connection."""
     await begin(page, proxy, longestDelayMs=200)
-    await page.wait_for_selector(".turn[data-state=streaming]")
+    await streaming(page)
     proxy.refusing = True
     proxy.cut_all()
     await page.wait_for_selector(".turn[data-state=reconnecting]")
@@ -67,33 +77,36 @@ async def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(
     while proxy.refused < 3:
         await page.wait_for_timeout(50)
     proxy.refusing = False
+    live.go_on()
     await assert_whole(page)
 
 
-async def test_a_stream_that_falls_silent_counts_as_lost(page: Page, proxy: CuttingProxy) -> None:
+async def test_a_stream_that_falls_silent_counts_as_lost(page: Page, live: Live, proxy: CuttingProxy) -> None:
     """Discriminates: waiting for ever on an open connection."""
     await begin(page, proxy, silentMs=2500)
-    await page.wait_for_selector(".turn[data-state=streaming]")
+    await streaming(page)
     proxy.silent = True
     await page.wait_for_selector(".turn[data-state=reconnecting]")
     proxy.silent = False
+    live.go_on()
     await assert_whole(page)
 
 
-async def test_the_networks_return_ends_the_waiting(page: Page, proxy: CuttingProxy) -> None:
+async def test_the_networks_return_ends_the_waiting(page: Page, live: Live, proxy: CuttingProxy) -> None:
     """Discriminates: sleeping the whole delay."""
     await begin(page, proxy, firstDelayMs=600_000, longestDelayMs=600_000)
-    await page.wait_for_selector(".turn[data-state=streaming]")
+    await streaming(page)
     proxy.cut_all()
     await page.wait_for_selector(".turn[data-state=reconnecting]")
     await page.evaluate("dispatchEvent(new Event('online'))")
+    live.go_on()
     await assert_whole(page)
 
 
 async def test_stop_works_while_reconnecting(page: Page, proxy: CuttingProxy) -> None:
     """Discriminates: a stop that waits until the connection is back."""
     await begin(page, proxy, firstDelayMs=600_000, longestDelayMs=600_000)
-    await page.wait_for_selector(".turn[data-state=streaming]")
+    await streaming(page)
     proxy.refusing = True
     proxy.cut_all()
     await page.wait_for_selector(".turn[data-state=reconnecting]")
@@ -104,26 +117,31 @@ async def test_stop_works_while_reconnecting(page: Page, proxy: CuttingProxy) ->
 
 
 async def test_a_connection_lost_for_good_keeps_what_arrived_and_a_retry_fetches_the_rest(
-    page: Page, proxy: CuttingProxy
+    page: Page, live: Live, proxy: CuttingProxy
 ) -> None:
     await begin(page, proxy, firstDelayMs=20, longestDelayMs=50)
-    await page.wait_for_selector(".turn[data-state=streaming]")
+    await streaming(page)
     proxy.refusing = True
     proxy.cut_all()
     await answered(page, status="failed")
     assert (await page.inner_text(".prose")).startswith(WORDS[0])
     assert "连接断了" in await page.inner_text(".error-card")
     proxy.refusing = False
+    live.go_on()
     await page.click(".error-card .retry")
     await answered(page)
     assert await page.inner_text(".prose") == WHOLE
     assert await page.locator(".turn").count() == 1
 
 
-async def test_a_reload_in_the_middle_of_an_answer_goes_on_with_it(page: Page, proxy: CuttingProxy) -> None:
+async def test_a_reload_in_the_middle_of_an_answer_goes_on_with_it(
+    page: Page, live: Live, proxy: CuttingProxy
+) -> None:
     await begin(page, proxy)
-    await page.locator(".prose", has_text=WORDS[2]).wait_for()
+    await streaming(page)
     await page.reload()
+    await page.wait_for_selector(".turn[data-status=running]")
+    live.go_on()
     await answered(page)
     assert await page.inner_text(".prose") == WHOLE
 

@@ -32,7 +32,7 @@ async def test_a_link_is_inert_until_clicked_and_then_tells_nothing(
     async with page.context.expect_page() as opened:
         await page.click(".prose a")
     window = await opened.value
-    await window.wait_for_load_state()
+    await window.wait_for_url("http://evil.test/guide?a=1")
     [request] = [said for said in canary.heard[watched.heard_before :] if said.startswith("GET /guide")]
     assert "referer" not in request.lower()
     assert bare_url not in request

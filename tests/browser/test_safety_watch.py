@@ -27,15 +27,24 @@ UNGUARDED = """async (shapes) => {
       return true; // it went to another origin
     }
   };
+  const loads = ({ frame }) => [...(frame.contentDocument?.images ?? [])].some(({ complete }) => !complete);
   const ran = [];
   for (let at = 0; at < shapes.length; at += 20) {
     const frames = await Promise.all(shapes.slice(at, at + 20).map(open));
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    for (let looks = 0; looks < 1 || (looks < 50 && frames.some(loads)); looks++) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
     ran.push(...frames.filter(ranIn).map(({ name }) => name));
     for (const { frame } of frames) frame.remove();
   }
   return ran;
 }"""
+
+# Resolves when the policy has stopped it.
+ADD_IMAGE = """() => new Promise((resolve) => {
+  addEventListener("securitypolicyviolation", () => resolve(), { once: true });
+  document.body.append(Object.assign(new Image(), { src: "http://evil.test/x" }));
+})"""
 
 
 def test_the_shapes_are_as_many_as_promised_and_no_two_are_the_same() -> None:
@@ -53,6 +62,10 @@ async def test_without_any_guard_the_shapes_do_run_and_call_home(browser: Browse
     before = len(canary.heard)
     page = await browser.new_page()
     ran = await page.evaluate(UNGUARDED, [[shape.name, shape.text] for shape in SHAPES if "<" in shape.text])
+    for _ in range(100):
+        if len(canary.heard) - before >= 30:
+            break
+        await page.wait_for_timeout(100)
     await page.close()
     assert len(ran) >= 80
     assert len(canary.heard) - before >= 30
@@ -63,8 +76,8 @@ async def test_the_watch_sees_a_request_and_the_policy_that_stops_it(
 ) -> None:
     watched = await watch(page, bare_url, canary)
     await page.goto(bare_url)
-    await page.evaluate("document.body.append(Object.assign(new Image(), {src: 'http://evil.test/x'}))")
-    await page.wait_for_timeout(100)
+    async with page.context.expect_event("request", lambda request: "evil.test" in request.url):
+        await page.evaluate(ADD_IMAGE)
     assert (await page.evaluate("window.__violations"))[0].startswith("img-src http://evil.test")
     assert watched.strays == ["http://evil.test/x"]
     assert await watched.odd_markup("html") == ["<img>"]

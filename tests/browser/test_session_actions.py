@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, Route
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.conversations import bring, choose, erase, open_menu, row, said, stored
+
+# Once the server has said what it keeps to: days, sizes, and the endings that the file chooser takes.
+TOLD_LIMITS = "#documents input[type=file][accept*='.docx']"
 
 
 async def refuse(route: Route) -> None:
@@ -69,6 +72,7 @@ async def test_a_kept_conversation_carries_a_pin_and_one_that_is_not_says_until_
 ) -> None:
     chat = bring(server_url, "要留着的", days_ago=3)
     await page.goto(server_url)
+    await page.wait_for_selector(TOLD_LIMITS, state="attached")
     await open_menu(page, chat)
     assert "满 30 天后清理" in await page.inner_text(".menu-note")
     await choose(page, "保留")
@@ -125,7 +129,7 @@ async def test_a_deleted_conversation_is_gone_with_its_turns_and_says_how_many(
     await page.click(".small-dialog .danger")
     await said(page, "已抹去 3 轮问答")
     await page.wait_for_selector("body.empty")
-    assert await page.locator(row(chat)).count() == 0
+    await expect(page.locator(row(chat))).to_have_count(0)
     assert stored(server_url, chat).status_code == 404
 
 

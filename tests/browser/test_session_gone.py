@@ -10,10 +10,12 @@ from tests.browser.driving import answered, ask
 from tests.browser.live import QUESTION, Live
 
 NOTE = ".composer-note"
+PATIENCE_MS = 30_000  # the page asks several times what became of a turn
 
 
 def erase(live: Live, session_id: str) -> None:
-    httpx.delete(f"{live.url}/sessions/{session_id}").raise_for_status()
+    """A running answer is stopped first."""
+    httpx.delete(f"{live.url}/sessions/{session_id}", timeout=30).raise_for_status()
 
 
 async def test_a_question_to_a_deleted_conversation_comes_back_and_is_asked_in_a_new_one(
@@ -28,7 +30,7 @@ async def test_a_question_to_a_deleted_conversation_comes_back_and_is_asked_in_a
     await ask(page, "and then?")
     await answered(page, 2, "failed")
     assert "已经不在了" in await page.inner_text(".error-card .cause")
-    await expect(page.locator(BOX)).to_have_value("and then?")
+    await expect(page.locator(BOX)).to_have_value("and then?", timeout=PATIENCE_MS)
     await expect(page.locator(NOTE)).to_contain_text("这段对话已被删除或过期，问题放回了输入框。")
     await page.click(f"{NOTE} button")
     await expect(page.locator(".turn")).to_have_count(0)
@@ -49,8 +51,8 @@ async def test_an_answer_whose_conversation_is_deleted_gives_its_question_back(
     await page.route("**/turns/*", lambda route: route.fulfill(body="{}"), times=1)
     erase(live, session_in(page))
     await answered(page, status="cancelled")
-    await expect(page.locator(BOX)).to_have_value(QUESTION)
-    await expect(page.locator(NOTE)).to_contain_text("已被删除")
+    await expect(page.locator(BOX)).to_have_value(QUESTION, timeout=PATIENCE_MS)
+    await expect(page.locator(NOTE)).to_contain_text("已被删除", timeout=PATIENCE_MS)
     live.says("one")
 
 
@@ -63,8 +65,8 @@ async def test_asking_again_in_a_deleted_conversation_keeps_the_question_too(pag
     await page.hover(".turn")
     await page.click(".turn .regenerate")
     await answered(page, status="failed")
-    await expect(page.locator(BOX)).to_have_value(QUESTION)
-    await expect(page.locator(NOTE)).to_contain_text("已被删除")
+    await expect(page.locator(BOX)).to_have_value(QUESTION, timeout=PATIENCE_MS)
+    await expect(page.locator(NOTE)).to_contain_text("已被删除", timeout=PATIENCE_MS)
 
 
 async def test_an_answer_that_the_reader_stops_gives_nothing_back(page: Page, live: Live) -> None:

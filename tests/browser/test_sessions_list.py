@@ -73,7 +73,7 @@ async def test_a_search_finds_what_no_page_has_shown_yet(page: Page, url: str) -
     await page.wait_for_selector(".session:has-text('老的')")
     assert await titles(page) == ["老的"]
     assert await page.locator("#sessions h2").count() == 1
-    assert await page.inner_text("#announcer") == "找到 1 个对话"
+    await page.wait_for_selector("#announcer:text-is('找到 1 个对话')", state="attached")
 
 
 async def test_a_search_that_finds_nothing_says_so_and_esc_brings_the_list_back(page: Page, url: str) -> None:

@@ -73,11 +73,9 @@ async def test_marks_are_the_same_whether_the_sources_were_known_before_or_after
 ) -> None:
     """Discriminates: the space before a mark that is none, left out or doubled when it becomes text again."""
     await page.goto(server_url)
-    await page.wait_for_function(
-        "import('/web/js/answer/markdown.js').then((m) => m.engineReady).then(() => true)"
-    )
     both = """async (text) => {
       const { AnswerView } = await import("/web/js/answer/answer-view.js");
+      await (await import("/web/js/answer/markdown.js")).engineReady;
       const render = async (early) => {
         const view = new AnswerView();
         document.body.append(view.element);

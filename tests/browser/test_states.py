@@ -29,6 +29,11 @@ WATCH = """() => {
   const told = new MutationObserver(() => window.__told.push(announcer.textContent));
   told.observe(announcer, { childList: true });
 }"""
+# Notes the button to try again as it is when it comes.
+NOTE_RETRY = """() => new MutationObserver(() => {
+  const retry = document.querySelector(".error-card .retry");
+  if (retry) window.__retry ??= [retry.disabled, retry.innerText];
+}).observe(document.querySelector("#thread"), { subtree: true, childList: true })"""
 STATE = "document.querySelector('#thread .turn:last-child').dataset.state"
 
 
@@ -51,10 +56,14 @@ async def refuse_once(page: Page, status: int, code: str, **headers: str) -> Non
 async def test_a_turn_goes_through_its_states_in_words_and_tells_them(page: Page, live: Live) -> None:
     """Discriminates: a state that is set without words; telling every token."""
     live.says(
-        "<think>", "想一想", "</think>", *["字"] * 8, pause_s=0.4
+        "<think>", "想一想", "</think>", *["字"] * 8, halts=(2, 6)
     )  # a busy page joins what comes at once
     await open_watched(page, live.url)
     await ask(page, QUESTION)
+    await page.wait_for_selector(".turn[data-state=thinking]")
+    live.go_on()
+    await page.wait_for_selector("#announcer:has-text('正在作答')", state="attached")
+    live.go_on()
     await answered(page)
     words = await page.evaluate("window.__words")
     assert "思考中" in words["thinking"]
@@ -141,11 +150,13 @@ async def test_a_server_that_asks_to_wait_gets_its_pause_before_the_retry(page: 
     """Discriminates: the header not read; the button left disabled at the end."""
     live.says("fine")
     await open_watched(page, live.url)
+    await page.evaluate(NOTE_RETRY)
     await refuse_once(page, 429, "too_many_streams", **{"Retry-After": "2"})
     await ask(page, QUESTION)
     await answered(page, status="failed")
-    assert await page.is_disabled(".error-card .retry")
-    assert "秒后" in await page.inner_text(".error-card .retry")
+    is_disabled, words = await page.evaluate("window.__retry")
+    assert is_disabled
+    assert "秒后" in words
     assert "太多" in await page.inner_text(".error-card .cause")
     await page.click(".error-card .retry")  # waits until it can be
     await answered(page)

@@ -11,7 +11,8 @@ from tests.browser.driving import answered, ask
 from tests.browser.live import QUESTION, Live
 
 NEXT, LAST = "港口什么时候结冰\uff1f", "还有呢\uff1f"
-SHOWN = "[...document.querySelectorAll('.asked, .prose, .source-box')].map((node) => node.outerHTML)"
+PARTS = ".asked, .prose, .source-box"
+SHOWN = f"[...document.querySelectorAll('{PARTS}')].map((node) => node.outerHTML)"
 STORED = """async (turn) => {
   const { readTurn } = await import("/web/js/api/turns.js");
   return (await readTurn(turn)).assistant_response;
@@ -65,6 +66,8 @@ async def test_the_next_question_follows_a_stopped_answer_and_a_reload_shows_the
     await shows(page, QUESTION, NEXT)
     await page.wait_for_selector(".turn:nth-child(2) .source")
     assert await ids(page) == [stopped, after]
+    for number, html in enumerate(before):  # drawn some frames after the turns
+        await expect(page.locator(PARTS).nth(number)).to_have_js_property("outerHTML", html)
     assert await page.evaluate(SHOWN) == before
     for turn in (1, 2):
         await shows_version(page, turn, "")
@@ -95,7 +98,7 @@ async def test_after_a_reload_a_stopped_answer_is_gone_on_with_and_a_completed_o
 
 
 async def shows_cut(page: Page, *questions: str) -> None:
-    await expect(page.locator(".asked")).to_have_text(list(questions))
+    await expect(page.locator(".asked")).to_have_text(list(questions), timeout=10_000)
     await answered(page, len(questions), "cancelled")
 
 

@@ -35,16 +35,19 @@ async def test_a_reader_who_opens_running_thinking_finds_it_open_the_next_time(
     page: Page, live: Live
 ) -> None:
     """Discriminates: opening it for everyone; forgetting the choice."""
-    live.says("<think>", *["想。"] * 60, "</think>", "答。", pause_s=0.05)
+    live.says("<think>", *["想。"] * 30, "</think>", "答。", halts=(10,))
     await page.goto(live.url)
     await ask(page, QUESTION)
     await page.wait_for_selector(".thinking.running")
     assert not await page.is_visible(".thinking-text")
     await page.click(".thinking summary")
     assert await page.is_visible(".thinking-text")
+    live.go_on()
     await answered(page)
+    live.says("<think>", *["想。"] * 30, "</think>", "答。", halts=(10,))
     await ask(page, "港口什么时候结冰\uff1f")
     await page.wait_for_selector(".turn:nth-child(2) .thinking.running[open]")
+    live.go_on()
     await answered(page, turns=2)
 
 

@@ -10,10 +10,21 @@ from playwright.async_api import Page, Route, expect
 
 from tests.browser.branching import ask_all, edit, ids, shows, shows_version
 from tests.browser.driving import SESSION_ID, answered
+from tests.browser.frame_costs import frame_costs
 
 ONE, TWO, OTHER = "父子链是什么\uff1f", "它有什么用\uff1f", "怎么接入自己的模型\uff1f"
 MAP, ROW = "#branches .open-map", ".map-row"
 TURNS, BRANCHES = 1000, 40
+READ_TREE = """async () => {
+  await import("/web/js/conversation/branch-map.js");
+  return (await (await fetch(`/sessions/${location.hash.slice(4)}/tree`)).json()).turns;
+}"""
+OPEN_MAP = """async (nodes) => {
+  const { BranchMap } = await import("/web/js/conversation/branch-map.js");
+  const { Tree } = await import("/web/js/conversation/versions.js");
+  new BranchMap(new Tree(nodes), new Set([nodes.at(-1).turn_id]), () => {}).open();
+  document.querySelector(".map-dialog").close();
+}"""
 
 
 async def test_the_map_marks_the_branch_shown_and_goes_to_another(page: Page, server_url: str) -> None:
@@ -63,7 +74,7 @@ def wide_tree() -> list[dict[str, Any]]:
 
 
 async def test_a_thousand_turns_in_forty_branches_are_on_the_map_at_once(page: Page, server_url: str) -> None:
-    """The goal is 100 ms of script on a quiet machine; the wall here leaves room for a loaded one.
+    """The goal is 100 ms of script on a quiet machine; the wall here is CPU time, with room for a slow one.
 
     Discriminates: a date's format made anew for each row.
     """
@@ -77,17 +88,10 @@ async def test_a_thousand_turns_in_forty_branches_are_on_the_map_at_once(page: P
     await page.route(f"**/sessions/{SESSION_ID}/t*", fulfil)
     await page.goto(f"{server_url}/#/s/{SESSION_ID}")
     await answered(page)
-    took_ms = await page.evaluate("""async () => {
-      const { BranchMap } = await import("/web/js/conversation/branch-map.js");
-      const { Tree } = await import("/web/js/conversation/versions.js");
-      const nodes = (await (await fetch(`/sessions/${location.hash.slice(4)}/tree`)).json()).turns;
-      const begun = performance.now();
-      new BranchMap(new Tree(nodes), new Set([nodes.at(-1).turn_id]), () => {}).open();
-      const took = performance.now() - begun;
-      document.querySelector(".map-dialog").close();
-      return took;
-    }""")
-    assert took_ms < 500
+    nodes = await page.evaluate_handle(READ_TREE)
+    async with frame_costs(page) as costs:
+        await nodes.evaluate(OPEN_MAP)
+    assert 0 < costs.longest_ms < 500
     await page.click(MAP)
     await expect(page.locator(ROW)).to_have_count(TURNS)
     depths = await page.locator(".map-item").evaluate_all(

@@ -6,6 +6,7 @@ import { Chat } from "./conversation/chat.js";
 import { CitePreview } from "./sources/preview.js";
 import { hear } from "./base/bus.js";
 import { askForKey } from "./base/dialogs.js";
+import { closeMenu } from "./base/menu.js";
 import { Desk } from "./composer/desk.js";
 import { DocumentsPanel } from "./documents/documents-panel.js";
 import { fillIcons, setText } from "./base/dom.js";
@@ -75,6 +76,7 @@ function go(sessionId) {
 
 function show() {
   sidebar.close();
+  closeMenu(); // it may be about the conversation that was open
   const [, sessionId = null, leaf] = placeInUrl();
   chat.open(sessionId, leaf);
   sessions.opened();

@@ -133,15 +133,27 @@ SLOW: dict[str, tuple[Callable[[str], object], str]] = {
 @pytest.mark.parametrize("kind", SLOW)
 def test_a_text_four_times_as_long_takes_about_four_times_as_long(kind: str) -> None:
     """Discriminates: a pattern or a loop whose time grows with the square of the text."""
-    read, pattern = SLOW[kind]
-    took = []
+    took = _seconds(*SLOW[kind])
+    for _ in range(2):  # a busy machine, or a collection of garbage, adds time and never takes any away
+        if not _grows_with_the_text(took):
+            took = [min(both) for both in zip(took, _seconds(*SLOW[kind]), strict=False)]
+    assert _grows_with_the_text(took), took
+    assert took[0] < 8
+
+
+def _seconds(read: Callable[[str], object], pattern: str) -> list[float]:
+    """Of the processor, for one, two and four megabytes; what is slow, but linear, need not be waited for."""
+    took: list[float] = []
     for megabytes in (1, 2, 4):
         text = pattern * (megabytes * 1_000_000 // len(pattern))
         started = time.process_time()
         with suppress(BadRequestError):
             read(text)
         took.append(time.process_time() - started)
-        if took[-1] > 2:  # what is slow, but linear, need not be waited for
+        if took[-1] > 2:
             break
-    assert took[-1] < 0.5 or took[-1] < 1.8 * 2 ** (len(took) - 1) * took[0] + 0.3
-    assert took[0] < 8
+    return took
+
+
+def _grows_with_the_text(took: list[float]) -> bool:
+    return took[-1] < 0.5 or took[-1] < 1.8 * 2 ** (len(took) - 1) * took[0] + 0.3

@@ -70,12 +70,11 @@ export class Desk {
   }
 
   /** The conversation that had not begun has this id now: what belongs to it goes along. */
-  begun(id) {
+  begun(id, { late = this.#drafts.read(null).persona } = {}) {
     if (this.#conversation) return;
     this.#drafts.begun(id);
-    this.#drafts.write(id, { persona: null });
     this.#conversation = id;
-    this.persona.begun(id);
+    this.persona.begun(id, late);
   }
 
   /** A turn's question is on its way from that conversation: asked in the box, in another's place, or once more. */
@@ -101,6 +100,7 @@ export class Desk {
 
   /** What was typed elsewhere in that conversation, and has no place there any more. */
   keep(text, sessionId) {
+    this.#drafts.settle(text, sessionId ?? null);
     this.#putBefore(text, sessionId ?? null);
   }
 
@@ -122,7 +122,7 @@ export class Desk {
 
   async #move(id) {
     if (this.#conversation !== null) return false;
-    this.begun(id);
+    this.begun(id, { late: null }); // it is set already
     await this.openSession(id);
     return this.#conversation === id;
   }
@@ -159,7 +159,8 @@ export class Desk {
     this.#drafts.write(id, { returned: question, sent: "" });
     this.#putBefore(question, id);
     if (id !== (this.#conversation ?? null)) return;
-    this.box.focus();
+    const typing = document.activeElement?.closest("input, textarea, select"); // who writes elsewhere goes on there
+    if (!typing || typing === this.box.box) this.box.focus();
     stay();
   }
 

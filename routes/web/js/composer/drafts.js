@@ -41,12 +41,12 @@ export class Drafts {
     for (const id of [conversation, null]) if (this.read(id).sent === question) this.write(id, { sent: "" });
   }
 
-  /** The conversation that had not begun is this one now. */
+  /** The conversation that had not begun is this one now; its persona is the server's to keep. */
   begun(conversation) {
     const state = this.read(null);
     this.#states.set(BEGUN_LATER, {});
     this.#later(BEGUN_LATER);
-    this.write(conversation, state);
+    this.write(conversation, { ...state, persona: null });
   }
 
   #later(name) {

@@ -5,6 +5,7 @@ import { readPref, writePref } from "../base/prefs.js";
 
 export class Options {
   #models = [];
+  #isKnown = false; // what there is to choose from
   #default = "default";
   #canJudge = null;
 
@@ -41,7 +42,9 @@ export class Options {
 
   /** With one model there is nothing to choose, and the box stays away. */
   async load(listModels) {
-    const { models = [], default: first = "default" } = (await listModels().catch(() => null)) ?? {};
+    const told = await listModels().catch(() => null);
+    const { models = [], default: first = "default" } = told ?? {};
+    this.#isKnown = told !== null;
     this.select.replaceChildren(...models.map(({ id, label }) => el("option", { value: id, text: label || id })));
     const kept = readPref("model");
     this.select.value = models.some(({ id }) => id === kept) ? kept : first;
@@ -50,8 +53,9 @@ export class Options {
     this.#offer();
   }
 
+  /** What was chosen the last time holds until the models are listed. */
   get #modelId() {
-    return this.select.value || this.#default;
+    return this.select.value || (!this.#isKnown && readPref("model")) || this.#default;
   }
 
   get #generative() {

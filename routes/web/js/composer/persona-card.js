@@ -12,7 +12,8 @@ const FEW_CHARS = 30;
 const firstWords = (text, most = FIRST_CHARS) => firstChars(text.slice(0, most * 4).split(/\s+/).join(" ").trim(), most);
 
 export class PersonaCard {
-  #sessionId = null;
+  #place = { id: null }; // the conversation that is open: it gets its id when it begins
+  #reading = 0;
   #persona = null;
   #typed = new Map();
   #fileNames = new Map();
@@ -27,28 +28,30 @@ export class PersonaCard {
 
   /** Another conversation is open; `kept` is what it will begin with, if it has not begun. */
   show(sessionId, kept = null) {
-    this.#sessionId = sessionId;
+    this.#place = { id: sessionId };
     this.#persona = kept;
     if (sessionId) this.element.replaceChildren();
     else this.#draw();
     return this.refresh();
   }
 
-  /** The conversation that had not begun has this id now. */
-  begun(sessionId) {
-    this.#sessionId = sessionId;
+  /** The conversation that had not begun has this id now; `late` was chosen when its first question was on its way. */
+  async begun(sessionId, late = null) {
+    this.#place.id = sessionId;
+    if (late) await setPersona(sessionId, late).catch((error) => this.say(...wordsFor(error)));
     return this.refresh();
   }
 
   /** A command, or someone elsewhere, may have changed it. */
   async refresh() {
-    const sessionId = this.#sessionId;
-    if (!sessionId) return;
+    const [place, reading] = [this.#place, ++this.#reading];
+    const isNewest = () => place === this.#place && reading === this.#reading; // not older than what was set meanwhile
+    if (!place.id) return;
     try {
-      const persona = await readPersona(sessionId);
-      if (sessionId === this.#sessionId) this.#is(persona);
+      const persona = await readPersona(place.id);
+      if (isNewest()) this.#is(persona);
     } catch (error) {
-      if (sessionId === this.#sessionId) this.#unread(error);
+      if (isNewest()) this.#unread(error);
     }
   }
 
@@ -61,41 +64,44 @@ export class PersonaCard {
 
   /** Typed anew, or from where the dialog was closed the last time. */
   #begin() {
-    return this.#write(this.#typed.get(this.#sessionId) ?? { name: "", text: "" }, {});
+    return this.#write(this.#typed.get(this.#place.id) ?? { name: "", text: "" }, {});
   }
 
   async #change() {
+    const place = this.#place;
+    const source = await this.#sourceName();
+    if (place !== this.#place || !this.#persona) return; // another conversation is open by now, say
     const { name, text } = this.#persona;
-    this.#write(this.#typed.get(this.#sessionId) ?? { name, text }, originOf(this.#persona), await this.#sourceName());
+    this.#write(this.#typed.get(place.id) ?? { name, text }, originOf(this.#persona), source);
   }
 
   async #write(start, origin, source = "") {
-    const sessionId = this.#sessionId;
+    const place = this.#place;
     const replaces = this.#persona && this.#persona.text !== start.text ? `${firstWords(this.#persona.text, FEW_CHARS)}…` : "";
-    const save = (typed) => this.#set(sessionId, { ...typed, ...origin });
+    const save = (typed) => this.#set(place, { ...typed, ...origin });
     const left = await writePersona({ start, source, replaces, maxChars: this.maxChars, save });
     // A passage can be chosen again; what was typed cannot.
-    if (left && (left.text !== start.text.trim() || left.name !== start.name)) this.#typed.set(sessionId, left);
-    else this.#typed.delete(sessionId);
+    if (left && (left.text !== start.text.trim() || left.name !== start.name)) this.#typed.set(place.id, left);
+    else this.#typed.delete(place.id);
   }
 
-  async #set(sessionId, persona) {
-    const kept = sessionId ? await setPersona(sessionId, persona) : persona;
-    if (!sessionId) this.keep(persona);
-    if (sessionId === this.#sessionId) this.#is(kept);
+  async #set(place, persona) {
+    const kept = place.id ? await setPersona(place.id, persona) : persona;
+    if (!place.id) this.keep(persona);
+    if (place === this.#place) this.#is(kept);
     for (const dialog of document.querySelectorAll("dialog[open]:not(.persona-dialog)")) dialog.close();
     this.say("personaIsSet");
   }
 
   /** What was cleared can be had back as long as the note is there. */
   async #clear() {
-    const [sessionId, gone] = [this.#sessionId, this.#persona];
+    const [place, gone] = [this.#place, this.#persona];
     try {
-      if (sessionId) await clearPersona(sessionId);
+      if (place.id) await clearPersona(place.id);
       else this.keep(null);
-      if (sessionId === this.#sessionId) this.#is(null);
+      if (place === this.#place) this.#is(null);
       const back = { name: gone.name ?? "", text: gone.text, ...originOf(gone) };
-      this.say("personaIsCleared", {}, ["personaBack", () => this.#set(sessionId, back).catch((error) => this.say(...wordsFor(error)))]);
+      this.say("personaIsCleared", {}, ["personaBack", () => this.#set(place, back).catch((error) => this.say(...wordsFor(error)))]);
       this.element.querySelector("button")?.focus();
     } catch (error) {
       this.say(...wordsFor(error));
@@ -103,6 +109,7 @@ export class PersonaCard {
   }
 
   #is(persona) {
+    this.#reading += 1;
     const same = JSON.stringify(persona) === JSON.stringify(this.#persona) && this.element.childElementCount > 0;
     this.#persona = persona;
     if (!same) this.#draw();

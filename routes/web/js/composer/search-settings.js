@@ -14,6 +14,7 @@ const MOST_TOP_N = 50;
 export class SearchSettings {
   #topN = bounded(readPref("rerank_top_n"));
   #words = el("span");
+  #opened = 0;
   #panel = el("div", { id: "search-settings", class: "search-settings", role: "dialog", label: "searchSettings", hidden: true });
   button = el("button", { class: "switch", id: "search-settings-button", type: "button", "aria-expanded": "false",
     "aria-controls": "search-settings", on: { click: () => this.close() || this.#open() } }, this.#words);
@@ -43,13 +44,14 @@ export class SearchSettings {
   }
 
   async #open() {
+    const opened = ++this.#opened;
     this.#panel.replaceChildren(this.#passages(), this.#dates());
     this.#panel.hidden = false;
     this.button.setAttribute("aria-expanded", "true");
     this.#panel.querySelector("input").focus();
     const [tags, sources] = await Promise.all([listTags().catch(() => null), listSources().catch(() => [])]);
     if (tags) tell("tags-read", { tags: tags.map(({ tag }) => tag) });
-    if (!this.#panel.hidden) this.#offer(tags ?? [], sources);
+    if (!this.#panel.hidden && opened === this.#opened) this.#offer(tags ?? [], sources);
   }
 
   #offer(tags, sources) {

@@ -10,11 +10,12 @@ import { Tree } from "./versions.js";
 export class Branching {
   /** Of the session on the page; null while it is not known. */
   tree = null;
+  #mapIsComing = false;
 
   /** `shown` are the page's turns; `onGo(leaf, turnId)` is to show a branch, at that turn of it. */
   constructor(shown, { line, composer, onGo }) {
     Object.assign(this, { shown, onGo });
-    this.line = new BranchLine(line, { onMap: () => this.#openMap(), onNewest: () => onGo() });
+    this.line = new BranchLine(line, { onMap: () => this.#askForMap(), onNewest: () => onGo() });
     this.note = new ContinuingNote(composer, (turnId) => onGo(this.tree?.newestBelow(turnId)));
   }
 
@@ -37,7 +38,7 @@ export class Branching {
   }
 
   clear() {
-    this.tree = null;
+    this.tree = this.sessionId = null;
     this.line.clear();
     this.note.hide();
   }
@@ -78,6 +79,13 @@ export class Branching {
   versionBeside(view, step) {
     const versions = this.tree?.versionsOf(view.turnId) ?? [];
     return versions[versions.indexOf(view.turnId) + step];
+  }
+
+  /** One for a double click. */
+  async #askForMap() {
+    if (this.#mapIsComing) return;
+    this.#mapIsComing = true;
+    await this.#openMap().finally(() => (this.#mapIsComing = false));
   }
 
   async #openMap() {

@@ -10,6 +10,7 @@ import { ShownTurns } from "./shown.js";
 import { storedRequest, storedView } from "./stored.js";
 import { newTurnId } from "../stream/protocol.js";
 import { Run } from "../stream/run.js";
+import { Runs } from "./runs.js";
 import { Thread } from "./thread.js";
 import { commandOf } from "../turn/commands.js";
 import { TurnView } from "../turn/turn-view.js";
@@ -17,8 +18,7 @@ import { TurnView } from "../turn/turn-view.js";
 const TURNS_PER_FRAME = 5;
 
 export class Chat {
-  /** Turns under way in any session, so that one left open in the background is not read twice. */
-  #runs = new Map();
+  #runs = new Runs();
   #thread = new Thread();
 
   /**
@@ -48,8 +48,7 @@ export class Chat {
   }
 
   get running() {
-    const isHere = ({ thread, view }) => thread === this.#thread && (thread.loading || this.shown.has(view));
-    return [...this.#runs.values()].find(isHere) ?? null;
+    return this.#runs.on(this.#thread).find(({ view }) => this.#thread.loading || this.shown.has(view)) ?? null;
   }
 
   /** Shows a stored session, or an empty new one for null: the branch that ends in `leaf`, or the newest. */
@@ -59,13 +58,14 @@ export class Chat {
       this.shown.clear();
       this.branching.clear();
     }
-    const running = [...this.#runs.values()].findLast((run) => sessionId && !leaf && run.sessionId === sessionId);
+    const running = sessionId && !leaf ? this.#runs.newestOf(sessionId) : null;
     const thread = (this.#thread = running?.thread ?? new Thread(sessionId));
     thread.show(leaf);
-    if (sessionId) thread.loading = this.#load(thread, arrival);
+    const isOpen = () => thread === this.#thread && thread.loading === loading; // a running turn's is opened again, too
+    const loading = (thread.loading = sessionId ? this.#load(thread, arrival, isOpen) : null);
     this.onChange();
-    await thread.loading;
-    thread.loading = null;
+    await loading;
+    if (thread.loading === loading) thread.loading = null;
     if (thread === this.#thread) this.onChange();
   }
 
@@ -79,7 +79,8 @@ export class Chat {
   /** `repeats`: the session has this question already. */
   async ask(question, { repeats = false } = {}) {
     this.acts.closeEditor();
-    if (this.#thread.loading) await this.#thread.loading;
+    const { sessionId } = this;
+    if (this.#thread.loading && (!(await this.#isStillHere()) || this.running)) return this.onTextLeft(question, sessionId);
     const thread = this.#thread;
     const view = Object.assign(new TurnView(newTurnId(), question, this.acts), { repeats });
     const body = { question, ...thread.place, turn_id: view.turnId, ...this.options(), stream_format: "prefix" };
@@ -89,6 +90,14 @@ export class Chat {
     this.shown.append(view);
     if (thread.branched) this.branching.add(view, view.command === "clear" ? null : thread.parent);
     this.#run(view, body, thread);
+  }
+
+  /** Waits for the branch that is on its way; whether the page shows it then. */
+  async #isStillHere() {
+    const [thread, { sessionId, leaf }] = [this.#thread, this];
+    await thread.loading;
+    if (thread === this.#thread && !thread.loading) return true;
+    return sessionId === this.sessionId && leaf === this.leaf && this.#isStillHere();
   }
 
   /** Asks in the place of that turn, which leaves the page with all below it. A command has no such place. */
@@ -112,12 +121,12 @@ export class Chat {
   async #run(view, body, thread, again = body) {
     const run = new Run(view, body, { sessionId: thread.sessionId, onSession: (id) => this.#named(run.thread, id) });
     run.thread = thread;
-    this.#runs.set(view.turnId, run);
+    this.#runs.add(run);
     if (body) this.onAsked(view, thread.sessionId);
     this.onChange();
     this.follower.start();
     await run.go(() => this.#again(view, again));
-    this.#runs.delete(view.turnId);
+    this.#runs.remove(run);
     this.#ended(view, run.thread);
   }
 
@@ -150,39 +159,41 @@ export class Chat {
     if (tree && thread === this.#thread && !thread.loading) this.branching.update(tree);
   }
 
-  async #load(thread, arrival) {
+  async #load(thread, arrival, isOpen) {
     try {
       const { turns, tree } = await this.branching.readBranch(thread);
-      if (thread === this.#thread) await this.#show(turns, tree, arrival);
+      if (isOpen()) await this.#show(turns, tree, arrival, isOpen);
     } catch (error) {
-      if (thread === this.#thread) this.#loadFailed(error);
+      if (isOpen()) this.#loadFailed(error);
     }
     if (!this.running) this.follower.stop();
   }
 
   /** What the page shows of the branch already stays; the rest comes some at a time. */
-  async #show(turns, tree, arrival) {
+  async #show(turns, tree, arrival, isOpen) {
     const thread = this.#thread;
     const ids = turns.map((turn) => turn.turn_id);
     this.onPlace(thread.sessionId, thread.leaf);
     arrival.before();
     const missing = this.shown.keep(ids);
     thread.loaded(turns, this.branching.begin(tree, new Set(ids)));
-    for (const id of ids) if (this.#runs.has(id)) this.#runs.get(id).thread = thread;
+    for (const run of ids.map((id) => this.#runs.find(id)).filter(Boolean)) run.thread = thread;
     const coming = turns.filter((turn) => missing.has(turn.turn_id));
     for (let at = 0; at === 0 || at < coming.length; at += TURNS_PER_FRAME) {
-      if (thread !== this.#thread) return;
+      if (!isOpen()) return;
       for (const turn of coming.slice(at, at + TURNS_PER_FRAME)) this.#append(turn);
       if (at === 0) arrival.begun();
       await nextFrame();
     }
-    if (thread !== this.#thread) return;
+    if (!isOpen()) return;
+    const isUnknown = ({ turnId }) => !tree?.node(turnId) && !this.shown.find(turnId); // on its way to the server yet
+    for (const { view } of this.#runs.on(thread)) if (isUnknown(view)) this.shown.append(view);
     this.branching.update();
     arrival.after();
   }
 
   #append(turn) {
-    const run = this.#runs.get(turn.turn_id);
+    const run = this.#runs.find(turn.turn_id);
     const open = run?.view ?? (turn.status === "running" ? new TurnView(turn.turn_id, turn.user_query, this.acts) : null);
     const asking = { again: (view, body) => this.#again(view, body), ask: (question) => this.running || this.ask(question) };
     const view = open ?? storedView(turn, this.acts, asking);

@@ -23,7 +23,10 @@ export class Follower {
     addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.#listenToReader();
     // What comes below a finished answer, its sources, does not push away what is being read.
-    thread.addEventListener("answered", () => (this.#active = false));
+    thread.addEventListener("answered", () => {
+      this.#grown(); // with the answer's last piece, which is drawn in this very frame
+      this.#active = false;
+    });
     button.addEventListener("click", () => this.toEnd());
   }
 

@@ -13,6 +13,7 @@ export class DocumentList {
   #filter = {};
   #words = "";
   #round = 0;
+  #changes = 0;
   #loading = null;
   #isLoaded = false;
   #held = new Set();
@@ -54,7 +55,7 @@ export class DocumentList {
   async load(filter = this.#filter) {
     this.#filter = filter;
     const round = ++this.#round;
-    const page = await listDocuments(filter).catch(() => null);
+    const page = await this.#read(filter);
     if (round !== this.#round) return;
     if (!page) return this.#failed();
     this.#rows.clear();
@@ -71,6 +72,7 @@ export class DocumentList {
 
   /** A document that is new, or has changed. New ones come first. */
   put(document) {
+    this.#changes += 1;
     const before = this.#rows.get(document.document_id);
     if (!before && this.#isFiltered) return; // whether it belongs here is the server's to say
     const row = this.#row(document);
@@ -80,18 +82,20 @@ export class DocumentList {
     this.#tell();
   }
 
-  /** Takes a row away and hands the focus to its neighbour; false when there is none left. */
+  /** Takes a row away and hands its focus to its neighbour; false when there is none left. */
   drop(documentId) {
+    this.#changes += 1;
     const row = this.#rows.get(documentId);
     if (!row) return true;
+    const held = row.element.contains(document.activeElement) || document.activeElement === document.body;
     const shown = [...this.list.children].filter((element) => !element.hidden);
     const at = shown.indexOf(row.element);
     const next = shown[at + 1] ?? shown[at - 1];
     this.#rows.delete(documentId);
     row.element.remove();
     this.#tell();
-    next?.querySelector(".document-open").focus();
-    return Boolean(next);
+    if (held) next?.querySelector(".document-open").focus();
+    return Boolean(next) || !held;
   }
 
   focus(documentId) {
@@ -104,13 +108,20 @@ export class DocumentList {
     for (const row of this.#rows.values()) if (row.document.status === "ingesting") this.#sift(row);
   }
 
+  /** null when it cannot be read. Once more when something was deleted, say, meanwhile: the reply may be older. */
+  async #read(page) {
+    const [round, changes] = [this.#round, this.#changes];
+    const reply = await listDocuments(page).catch(() => null);
+    return !reply || round !== this.#round || changes === this.#changes ? reply : this.#read(page);
+  }
+
   #more() {
     if (this.#next) this.#loading ??= this.#loadMore().finally(() => (this.#loading = null));
   }
 
   async #loadMore() {
     const round = this.#round;
-    const page = await listDocuments({ ...this.#filter, cursor: this.#next }).catch(() => null);
+    const page = await this.#read({ ...this.#filter, cursor: this.#next });
     if (page && round === this.#round) this.#take(page);
   }
 

@@ -75,7 +75,7 @@ export class DocumentsPanel {
     for (const wait of [0, 1_500, 4_000]) {
       await new Promise((resolve) => setTimeout(resolve, wait));
       await this.uploads.look();
-      await this.refresh();
+      if (!this.list.size) await this.refresh(); // else the reader has opened it, and is somewhere in it
       if (this.list.size) return;
     }
   }
@@ -192,7 +192,7 @@ export class DocumentsPanel {
     if (!removed) return;
     this.notice.show(removed.said, !removed.gone);
     if (!removed.gone) return;
-    this.#goHome();
+    if (this.#view?.document.document_id === document.document_id) this.#goHome();
     if (!this.list.drop(document.document_id)) this.input.focus();
     this.filter.refresh();
   }

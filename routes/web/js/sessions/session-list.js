@@ -74,7 +74,7 @@ export class SessionList {
   async #read() {
     try {
       await this.#pages.refresh();
-      this.draw();
+      if (this.#pages.shown !== null) this.draw(); // null: it was overtaken by a search
     } catch {
       if (this.#pages.shown !== this.#pages.query) this.#showFailure();
     }
@@ -166,10 +166,11 @@ export class SessionList {
 
   #erased(id, tell) {
     const row = this.#rows.get(id)?.element;
-    const next = row?.contains(document.activeElement) && (row.nextElementSibling ?? row.previousElementSibling);
+    const at = document.activeElement; // whoever writes elsewhere by now goes on there
+    const next = row?.contains(at) && (row.nextElementSibling ?? row.previousElementSibling);
     this.#pages.remove(id);
     this.draw();
-    (next?.querySelector?.("a") ?? this.element.querySelector("a"))?.focus({ preventScroll: true });
+    if (next || at === document.body) (next?.querySelector?.("a") ?? this.element.querySelector("a"))?.focus({ preventScroll: true });
     tell(id);
     this.refresh();
   }

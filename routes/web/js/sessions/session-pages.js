@@ -8,6 +8,7 @@ export class SessionPages {
   query = "";
   shown = null;
   #next = null;
+  #changes = 0;
   /** One request after the other: the last word is the newest. */
   #queue = Promise.resolve();
 
@@ -36,10 +37,12 @@ export class SessionPages {
 
   /** Puts what a reply says of a session over what is known of it. */
   change(session) {
+    this.#changes += 1;
     this.sessions = this.sessions.map((known) => (known.session_id === session.session_id ? { ...known, ...session } : known));
   }
 
   remove(sessionId) {
+    this.#changes += 1;
     this.sessions = this.sessions.filter((session) => session.session_id !== sessionId);
   }
 
@@ -49,9 +52,17 @@ export class SessionPages {
     return reading;
   }
 
+  /** Once more when something was renamed, say, meanwhile: the reply may be older than that. */
+  async #read(which) {
+    const changes = this.#changes;
+    const page = await listSessions(which);
+    return changes === this.#changes ? page : this.#read(which);
+  }
+
   async #refresh() {
     const { query } = this;
-    const page = await listSessions({ query });
+    const page = await this.#read({ query });
+    if (query !== this.query) return; // what is looked for by now is read next
     const fresh = page?.sessions ?? [];
     const next = page?.next ?? null;
     const older = next !== null && query === this.shown ? olderThan(fresh, this.sessions) : [];
@@ -62,7 +73,7 @@ export class SessionPages {
 
   async #more() {
     if (!this.hasMore || this.query !== this.shown) return;
-    const page = await listSessions({ before: this.#next, query: this.query });
+    const page = await this.#read({ before: this.#next, query: this.query });
     this.sessions = [...this.sessions, ...without(this.sessions, page?.sessions ?? [])];
     this.#next = page?.next ?? null;
   }
