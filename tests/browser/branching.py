@@ -55,7 +55,7 @@ async def ask_all(page: Page, *questions: str) -> None:
 
 
 async def shows(page: Page, *questions: str) -> None:
-    await expect(page.locator(".asked")).to_have_text(list(questions), timeout=10_000)
+    await expect(page.locator(".asked")).to_have_text(list(questions))
     await answered(page, len(questions))
 
 

@@ -48,7 +48,7 @@ async def go(page: Page, address: str, question: str) -> None:
 
 
 async def holds(page: Page, text: str) -> None:
-    await expect(page.locator(BOX)).to_have_value(text, timeout=10_000)
+    await expect(page.locator(BOX)).to_have_value(text)
 
 
 async def refused_elsewhere(page: Page, second: str, now: asyncio.Event) -> None:
@@ -64,7 +64,7 @@ async def test_a_refused_edit_is_in_the_box_of_its_own_conversation(page: Page, 
     first, second = await two_conversations(page, bare_url)
     now = await refuse(page)
     await edit(page, 1, "of A, edited")
-    await expect(page.locator(".turn")).to_have_attribute("data-status", "running", timeout=10_000)
+    await expect(page.locator(".turn")).to_have_attribute("data-status", "running")
     await refused_elsewhere(page, second, now)
     await holds(page, "")
     await go(page, first, "of A")
@@ -79,7 +79,7 @@ async def test_a_refused_regeneration_gives_nothing_back(page: Page, bare_url: s
     now = await refuse(page)
     await page.hover(".turn")
     await page.click(".turn .regenerate")
-    await expect(page.locator(".turn")).to_have_attribute("data-status", "running", timeout=10_000)
+    await expect(page.locator(".turn")).to_have_attribute("data-status", "running")
     await refused_elsewhere(page, second, now)
     await holds(page, "")
     await go(page, first, "of A")

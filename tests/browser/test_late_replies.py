@@ -88,6 +88,25 @@ async def test_a_question_on_its_way_is_there_when_the_reader_comes_back(page: P
     assert await page.input_value(BOX) == ""
 
 
+async def test_an_edit_on_its_way_is_in_its_own_place_when_the_reader_comes_back(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: put below the newest turn, whatever it follows."""
+    here, other = bring(desk.url, "改过的", turns=3), bring(desk.url, "别的")
+    await go(page, desk, here)
+    await answered(page, 3)
+    post = await hold(page, POST, method="POST", reaches=False)
+    await edit(page, 2, NEXT)
+    await post.begun.acquire()
+    await go(page, desk, other)
+    await page.wait_for_selector(f".asked:has-text('{NEXT}')", state="detached")
+    await answered(page, 1)
+    await go(page, desk, here)
+    await page.wait_for_selector(f".turn:nth-child(2):last-child .asked:has-text('{NEXT}')")
+    post.let_go.set()
+    await shows(page, FIRST, NEXT)
+
+
 async def test_a_conversation_opened_twice_over_a_running_answer_has_each_turn_once(
     page: Page, desk: Served
 ) -> None:
@@ -173,6 +192,19 @@ async def test_a_conversation_that_is_gone_at_last_leaves_the_keyboard_where_it_
     await page.keyboard.type("one half")
     erasing.let_go.set()
     await page.wait_for_selector(row(session_id), state="detached")
+    await page.keyboard.type(", the other")
+    assert await page.input_value(BOX) == "one half, the other"
+
+
+async def test_a_version_that_comes_at_last_leaves_the_keyboard_where_it_is(page: Page, desk: Served) -> None:
+    """Discriminates: the focus on its pager, though the reader writes a question."""
+    turns = await hold(page, turns_of(await branched(page, desk)))
+    await page.click(".turn:nth-child(2) .versions button >> nth=0")
+    await turns.begun.acquire()
+    await page.click(BOX)
+    await page.keyboard.type("one half")
+    turns.let_go.set()
+    await shows(page, FIRST, "第 2 个问题")
     await page.keyboard.type(", the other")
     assert await page.input_value(BOX) == "one half, the other"
 

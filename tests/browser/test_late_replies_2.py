@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.composing import Served, served, session_in
+from tests.browser.composing import BOX, Served, served, session_in
 from tests.browser.conversations import bring
 from tests.browser.documents import open_panel
 from tests.browser.documents import row as document_row
@@ -107,6 +107,25 @@ async def test_a_persona_set_while_the_first_question_is_on_its_way_is_kept(page
     await expect(page.locator(CARD)).to_contain_text("海盗")
     await page.reload()
     await expect(page.locator(CARD)).to_contain_text("海盗")
+
+
+async def test_a_persona_that_is_cleared_at_last_leaves_the_keyboard_where_it_is(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: the focus on a button, though the reader writes a question."""
+    session_id = bring(desk.url, "人设")
+    become(desk, session_id, {"text": PIRATE})
+    clearing = await hold(page, r"/persona$", method="DELETE")
+    await page.goto(f"{desk.url}/#/s/{session_id}")
+    await page.click(f"{CARD} > summary")
+    await page.click(".persona-acts >> text=清除")
+    await clearing.begun.acquire()
+    await page.click(BOX)
+    await page.keyboard.type("one half")
+    clearing.let_go.set()
+    await page.wait_for_selector(ADD)
+    await page.keyboard.type(", the other")
+    assert await page.input_value(BOX) == "one half, the other"
 
 
 async def test_a_question_goes_to_the_chosen_model_before_the_models_are_listed(

@@ -98,7 +98,7 @@ async def test_after_a_reload_a_stopped_answer_is_gone_on_with_and_a_completed_o
 
 
 async def shows_cut(page: Page, *questions: str) -> None:
-    await expect(page.locator(".asked")).to_have_text(list(questions), timeout=10_000)
+    await expect(page.locator(".asked")).to_have_text(list(questions))
     await answered(page, len(questions), "cancelled")
 
 

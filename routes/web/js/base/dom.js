@@ -79,6 +79,9 @@ export function icon(name) {
 }
 
 /** Puts an icon into every `[data-icon]` of the static page. */
+/** Whether the reader is writing somewhere: a late reply must not take the keyboard then. */
+export const isWriting = () => document.activeElement?.matches("input, textarea, select") ?? false;
+
 export function fillIcons() {
   for (const node of document.querySelectorAll("[data-icon]")) node.prepend(icon(node.dataset.icon));
 }

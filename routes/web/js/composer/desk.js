@@ -6,7 +6,7 @@
  */
 
 import { hear } from "../base/bus.js";
-import { el, setText } from "../base/dom.js";
+import { el, isWriting, setText } from "../base/dom.js";
 import { Composer } from "./composer.js";
 import { Drafts } from "./drafts.js";
 import { Filters } from "./filters.js";
@@ -159,8 +159,7 @@ export class Desk {
     this.#drafts.write(id, { returned: question, sent: "" });
     this.#putBefore(question, id);
     if (id !== (this.#conversation ?? null)) return;
-    const typing = document.activeElement?.closest("input, textarea, select"); // who writes elsewhere goes on there
-    if (!typing || typing === this.box.box) this.box.focus();
+    if (!isWriting()) this.box.focus();
     stay();
   }
 

@@ -42,9 +42,8 @@ export class Options {
 
   /** With one model there is nothing to choose, and the box stays away. */
   async load(listModels) {
-    const told = await listModels().catch(() => null);
-    const { models = [], default: first = "default" } = told ?? {};
-    this.#isKnown = told !== null;
+    const { models = [], default: first = "default" } = (await listModels().catch(() => null)) ?? {};
+    this.#isKnown = true;
     this.select.replaceChildren(...models.map(({ id, label }) => el("option", { value: id, text: label || id })));
     const kept = readPref("model");
     this.select.value = models.some(({ id }) => id === kept) ? kept : first;

@@ -2,7 +2,7 @@
 
 import { clearPersona, readFileName, readPersona, setPersona } from "../api/persona.js";
 import { ApiError } from "../api/http.js";
-import { el, icon, setText } from "../base/dom.js";
+import { el, icon, isWriting, setText } from "../base/dom.js";
 import { firstChars } from "./insert.js";
 import { wordsFor, writePersona } from "./persona-dialog.js";
 
@@ -38,8 +38,14 @@ export class PersonaCard {
   /** The conversation that had not begun has this id now; `late` was chosen when its first question was on its way. */
   async begun(sessionId, late = null) {
     this.#place.id = sessionId;
-    if (late) await setPersona(sessionId, late).catch((error) => this.say(...wordsFor(error)));
+    if (late) await setPersona(sessionId, late).catch((error) => this.#keepLate(sessionId, late, error));
     return this.refresh();
+  }
+
+  /** What could not be set is offered again. */
+  #keepLate(sessionId, { name = "", text }, error) {
+    this.#typed.set(sessionId, { name, text });
+    this.say(...wordsFor(error));
   }
 
   /** A command, or someone elsewhere, may have changed it. */
@@ -70,7 +76,7 @@ export class PersonaCard {
   async #change() {
     const place = this.#place;
     const source = await this.#sourceName();
-    if (place !== this.#place || !this.#persona) return; // another conversation is open by now, say
+    if (!this.#isAt(place) || !this.#persona) return; // another conversation is open by now, say
     const { name, text } = this.#persona;
     this.#write(this.#typed.get(place.id) ?? { name, text }, originOf(this.#persona), source);
   }
@@ -88,7 +94,7 @@ export class PersonaCard {
   async #set(place, persona) {
     const kept = place.id ? await setPersona(place.id, persona) : persona;
     if (!place.id) this.keep(persona);
-    if (place === this.#place) this.#is(kept);
+    if (this.#isAt(place)) this.#is(kept);
     for (const dialog of document.querySelectorAll("dialog[open]:not(.persona-dialog)")) dialog.close();
     this.say("personaIsSet");
   }
@@ -99,13 +105,18 @@ export class PersonaCard {
     try {
       if (place.id) await clearPersona(place.id);
       else this.keep(null);
-      if (place === this.#place) this.#is(null);
+      if (!this.#isAt(place)) return;
+      this.#is(null);
       const back = { name: gone.name ?? "", text: gone.text, ...originOf(gone) };
       this.say("personaIsCleared", {}, ["personaBack", () => this.#set(place, back).catch((error) => this.say(...wordsFor(error)))]);
-      this.element.querySelector("button")?.focus();
+      if (!isWriting()) this.element.querySelector("button")?.focus();
     } catch (error) {
       this.say(...wordsFor(error));
     }
+  }
+
+  #isAt(place) {
+    return place.id === this.#place.id;
   }
 
   #is(persona) {

@@ -1,5 +1,6 @@
 /** What a reader does with a turn of the conversation, as TurnActions takes it; each function gets the turn's view. */
 
+import { isWriting } from "../base/dom.js";
 import { t } from "../base/i18n.js";
 import { inPlace } from "./arrivals.js";
 import { QuestionEditor } from "./question-editor.js";
@@ -47,7 +48,7 @@ export class Acts {
 
   async #continueFrom(view) {
     await this.chat.go(view.turnId);
-    this.chat.focusComposer();
+    if (!isWriting()) this.chat.focusComposer();
   }
 
   #toVersion(view, step) {

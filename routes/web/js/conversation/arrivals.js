@@ -3,6 +3,8 @@
  * `begun()`, called when the first of the others are there, and `after()`, when all are.
  */
 
+import { isWriting } from "../base/dom.js";
+
 /** To the end, and along with it as it grows. */
 export const atEnd = (follower, shown) => ({
   before() {
@@ -26,7 +28,7 @@ export function inPlace(follower, shown, { view, turnId, step }) {
       const next = shown.find(turnId);
       if (!next) return;
       scrollBy({ top: next.element.getBoundingClientRect().top - top, behavior: "instant" });
-      next.actions.versions.focus(step);
+      if (!isWriting()) next.actions.versions.focus(step);
     },
     after() {},
   };
@@ -43,7 +45,7 @@ export const atTurn = (follower, shown, turnId) => ({
     const asked = shown.find(turnId)?.element.querySelector(".asked");
     if (!asked) return;
     asked.tabIndex = -1;
-    asked.focus({ preventScroll: true });
+    if (!isWriting()) asked.focus({ preventScroll: true });
     asked.scrollIntoView({ block: "start", behavior: "instant" });
   },
 });

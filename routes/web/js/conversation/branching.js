@@ -10,7 +10,7 @@ import { Tree } from "./versions.js";
 export class Branching {
   /** Of the session on the page; null while it is not known. */
   tree = null;
-  #mapIsComing = false;
+  #mapOf = null; // the session whose map is on its way
 
   /** `shown` are the page's turns; `onGo(leaf, turnId)` is to show a branch, at that turn of it. */
   constructor(shown, { line, composer, onGo }) {
@@ -26,15 +26,26 @@ export class Branching {
     return nodes ? new Tree(nodes) : null;
   }
 
-  /** The branch's turns and the tree. A branch whose end is gone (erased, expired) gives way to the newest. */
-  async readBranch(thread) {
-    const tree = this.read(thread.sessionId);
-    const turns = await listTurns(thread.sessionId, thread.leaf).catch((error) => {
+  /**
+   * The branch's turns and the tree. A branch whose end is gone (erased, expired) gives way to the newest. `asked`,
+   * a turn under way on it, may be on its way to the server yet: then it is the branch that it goes on with.
+   */
+  async readBranch(thread, asked) {
+    const [turns, tree] = await Promise.all([this.#turnsOf(thread), this.read(thread.sessionId)]);
+    const id = asked?.view.turnId;
+    if (!id || turns.some((turn) => turn.turn_id === id)) return { turns, tree };
+    if (tree?.newest === id) return { turns: await listTurns(thread.sessionId), tree }; // it arrived between the two
+    const parent = tree?.node(id) ? undefined : asked.body?.parent_turn_id;
+    if (parent === undefined || parent === (turns.at(-1)?.turn_id ?? null)) return { turns, tree };
+    return { turns: parent ? await listTurns(thread.sessionId, parent) : [], tree };
+  }
+
+  async #turnsOf(thread) {
+    return listTurns(thread.sessionId, thread.leaf).catch((error) => {
       if (!thread.leaf || error.status !== 404) throw error;
       thread.leaf = undefined;
       return listTurns(thread.sessionId);
     });
-    return { turns, tree: await tree };
   }
 
   clear() {
@@ -83,9 +94,10 @@ export class Branching {
 
   /** One for a double click. */
   async #askForMap() {
-    if (this.#mapIsComing) return;
-    this.#mapIsComing = true;
-    await this.#openMap().finally(() => (this.#mapIsComing = false));
+    const { sessionId } = this;
+    if (this.#mapOf === sessionId) return;
+    this.#mapOf = sessionId;
+    await this.#openMap().finally(() => this.#mapOf === sessionId && (this.#mapOf = null));
   }
 
   async #openMap() {

@@ -161,7 +161,7 @@ export class Chat {
 
   async #load(thread, arrival, isOpen) {
     try {
-      const { turns, tree } = await this.branching.readBranch(thread);
+      const { turns, tree } = await this.branching.readBranch(thread, this.#runs.on(thread).at(-1));
       if (isOpen()) await this.#show(turns, tree, arrival, isOpen);
     } catch (error) {
       if (isOpen()) this.#loadFailed(error);

@@ -109,10 +109,11 @@ export class DocumentList {
   }
 
   /** null when it cannot be read. Once more when something was deleted, say, meanwhile: the reply may be older. */
-  async #read(page) {
+  async #read(page, tries = 3) {
     const [round, changes] = [this.#round, this.#changes];
     const reply = await listDocuments(page).catch(() => null);
-    return !reply || round !== this.#round || changes === this.#changes ? reply : this.#read(page);
+    const isNew = !reply || round !== this.#round || changes === this.#changes;
+    return isNew || tries === 1 ? reply : ((await this.#read(page, tries - 1)) ?? reply);
   }
 
   #more() {

@@ -75,7 +75,7 @@ export class DocumentsPanel {
     for (const wait of [0, 1_500, 4_000]) {
       await new Promise((resolve) => setTimeout(resolve, wait));
       await this.uploads.look();
-      if (!this.list.size) await this.refresh(); // else the reader has opened it, and is somewhere in it
+      if (!this.list.size || !this.dialog.open) await this.refresh(); // who has opened it is somewhere in it
       if (this.list.size) return;
     }
   }

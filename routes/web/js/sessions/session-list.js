@@ -46,6 +46,7 @@ export class SessionList {
     this.#pages.query = text;
     this.element.setAttribute("aria-busy", "true");
     await this.refresh();
+    if (this.#pages.query !== text) return; // the search that overtook it tells
     this.element.removeAttribute("aria-busy");
     this.element.scrollTop = 0;
     if (text && this.#pages.shown === text) this.announce(this.#pages.sessions.length ? t("sessionsFound", { n: this.#count }) : t("sessionsFoundNone"));
