@@ -35,6 +35,14 @@ async def go(page: Page, desk: Served, session_id: str) -> None:
     await page.goto(f"{desk.url}/#/s/{session_id}")
 
 
+async def leave_and_come_back(page: Page, desk: Served, session_id: str) -> None:
+    """While `NEXT` is on its way."""
+    await go(page, desk, bring(desk.url, "别的"))
+    await page.wait_for_selector(f".asked:has-text('{NEXT}')", state="detached")
+    await answered(page, 1)
+    await go(page, desk, session_id)
+
+
 async def test_a_question_is_never_asked_in_a_conversation_that_was_opened_later(
     page: Page, desk: Served
 ) -> None:
@@ -71,16 +79,13 @@ async def test_a_second_question_before_the_turns_are_there_stays_in_the_box(
 
 async def test_a_question_on_its_way_is_there_when_the_reader_comes_back(page: Page, desk: Served) -> None:
     """Discriminates: only the turns that the server knows already, and an answer that is never shown."""
-    here, other = bring(desk.url, "这里"), bring(desk.url, "别的")
+    here = bring(desk.url, "这里")
     await go(page, desk, here)
     await answered(page, 1)
     post = await hold(page, POST, method="POST", reaches=False)
     await ask(page, NEXT)
     await post.begun.acquire()
-    await go(page, desk, other)
-    await page.wait_for_selector(f".asked:has-text('{NEXT}')", state="detached")
-    await answered(page, 1)
-    await go(page, desk, here)
+    await leave_and_come_back(page, desk, here)
     await page.wait_for_selector(f".turn:nth-child(2) .asked:has-text('{NEXT}')")
     await page.wait_for_selector("form.running")
     post.let_go.set()
@@ -92,16 +97,13 @@ async def test_an_edit_on_its_way_is_in_its_own_place_when_the_reader_comes_back
     page: Page, desk: Served
 ) -> None:
     """Discriminates: put below the newest turn, whatever it follows."""
-    here, other = bring(desk.url, "改过的", turns=3), bring(desk.url, "别的")
+    here = bring(desk.url, "改过的", turns=3)
     await go(page, desk, here)
     await answered(page, 3)
     post = await hold(page, POST, method="POST", reaches=False)
     await edit(page, 2, NEXT)
     await post.begun.acquire()
-    await go(page, desk, other)
-    await page.wait_for_selector(f".asked:has-text('{NEXT}')", state="detached")
-    await answered(page, 1)
-    await go(page, desk, here)
+    await leave_and_come_back(page, desk, here)
     await page.wait_for_selector(f".turn:nth-child(2):last-child .asked:has-text('{NEXT}')")
     post.let_go.set()
     await shows(page, FIRST, NEXT)
