@@ -108,7 +108,7 @@ export class DocumentList {
     for (const row of this.#rows.values()) if (row.document.status === "ingesting") this.#sift(row);
   }
 
-  /** null when it cannot be read. Once more when something was deleted, say, meanwhile: the reply may be older. */
+  /** null when it cannot be read. Again, twice at most, when something was deleted, say, meanwhile: the reply may be older. */
   async #read(page, tries = 3) {
     const [round, changes] = [this.#round, this.#changes];
     const reply = await listDocuments(page).catch(() => null);
