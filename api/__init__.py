@@ -1,0 +1,1 @@
+"""Use cases: what routes and commands may ask for."""

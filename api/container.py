@@ -14,12 +14,19 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
-from api.assembly import Opened, make_history, put_together
-from api.configured_models import api_key_for, check_summary_model, configured_llms
-from api.parts import SHARED_OWNER
-from api.parts import Container as Container  # offered here too: this is where one is opened
-from api.reembedding import StoreReembedding
-from api.start import Readiness, load_sample_once, opened_task, sample_is_pending, settle_folders, warm_up
+from api.admin.reembedding import StoreReembedding
+from api.wiring.assembly import Opened, make_history, put_together
+from api.wiring.models import api_key_for, check_summary_model, configured_llms
+from api.wiring.parts import SHARED_OWNER
+from api.wiring.parts import Container as Container
+from api.wiring.start import (
+    Readiness,
+    load_sample_once,
+    opened_task,
+    sample_is_pending,
+    settle_folders,
+    warm_up,
+)
 from config.settings import (
     ConversationSettings,
     LLMSettings,
@@ -29,25 +36,25 @@ from config.settings import (
 )
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
-from core.messages import Layout
-from core.tokens import estimate_prompt_tokens
-from services.adapters.crontab import slots_of, zone_named
-from services.adapters.document_readers import parse_document
-from services.adapters.e5_tokens import WINDOW_TOKENS, count_tokens
-from services.adapters.scheduler import open_schedule
-from services.adapters.sync_schedule import check_sync_times, open_sync_schedule, sync_times
-from services.backup.snapshots import Snapshots
-from services.embedding import EmbeddingService
-from services.extractive_llm import MODEL_NAME, ExtractiveLLM
-from services.knowledge.knowledge_base import KnowledgeBase
-from services.knowledge.parsing import ParserProcess
-from services.knowledge.splitter import StructureSplitter
-from services.llm_calls import GuardedCalls
+from core.prompt.messages import Layout
+from core.prompt.tokens import estimate_prompt_tokens
+from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
+from services.adapters.readers.documents import parse_document
+from services.adapters.schedule.cleanup import open_schedule
+from services.adapters.schedule.crontab import slots_of, zone_named
+from services.adapters.schedule.sync import check_sync_times, open_sync_schedule, sync_times
+from services.knowledge.base import KnowledgeBase
+from services.knowledge.chunking.splitter import StructureSplitter
+from services.knowledge.parsing.process import ParserProcess
 from services.llm_service import LLMService, ModelEntry
-from services.model_windows import answer_reserve, window_of
-from services.query_builder import QueryBuilder
-from services.schedule.lease import LeaseStore
-from services.store import VectorStore
+from services.models.calls import GuardedCalls
+from services.models.embedding import EmbeddingService
+from services.models.extractive import MODEL_NAME, ExtractiveLLM
+from services.models.windows import answer_reserve, window_of
+from services.operations.backup.snapshots import Snapshots
+from services.operations.schedule.lease import LeaseStore
+from services.retrieval.query_forms import QueryBuilder
+from services.store.dialect import VectorStore
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -117,12 +124,12 @@ async def open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) -> 
     Raises StoreLockedError when another process has the embedded store, StartRefusedError.
     """
     if settings.qdrant_url:
-        from services.adapters.qdrant_server import open_qdrant_server
+        from services.adapters.qdrant.server import open_qdrant_server
 
         async with open_qdrant_server(settings) as server:
             yield server
     else:
-        from services.adapters.edge_client import open_edge_client
+        from services.adapters.edge.client import open_edge_client
 
         async with open_edge_client(settings.data_dir / folder) as edge:
             yield edge
@@ -134,7 +141,7 @@ async def open_snapshots(settings: StoreSettings) -> AsyncIterator[Snapshots | N
     if not settings.qdrant_url:
         yield None
         return
-    from services.adapters import qdrant_snapshots
+    from services.adapters.qdrant import snapshots as qdrant_snapshots
 
     async with qdrant_snapshots.open_snapshots(settings) as snapshots:
         yield snapshots
@@ -172,15 +179,15 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
     """The model, its name as the store records it, and its dimension (0: ask the model)."""
     kind, _, target = models.embedding.partition(":")
     if kind == "bundled":
-        from services.adapters.bundled_embedding import DIMENSION, NAME, BundledEmbedding
+        from services.adapters.e5.embedding import DIMENSION, NAME, BundledEmbedding
 
         return BundledEmbedding(models.embedding_threads), NAME, DIMENSION
     if kind == "sentence-transformers":
-        from services.adapters.sentence_transformers_embedding import SentenceTransformersEmbedding
+        from services.adapters.models.sentence_transformers_embedding import SentenceTransformersEmbedding
 
         return SentenceTransformersEmbedding(target), target.rstrip("/").rpartition("/")[2], 0
     if kind == "openai":
-        from services.adapters.openai_embedding import OpenAIEmbedding
+        from services.adapters.models.openai_embedding import OpenAIEmbedding
 
         # a key goes to no host but the one it was set for
         same_host = models.embedding_base_url in (None, models.openai_base_url)
@@ -189,7 +196,7 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
         embedding = OpenAIEmbedding(models.embedding_model, base_url, key, **models.embedding_options)
         stack.callback(embedding.close)
         return embedding, models.embedding_model, 0
-    from services.adapters.llama_index_loader import load_class
+    from services.adapters.models.llama_index_loader import load_class
 
     return load_class(models.embedding, BaseEmbedding, models.embedding_options), target, 0  # type: ignore[type-abstract]
 
@@ -202,17 +209,17 @@ def _open_reranker(
     if kind == "none":
         return None
     if kind == "calibrated":
-        from services.calibrated_reranker import CalibratedReranker
+        from services.retrieval.calibrated import CalibratedReranker
 
         return CalibratedReranker(embedding_name)
     if kind == "cross-encoder":
-        from services.adapters.cross_encoder import CrossEncoderReranker
+        from services.adapters.models.cross_encoder import CrossEncoderReranker
 
         cross_encoder = CrossEncoderReranker(target)
         stack.push_async_callback(cross_encoder.aclose)
         return cross_encoder
     if kind == "http":
-        from services.adapters.http_reranker import HttpReranker
+        from services.adapters.models.http_reranker import HttpReranker
 
         if not models.reranker_url:
             raise StartRefusedError("RERANKER=http needs RERANKER_URL, the address of a /rerank endpoint.")
@@ -221,7 +228,7 @@ def _open_reranker(
         )
         stack.push_async_callback(reranker.aclose)
         return reranker
-    from services.adapters.llama_index_loader import load_class
+    from services.adapters.models.llama_index_loader import load_class
 
     return load_class(models.reranker, BaseNodePostprocessor, models.reranker_options)  # type: ignore[type-abstract]
 
@@ -256,7 +263,7 @@ async def _open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, 
 async def _open_counter(entry: LLMSettings) -> Callable[[str], int]:
     if entry.provider == MODEL_NAME and not entry.tokenizer:
         return estimate_prompt_tokens
-    from services.adapters.token_counters import open_token_counter
+    from services.adapters.llms.token_counters import open_token_counter
 
     return await asyncio.to_thread(open_token_counter, entry.tokenizer, entry.model, entry.provider)
 
@@ -276,20 +283,20 @@ class _OpenLLMs:
         if entry.provider in ("openai", "anthropic"):
             return await self._open_http(model_id, entry)
         if entry.provider == "gguf":
-            from services.adapters.gguf_llm import open_gguf_llm
+            from services.adapters.llms.gguf.llm import open_gguf_llm
 
             gguf = await open_gguf_llm(entry, self._answer_share, model_id)
             self._stack.push_async_callback(gguf.aclose)
             return gguf
-        from services.adapters.llama_index_loader import load_class
+        from services.adapters.models.llama_index_loader import load_class
 
         options: dict[str, Any] = {"model": entry.model} if entry.model else {}
         return load_class(entry.provider, LLM, {**options, **entry.options})  # type: ignore[type-abstract]
 
     async def _open_http(self, model_id: str, entry: LLMSettings) -> LLM:
-        from services.adapters.anthropic_llm import make_anthropic_llm
-        from services.adapters.model_http import open_model_client
-        from services.adapters.openai_llm import make_openai_llm
+        from services.adapters.http.transport import open_model_client
+        from services.adapters.llms.anthropic import make_anthropic_llm
+        from services.adapters.llms.openai import make_openai_llm
 
         key = api_key_for(model_id, entry, self._models)
         if self._client is None:

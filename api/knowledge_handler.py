@@ -7,15 +7,17 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 
-from api.citing import known_documents
-from api.pipeline import Pipeline, TurnModels
-from api.replay import replay
-from api.running_turns import RunningTurns
-from api.stream_seats import StreamSeats
-from api.turn_request import TurnRequest, repeats
-from api.turn_run import TurnPlan, TurnRun
+from api.turn.citing import known_documents
+from api.turn.pipeline import Pipeline, TurnModels
+from api.turn.replay import replay
+from api.turn.request import TurnRequest, repeats
+from api.turn.run import TurnPlan, TurnRun
+from api.turn.running import RunningTurns
+from api.turn.seats import StreamSeats
 from config.settings import ConversationSettings, ServerSettings
-from core.commands import Command, CommandName, parse_command
+from core.conversation.commands import Command, CommandName, parse_command
+from core.conversation.events import Event
+from core.conversation.turns import Turn, TurnStatus
 from core.errors import (
     EmptyQuestionError,
     InvalidParentError,
@@ -23,16 +25,14 @@ from core.errors import (
     TurnConflictError,
     UnknownTurnError,
 )
-from core.events import Event
 from core.failpoints import failpoint
 from core.limits import NO_LIMITS
 from core.text import preprocess_question
-from core.turns import Turn, TurnStatus
-from services.clock import Clock, utc_now_us
+from services.conversation.sessions import Session, SessionStore
+from services.conversation.stream import TurnStream
 from services.conversation_manager import UNSET, Branch
 from services.llm_service import LLMService
-from services.sessions import Session, SessionStore
-from services.turn_stream import TurnStream
+from services.store.clock import Clock, utc_now_us
 
 
 class KnowledgeHandler:

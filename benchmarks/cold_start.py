@@ -8,13 +8,13 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from api.maintenance import open_maintenance
+from api.wiring.maintenance import open_maintenance
 from benchmarks.processes import running_relay
 from config.settings import load_settings
-from core.sparse import encode_document
-from core.turns import Turn, TurnStatus
-from services.clock import utc_now_us
-from services.turn_store import TurnStore, TurnVectors
+from core.conversation.turns import Turn, TurnStatus
+from core.relevance.sparse import encode_document
+from services.conversation.turns import TurnStore, TurnVectors
+from services.store.clock import utc_now_us
 from tests.support.server import running_server
 
 TRIALS = 3

@@ -1,0 +1,1 @@
+"""Settings, logging, and the fixed prompt texts."""

@@ -1,0 +1,1 @@
+"""The domain without frameworks: errors, texts, moments, knowledge and limits that every room shares."""

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from core.exchange import Exchange
-from core.messages import Message
+from core.prompt.exchange import Exchange
+from core.prompt.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from core.iso_dates import first_day, last_day
 from core.knowledge import Chunk, KnowledgeFilter
-from core.knowledge_context import escape_fences
+from core.prompt.knowledge_context import escape_fences
+from core.relevance.iso_dates import first_day, last_day
 
 Language = Literal["zh", "en"]
 NO_LIMITS = KnowledgeFilter()

@@ -22,8 +22,8 @@ from llama_index.core.llms.llm import LLM
 
 from core.deltas import LLMDelta, StreamsDeltas, TakesTurns
 from core.errors import LLMRefusedError, LLMUnavailableError, WenmaiError
-from core.exchange import MESSAGES, PROMPT, Exchange, wire_extras
-from core.messages import Message, Part, Role
+from core.prompt.exchange import MESSAGES, PROMPT, Exchange, wire_extras
+from core.prompt.messages import Message, Part, Role
 from core.tracing import where
 
 log = structlog.get_logger()

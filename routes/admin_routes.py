@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from core.receipts import Receipt, ReceiptKind
-from core.turns import rfc3339
+from core.conversation.turns import rfc3339
+from core.operations.receipts import Receipt, ReceiptKind
 from routes.dependencies import Admin, ContainerDep
 from routes.openapi import errors
 

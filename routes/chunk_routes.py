@@ -11,7 +11,7 @@ from routes.dependencies import ContainerDep, Owner
 from routes.document_routes import readable
 from routes.openapi import errors
 from routes.wire import chunk_object
-from services.knowledge.neighbours import Neighbours, Surroundings
+from services.retrieval.surroundings import Neighbours, Surroundings
 
 router = APIRouter(tags=["documents"], responses=errors(401, 404, 422))
 

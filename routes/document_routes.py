@@ -13,17 +13,17 @@ from python_multipart.exceptions import MultipartParseError
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
-from api.parts import SHARED_OWNER
-from core.erasure import ErasedKind
+from api.wiring.parts import SHARED_OWNER
 from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaError
 from core.knowledge import DocumentStatus
+from core.operations.erasure import ErasedKind
 from routes.dependencies import LOCAL_OWNER, ContainerDep, Owner
 from routes.document_wire import DocumentPatch, document_object, job_object
 from routes.erasure_routes import Thorough, WithAnswers, asked, proof_object
 from routes.openapi import EVENT_STREAM, errors
 from routes.sse_response import EventStreamResponse
 from routes.wire import chunk_object
-from services.knowledge.document_store import Narrowed
+from services.knowledge.documents import Narrowed
 from services.knowledge.upload import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, Upload
 
 router = APIRouter(tags=["documents"], responses=errors(401, 404, 422))

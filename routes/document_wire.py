@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from api.parts import SHARED_OWNER
+from api.wiring.parts import SHARED_OWNER
+from core.conversation.turns import rfc3339
 from core.knowledge import Document
-from core.turns import rfc3339
 from routes.fields import AtMost, PlainText, WireModel
-from services.knowledge.job import JobSnapshot
+from services.knowledge.jobs.job import JobSnapshot
 from services.knowledge.upload import MAX_TAG_CHARS, MAX_TAGS, Changes
 
 _UNSAID = ("owner", "created_us", "modified_us", "refused_hash")

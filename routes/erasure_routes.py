@@ -8,11 +8,11 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from core.erasure import Erased, ErasedKind, ErasureOptions
 from core.errors import BadRequestError
+from core.operations.erasure import Erased, ErasedKind, ErasureOptions
 from routes.dependencies import Admin, ContainerDep
 from routes.openapi import errors
-from services.erasure.erasure import as_dry_run, options_of
+from services.operations.erasure.erase import as_dry_run, options_of
 
 router = APIRouter(prefix="/admin", tags=["admin"], responses=errors(401, 403, 422, 503))
 

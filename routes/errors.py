@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from core import errors
-from services.metrics import Metrics
+from services.operations.metrics import Metrics
 
 log = structlog.get_logger()
 

@@ -12,9 +12,9 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from api.session_export import SessionCopy
+from api.sessions.export import SessionCopy
+from core.conversation.transcript import MarkdownTranscript, parents_first, stretches
 from core.text import is_mostly_chinese
-from core.transcript import MarkdownTranscript, parents_first, stretches
 from routes.dependencies import ContainerDep, Owner
 from routes.openapi import Responses, errors
 from routes.wire import exported_session, exported_turn

@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from core.iso_dates import first_day, last_day
 from core.knowledge import KnowledgeFilter
 from core.limits import NO_LIMITS
+from core.relevance.iso_dates import first_day, last_day
 from routes.fields import AtMost, IsoDate, PlainText, Uuid, WireModel
 
 MAX_NAMES = 32

@@ -9,10 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from core.errors import BadRequestError
-from core.knowledge import KnowledgeFilter
-from core.moments import LATEST_ZONE, parse_time
-from core.turns import (
+from core.conversation.turns import (
     MAX_REWRITTEN_CHARS,
     MAX_WARNING_CHARS,
     MAX_WARNING_COUNTS,
@@ -21,6 +18,9 @@ from core.turns import (
     Summary,
     TurnWarning,
 )
+from core.errors import BadRequestError
+from core.knowledge import KnowledgeFilter
+from core.moments import LATEST_ZONE, parse_time
 from routes.fields import AtMost, PlainText, Uuid, WireModel
 from routes.schemas import MAX_TOP_N, Name
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
-from core.conversation_import import GivenSession
+from core.conversation.importing import GivenSession
 from routes.dependencies import ContainerDep, Owner
 from routes.import_schemas import ImportBody
 from routes.json_body import body_schema, check_headers, read_model

@@ -8,13 +8,13 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from core.citations import placed
-from core.conversation_import import FOLLOWS, GivenPersona, GivenSession, GivenTurn
+from core.citing.citations import placed
+from core.conversation.importing import FOLLOWS, GivenPersona, GivenSession, GivenTurn
+from core.conversation.persona import PersonaDraft
+from core.conversation.turns import MAX_WARNINGS, TurnStatus, Usage
 from core.errors import BadRequestError
 from core.knowledge import Citation
-from core.persona import PersonaDraft
 from core.text import preprocess_question
-from core.turns import MAX_WARNINGS, TurnStatus, Usage
 from routes.fields import Uuid, WireModel
 from routes.import_parts import (
     MAX_TURNS,
@@ -33,7 +33,7 @@ from routes.import_parts import (
     moment,
 )
 from routes.schemas import FeedbackBody, Name, PersonaBody, Title
-from services.sessions import MAX_EXPIRE_DAYS
+from services.conversation.sessions import MAX_EXPIRE_DAYS
 
 _OF_TOOLS = ("tool", "function")
 

@@ -17,7 +17,7 @@ from routes.openapi import EVENT_STREAM, errors
 from routes.schemas import ChatBody
 from routes.sse import StreamFormat, stream_response
 from routes.whole_turn import WholeTurn
-from services.turn_stream import TurnStream
+from services.conversation.stream import TurnStream
 
 router = APIRouter(tags=["conversation"])
 

@@ -7,7 +7,7 @@ from fastapi.responses import PlainTextResponse
 
 from routes.dependencies import ContainerDep, Owner
 from routes.openapi import errors
-from services.metrics import CONTENT_TYPE
+from services.operations.metrics import CONTENT_TYPE
 
 router = APIRouter()
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from fastapi import APIRouter
 
-from api.shown_prompt import ShownPart, ShownPrompt
+from api.sessions.shown_prompt import ShownPart, ShownPrompt
 from routes.dependencies import ContainerDep, Owner
 from routes.openapi import errors
 from routes.wire import filters_object

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.reembedding import NewEmbedding
+from api.admin.reembedding import NewEmbedding
 from routes.dependencies import Admin, ContainerDep
 from routes.json_body import body_schema, json_body
 from routes.openapi import errors

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Query
 from api.container import Container
 from routes.dependencies import Admin, ContainerDep
 from routes.openapi import errors
-from services.clock import utc_now_us
-from services.repair.plan import BackfillOptions
-from services.repair.undo_file import UNDO_NAME, UndoFile, new_undo_file
+from services.operations.repair.plan import BackfillOptions
+from services.operations.repair.undo_file import UNDO_NAME, UndoFile, new_undo_file
+from services.store.clock import utc_now_us
 
 router = APIRouter(prefix="/admin/backfill", tags=["admin"], responses=errors(400, 401, 403, 422, 503, 507))
 

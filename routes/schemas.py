@@ -7,13 +7,13 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.turn_request import TurnRequest
-from core.persona import MAX_NAME_CHARS, PersonaDraft
-from core.turns import Feedback
+from api.turn.request import TurnRequest
+from core.conversation.persona import MAX_NAME_CHARS, PersonaDraft
+from core.conversation.turns import Feedback
 from routes.fields import AtMost, PlainText, Uuid, WireModel
 from routes.filters import FiltersBody, filter_of
+from services.conversation.sessions import KEEP, MAX_EXPIRE_DAYS, SessionChange
 from services.conversation_manager import UNSET
-from services.sessions import KEEP, MAX_EXPIRE_DAYS, SessionChange
 
 DEFAULT_TOP_N = 10
 MAX_TOP_N = 50

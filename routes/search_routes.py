@@ -8,8 +8,8 @@ from uuid import UUID
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
-from api.search_handler import SearchRequest
-from api.why_not import ChunkPlaces, DocumentReport
+from api.search.handler import SearchRequest
+from api.search.why_not import ChunkPlaces, DocumentReport
 from core.errors import BadRequestError
 from routes.dependencies import ContainerDep, Owner
 from routes.fields import AtMost, IsoDate, PlainText, Uuid, WireModel

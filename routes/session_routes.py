@@ -8,8 +8,8 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query
 
-from api.citing import known_documents
-from core.erasure import ErasedKind
+from api.turn.citing import known_documents
+from core.operations.erasure import ErasedKind
 from routes.dependencies import ContainerDep, Owner
 from routes.document_routes import readable
 from routes.erasure_routes import Thorough, asked, proof_object

@@ -10,8 +10,8 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, Literal, assert_never
 
 from config.settings import ServerSettings
-from core.citations import KnownDocuments
-from core.events import (
+from core.citing.citations import KnownDocuments
+from core.conversation.events import (
     ContentEvent,
     DoneEvent,
     ErrorEvent,
@@ -25,14 +25,14 @@ from core.knowledge import Citation
 from core.text import scrub
 from routes.sse_response import HEADERS as HEADERS
 from routes.sse_response import EventStreamResponse
-from services.turn_stream import TurnStream
+from services.conversation.stream import TurnStream
 
 StreamFormat = Literal["prefix", "json"]
 WRITE_BYTES = 16_384
 
 
 def encode_prefix(event: Event, event_id: str, progress_prefix: str = "STATUS") -> bytes:
-    """One frame. Texts have newlines only at their end (core.frames); JSON is one ASCII line.
+    """One frame. Texts have newlines only at their end (core.conversation.events); JSON is one ASCII line.
 
     Whatever is there, no frame is forged: texts are scrubbed once more, a newline elsewhere becomes a blank.
     """

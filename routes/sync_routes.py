@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.turns import rfc3339
+from core.conversation.turns import rfc3339
 from routes.dependencies import Admin, ContainerDep, Owner
 from routes.document_routes import readable
 from routes.json_body import body_schema, json_body
 from routes.openapi import errors
-from services.knowledge.sync.report import SyncFailure, SyncReport
-from services.knowledge.sync.state import SourceSummary, SyncState
+from services.sync.reports import SyncFailure, SyncReport
+from services.sync.state import SourceSummary, SyncState
 
 router = APIRouter(tags=["documents"], responses=errors(401, 503))
 

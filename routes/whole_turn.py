@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.turn_notes import TurnNotes
-from core.events import ContentEvent, ErrorEvent, Event, SessionEvent, SourceEvent, StatusEvent, ThinkEvent
+from api.turn.notes import TurnNotes
+from core.conversation.events import (
+    ContentEvent,
+    ErrorEvent,
+    Event,
+    SessionEvent,
+    SourceEvent,
+    StatusEvent,
+    ThinkEvent,
+)
 from routes.sse import citation_objects, status_object
 from routes.wire import warning_object
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from api.search_stages import Judged
-from core.branch import TurnNode
-from core.citations import KnownDocuments
+from api.search.stages import Judged
+from core.citing.citations import KnownDocuments
+from core.conversation.branch import TurnNode
+from core.conversation.persona import Persona
+from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus, TurnWarning, rfc3339
 from core.knowledge import Chunk, KnowledgeFilter
 from core.moments import is_moment
-from core.persona import Persona
-from core.turns import RewrittenQuestion, Summary, Turn, TurnStatus, TurnWarning, rfc3339
 from routes.sse import citation_object
-from services.sessions import Session
+from services.conversation.sessions import Session
 
 
 def session_object(session: Session, turn_count: int | None = None) -> dict[str, Any]:

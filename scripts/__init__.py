@@ -1,0 +1,1 @@
+"""Commands: `wenmai`, and the module names that others rely on."""

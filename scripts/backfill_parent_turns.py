@@ -8,25 +8,43 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.backfill_report import check_writable, print_import, print_report, print_undo
-from scripts.maintenance import (
+from scripts.commands.backfill_report import (
+    check_writable,
+    print_import,
+    print_report,
+    print_undo,
+    read_plan,
+    save_plan,
+)
+from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
     add_server_options,
+    ask_server,
     run,
+    server_of,
     time_zone,
 )
+from services.operations.repair.importing import ImportReport
+from services.operations.repair.plan import BackfillOptions, BackfillReport
+from services.operations.repair.undo import UndoReport
+from services.operations.repair.undo_file import UNDO_NAME, UndoFile, new_undo_file
+from services.store.clock import utc_now_us
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from scripts.backfill_here import RepairHere
-    from scripts.backfill_there import RepairThere
+    from services.operations.repair.importing import ImportReport
+    from services.operations.repair.plan import BackfillPlan, BackfillReport
+    from services.operations.repair.run import Backfill
+    from services.operations.repair.undo import UndoReport
+    from services.operations.repair.writing import Progress
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,10 +80,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 async def _repair(settings: Settings, options: argparse.Namespace) -> int:
-    from api.maintenance import open_maintenance
+    from api.wiring.maintenance import open_maintenance
     from core.errors import BadRequestError, StoreLockedError
-    from scripts.backfill_here import RepairHere
-    from scripts.backfill_there import RepairThere
 
     if options.json is not None:
         check_writable(options.json)
@@ -96,3 +112,145 @@ async def _finish(job: RepairHere | RepairThere, options: argparse.Namespace) ->
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+# Repair in this process, which has the store open.
+
+
+class RepairHere:
+    def __init__(self, settings: Settings, options: argparse.Namespace, backfill: Backfill) -> None:
+        self._folder = settings.store.data_dir
+        self._options = options
+        self._backfill = backfill
+
+    async def repair(self) -> BackfillReport:
+        options = self._options
+        plan = await (self._saved_plan(options.plan) if options.plan else self._plan(self._wanted()))
+        if options.json is not None:
+            save_plan(options.json, plan)
+        if not options.apply:
+            return plan.report()
+        embed = not options.no_embed
+        with _progress(plan.writes + (len(plan.lacking) if embed else 0)) as told:
+            return await self._backfill.apply(plan, told, undo=self._undo_file(), embed=embed)
+
+    async def import_from(self, source: str) -> ImportReport:
+        options = self._options
+        plan = await self._backfill.plan_import(source, self._wanted())
+        if options.json is not None:
+            save_plan(options.json, plan.repair)
+        if not options.apply:
+            return plan.report()
+        with _progress(plan.writes) as told:
+            return await self._backfill.apply_import(
+                plan, told, undo=self._undo_file(), embed=not options.no_embed
+            )
+
+    async def undo(self, file: Path) -> UndoReport:
+        """A bare name that is not here is looked for in DATA_DIR, where the files are made."""
+        path = _found(file, self._folder)
+        with _progress(None) as told:
+            return await self._backfill.undo(path, told, dry_run=not self._options.apply)
+
+    def _wanted(self) -> BackfillOptions:
+        options = self._options
+        return BackfillOptions(
+            options.assume_timezone, options.owner, options.session, options.drop_duplicates
+        )
+
+    async def _plan(self, wanted: BackfillOptions) -> BackfillPlan:
+        return await self._backfill.plan(
+            wanted.assume_timezone, wanted.owner, wanted.session_id, drop_duplicates=wanted.drop_duplicates
+        )
+
+    async def _saved_plan(self, path: Path) -> BackfillPlan:
+        saved = read_plan(path)
+        plan = await self._plan(BackfillOptions(**saved.options))
+        if not saved.says(plan):
+            raise CommandError(
+                f"what is stored has changed since {path} was written: plan again with --json", EXIT_REFUSED
+            )
+        return plan
+
+    def _undo_file(self) -> UndoFile:
+        if self._options.undo_file is not None:
+            return UndoFile(self._options.undo_file, self._backfill.collection)
+        return new_undo_file(self._folder, self._backfill.collection, utc_now_us())
+
+
+def _found(file: Path, folder: Path) -> Path:
+    return folder / file if file == Path(file.name) and not file.exists() else file
+
+
+@contextmanager
+def _progress(total: int | None) -> Iterator[Progress]:
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit="turn", disable=None) as bar:
+        yield bar.update
+
+
+# Repair in the running server that has the store open: it is asked, and answers with the report.
+
+
+class RepairThere:
+    """Raises CommandError for what a server is not asked to do: it reads and writes no file of a request."""
+
+    def __init__(self, settings: Settings, options: argparse.Namespace) -> None:
+        self._server = server_of(settings, options.url, options.api_key)
+        self._folder = settings.store.data_dir
+        self._options = options
+
+    async def repair(self) -> BackfillReport:
+        self._refuse_files()
+        asked = {**self._asked(), "details": _word(self._options.json is not None)}
+        report = await ask_server(self._server, "/admin/backfill", asked, BackfillReport)
+        self._save(report)
+        return report
+
+    async def import_from(self, source: str) -> ImportReport:
+        self._refuse_files()
+        if self._options.json is not None:
+            raise _refused("--json with --import-from")
+        asked = {**self._asked(), "collection": source}
+        return await ask_server(self._server, "/admin/backfill/import", asked, ImportReport)
+
+    async def undo(self, file: Path) -> UndoReport:
+        """The server looks for the name in its own DATA_DIR."""
+        if not _is_in(file, self._folder) or UNDO_NAME.fullmatch(file.name) is None:
+            raise _refused("--undo with a file that is not in DATA_DIR, or has another name,")
+        asked = {"file": file.name, "dry_run": _word(not self._options.apply), "reason": "command"}
+        return await ask_server(self._server, "/admin/backfill/undo", asked, UndoReport)
+
+    def _asked(self) -> dict[str, str]:
+        options = self._options
+        asked = {
+            "dry_run": _word(not options.apply),
+            "assume_timezone": options.assume_timezone,
+            "owner": options.owner,
+            "drop_duplicates": _word(options.drop_duplicates),
+            "embed": _word(not options.no_embed),
+            "reason": "command",
+        }
+        return {**asked, "session_id": options.session} if options.session else asked
+
+    def _refuse_files(self) -> None:
+        for name in ("plan", "undo_file"):
+            if getattr(self._options, name) is not None:
+                raise _refused(f"--{name.replace('_', '-')}")
+
+    def _save(self, report: BackfillReport) -> None:
+        if self._options.json is not None and report.plan is not None:
+            save_plan(self._options.json, report.plan)
+
+
+def _is_in(file: Path, folder: Path) -> bool:
+    return file == Path(file.name) or file.resolve().parent == folder.resolve()
+
+
+def _word(flag: bool) -> str:
+    return str(flag).lower()
+
+
+def _refused(what: str) -> CommandError:
+    return CommandError(f"{what} needs the store to itself: stop the server first", EXIT_REFUSED)

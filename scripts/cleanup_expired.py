@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from scripts.maintenance import (
+from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
@@ -24,7 +24,7 @@ from scripts.maintenance import (
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from services.retention.cleanup import ExpiryReport
+    from services.operations.retention.cleanup import ExpiryReport
 
 SESSIONS_SHOWN = 20
 
@@ -67,9 +67,9 @@ async def _clean_up(settings: Settings, options: argparse.Namespace) -> int:
 
 
 async def _expire(settings: Settings, options: argparse.Namespace, days: int) -> ExpiryReport:
-    from api.maintenance import open_maintenance
+    from api.wiring.maintenance import open_maintenance
     from core.errors import StoreLockedError
-    from services.retention.cleanup import ExpiryReport
+    from services.operations.retention.cleanup import ExpiryReport
 
     try:
         async with open_maintenance(settings) as maintenance:

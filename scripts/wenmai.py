@@ -25,17 +25,21 @@ class Command:
 
 COMMANDS = {
     "serve": Command("serve", "start the server", bare=True),
-    "doctor": Command("doctor", "check the installation, the configuration and what is stored"),
-    "ask": Command("ask", "ask a question in the terminal"),
+    "doctor": Command("commands.doctor", "check the installation, the configuration and what is stored"),
+    "ask": Command("commands.ask", "ask a question in the terminal"),
     "ingest": Command("ingest", "read documents in"),
-    "sync": Command("sync", "follow the configured folders now, and say what became of every file"),
-    "backup": Command("backup", "write one archive of everything that is stored, while the server runs"),
-    "restore": Command("restore", "put a backup into an empty store"),
-    "migrate": Command("migrate_store", "move between the embedded store and a Qdrant server"),
+    "sync": Command("commands.sync", "follow the configured folders now, and say what became of every file"),
+    "backup": Command(
+        "commands.backup", "write one archive of everything that is stored, while the server runs"
+    ),
+    "restore": Command("commands.restore", "put a backup into an empty store"),
+    "migrate": Command("commands.migrate_store", "move between the embedded store and a Qdrant server"),
     "cleanup": Command("cleanup_expired", "remove expired conversations"),
-    "erase": Command("erase", "erase a turn, a session, a document or an owner, and prove it"),
+    "erase": Command("commands.erase", "erase a turn, a session, a document or an owner, and prove it"),
+    "prompt": Command("commands.show_prompt", "show what was sent to the model for a turn"),
+    "evaluate": Command("commands.evaluate", "measure retrieval on sets of questions"),
     "repair": Command("backfill_parent_turns", "repair what earlier versions left in the conversations"),
-    "reembed": Command("reembed", "embed everything that is stored with another model"),
+    "reembed": Command("commands.reembed", "embed everything that is stored with another model"),
 }
 
 

@@ -8,19 +8,19 @@ from dataclasses import replace
 from qdrant_client import models
 
 from config.settings import ConversationSettings
-from core.branch import Branch as Branch  # offered here too
+from core.conversation.branch import Branch as Branch
+from core.conversation.turns import Turn, TurnStatus
 from core.errors import InvalidParentError
 from core.knowledge import Candidate
-from core.messages import History, Message, PromptTexts, assemble
-from core.query import Query
-from core.turns import Turn, TurnStatus
-from services.activity import Activity
-from services.clock import Clock, utc_now_us
-from services.embedding import EmbeddingService
-from services.recall import HistoryRecall
-from services.retention.cleanup import ExpiryReport, Reason, Retention
-from services.turn_indexing import Progress, TurnIndexer, read_words
-from services.turn_store import TurnStore, TurnVectors, equals
+from core.prompt.messages import History, Message, PromptTexts, assemble
+from core.relevance.query import Query
+from services.conversation.indexing import Progress, TurnIndexer, read_words
+from services.conversation.recall import HistoryRecall
+from services.conversation.turns import TurnStore, TurnVectors, equals
+from services.models.embedding import EmbeddingService
+from services.operations.retention.cleanup import ExpiryReport, Reason, Retention
+from services.store.activity import Activity
+from services.store.clock import Clock, utc_now_us
 
 UNSET = "unset"
 _SAID_SOMETHING = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
@@ -123,7 +123,7 @@ class ConversationManager:
         """The nightly job: delete_old_conversations with CONVERSATION_EXPIRE_DAYS; prompts have their own.
 
         Raises ConflictError, nothing deleted, when nobody attends and the clock is not believed
-        (core.expiry.trusts_clock).
+        (core.operations.expiry.trusts_clock).
         """
         days = self._settings.conversation_expire_days
         report = await self._retention.expire(days, "schedule", confirmed=not unattended)

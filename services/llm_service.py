@@ -12,14 +12,14 @@ import structlog
 
 from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, UnknownModelError
-from core.exchange import Exchange
-from core.layouts import lay_out, next_after_refusal
 from core.llm_wrapper import LLMStreamWrapper
-from core.messages import Layout, Message, PromptTexts
+from core.prompt.exchange import Exchange
+from core.prompt.layouts import lay_out, next_after_refusal
+from core.prompt.messages import Layout, Message, PromptTexts
+from core.prompt.tokens import estimate_prompt_tokens
 from core.text import TextScrubber
-from core.think import without_thinking
-from core.tokens import estimate_prompt_tokens
-from services.llm_calls import GuardedCalls, Report, untold
+from core.thinking.splitter import without_thinking
+from services.models.calls import GuardedCalls, Report, untold
 
 log = structlog.get_logger()
 

@@ -1,0 +1,1 @@
+"""How well questions are answered, measured on sets of questions with known answers."""

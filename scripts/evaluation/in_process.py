@@ -12,14 +12,14 @@ from pathlib import Path
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from api.container import Container, open_container
-from api.search_handler import SearchRequest
+from api.search.handler import SearchRequest
 from config.settings import load_settings
 from core.errors import WenmaiError
 from core.knowledge import Candidate
-from scripts.cached_embedding import CachedEmbedding
+from scripts.evaluation.cached_embedding import CachedEmbedding
 from scripts.evaluation.figures import quantile
 from scripts.evaluation.target import Found, Hit, NotReadError
-from services.knowledge.job import JobStage
+from services.knowledge.jobs.job import JobStage
 from services.knowledge.upload import Upload
 
 READS_AT_ONCE = 32

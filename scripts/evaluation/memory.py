@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from qdrant_client import models
 from tqdm import tqdm
 
-from core.recall import DEFAULT_THRESHOLD
-from core.turns import Turn, TurnStatus
+from core.conversation.recall import DEFAULT_THRESHOLD
+from core.conversation.turns import Turn, TurnStatus
 from scripts.evaluation.baselines import Index, baseline_answers
 from scripts.evaluation.figures import TOP, Answer
 from scripts.evaluation.in_process import Services
 from scripts.evaluation.knowledge import Step
 from scripts.evaluation.sets import EvaluationSet, Line, Question
+from services.conversation.turns import TurnStore, TurnVectors, in_session
 from services.conversation_manager import ConversationManager
-from services.query_builder import QueryBuilder
-from services.turn_store import TurnStore, TurnVectors, in_session
+from services.retrieval.query_forms import QueryBuilder
 
 OWNER = "local"
 BEGAN_US = 1_700_000_000_000_000

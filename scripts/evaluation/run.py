@@ -11,8 +11,14 @@ from qdrant_client import models
 from tqdm import tqdm
 
 from config.settings import load_settings
-from scripts.evaluation.absent import Collection, collections_without_answers, whole_collections
-from scripts.evaluation.baselines import Index, baseline_answers, documents_of
+from scripts.evaluation.baselines import (
+    Collection,
+    Index,
+    baseline_answers,
+    collections_without_answers,
+    documents_of,
+    whole_collections,
+)
 from scripts.evaluation.figures import Answer, quantile
 from scripts.evaluation.in_process import Services, open_services
 from scripts.evaluation.knowledge import Library, ask, read_in

@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 from pydantic import BaseModel, ConfigDict
 
-from api.search_handler import SearchRequest
+from api.search.handler import SearchRequest
 from scripts.evaluation.target import Found, Hit, NotReadError
 from services.knowledge.upload import Upload
 

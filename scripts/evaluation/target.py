@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from api.search_handler import SearchRequest
+from api.search.handler import SearchRequest
 from services.knowledge.upload import Upload
 
 

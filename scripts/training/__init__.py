@@ -1,1 +1,1 @@
-"""Learning the coefficients of relevance from question sets."""
+"""The calibrated reranker's coefficients, learnt from sets of questions."""

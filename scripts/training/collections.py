@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scripts.evaluation.absent import Collection
+from scripts.evaluation.baselines import Collection
 from scripts.evaluation.sets import EvaluationSet
 
 SMALL = 25  # documents

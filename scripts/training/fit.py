@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.matching import Matrix
-from core.relevance import Coefficients, Feature, Linear, Together
-from core.relevance_features import FEATURES, QUESTION_FEATURES
+from core.relevance.features import FEATURES, QUESTION_FEATURES
+from core.relevance.matching import Matrix
+from core.relevance.probability import Coefficients, Feature, Linear, Together
 from scripts.training.judged import Judged
 
 RIDGE = 10.0

@@ -11,15 +11,15 @@ import numpy as np
 from tqdm import tqdm
 
 from config.settings import RetrievalSettings
-from core.matching import Matrix
-from core.relevance_features import FEATURES, QUESTION_FEATURES, Features
-from scripts.evaluation.absent import Collection, collections_without_answers, whole_collections
+from core.relevance.features import FEATURES, QUESTION_FEATURES, Features
+from core.relevance.matching import Matrix
+from scripts.evaluation.baselines import Collection, collections_without_answers, whole_collections
 from scripts.evaluation.in_process import open_services
 from scripts.evaluation.knowledge import Library, read_in, request_of
 from scripts.evaluation.sets import EvaluationSet, Question, spread
 from scripts.training.collections import bilingual, small
-from services.query_builder import QueryBuilder
-from services.retriever import Retriever
+from services.retrieval.query_forms import QueryBuilder
+from services.retrieval.retriever import Retriever
 
 MOST_QUESTIONS = 400  # of one set in one kind of collection
 STRANGE = 25  # questions of other sets that are asked of each collection of a set

@@ -1,0 +1,1 @@
+"""Rooms for outside technologies, one each: they translate, and only the wiring opens them."""

@@ -11,19 +11,17 @@ import structlog
 
 from core.errors import BadRequestError, UnavailableError, WenmaiError
 from core.knowledge import Document, DocumentStatus
-from services.clock import Clock
-from services.knowledge.chunk_store import ChunkStore
-from services.knowledge.document_store import DocumentStore, StoredDocument
-from services.knowledge.identity import Identity
+from services.knowledge.chunks import ChunkStore
+from services.knowledge.documents import DocumentStore, StoredDocument
 from services.knowledge.ingestion import Ingestion, Parts, to_the_end
-from services.knowledge.jobs import Jobs
-from services.knowledge.locks import Locks
-from services.knowledge.names import base_name
-from services.knowledge.parsing import DocumentParser
-from services.knowledge.pieces import Pieces
-from services.knowledge.spool import Spool
-from services.knowledge.spool_files import Kept
-from services.knowledge.upload import Addition, Upload, checked, content_hash
+from services.knowledge.jobs.locks import Locks
+from services.knowledge.jobs.queue import Jobs
+from services.knowledge.jobs.spool import Kept, Spool
+from services.knowledge.parsing.names import base_name
+from services.knowledge.parsing.pieces import Pieces
+from services.knowledge.parsing.process import DocumentParser
+from services.knowledge.upload import Addition, Identity, Upload, checked, content_hash
+from services.store.clock import Clock
 
 ELSEWHERE = "The document is being read in by another worker; try again in a moment."
 _UNNAMED = "unnamed"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import WenmaiError
-from services.knowledge.formats import is_supported
-from services.knowledge.job import JobStage
-from services.knowledge.knowledge_base import KnowledgeBase
+from services.knowledge.base import KnowledgeBase
+from services.knowledge.jobs.job import JobStage
+from services.knowledge.parsing.formats import is_supported
 from services.knowledge.upload import Addition, Upload
 
 IN_FLIGHT = 4  # the next files are parsed while one is embedded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from config.settings import StoreSettings
-from services.store import VectorStore
+from services.store.dialect import VectorStore
 
 log = structlog.get_logger()
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from core.errors import WenmaiError
 from core.failpoints import failpoint
 from core.knowledge import Document, DocumentStatus
-from services.knowledge.chunk_store import ChunkStore
-from services.knowledge.document_store import DocumentStore, StoredDocument
+from services.knowledge.chunks import ChunkStore
+from services.knowledge.documents import DocumentStore, StoredDocument
 from services.knowledge.upload import version_of
 
 INTERRUPTED = "The server stopped while the document was read in; add it again."

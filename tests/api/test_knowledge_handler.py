@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from api.turn_request import TurnRequest
-from core.events import DoneEvent, SessionEvent, StatusEvent
-from core.messages import Part, PromptTexts
+from api.turn.request import TurnRequest
+from core.conversation.events import DoneEvent, SessionEvent, StatusEvent
+from core.prompt.messages import Part, PromptTexts
 from tests.support.app import App
 
 

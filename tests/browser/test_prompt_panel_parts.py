@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page
 
-from core.messages import Layout
+from core.prompt.messages import Layout
 from tests.browser.driving import TURN_ID
 from tests.browser.test_prompt_panel import opened, part, prompt
 from tests.browser.test_safety_sources import WORDS, words_of

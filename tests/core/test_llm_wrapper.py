@@ -16,10 +16,10 @@ from pydantic import PrivateAttr
 
 from core.deltas import LLMDelta
 from core.errors import LLMUnavailableError
-from core.exchange import Exchange
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
-from core.messages import Message, Part, Role
-from services.lean_llm import LeanLLM
+from core.prompt.exchange import Exchange
+from core.prompt.messages import Message, Part, Role
+from services.models.lean import LeanLLM
 
 SECRET = "sk-what-was-asked"
 ASKED = [Message(Role.USER, SECRET, Part.QUESTION)]

@@ -15,20 +15,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from api.maintenance import open_maintenance
-from api.store_moves import folders_of, open_target
+from api.wiring.maintenance import open_maintenance
+from api.wiring.store_moves import folders_of, open_target
 from config.settings import StoreSettings
 from core.errors import StartRefusedError
-from services.backup.files import archives_in
-from services.backup.reader import open_archive
-from services.backup.restore import Restore
+from services.operations.backup.folder import archives_in
+from services.operations.backup.reader import open_archive
+from services.operations.backup.restore import Restore
 from tests.faults.client import Client, open_client
 from tests.faults.echo_model import open_echo_model, question
 from tests.faults.ledger import DOCUMENT, Ledger, check_session
 from tests.faults.maintenance import _put, _turn, _turn_ids
 from tests.faults.outcome import Fault, Outcome
 from tests.faults.server_world import Warm, World, open_warm, open_world
-from tests.services.conversation_stores import uid
+from tests.services.conversation.stores import uid
 from tests.support.app import HASHING, make_settings
 from tests.support.commands import command
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.errors import StoreUnavailableError
-from services.adapters.edge_client import EdgeClient, open_edge_client
+from services.adapters.edge.client import EdgeClient, open_edge_client
 from tests.faults.outcome import Fault, Outcome
-from tests.services.adapters.stores import COLLECTION, make_things, nth_id, thing
+from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, thing
 from tests.support.server import ROOT
 
 WRITERS = 3

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from core.events import (
+from core.conversation.events import (
     ContentEvent,
     DoneEvent,
     ErrorEvent,
@@ -18,8 +18,8 @@ from core.events import (
     SourceEvent,
     StatusEvent,
     ThinkEvent,
+    line_safe,
 )
-from core.frames import line_safe
 from core.knowledge import Citation
 from core.text import scrub
 from routes.sse import citation_object, encode_json, encode_prefix

@@ -13,13 +13,13 @@ from typing import Any
 
 from qdrant_client import models
 
-from api.maintenance import open_maintenance
-from core.turns import Turn, TurnStatus
-from services.repair.writing import MOVED_AT_ONCE
-from services.retention.cleanup import CHUNK, DAY_US
-from services.turn_store import TurnStore, TurnVectors
+from api.wiring.maintenance import open_maintenance
+from core.conversation.turns import Turn, TurnStatus
+from services.conversation.turns import TurnStore, TurnVectors
+from services.operations.repair.writing import MOVED_AT_ONCE
+from services.operations.retention.cleanup import CHUNK, DAY_US
 from tests.faults.outcome import Fault, Outcome
-from tests.services.conversation_stores import uid
+from tests.services.conversation.stores import uid
 from tests.support.app import HASHING, make_settings
 from tests.support.commands import command
 from tests.support.hashing_embedding import DIMENSION

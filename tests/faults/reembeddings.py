@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from core.turns import Turn, TurnStatus
-from services.turn_store import TurnVectors
+from core.conversation.turns import Turn, TurnStatus
+from services.conversation.turns import TurnVectors
 from tests.faults.outcome import Fault, Outcome
-from tests.services.conversation_stores import uid
+from tests.services.conversation.stores import uid
 from tests.support.app import HASHING, make_settings, open_app
 from tests.support.commands import command
 from tests.support.hashing_embedding import HashingEmbedding

@@ -13,12 +13,12 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from structlog.testing import capture_logs
 
-from services.adapters.crontab import slots_of
-from services.clock import ClockWatch
-from services.retention.report import ExpiryReport
-from services.schedule.lease import Lease, MemoryLease
-from services.schedule.slot_runner import SlotRunner
-from services.schedule.slots import Slots, moment_at, us_of
+from services.adapters.schedule.crontab import slots_of
+from services.operations.retention.report import ExpiryReport
+from services.operations.schedule.lease import Lease, MemoryLease
+from services.operations.schedule.runner import SlotRunner
+from services.operations.schedule.slots import Slots, moment_at, us_of
+from services.store.clock import ClockWatch
 from tests.faults.outcome import Fault, Outcome
 from tests.support.schedule import HOUR_US, REPORT, Clocks
 

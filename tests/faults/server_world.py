@@ -23,7 +23,7 @@ from tests.support.app import HASHING
 from tests.support.server import ROOT, START_LIMIT_S, clean_environment
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
-_STORE = "services.adapters.edge_process"
+_STORE = "services.adapters.edge.process"
 _LOOK_EVERY_S = 0.01
 _ORPHANS_END_S = 20
 QUICK = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false", "RERANK_SCORE_THRESHOLD": "0", "PORT": "0"}

@@ -24,9 +24,9 @@ IMPORTED = (
     "rjieba",
     "routes.server",
     "scripts.serve",
-    "services.adapters.edge_client",
-    "services.adapters.openai_llm",
-    "services.adapters.token_counters",
+    "services.adapters.edge.client",
+    "services.adapters.llms.openai",
+    "services.adapters.llms.token_counters",
     "tests.support.hashing_embedding",
 )
 

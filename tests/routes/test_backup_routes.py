@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from config.settings import Settings
-from core.archive import Role
+from core.operations.archive import Role
 from routes import backup_routes
 from routes.app import create_app
-from services.backup.files import only_one
-from services.backup.reader import open_archive
-from services.backup.search import holds
+from services.operations.backup.folder import only_one
+from services.operations.backup.reader import open_archive
+from services.operations.backup.search import holds
 from tests.support.app import App, make_settings
 
 KEYS = {"api_keys": ["reader-key"], "admin_api_keys": ["admin-key"], "host": "127.0.0.1"}

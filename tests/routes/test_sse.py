@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.events import (
+from core.conversation.events import (
     ContentEvent,
     DoneEvent,
     ErrorEvent,
@@ -15,8 +15,8 @@ from core.events import (
     SourceEvent,
     StatusEvent,
     ThinkEvent,
+    line_safe,
 )
-from core.frames import line_safe
 from core.text import scrub
 from routes.sse import encode_json, encode_prefix
 from tests.faults.frames import (

@@ -15,11 +15,11 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from config.settings import ServerSettings
-from core.events import ContentEvent, DoneEvent
+from core.conversation.events import ContentEvent, DoneEvent
 from routes.http_protocol import LimitedProtocol
 from routes.sse import stream_response
 from routes.sse_response import CONNECTION, EventStreamResponse
-from services.turn_stream import TurnStream
+from services.conversation.stream import TurnStream
 from tests.support.sse import frames
 
 SCOPE: dict[str, Any] = {"type": "http", "method": "GET"}

@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 from core.knowledge import Section
-from services.adapters.document_readers import parse_document
+from services.adapters.readers.documents import parse_document
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "documents"
 OFFICE = ("handbook.docx", "launch.pptx", "sales.xlsx")

@@ -10,8 +10,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from services.adapters.edge_client import open_edge_client
-from services.collections import ensure_collections
+from services.adapters.edge.client import open_edge_client
+from services.store.collections import ensure_collections
 from tests.support.hashing_embedding import DIMENSION
 from tests.support.knowledge import SETTINGS, added, open_bench, upload
 

@@ -16,16 +16,16 @@ from qdrant_client import AsyncQdrantClient, models
 
 from config.settings import StoreSettings
 from core.knowledge import Document
-from services.adapters.document_readers import parse_document
-from services.embedding import EmbeddingService
-from services.knowledge.document_payload import DocumentPayload
-from services.knowledge.job import JobStage
-from services.knowledge.jobs import Retries
-from services.knowledge.knowledge_base import KnowledgeBase
-from services.knowledge.pieces import Pieces
-from services.knowledge.splitter import StructureSplitter, cut
+from services.adapters.readers.documents import parse_document
+from services.knowledge.base import KnowledgeBase
+from services.knowledge.chunking.splitter import StructureSplitter, cut
+from services.knowledge.documents import DocumentPayload
+from services.knowledge.jobs.job import JobStage
+from services.knowledge.jobs.queue import Retries
+from services.knowledge.parsing.pieces import Pieces
 from services.knowledge.upload import Upload
-from services.store import VectorStore
+from services.models.embedding import EmbeddingService
+from services.store.dialect import VectorStore
 from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
 
 SETTINGS = StoreSettings()

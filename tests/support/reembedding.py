@@ -7,14 +7,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from api.reembedding import StoreReembedding
+from api.admin.reembedding import StoreReembedding
 from config.settings import ModelSettings, StoreSettings
-from services.activity import Activity
-from services.adapters.edge_client import open_edge_client
-from services.adapters.llama_index_loader import load_class
-from services.embedding import EmbeddingService
-from services.reembedding.beside import switch_if_prepared
-from services.store import VectorStore
+from services.adapters.edge.client import open_edge_client
+from services.adapters.models.llama_index_loader import load_class
+from services.models.embedding import EmbeddingService
+from services.operations.reembedding.beside import switch_if_prepared
+from services.store.activity import Activity
+from services.store.dialect import VectorStore
 from tests.support.app import HASHING, App, make_settings, open_app
 from tests.support.hashing_embedding import HashingEmbedding
 

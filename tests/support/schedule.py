@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from qdrant_client import models
 
 from config.settings import StoreSettings
-from services.collections import collection_specs
-from services.retention.report import ExpiryReport
-from services.store import VectorStore
+from services.operations.retention.report import ExpiryReport
+from services.store.collections import collection_specs
+from services.store.dialect import VectorStore
 
 REPORT = ExpiryReport("2024-01-01T00:00:00.000000Z", 30, False, 10, 3, 3, {"s": 3}, 7)
 SECOND_US = 1_000_000

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.settings import StoreSettings
-from services.adapters.qdrant_server import open_qdrant_server
-from services.adapters.scheduler import run_on
-from services.clock import utc_now_us
-from services.retention.report import ExpiryReport
-from services.schedule.due_slot import Pace
-from services.schedule.lease import LeaseStore
-from services.schedule.slot_runner import SlotRunner
+from services.adapters.qdrant.server import open_qdrant_server
+from services.adapters.schedule.cleanup import run_on
+from services.operations.retention.report import ExpiryReport
+from services.operations.schedule.lease import LeaseStore
+from services.operations.schedule.runner import SlotRunner
+from services.operations.schedule.slots import Pace
+from services.store.clock import utc_now_us
 from tests.support.schedule import REPORT, Every
 
 READY, BEGAN, ENDED = "ready", "began", "ended"

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from core.errors import StoreUnavailableError
-from services.clock import ClockWatch
-from services.schedule.due_slot import Pace
-from services.schedule.lease import Lease, LeaseRecord, MemoryLease
-from services.schedule.slot_runner import SlotRunner
+from services.operations.schedule.lease import Lease, LeaseRecord, MemoryLease
+from services.operations.schedule.runner import SlotRunner
+from services.operations.schedule.slots import Pace
+from services.store.clock import ClockWatch
 from tests.support.schedule import SECOND_US, Clocks, CountingJob, Every
 
 DAILY = Every(86_400)

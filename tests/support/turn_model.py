@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from qdrant_client import AsyncQdrantClient, models
 
 from config.settings import ConversationSettings, StoreSettings
-from core.branch import CLEAR, walk_branch
+from core.conversation.branch import CLEAR, walk_branch
+from core.conversation.turns import Turn, TurnStatus
 from core.errors import StoreUnavailableError
-from core.turns import Turn, TurnStatus
-from services.adapters.edge_client import EdgeClient, open_edge_client
-from services.clock import Clock
-from services.collections import collection_specs
+from services.adapters.edge.client import EdgeClient, open_edge_client
+from services.conversation.turns import TurnStore, TurnVectors
 from services.conversation_manager import ConversationManager
-from services.embedding import EmbeddingService
-from services.query_builder import QueryBuilder
-from services.store import VectorStore
-from services.turn_store import TurnStore, TurnVectors
+from services.models.embedding import EmbeddingService
+from services.retrieval.query_forms import QueryBuilder
+from services.store.clock import Clock
+from services.store.collections import collection_specs
+from services.store.dialect import VectorStore
 from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
 
 Order = tuple[int, int, str]

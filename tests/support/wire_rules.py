@@ -11,7 +11,7 @@ from jinja2 import FileSystemLoader
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from core.messages import Message, Role
+from core.prompt.messages import Message, Role
 
 FOLDER = Path(__file__).parent / "chat_templates"
 ONE_SYSTEM_TEMPLATES = ("chatml", "qwen", "mistral")  # with tools; llama2 knows none

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.evaluation.documents import upload_of
 from scripts.evaluation.figures import Answer
+from scripts.evaluation.knowledge import upload_of
 from scripts.evaluation.passages import Passages, passages, passages_table
 from scripts.evaluation.sets import BadSetError, Question, load_set, plain
 from tests.support.server import ROOT

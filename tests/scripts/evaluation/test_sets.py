@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from core.text import scrub
-from scripts.evaluation.absent import collections_without_answers, whole_collections
-from scripts.evaluation.documents import upload_of, usable_date
+from scripts.evaluation.baselines import collections_without_answers, whole_collections
+from scripts.evaluation.knowledge import upload_of, usable_date
 from scripts.evaluation.sets import BadSetError, EvaluationSet, Line, Question, load_set, sets_in, spread
-from services.adapters.document_readers import parse_document
+from services.adapters.readers.documents import parse_document
 from tests.support.server import ROOT
 
 SETS = ROOT / "tests" / "data" / "sets"

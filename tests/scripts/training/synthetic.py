@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from core.matching import Matrix
-from core.relevance_features import FEATURES, QUESTION_FEATURES
+from core.relevance.features import FEATURES, QUESTION_FEATURES
+from core.relevance.matching import Matrix
 from scripts.training.judged import Judged
 
 NEAR, COVERAGE = FEATURES.index("near"), FEATURES.index("coverage")

@@ -1,6 +1,6 @@
 import random
 
-from scripts.evaluation.absent import Collection
+from scripts.evaluation.baselines import Collection
 from scripts.evaluation.sets import EvaluationSet, Line, Question
 from scripts.training.collections import SMALL, bilingual, small
 

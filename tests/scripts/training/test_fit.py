@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.relevance import Linear, probabilities
-from core.relevance_features import FEATURES, QUESTION_FEATURES
+from core.relevance.features import FEATURES, QUESTION_FEATURES
+from core.relevance.probability import Linear, probabilities
 from scripts.training.fit import fit
 from scripts.training.numbers import calibration_error
 from tests.scripts.training.synthetic import (

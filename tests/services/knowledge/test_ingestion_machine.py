@@ -21,10 +21,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from core.errors import StoreUnavailableError, WenmaiError
 from core.knowledge import Document, DocumentStatus
-from services.adapters.edge_client import open_edge_client
-from services.collections import ensure_collections
+from services.adapters.edge.client import open_edge_client
 from services.knowledge.upload import Upload, version_of
-from services.store import VectorStore
+from services.store.collections import ensure_collections
+from services.store.dialect import VectorStore
 from tests.support.hashing_embedding import DIMENSION
 from tests.support.knowledge import ME, SETTINGS, Bench, memory_store, open_bench
 

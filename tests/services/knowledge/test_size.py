@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from config.settings import StoreSettings
 from services.knowledge.size import KnowledgeSize
-from services.store import VectorStore
+from services.store.dialect import VectorStore
 
 NAMES = StoreSettings()
 

@@ -12,10 +12,10 @@ from qdrant_client import AsyncQdrantClient
 
 from config.settings import StoreSettings
 from core.knowledge import Document, DocumentStatus
-from services.adapters.edge_client import open_edge_client
-from services.collections import ensure_collections
-from services.knowledge.document_store import DocumentStore
-from services.store import VectorStore
+from services.adapters.edge.client import open_edge_client
+from services.knowledge.documents import DocumentStore
+from services.store.collections import ensure_collections
+from services.store.dialect import VectorStore
 
 
 @pytest.fixture(params=["edge", "memory"])

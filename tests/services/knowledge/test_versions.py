@@ -11,12 +11,12 @@ import pytest
 
 from core.errors import ConflictError, UnknownDocumentError, UnreadableDocumentError
 from core.knowledge import DocumentStatus
-from services.adapters.edge_client import open_edge_client
-from services.collections import ensure_collections
-from services.knowledge.document_store import Narrowed
-from services.knowledge.job import JobStage
+from services.adapters.edge.client import open_edge_client
+from services.knowledge.documents import Narrowed
+from services.knowledge.jobs.job import JobStage
 from services.knowledge.upload import Changes, Upload, another_id_of
-from services.store import VectorStore
+from services.store.collections import ensure_collections
+from services.store.dialect import VectorStore
 from tests.support.hashing_embedding import DIMENSION
 from tests.support.knowledge import (
     ME,

@@ -1,0 +1,45 @@
+"""Backups that are asked for while the server runs: one at a time, below one folder, listed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from core.errors import UnavailableError
+from services.operations.backup.folder import ArchiveListing, BackupRunningError, list_archives
+from services.operations.backup.making import BackupReport, Backups
+
+
+class BackupsHandler:
+    """`folder` is where they are written and looked for; no request names another place."""
+
+    def __init__(self, backups: Backups, folder: Path) -> None:
+        self._backups = backups
+        self._folder = folder
+        self._running = asyncio.Lock()
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    async def create(self, keep: int | None = None) -> BackupReport:
+        """With `keep` older archives are deleted afterwards.
+
+        Raises BackupRunningError, DiskFullError, UnavailableError kinds.
+        """
+        if self._running.locked():
+            raise BackupRunningError("A backup is being made; there is only one at a time.")
+        async with self._running:
+            try:
+                return await self._backups.create(self._folder, "request", keep=keep)
+            except OSError as error:
+                raise UnavailableError(f"BACKUP_DIR cannot be used: {error.strerror or error}") from error
+
+    async def settled(self) -> None:
+        """Until no backup is being made: one that has copied the store may hold what was erased since."""
+        async with self._running:
+            return
+
+    async def list_all(self) -> list[ArchiveListing]:
+        """Newest first; looked at quickly: list of contents and manifest, not the contents."""
+        return await asyncio.to_thread(list_archives, self._folder)

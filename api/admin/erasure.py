@@ -1,0 +1,70 @@
+"""Erasure as a caller asks for it: somebody else's answers as unknown; running turns are stopped first."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from api.turn.running import RunningTurns
+from core.conversation.turns import TurnStatus
+from core.errors import BadRequestError, UnknownTurnError
+from core.operations.erasure import Erased, ErasedKind, ErasureOptions
+from services.conversation.sessions import SessionStore
+from services.conversation.turns import TurnStore
+from services.knowledge.base import KnowledgeBase
+from services.operations.erasure.erase import Erasure
+
+
+class ErasureHandler:
+    def __init__(
+        self, erasure: Erasure, sessions: SessionStore, turns: TurnStore, knowledge: KnowledgeBase
+    ) -> None:
+        self._erasure = erasure
+        self._sessions = sessions
+        self._turns = turns
+        self._knowledge = knowledge
+
+    async def turn(self, turn_id: str, owner: str, options: ErasureOptions) -> Erased:
+        """Its children become roots. Raises UnknownTurnError."""
+        turn = await self._turns.get(turn_id)
+        if turn is None or turn.owner != owner:
+            raise UnknownTurnError("turn_id: there is no such turn.")
+        return await self._erasure.turn(turn_id, options)
+
+    async def session(self, session_id: str, owner: str, options: ErasureOptions) -> Erased:
+        """With all its turns. Raises UnknownSessionError."""
+        await self._sessions.get(session_id, owner)
+        return await self._erasure.session(session_id, owner, options)
+
+    async def document(self, document_id: str, owners: Sequence[str], options: ErasureOptions) -> Erased:
+        """With what it left in turns and personas. Raises UnknownDocumentError."""
+        await self._knowledge.get_document(document_id, owners)
+        return await self._erasure.document(document_id, options)
+
+    async def anything(self, kind: ErasedKind, name: str, confirm: str, options: ErasureOptions) -> Erased:
+        """Whoever's it is, and also what is left of something that is gone: for an operator.
+
+        Raises BadRequestError, which names `confirm`, when a whole owner is not named twice.
+        """
+        if kind is ErasedKind.OWNER and confirm != name and not options.dry_run:
+            raise BadRequestError(
+                "confirm: give the owner's name once more; everything of this owner is erased."
+            )
+        return await self._erasure.anything(kind, name, options)
+
+    async def close(self) -> None:
+        """Return once the answers that were under way beside an erasure are cleaned. After running turns have
+        ended, and before the store closes."""
+        await self._erasure.close()
+
+
+def halting(running: RunningTurns) -> Callable[[str], Awaitable[None]]:
+    """Stops a turn that runs, or is just being started, and returns when its last write is done."""
+
+    async def halt(turn_id: str) -> None:
+        async with running.starting(turn_id):
+            run = running.get(turn_id)
+            if run is not None:
+                run.cut(TurnStatus.CANCELLED)
+                await running.ended(turn_id)
+
+    return halt

@@ -1,0 +1,174 @@
+"""Another embedding's copy of the store, made in the background while questions go on being answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+from pydantic import ValidationError
+
+from config.settings import ModelSettings, StoreSettings
+from core.errors import BadRequestError, ConflictError, StartRefusedError, WenmaiError
+from services.models.embedding import EmbeddingService
+from services.operations.reembedding.beside import CopyBeside, OpenFolder
+from services.operations.reembedding.folders import StoreFolders
+from services.operations.reembedding.run import Manner, Reembed, ReembedPlan, SyncProgress
+from services.store.activity import Activity
+from services.store.dialect import VectorStore
+
+log = structlog.get_logger()
+
+OpenEmbedding = Callable[[ModelSettings], AbstractAsyncContextManager[EmbeddingService]]
+BUSY_WAIT_S = 5.0  # between two pieces of work while answers are written
+REST_S = 0.01  # and always, so that other work has its turn
+
+
+@dataclass(frozen=True, slots=True)
+class NewEmbedding:
+    """Which embedding is asked for, as EMBEDDING and EMBEDDING_MODEL name it ("" as configured).
+
+    Addresses, keys and options are never asked for: they are the server's own settings.
+    """
+
+    embedding: str
+    embedding_model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReembedState:
+    """`status`: idle, running, prepared, failed or cancelled. Times are UTC microseconds, 0 when not yet.
+
+    In round 1 all is embedded that is missing, in the later ones what was written meanwhile; `done` of
+    `total` points are compared in this round, `embedded` got their vectors in it.
+    """
+
+    status: str = "idle"
+    embedding: str = ""
+    dimension: int = 0
+    round: int = 0
+    done: int = 0
+    total: int = 0
+    embedded: int = 0
+    began_us: int = 0
+    ended_us: int = 0
+    error: str = ""
+
+
+class StoreReembedding:
+    """One at a time. `close` stops it; what is made stays and is gone on with."""
+
+    def __init__(
+        self,
+        names: StoreSettings,
+        models: ModelSettings,
+        store: VectorStore,
+        activity: Activity,
+        open_embedding: OpenEmbedding,
+        open_folder: OpenFolder,
+        folder: Path,
+    ) -> None:
+        """`folder` is the embedded store's; `open_folder` opens one beside it by its name."""
+        self._names = names
+        self._models = models
+        self._store = store
+        self._activity = activity
+        self._open_embedding = open_embedding
+        self._open_folder = open_folder
+        self._folders = StoreFolders(folder)
+        self._state = ReembedState()
+        self._task: asyncio.Task[None] | None = None
+
+    def state(self) -> ReembedState:
+        return self._state
+
+    async def plan(self, wanted: NewEmbedding) -> ReembedPlan:
+        """Loads the model. Raises BadRequestError when it cannot be loaded, UnavailableError kinds."""
+        try:
+            async with self._open_embedding(self._settings_for(wanted)) as embedding:
+                return await Reembed(self._store, self._names, embedding).plan()
+        except StartRefusedError as error:
+            raise BadRequestError(f"embedding: {error}") from error
+
+    def start(self, wanted: NewEmbedding) -> ReembedState:
+        """Begin, or go on with what was begun. Raises BadRequestError, ConflictError when it runs already."""
+        if self._is_running():
+            raise ConflictError("A re-embedding is running: GET /admin/reembed shows how far it is.")
+        settings = self._settings_for(wanted)
+        self._state = ReembedState("running", embedding=wanted.embedding, began_us=_now_us())
+        self._task = asyncio.create_task(self._run(settings), name="reembed")
+        return self._state
+
+    async def cancel(self) -> ReembedState:
+        """Stop; the next start goes on from here. Nothing happens when none runs."""
+        if self._is_running() and self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._end("cancelled")
+        return self._state
+
+    async def close(self) -> None:
+        await self.cancel()
+
+    def _is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def _settings_for(self, wanted: NewEmbedding) -> ModelSettings:
+        if self._names.qdrant_url:
+            raise BadRequestError("With QDRANT_URL the command does it: python -m scripts.commands.reembed.")
+        named = {"embedding_model": wanted.embedding_model} if wanted.embedding_model else {}
+        try:
+            return ModelSettings.model_validate(
+                {**self._models.model_dump(), "embedding": wanted.embedding, **named}
+            )
+        except ValidationError as error:
+            field = str(error.errors(include_input=False)[0]["loc"][0])
+            raise BadRequestError(
+                f"{field}: bundled, openai, sentence-transformers:<id or folder> or llama_index:module:Class."
+            ) from error
+
+    async def _run(self, settings: ModelSettings) -> None:
+        try:
+            async with self._open_embedding(settings) as embedding:
+                self._state = replace(self._state, embedding=embedding.name, dimension=embedding.dimension)
+                await self._make(embedding)
+        except (WenmaiError, OSError) as error:
+            log.warning("reembedding_failed", error=type(error).__name__)
+            told = str(error) if isinstance(error, WenmaiError) else type(error).__name__
+            self._end("failed", told)
+
+    async def _make(self, embedding: EmbeddingService) -> None:
+        copy = CopyBeside(
+            self._folders, self._names, embedding, lambda: self._open_folder(self._folders.copy.name)
+        )
+        if self._folders.fits(self._names, copy.wanted):
+            self._end("idle")
+            return
+        manner = Manner(live=True, pause=self._pause)
+        report = await copy.make(self._store, self._tell, reason="request", manner=manner)
+        self._end("prepared")
+        log.info("reembedding_prepared", embedding=embedding.name, rounds=report.rounds, **report.counts)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(REST_S)
+        await self._activity.quiet(BUSY_WAIT_S)
+
+    def _tell(self, progress: SyncProgress) -> None:
+        self._state = replace(
+            self._state,
+            round=progress.round,
+            done=progress.done,
+            total=progress.total,
+            embedded=progress.embedded,
+        )
+
+    def _end(self, status: str, error: str = "") -> None:
+        self._state = replace(self._state, status=status, error=error, ended_us=_now_us())
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000

@@ -1,0 +1,128 @@
+"""What the store holds and whether it answers, looked up beside a scrape, which never waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from api.wiring.start import Readiness
+from config.settings import StoreSettings
+from core.errors import StoreUnavailableError, WenmaiError
+from core.operations.receipts import Receipt, ReceiptKind
+from services.store.dialect import StoreUpkeep, VectorStore
+from services.store.receipts import ReceiptStore
+from services.store.space import DiskWatch, StoreSpace
+from services.sync.folders import FolderSync
+from services.sync.reports import SyncReport
+
+log = structlog.get_logger()
+
+EVERY_S = 10.0  # not more often, however many scrape
+PATIENCE_S = 10.0  # a store that is silent for so long is away
+KINDS = (ReceiptKind.EXPIRY, ReceiptKind.BACKUP, ReceiptKind.COMPACTION)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFigures:
+    """`operations` are the newest receipts, one of each kind; `syncs` the last run of each followed folder
+    that has had one. Bytes are None where the engine does not say."""
+
+    turns: int
+    sessions: int
+    documents: int
+    chunks: int
+    size_bytes: int | None = None
+    free_bytes: int | None = None
+    operations: tuple[Receipt, ...] = ()
+    syncs: tuple[SyncReport, ...] = ()
+
+
+class Watched(Protocol):
+    """Methods raise WenmaiError kinds and OSError."""
+
+    async def problems(self) -> dict[str, str]:
+        """By part; empty when a question can be asked."""
+        ...
+
+    async def figures(self) -> StoreFigures: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedStore:
+    store: VectorStore
+    names: StoreSettings
+    readiness: Readiness
+    disk: DiskWatch
+    receipts: ReceiptStore
+    space: StoreSpace
+    sync: FolderSync
+
+    async def problems(self) -> dict[str, str]:
+        problems = await self.readiness.problems()
+        if await self.disk.is_full():
+            problems["disk"] = str(await self.disk.problem())
+        return problems
+
+    async def figures(self) -> StoreFigures:
+        names = self.names
+        return StoreFigures(
+            turns=await self._points(names.conversation_collection),
+            sessions=await self._points(names.session_collection),
+            documents=await self._points(names.document_collection),
+            chunks=await self._points(names.knowledge_collection),
+            size_bytes=await self.space.size_bytes(),
+            free_bytes=(await self.store.room()).free_bytes if isinstance(self.store, StoreUpkeep) else None,
+            operations=tuple([receipt for kind in KINDS for receipt in await self.receipts.newest(1, kind)]),
+            syncs=tuple(await self.sync.last_reports()),
+        )
+
+    async def _points(self, collection: str) -> int:
+        """About, with a Qdrant server: it would have to look at all of them to count them."""
+        return (await self.store.get_collection(collection)).points_count or 0
+
+
+class StoreLook:
+    """`figures` are the last that could be had, `problems` names the parts that were not ready."""
+
+    def __init__(self, watched: Watched, *, every_s: float = EVERY_S, patience_s: float = PATIENCE_S) -> None:
+        self.figures: StoreFigures | None = None
+        self.problems: frozenset[str] = frozenset()
+        self._watched = watched
+        self._every_s = every_s
+        self._patience_s = patience_s
+        self._not_before = 0.0  # of the monotonic clock
+        self._task: asyncio.Task[None] | None = None
+
+    async def health(self) -> dict[str, str]:
+        """The problems by part, asked for now. Raises WenmaiError kinds."""
+        problems = await self._watched.problems()
+        self.problems = frozenset(problems)
+        return problems
+
+    def begin(self) -> None:
+        """Look again, in the background, unless that was done just now; it returns at once."""
+        now = time.monotonic()
+        looking = self._task is not None and not self._task.done()
+        if not looking and now >= self._not_before:
+            self._not_before = now + self._every_s
+            self._task = asyncio.create_task(self.look(), name="look at the store")
+
+    async def look(self) -> None:
+        """Raises nothing of the store's."""
+        try:
+            async with asyncio.timeout(self._patience_s):
+                if "store" not in await self.health():
+                    self.figures = await self._watched.figures()
+        except (StoreUnavailableError, TimeoutError):
+            self.problems |= {"store"}
+        except (WenmaiError, OSError) as error:
+            log.warning("metrics_incomplete", reason=str(error))
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

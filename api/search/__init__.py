@@ -1,0 +1,1 @@
+"""Retrieval alone, stage by stage."""

@@ -1,0 +1,1 @@
+"""Sessions and stored turns: listed, changed, exported, imported, and the prompt that was sent."""

@@ -1,0 +1,160 @@
+"""Sessions and stored turns: listed, read, changed, copied. Somebody else's answers as unknown."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from qdrant_client import models
+
+from api.admin.erasure import ErasureHandler
+from api.sessions.export import SessionCopy, copy_session
+from api.sessions.importing import Imported, Index, SessionImporter, leave_for_later
+from api.sessions.shown_prompt import ShownPrompt, show_prompt
+from core.conversation.branch import TurnNode, walk_branch
+from core.conversation.importing import GivenSession
+from core.conversation.persona import PersonaDraft, PersonaRules
+from core.conversation.transcript import readable_parents
+from core.conversation.turns import Feedback, Turn
+from core.errors import ConflictError, UnknownTurnError
+from services.conversation.payload import feedback_payload
+from services.conversation.sessions import Session, SessionChange, SessionStore, find_titled, read_questions
+from services.conversation.turns import TurnStore, in_session
+from services.store.dialect import UnknownPointError
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPage:
+    """Newest first; `next_before_us` continues the list, None at its end."""
+
+    sessions: list[tuple[Session, int]]
+    next_before_us: int | None
+
+
+class SessionsHandler:
+    """`erasure` takes sessions and turns away; `personas` says which persona is accepted; `index` begins to
+    embed imported turns."""
+
+    def __init__(
+        self,
+        sessions: SessionStore,
+        turns: TurnStore,
+        erasure: ErasureHandler,
+        personas: PersonaRules | None = None,
+        index: Index = leave_for_later,
+    ) -> None:
+        self._sessions = sessions
+        self._turns = turns
+        self.erasure = erasure
+        self._personas = personas or PersonaRules()
+        self._importer = SessionImporter(sessions, turns, self._personas, index)
+
+    async def newest(self, owner: str, limit: int, before_us: int | None, title: str = "") -> SessionPage:
+        """Sessions with their number of turns; with `title`, those that have it in theirs."""
+        if title:
+            titled = await find_titled(self._sessions, owner, title, limit, before_us)
+            found, last = titled.sessions, titled.next_before_us or 0
+        else:
+            found = await self._sessions.list_newest(owner, limit, before_us)
+            last = found[-1].updated_us if len(found) == limit else 0
+        counted = [(session, await self._turn_count(session)) for session in found]
+        return SessionPage(counted, last if last > 0 else None)  # a damaged time leads nowhere
+
+    async def create(self, owner: str, title: str) -> Session:
+        return await self._sessions.create(str(uuid.uuid4()), owner, title)
+
+    async def ensure(self, turn: Turn) -> None:
+        """A crash may have come between a session's first turn and its record: then it is made."""
+        if not await self._sessions.exists(turn.session_id):
+            session = await self._sessions.get_or_new(turn.session_id, turn.owner)
+            await self._sessions.touch(session, turn.user_query, turn.turn_id)
+
+    async def get(self, session_id: str, owner: str) -> tuple[Session, int]:
+        session = await self._sessions.get(session_id, owner)
+        return session, await self._turn_count(session)
+
+    async def change(self, session_id: str, owner: str, changes: SessionChange) -> Session:
+        return await self._sessions.change(session_id, owner, changes)
+
+    async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
+        """Set or replace the session's persona, from the next turn on.
+
+        Raises BadRequestError, which names `text`, or UnknownSessionError.
+        """
+        checked = replace(draft, text=self._personas.checked(draft.text))
+        return await self._sessions.set_persona(session_id, owner, checked)
+
+    async def clear_persona(self, session_id: str, owner: str) -> Session:
+        """From the next turn on."""
+        return await self._sessions.clear_persona(session_id, owner)
+
+    async def import_session(self, given: GivenSession) -> Imported:
+        """All of it, or nothing. Raises BadRequestError, ConflictError or StoreUnavailableError."""
+        return await self._importer.run(given)
+
+    async def discard_unfinished_imports(self, min_age_s: float = 0) -> int:
+        """At start: remove what a crash left of imports; beside other workers only old ones. How many."""
+        return await self._importer.discard_unfinished(min_age_s)
+
+    async def copy(self, session_id: str, owner: str) -> SessionCopy:
+        """The whole session, to be read out in pieces."""
+        return await copy_session(self._sessions, self._turns, session_id, owner)
+
+    async def branch(self, session_id: str, owner: str, leaf: str | None) -> list[Turn]:
+        """The turns from the root to `leaf` (the newest turn when absent), in order."""
+        await self._sessions.get(session_id, owner)
+        tree = await self._turns.tree(session_id, owner)
+        if leaf is None:
+            newest = max(tree.nodes.values(), key=lambda node: node.order, default=None)
+            leaf = newest.turn_id if newest else None
+        elif leaf not in tree.nodes:
+            raise UnknownTurnError("leaf: no turn of this session has this id.")
+        path = [node.turn_id for node in walk_branch(tree.nodes, leaf, tree.gaps)]
+        turns = await self._turns.get_many(path)
+        parents = [None, *(turn.turn_id for turn in turns)]
+        return [replace(turn, parent_turn_id=parent) for turn, parent in zip(turns, parents, strict=False)]
+
+    async def tree(self, session_id: str, owner: str) -> list[tuple[TurnNode, str]]:
+        """Every turn of the session in time order, with its question in one line; children of an erased one
+        are roots."""
+        await self._sessions.get(session_id, owner)
+        tree = await self._turns.tree(session_id, owner)
+        parents = readable_parents(tree.nodes, tree.gaps)
+        nodes = sorted(tree.nodes.values(), key=lambda node: node.order)
+        asked = await read_questions(self._turns, session_id, owner)
+        rooted = [replace(node, parent_turn_id=parents[node.turn_id]) for node in nodes]
+        return [(node, asked.get(node.turn_id, "")) for node in rooted]
+
+    async def turn(self, turn_id: str, owner: str) -> Turn:
+        """A turn; its parent only while there is one. Raises UnknownTurnError."""
+        turn = await self._turns.get(turn_id)
+        if turn is None or turn.owner != owner:
+            raise _unknown_turn()
+        if turn.parent_turn_id is not None and await self._turns.get(turn.parent_turn_id) is None:
+            return replace(turn, parent_turn_id=None)
+        return turn
+
+    async def rate(self, turn_id: str, owner: str, feedback: Feedback) -> Turn:
+        """Keep what a reader says of the answer; nothing else of the turn is written.
+
+        Raises UnknownTurnError, and ConflictError while the answer is still to come.
+        """
+        turn = await self.turn(turn_id, owner)
+        if not turn.status.finished:
+            raise ConflictError("The turn is being answered; say what you think of it when that is done.")
+        try:
+            await self._turns.set_payload(feedback_payload(feedback), [turn_id])
+        except UnknownPointError as error:  # erased meanwhile
+            raise _unknown_turn() from error
+        return replace(turn, feedback=None if feedback.says_nothing else feedback)
+
+    async def prompt(self, turn_id: str, owner: str) -> ShownPrompt:
+        """What was sent to the model for a turn. Raises UnknownTurnError."""
+        return await show_prompt(self._turns, await self.turn(turn_id, owner))
+
+    async def _turn_count(self, session: Session) -> int:
+        return await self._turns.count(models.Filter(must=[*in_session(session.session_id, session.owner)]))
+
+
+def _unknown_turn() -> UnknownTurnError:
+    return UnknownTurnError("turn_id: there is no such turn.")

@@ -1,0 +1,155 @@
+"""Bringing a conversation in: all of it, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import anyio
+import structlog
+from qdrant_client import models
+
+from core.conversation.importing import GivenPersona, GivenSession, plan_turns
+from core.conversation.persona import Persona, PersonaDraft, PersonaRules
+from core.conversation.turns import Turn, TurnStatus
+from core.errors import ConflictError, StoreUnavailableError, TurnConflictError
+from services.conversation.indexing import words_of
+from services.conversation.sessions import Session, SessionStore, title_from
+from services.conversation.turns import TurnStore, TurnVectors, in_session
+from services.store.clock import Clock, utc_now_us
+
+log = structlog.get_logger()
+
+BATCH = 100
+ASKED_AT_ONCE = 1_000
+Index = Callable[[Sequence[Turn]], None]
+"""Begins to embed turns in the background; returns at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """`turn_ids` in the given order; `indexing` of them are being embedded."""
+
+    session_id: str
+    turn_ids: tuple[str, ...]
+    indexing: int
+
+
+def leave_for_later(turns: Sequence[Turn]) -> None:
+    """They are embedded at the next start."""
+
+
+class SessionImporter:
+    """The session's record is written last: until then nobody sees the turns. Before them a note of what is
+    being written, so that a start can remove what a crash left (`discard_unfinished`)."""
+
+    def __init__(
+        self,
+        sessions: SessionStore,
+        turns: TurnStore,
+        personas: PersonaRules | None = None,
+        index: Index = leave_for_later,
+        clock: Clock = utc_now_us,
+    ) -> None:
+        self._sessions = sessions
+        self._turns = turns
+        self._personas = personas or PersonaRules()
+        self._index = index
+        self._clock = clock
+        self._one_at_a_time = asyncio.Lock()
+
+    async def run(self, given: GivenSession) -> Imported:
+        """Raises BadRequestError or ConflictError before anything is written; when the store fails on the
+        way, what was written is removed again."""
+        session_id = given.session_id or str(uuid.uuid4())
+        persona = self._persona(given.persona)
+        turns = await asyncio.to_thread(plan_turns, given, session_id, self._clock(), _new_id)
+        session = _session(given, session_id, turns, persona)
+        async with self._one_at_a_time:
+            await self._refuse_known(given, turns, session)
+            try:
+                await self._write(session, turns)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await self._take_back(session)
+                raise
+        recallable = [turn for turn in turns if turn.status is TurnStatus.COMPLETED and not turn.command]
+        self._index(recallable)
+        log.info("session_imported", session_id=session_id, turns=len(turns))
+        return Imported(session_id, tuple([turn.turn_id for turn in turns]), len(recallable))
+
+    async def discard_unfinished(self, min_age_s: float = 0) -> int:
+        """At start: remove what a crash left of imports; beside other workers only old ones. How many."""
+        found = await self._sessions.unfinished(self._clock() - int(min_age_s * 1_000_000))
+        for session_id, owner in found:
+            await self._remove(session_id, owner)
+        return len(found)
+
+    def _persona(self, given: GivenPersona | None) -> Persona | None:
+        if given is None:
+            return None
+        draft: PersonaDraft = given.draft
+        return Persona(
+            persona_id=given.persona_id or _new_id(),
+            name=draft.name,
+            text=self._personas.checked(draft.text, "persona.text"),
+            updated_us=given.updated_us or self._clock(),
+            document_id=draft.document_id,
+            chunk_id=draft.chunk_id,
+        )
+
+    async def _refuse_known(self, given: GivenSession, turns: Sequence[Turn], session: Session) -> None:
+        if given.session_id is not None:
+            mine = models.Filter(must=[*in_session(session.session_id, session.owner)])
+            if await self._sessions.exists(session.session_id) or await self._turns.count(mine):
+                raise ConflictError("session_id: there is a session with this id already.")
+        places = {turn.turn_id: turn.seq for turn in turns if given.turns[turn.seq].turn_id}
+        ids = list(places)
+        for start in range(0, len(ids), ASKED_AT_ONCE):
+            among = models.HasIdCondition(has_id=list(ids[start : start + ASKED_AT_ONCE]))
+            async for record in self._turns.scroll(models.Filter(must=[among]), with_payload=False):
+                raise TurnConflictError(f"turns.{places[str(record.id)]}.turn_id: used by another turn.")
+
+    async def _write(self, session: Session, turns: Sequence[Turn]) -> None:
+        await self._sessions.reserve(session.session_id, session.owner)
+        for start in range(0, len(turns), BATCH):
+            batch = await asyncio.to_thread(_with_words, turns[start : start + BATCH])
+            await self._turns.put_many(batch)
+        asked = (turn.turn_id for turn in turns if title_from(turn.user_query) == session.title)
+        await self._sessions.put(session, named_by=next(asked, None))
+
+    async def _take_back(self, session: Session) -> None:
+        try:
+            await self._remove(session.session_id, session.owner)
+        except StoreUnavailableError:  # the note stays: the next start removes what is left
+            log.warning("import_not_taken_back", session_id=session.session_id)
+
+    async def _remove(self, session_id: str, owner: str) -> None:
+        await self._turns.delete_matching(models.Filter(must=[*in_session(session_id, owner)]))
+        await self._sessions.delete(session_id)
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def _session(given: GivenSession, session_id: str, turns: Sequence[Turn], persona: Persona | None) -> Session:
+    titles = (title_from(turn.user_query) for turn in turns if not turn.command)
+    times = [turn.created_us for turn in turns]
+    return Session(
+        session_id=session_id,
+        owner=given.owner,
+        title=given.title if given.title is not None else next(filter(None, titles), ""),
+        created_us=given.created_us or min(times),
+        updated_us=given.updated_us or max(times),
+        hold=given.hold,
+        expire_days=given.expire_days,
+        persona=persona,
+    )
+
+
+def _with_words(turns: Sequence[Turn]) -> list[tuple[Turn, TurnVectors]]:
+    """With what they are found by word for word; the dense vectors come later."""
+    return [(turn, TurnVectors(sparse=words_of(turn))) for turn in turns]

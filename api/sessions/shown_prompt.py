@@ -1,0 +1,129 @@
+"""The prompt of a stored turn, put together again from what is stored, and held against what was sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from core.conversation.turns import Turn
+from core.knowledge import Candidate, Chunk, Citation
+from core.prompt.exchange import MESSAGES, PROMPT, rebuild_body, wire_messages
+from core.prompt.knowledge_context import render_knowledge
+from core.prompt.layouts import is_fielded, lay_out, rebuild_fielded
+from core.prompt.manifest import ManifestPart, PromptManifest
+from core.prompt.messages import Layout, Message, Part, PromptTexts, Role
+from services.conversation.turns import TurnStore
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPart:
+    """`text` is None for what was left out, and for what was erased since (`removed`)."""
+
+    part: ManifestPart
+    text: str | None
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPrompt:
+    """`body` is the request's JSON text, None when nothing was sent, a part of it is gone, or the record
+    cannot be read; `exact` says whether its hash is that of the request that was sent."""
+
+    turn: Turn
+    manifest: PromptManifest | None
+    parts: tuple[ShownPart, ...] = ()
+    body: str | None = None
+    exact: bool = False
+
+
+async def show_prompt(turns: TurnStore, turn: Turn) -> ShownPrompt:
+    """Raises StoreUnavailableError."""
+    manifest = turn.prompt
+    if manifest is None:
+        return ShownPrompt(turn, None)
+    named = {part.turn_id for part in manifest.parts if part.kept and _is_id(part.turn_id)}
+    found = await turns.get_many(sorted(filter(None, named)))
+    told = {each.turn_id: each for each in found if each.owner == turn.owner}
+    parts = tuple(_shown(part, turn, told) for part in manifest.parts)
+    if not manifest.request_sha256 or any(part.removed for part in parts):
+        return ShownPrompt(turn, manifest, parts)
+    body = _body(manifest, parts)
+    if body is None:
+        log.warning("prompt_unreadable", turn_id=turn.turn_id)
+        return ShownPrompt(turn, manifest, parts)
+    exact = hashlib.sha256(body).hexdigest() == manifest.request_sha256
+    return ShownPrompt(turn, manifest, parts, body.decode(), exact)
+
+
+def _shown(part: ManifestPart, turn: Turn, told: Mapping[str, Turn]) -> ShownPart:
+    text = _text(part, turn, told.get(part.turn_id or "")) if part.kept else None
+    return ShownPart(part, text, removed=part.kept and text is None)
+
+
+def _text(part: ManifestPart, turn: Turn, named: Turn | None) -> str | None:
+    if part.text is not None:
+        return part.text
+    match part.part:
+        case Part.QUESTION:
+            return turn.user_query
+        case Part.KNOWLEDGE:
+            return render_knowledge([_candidate(citation) for citation in turn.sources])
+        case Part.SUMMARY:
+            return named.summary.text if named and named.summary else None
+        case Part.RELEVANT | Part.RECENT if named:
+            return named.user_query if part.role == Role.USER else named.assistant_response
+        case _:
+            return None
+
+
+def _candidate(citation: Citation) -> Candidate:
+    chunk = Chunk(
+        chunk_id=citation.chunk_id,
+        document_id=citation.document_id,
+        file_name=citation.file_name,
+        text=citation.text,
+        position=0,
+        heading=citation.heading,
+    )
+    return Candidate(chunk, probability=citation.score)
+
+
+def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...]) -> bytes | None:
+    """None when the record cannot be read: it names no part or layout of ours, or no parameters."""
+    try:
+        told = [_message(shown) for shown in parts if shown.part.kept]
+        layout, params = Layout(manifest.layout), json.loads(manifest.params)
+        if not told or not isinstance(params, dict):
+            return None
+        laid = lay_out(told, layout, PromptTexts(system="", **_introductions(manifest)))
+        if is_fielded(params):
+            return rebuild_fielded(params, laid)
+        key = PROMPT if PROMPT in params else MESSAGES
+        return rebuild_body(params, key, wire_messages(laid, key))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _message(shown: ShownPart) -> Message:
+    """Raises ValueError for a role or a part that is not one of ours."""
+    part = shown.part
+    return Message(Role(part.role), shown.text or "", Part(part.part), part.turn_id)
+
+
+def _is_id(turn_id: str | None) -> bool:
+    try:
+        return turn_id is not None and str(uuid.UUID(turn_id)) == turn_id
+    except ValueError:
+        return False
+
+
+def _introductions(manifest: PromptManifest) -> dict[str, str]:
+    names = ("relevant_intro", "knowledge_intro", "summary_intro", "question_intro")
+    return {name: manifest.texts.get(name, "") for name in names}

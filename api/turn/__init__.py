@@ -1,0 +1,1 @@
+"""One turn from question to DONE, and the turns that are running."""

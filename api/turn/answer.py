@@ -1,0 +1,237 @@
+"""What the model has said so far: scrubbed, split into thinking and content, trimmed, with its counts."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+
+from core.conversation.events import ContentEvent, ThinkEvent
+from core.deltas import LLMDelta
+from core.prompt.tokens import estimate_tokens
+from core.text import TextScrubber
+from core.thinking.splitter import Piece, ThinkSplitter
+from services.models.text_filters import AnswerFilters
+
+TextEvents = list[ContentEvent | ThinkEvent]
+
+LENGTH = "length"
+SILENT_CHARS = 2  # what is read at most, as a multiple of what is kept at most
+
+
+class TrimmedText:
+    """Text in pieces, without white space at its beginning and end: what follows a word waits for more."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._waiting: list[str] = []
+
+    def __str__(self) -> str:
+        return "".join(self._parts)
+
+    def add(self, piece: str) -> str:
+        """What may be sent of the text so far, beyond what was."""
+        if not self._parts:
+            piece = piece.lstrip()
+        said = piece.rstrip()
+        space = len(piece) - len(said)
+        if said:
+            if self._waiting:
+                said = "".join([*self._waiting, said])
+                self._waiting.clear()
+            self._parts.append(said)
+        if space:
+            self._waiting.append(piece[-space:])
+        return said
+
+    def take_back(self, size: int) -> str:
+        """What is left of the text that `add` gave last, without its last `size` characters."""
+        said = self._parts.pop()
+        said = said[: len(said) - size]
+        if said:
+            self._parts.append(said)
+        return said
+
+
+class Answer:
+    """`filters` makes the filter that the content goes through, and only it, before it is kept or sent.
+
+    `begins_thinking`: the text is thinking until it says otherwise. When that was only `guessed`, an answer
+    that ended by itself and never said otherwise was no thinking: it is then sent again as content, and kept
+    as such. One that met a limit stays thinking: its closing tag may not have come yet.
+    `max_chars`: thinking and content together are cut there, and no more is read.
+    """
+
+    def __init__(
+        self,
+        filters: AnswerFilters | None = None,
+        *,
+        begins_thinking: bool = False,
+        guessed: bool = False,
+        max_chars: int = sys.maxsize,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._content = TrimmedText()
+        self._thinking = TrimmedText()
+        self._splitter = ThinkSplitter(begins_thinking)
+        self._text_scrubber = TextScrubber()
+        self._thinking_scrubber = TextScrubber()
+        self._filter = filters() if filters else None
+        self._begins_thinking = begins_thinking
+        self._guessed = guessed
+        self._guessed_wrong = False
+        self._max_chars = self._room = max_chars
+        self._unread = SILENT_CHARS * max_chars
+        self._full = False
+        self._thinking_apart = False
+        self._timer = timer
+        self._thought_s: tuple[float, float] | None = None  # when the first and the last piece came
+        self._told_completion: int | None = None
+        self.prompt_tokens: int | None = None
+        self.finish_reason: str | None = None
+
+    @property
+    def content(self) -> str:
+        return str(self._content)
+
+    @property
+    def thinking(self) -> str:
+        return str(self._thinking)
+
+    @property
+    def thinking_ms(self) -> float | None:
+        """From the first to the last piece of thinking; None when there was none."""
+        if self._thought_s is None or not self.thinking:
+            return None
+        first, last = self._thought_s
+        return round((last - first) * 1000, 1)
+
+    @property
+    def completion_tokens(self) -> int:
+        """As told by the provider, else estimated."""
+        if self._told_completion is not None:
+            return self._told_completion
+        return estimate_tokens(self.content) + estimate_tokens(self.thinking)
+
+    @property
+    def showed_thinking_first(self) -> bool | None:
+        """What the answer, once at its end, showed of the model; None: nothing new.
+
+        True: it ended a thinking that nothing began, so answers begin in thinking. False: they do not, as
+        this one ended by itself and was content from its beginning, or was wrongly taken for thinking.
+        """
+        if self._splitter.stray_closer and not self._thinking_apart:
+            return True
+        plain = not self._begins_thinking and self.content and self.finish_reason != LENGTH
+        return False if plain or self._guessed_wrong else None
+
+    async def events(self, deltas: AsyncGenerator[LLMDelta, None]) -> AsyncGenerator[TextEvents, None]:
+        """What is to be sent on, for each delta that says something; never an empty list.
+
+        The model's connection is closed when this generator is, and when `max_chars` are said.
+        """
+        async with aclosing(deltas):
+            async for delta in deltas:
+                said = self._hear(delta)
+                if said:
+                    yield said
+                if self._full:
+                    break
+        if rest := self._rest():
+            yield rest
+
+    def whole(self, text: str) -> TextEvents:
+        """The event of a text of our own: all of it is content, and no filter is asked."""
+        text = self._content.add(text)
+        return [ContentEvent(text)] if text else []
+
+    def _hear(self, delta: LLMDelta) -> TextEvents:
+        """Runs for every token: nothing is made here that is not sent, unless the delta is a special one."""
+        text = self._text_scrubber.feed(delta.text)
+        self._unread -= len(text)
+        told = delta.finish_reason or delta.completion_tokens or delta.prompt_tokens
+        if told or delta.thinking or self._unread < 0:
+            return self._hear_special(delta, text)
+        splitter = self._splitter
+        if not splitter.passes(text):
+            return self._keep(splitter.feed(text))
+        said = self._said(text, splitter.unclosed)
+        return [said] if said else []
+
+    def _hear_special(self, delta: LLMDelta, text: str) -> TextEvents:
+        self.finish_reason = delta.finish_reason or self.finish_reason
+        if delta.prompt_tokens is not None:
+            self.prompt_tokens = delta.prompt_tokens
+        if delta.completion_tokens is not None:
+            self._told_completion = delta.completion_tokens
+        self._unread -= len(delta.thinking)
+        if self._unread < 0:
+            self._fill()
+        apart = self._hear_thinking(delta.thinking) if delta.thinking else []
+        return apart + self._keep(self._splitter.feed(text))
+
+    def _hear_thinking(self, thinking: str) -> TextEvents:
+        """From the provider's own field; the text beside it is then no thinking, whatever was assumed."""
+        self._thinking_apart = True
+        before = self._splitter.answer_now()
+        return self._keep([*before, Piece(self._thinking_scrubber.feed(thinking), thinking=True)])
+
+    def _keep(self, pieces: Iterable[Piece]) -> TextEvents:
+        return [said for piece in pieces if (said := self._said(piece.text, piece.thinking))]
+
+    def _said(self, text: str, thinking: bool) -> ContentEvent | ThinkEvent | None:
+        """What is to be sent of a piece; white space at the end of what was said waits for more."""
+        if self._filter is not None and not thinking:
+            text = self._filter.feed(text)
+        kept = self._thinking if thinking else self._content
+        said = kept.add(text)
+        self._room -= len(said)
+        if self._room < 0:
+            said = self._cut(kept)
+        if not said:
+            return None
+        if not thinking:
+            return ContentEvent(said)
+        now = self._timer()
+        self._thought_s = (self._thought_s[0] if self._thought_s else now, now)
+        return ThinkEvent(said)
+
+    def _cut(self, kept: TrimmedText) -> str:
+        """What fits of the text that was kept last; there is room for no more."""
+        said = kept.take_back(-self._room)
+        self._room = 0
+        self._fill()
+        return said
+
+    def _fill(self) -> None:
+        self._full = True
+        self.finish_reason = LENGTH
+
+    def _rest(self) -> TextEvents:
+        """What the splitter and the filters held back, at the end of the stream."""
+        kept = self._keep(
+            [
+                Piece(self._thinking_scrubber.flush(), thinking=True),
+                *self._splitter.feed(self._text_scrubber.flush()),
+                *self._splitter.flush(),
+            ]
+        )
+        if self._guessed and self._splitter.assumed and self.finish_reason != LENGTH:
+            kept += self._answer_after_all()
+        return kept + self._flushed()
+
+    def _flushed(self) -> TextEvents:
+        """What the filter held back, unfiltered by itself."""
+        last, self._filter = self._filter, None
+        return self._keep([Piece(last.flush(), thinking=False)]) if last is not None else []
+
+    def _answer_after_all(self) -> TextEvents:
+        """The thinking as content, once."""
+        text = self.thinking
+        if not text:
+            return []
+        self._guessed_wrong = True
+        self._thinking = TrimmedText()
+        self._room = self._max_chars
+        return self._keep([Piece(text, thinking=False)])

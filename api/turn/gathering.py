@@ -1,0 +1,143 @@
+"""What a turn is answered from: the history of its branch, and passages from the knowledge base."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from api.search.context import asked_before
+from api.turn.pipeline import Pipeline, TurnModels
+from api.turn.request import Gathered
+from core.conversation.turns import Turn
+from core.knowledge import Candidate
+from core.relevance.probability import apply_threshold
+from core.relevance.query import Query
+from services.conversation_manager import Branch
+from services.retrieval.insert_block import Asked
+
+Report = Callable[..., None]  # stage, message=None, and the numbers and words that go with it
+Lap = Callable[[str], None]
+
+
+class Gathering:
+    """Runs once per turn. `query` is there as soon as the question is embedded, whatever fails after it;
+    `rewritten_from` are the turns that a rewritten question was made of."""
+
+    def __init__(self, pipeline: Pipeline, branch: Branch, turn: Turn, report: Report) -> None:
+        self._pipeline = pipeline
+        self._branch = branch
+        self._turn = turn
+        self._report = report
+        self._owners = pipeline.owners(turn.owner)
+        self._told_of_fallback = False
+        self.query: Query | None = None
+        self.rewritten_from: tuple[str, ...] = ()
+
+    async def run(self, top_n: int, models: TurnModels, lap: Lap) -> Gathered:
+        """Raises StoreUnavailableError, EmbeddingUnavailableError."""
+        self._report("retrieving")
+        conversations = self._pipeline.conversations
+        recent = await conversations.get_recent_history(self._branch)
+        self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
+        before, last_answer = asked_before(recent)
+        self.query = query = await self._pipeline.queries.build(
+            self._turn.user_query, before, last_answer=last_answer
+        )
+        relevant, summary, found = await asyncio.gather(
+            conversations.retrieve_relevant_history(query, self._branch, recent, self._turn.owner),
+            self._pipeline.summaries.applicable(self._branch.nodes),
+            self._pipeline.retriever.search(query, self._owners, self._turn.filters),
+        )
+        lap("retrieve")
+        ranked = await self._rank(query, found)
+        rewritten, ranked = await self._second_try(ranked, recent, models, lap)
+        refused, ranked = await self._judge(
+            Asked(rewritten or query.question, _asked(recent)), ranked, models
+        )
+        lap("rerank")
+        kept = self._keep(ranked, refused, top_n)
+        told = await self._pipeline.widened(kept, self._owners)
+        return Gathered(tuple(recent), tuple(relevant), summary, ranked, kept, told, refused, rewritten)
+
+    def _warn_of_lost(self, number: int) -> None:
+        """Turns whose place on the branch can be read, but not their text; TurnRun tells of the others."""
+        if number > 0:
+            code = "turns_unreadable"
+            self._report("warning", message=code, code=code, turns=number)
+
+    async def _rank(self, query: Query, found: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Best first. That another reranker took over is told once a turn."""
+        self._report("reranking", candidates=len(found))
+        reranked = await self._pipeline.reranking.rerank(query, found)
+        if reranked.fell_back and not self._told_of_fallback:
+            self._told_of_fallback = True
+            code = "reranker_unavailable"
+            self._report("warning", message=code, code=code)
+        return reranked.candidates
+
+    async def _second_try(
+        self, ranked: tuple[Candidate, ...], recent: Sequence[Turn], models: TurnModels, lap: Lap
+    ) -> tuple[str, tuple[Candidate, ...]]:
+        """The rewritten question and the candidates with those it found; "" and the same where there is none.
+
+        Only a follow-up for which nothing was good enough is worth the wait for a model, and only where there
+        is something to find at all.
+        """
+        rewriter = self._pipeline.rewriter
+        if not ranked or self._above(ranked) or not rewriter.can_help(recent, models.answer):
+            return "", ranked
+        self._report("rewriting", message="rewriting")
+        self.rewritten_from = tuple(turn.turn_id for turn in rewriter.told(recent))
+        rewritten = await rewriter.rewrite(self._turn.user_query, recent, models.answer)
+        if rewritten:
+            self._report("rewriting", message="rewritten", question=rewritten)
+            query = await self._pipeline.queries.build(rewritten, [])
+            found = await self._pipeline.retriever.search(query, self._owners, self._turn.filters)
+            ranked = _better(ranked, await self._rank(query, found))
+        lap("rewrite")
+        return rewritten, ranked
+
+    async def _judge(
+        self, asked: Asked, ranked: tuple[Candidate, ...], models: TurnModels
+    ) -> tuple[frozenset[str], tuple[Candidate, ...]]:
+        """The chunks that the judge refused, and all candidates, with its passages and reasons where it took
+        them. It is shown what passed the threshold: the others are not shown to anyone."""
+        promising = self._above(ranked)
+        if models.judge is None or not promising:
+            return frozenset(), ranked
+        judged = await self._pipeline.insert_block.judge(asked, promising, models.judge)
+        taken = {candidate.chunk.chunk_id: candidate for candidate in judged}
+        refused = frozenset(each.chunk.chunk_id for each in promising) - taken.keys()
+        return refused, tuple(taken.get(each.chunk.chunk_id, each) for each in ranked)
+
+    def _keep(
+        self, ranked: Sequence[Candidate], refused: frozenset[str], top_n: int
+    ) -> tuple[Candidate, ...]:
+        left = [candidate for candidate in ranked if candidate.chunk.chunk_id not in refused]
+        kept = tuple(apply_threshold(left, self._pipeline.threshold, top_n))
+        message = "filtering" if kept else self._why_nothing()
+        numbers = {"refused": len(refused)} if refused else {}
+        self._report("filtering", message=message, candidates=len(ranked), used=len(kept), **numbers)
+        return kept
+
+    def _above(self, ranked: Sequence[Candidate]) -> list[Candidate]:
+        return apply_threshold(ranked, self._pipeline.threshold, len(ranked))
+
+    def _why_nothing(self) -> str:
+        if self._pipeline.is_reading(self._owners):
+            return "nothing_found_yet"
+        return "nothing_found" if self._turn.filters.limits_nothing else "nothing_found_within"
+
+
+def _asked(turns: Iterable[Turn]) -> tuple[str, ...]:
+    return tuple(turn.user_query for turn in turns)
+
+
+def _better(first: Iterable[Candidate], second: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Each chunk once, as it was judged the more probable, with that judgement's key passage; best first."""
+    best: dict[str, Candidate] = {}
+    for candidate in (*first, *second):
+        known = best.get(candidate.chunk.chunk_id)
+        if known is None or candidate.probability > known.probability:
+            best[candidate.chunk.chunk_id] = candidate
+    return tuple(sorted(best.values(), key=lambda candidate: -candidate.probability))

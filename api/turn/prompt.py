@@ -1,0 +1,235 @@
+"""From what was found to what the model is told: prompt texts, budget, order, layout, manifest."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from api.turn.request import Gathered, TurnRequest
+from config.conversation import ConversationSettings
+from config.prompt_library import Language, PromptLibrary
+from core.errors import BadRequestError, QuestionTooLongError
+from core.knowledge import Candidate
+from core.limits import nothing_within, scope_line
+from core.prompt.budget import Budget, Dropped, Fitted, Shares, fit, fits_alone
+from core.prompt.exchange import Exchange
+from core.prompt.layouts import lay_out
+from core.prompt.manifest import ManifestPart, PromptManifest
+from core.prompt.messages import Assembled, History, Layout, Message, Part, PromptTexts, Role, assemble
+from core.text import is_mostly_chinese
+from services.llm_service import ModelEntry
+
+log = structlog.get_logger()
+
+_WHY = {
+    Part.PERSONA: "persona_of_the_session",
+    Part.SYSTEM: "always",
+    Part.MEMORY: "remembered",
+    Part.SUMMARY: "summary_of_older_turns",
+    Part.RELEVANT: "recalled",
+    Part.RECENT: "recent",
+    Part.KNOWLEDGE: "relevant",
+    Part.QUESTION: "always",
+}
+_STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM, Part.MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """`told` is the logical order; `candidates` are those that found room, `blocks` the same with the text
+    they are told with; `parts` is the manifest's list."""
+
+    told: tuple[Message, ...]
+    texts: PromptTexts
+    candidates: tuple[Candidate, ...]
+    blocks: tuple[Candidate, ...]
+    parts: tuple[ManifestPart, ...]
+    dropped: tuple[Dropped, ...]
+    budget: Budget
+
+    def lay(self, layout: Layout) -> list[Message]:
+        """The messages as they go over the wire."""
+        return lay_out(self.told, layout, self.texts)
+
+    @property
+    def dropped_by_part(self) -> dict[str, int]:
+        return dict(Counter(one.part.value for one in self.dropped))
+
+    def manifest(self, model_id: str, exchange: Exchange) -> PromptManifest:
+        """The record of what was sent and what came back."""
+        texts = self.texts
+        return PromptManifest(
+            model=model_id,
+            layout=exchange.layout.value,
+            parts=self.parts,
+            window=self.budget.window,
+            answer_tokens=self.budget.answer,
+            texts={
+                "relevant_intro": texts.relevant_intro,
+                "knowledge_intro": texts.knowledge_intro,
+                "summary_intro": texts.summary_intro,
+                "question_intro": texts.question_intro,
+            },
+            params=json.dumps(exchange.params, ensure_ascii=False),
+            request_sha256=exchange.sha256,
+            response=exchange.response,
+        )
+
+
+class PromptBuilder:
+    def __init__(self, library: PromptLibrary, settings: ConversationSettings) -> None:
+        self._library = library
+        self._shares = Shares(
+            persona=settings.persona_share,
+            memory=settings.memory_share,
+            summary=settings.summary_share,
+            relevant=settings.relevant_share,
+            recent=settings.recent_share,
+            knowledge=settings.knowledge_share,
+            answer=settings.answer_share,
+        )
+
+    @staticmethod
+    def language(question: str) -> Language:
+        return "zh" if is_mostly_chinese(question) else "en"
+
+    def check_fits(self, request: TurnRequest, model: ModelEntry, persona: str) -> None:
+        """Raises QuestionTooLongError when what never goes exceeds the model's window by itself."""
+        budget = self._budget(model)
+        either = [self._texts(request, persona, has_knowledge=has) for has in (True, False)]
+        if not all(fits_alone(budget, texts, request.question) for texts in either):
+            beside = "with the persona and the system prompt" if persona else "with the system prompt"
+            raise QuestionTooLongError(
+                f"question: {budget.count(request.question)} tokens; {beside} that is more than the "
+                f"{budget.prompt_tokens} that model {model.model_id!r} has room for."
+            )
+
+    def check_persona(self, text: str, model: ModelEntry) -> None:
+        """Raises BadRequestError when a persona would take more than its share of the model's window."""
+        budget = self._budget(model)
+        tokens = budget.count(text)
+        if tokens > budget.persona_tokens:
+            raise BadRequestError(
+                f"persona: {tokens} tokens, at most {budget.persona_tokens} are allowed "
+                f"(PERSONA_SHARE of the window of model {model.model_id!r})."
+            )
+
+    def build(self, request: TurnRequest, model: ModelEntry, persona: str, found: Gathered) -> Prompt:
+        """Fit what was found into the model's window and put it in order."""
+        budget = self._budget(model)
+        texts = self._texts(request, persona, has_knowledge=bool(found.candidates))
+        history = _history(found)
+        fitted = _fitted(budget, texts, history, found, request.question)
+        if found.candidates and not fitted.candidates:  # no room: the model must not be promised passages
+            texts = self._texts(request, persona, has_knowledge=False)
+            lost = tuple(one for one in fitted.dropped if one.part is Part.KNOWLEDGE)
+            fitted = fit(budget, texts, history, (), request.question)
+            fitted = replace(fitted, dropped=(*fitted.dropped, *lost))
+        texts = fitted.texts(texts)
+        assembled = assemble(texts, fitted.history(history), fitted.candidates, request.question)
+        _log_steps(request, assembled)
+        candidates = found.candidates[: len(fitted.candidates)]
+        parts = (
+            *_kept(assembled.messages, budget, cited=candidates == fitted.candidates),
+            *(_dropped(one) for one in fitted.dropped),
+            *_passed_over(found),
+        )
+        told = tuple(assembled.messages)
+        return Prompt(told, texts, candidates, fitted.candidates, parts, fitted.dropped, budget)
+
+    def _budget(self, model: ModelEntry) -> Budget:
+        return Budget(model.context_window, model.max_tokens, self._shares, model.count_tokens)
+
+    def _texts(self, request: TurnRequest, persona: str, *, has_knowledge: bool) -> PromptTexts:
+        language = self.language(request.question)
+        system = self._library.system(language, has_knowledge=has_knowledge, thinking=request.thinking)
+        within = "" if has_knowledge else nothing_within(request.filters, language)
+        intro = self._library.text("knowledge_intro", language)
+        return PromptTexts(
+            system="\n\n".join(filter(None, (system, within))),
+            relevant_intro=self._library.text("relevant_intro", language),
+            knowledge_intro="\n".join(filter(None, (scope_line(request.filters, language), intro))),
+            summary_intro=self._library.text("summary_intro", language),
+            question_intro=self._library.text("question_intro", language),
+            persona=persona,
+        )
+
+
+def _fitted(budget: Budget, texts: PromptTexts, history: History, found: Gathered, question: str) -> Fitted:
+    """With as many of the best candidates widened as nothing has to go for."""
+    plain = fit(budget, texts, history, found.candidates, question)
+    number = len(found.told)
+    while number:
+        mixed = (*found.told[:number], *found.candidates[number:])
+        if mixed == found.candidates:
+            break
+        widened = fit(budget, texts, history, mixed, question)
+        if len(widened.dropped) <= len(plain.dropped):
+            return widened
+        number //= 2
+    return plain
+
+
+def _history(found: Gathered) -> History:
+    history = History(relevant=found.relevant, recent=found.recent)
+    if found.summary is None:
+        return history
+    return replace(
+        history,
+        summary=found.summary.text,
+        covered=found.summary.covered,
+        summary_turn_id=found.summary.turn_id,
+    )
+
+
+def _kept(messages: Sequence[Message], budget: Budget, *, cited: bool) -> Iterator[ManifestPart]:
+    """`cited`: what is told of the passages is what the turn's citations say."""
+    stored_here = _STORED_NOWHERE_ELSE if cited else (*_STORED_NOWHERE_ELSE, Part.KNOWLEDGE)
+    for message in messages:
+        yield ManifestPart(
+            part=message.part.value,
+            role=message.role.value,
+            tokens=budget.count(message.content),
+            reason=_WHY[message.part],
+            turn_id=message.turn_id,
+            text=message.content if message.part in stored_here else None,
+        )
+
+
+def _dropped(one: Dropped) -> ManifestPart:
+    is_chunk = one.part is Part.KNOWLEDGE
+    return ManifestPart(
+        part=one.part.value,
+        role=(Role.SYSTEM if one.part in (Part.SUMMARY, Part.MEMORY) else Role.USER).value,
+        tokens=one.tokens,
+        kept=False,
+        reason=one.reason,
+        turn_id=None if is_chunk else one.item_id or None,
+        chunk_id=one.item_id if is_chunk else None,
+    )
+
+
+def _passed_over(found: Gathered) -> Iterator[ManifestPart]:
+    """Candidates that were ranked and not chosen, and the wording that was only searched with; their tokens
+    were never counted."""
+    chosen = {candidate.chunk.chunk_id for candidate in found.candidates}
+    if found.rewritten:  # kept with the turn, and taken from there when a turn that it has words of goes
+        yield ManifestPart(Part.QUESTION.value, Role.USER.value, 0, False, "rewritten_for_search")
+    least = min((candidate.probability for candidate in found.candidates), default=2.0)
+    for candidate in found.ranked:
+        if candidate.chunk.chunk_id not in chosen:
+            reason = "beyond_top_n" if candidate.probability >= least else "below_threshold"
+            if candidate.chunk.chunk_id in found.refused:
+                reason = "judged_useless"
+            yield ManifestPart(
+                Part.KNOWLEDGE.value, Role.USER.value, 0, False, reason, chunk_id=candidate.chunk.chunk_id
+            )
+
+
+def _log_steps(request: TurnRequest, assembled: Assembled) -> None:
+    counts = {step.step: step.changed for step in assembled.steps}
+    log.debug("messages_assembled", request_id=request.request_id, sent=len(assembled.messages), **counts)

@@ -1,0 +1,261 @@
+"""One turn from question to DONE: the rooms of DESIGN section 3, one after the other and never back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import anyio
+import anyio.lowlevel
+import structlog
+
+from api.messages import say
+from api.turn.answer import Answer
+from api.turn.citing import Citing
+from api.turn.gathering import Gathering
+from api.turn.notes import TurnNotes
+from api.turn.pipeline import Pipeline, TurnModels
+from api.turn.prompt import Prompt
+from api.turn.replay import finished_fields
+from api.turn.request import TurnRequest
+from core.conversation.branch import Branch
+from core.conversation.commands import Command, command_language
+from core.conversation.events import DoneEvent, ErrorEvent, SessionEvent, SourceEvent, StatusEvent
+from core.conversation.turns import Turn, TurnStatus, Usage
+from core.errors import (
+    DiskFullError,
+    LLMUnavailableError,
+    NotStoredError,
+    StoreUnavailableError,
+    TurnInterruptedError,
+    WenmaiError,
+)
+from core.failpoints import failpoint
+from core.prompt.exchange import Exchange
+from core.prompt.manifest import PromptManifest
+from services.conversation.sessions import Session
+from services.conversation.stream import TurnStream
+from services.conversation.turns import TurnVectors
+from services.llm_service import ModelEntry
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPlan:
+    """What is decided before the first byte: the turn as stored so far, and what it will be made with."""
+
+    request: TurnRequest
+    turn: Turn
+    branch: Branch
+    session: Session
+    models: TurnModels
+    command: Command | None = None
+
+
+class TurnRun:
+    """Runs once. Everything a reader sees goes through `stream`; everything kept goes into `turn`."""
+
+    def __init__(self, pipeline: Pipeline, plan: TurnPlan, grace_s: float) -> None:
+        self.stream = TurnStream(plan.turn.turn_id, grace_s, self._abandoned)
+        self.turn = plan.turn
+        self._pipeline = pipeline
+        self._plan = plan
+        self._notes = TurnNotes()
+        self._language = pipeline.prompts.language(plan.turn.user_query)
+        self._gathering = Gathering(pipeline, plan.branch, plan.turn, self._status)
+        model = plan.models.answer
+        self._answer = Answer(
+            pipeline.answer_filters,
+            begins_thinking=model.starts_in_thinking,
+            guessed=model.begins_thinking == "auto",
+            max_chars=pipeline.max_answer_chars,
+        )
+        self._citing = Citing()
+        self._prompt: Prompt | None = None
+        self._exchange = Exchange()
+        self._scope = anyio.CancelScope()
+        self._cut_status = TurnStatus.CANCELLED
+        self._timings: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    @property
+    def turn_id(self) -> str:
+        return self.turn.turn_id
+
+    @property
+    def session_id(self) -> str:
+        return self.turn.session_id
+
+    @property
+    def being_cut(self) -> bool:
+        """True from `cut` on: what is still to come is its storing and its last events."""
+        return self._scope.cancel_called
+
+    def cut(self, status: TurnStatus) -> None:
+        """End the turn now: the model's connection is closed, what was said is stored with `status`."""
+        self._cut_status = status
+        self._scope.cancel()
+
+    def _abandoned(self) -> None:
+        self.cut(TurnStatus.INTERRUPTED)
+
+    async def run(self) -> None:
+        """Publish every event of the turn, DONE last. Raises nothing: failures become events."""
+        failure: WenmaiError | None = None
+        status = TurnStatus.COMPLETED
+        with self._scope:
+            try:
+                self.stream.publish(SessionEvent(self.session_id))
+                await (self._obey(self._plan.command) if self._plan.command else self._respond())
+            except WenmaiError as error:
+                failure, status = error, TurnStatus.FAILED
+            except Exception:  # the stream's edge: a fault of ours must still end in ERROR and DONE
+                log.exception("turn_crashed", turn_id=self.turn_id)
+                failure, status = WenmaiError(say("internal", self._language)), TurnStatus.FAILED
+        if self._scope.cancelled_caught:
+            status = self._cut_status
+            if status is TurnStatus.INTERRUPTED:  # half an answer must not look like a whole one
+                failure = TurnInterruptedError(say("was_interrupted", self._language))
+        await self._finish(status, failure)
+
+    async def _obey(self, command: Command) -> None:
+        """A slash command is answered without a model."""
+        session = self._plan.session
+        language = command_language(command, session.title)
+        text = await self._pipeline.commands.run(command, session, self.turn.owner, language)
+        self.stream.publish(*self._answer.whole(text))
+
+    async def _respond(self) -> None:
+        request, model = self._plan.request, self._plan.models.answer
+        found = await self._gathering.run(request.rerank_top_n, self._plan.models, self._lap)
+        persona = self._plan.session.persona_text
+        self._prompt = prompt = self._pipeline.prompts.build(request, model, persona, found)
+        self._citing.expect(self._gathering.query, prompt.candidates, found.rewritten)
+        self._warn()
+        self._status("generating", dropped=len(prompt.dropped))
+        async for said in self._answer.events(model.stream_laid(prompt.lay, self._exchange, self._retrying)):
+            if "first_token" not in self._timings:
+                self._lap("first_token")
+            self.stream.publish(*said)
+            self._citing.begin()
+            # a flooding model never lets the loop deliver a cancellation by itself
+            if self._scope.cancel_called:
+                await anyio.lowlevel.checkpoint()
+        self._lap("generate")
+        self._learn(model)
+        if self._answer.finish_reason == "length":
+            self._warning("answer_cut")
+        if not self._answer.content:
+            raise LLMUnavailableError(say("no_answer", self._language))
+
+    def _learn(self, model: ModelEntry) -> None:
+        showed = self._answer.showed_thinking_first
+        if showed is not None:
+            model.learn_beginning(in_thinking=showed)
+
+    def _warn(self) -> None:
+        """Say what the model will not see of this conversation."""
+        if self._prompt is not None and self._prompt.dropped:
+            self._warning("context_dropped", **self._prompt.dropped_by_part)
+        if self._plan.branch.unreadable:
+            self._warning("turns_unreadable", turns=self._plan.branch.unreadable)
+
+    async def _finish(self, status: TurnStatus, failure: WenmaiError | None) -> None:
+        citations = await self._citing.finish(self._answer.content)
+        if (thinking_ms := self._answer.thinking_ms) is not None:
+            self._timings["thinking"] = thinking_ms
+        if "first_token" in self._timings and "generate" not in self._timings:
+            self._lap("generate")  # the answer was cut
+        self._lap("total")  # without the storing, which is yet to come; live readers are told with it
+        self.turn = replace(
+            self.turn,
+            status=status,
+            assistant_response=self._answer.content,
+            thinking=self._answer.thinking,
+            sources=citations,
+            prompt=self._manifest(),
+            usage=self._usage(),
+            token_count=self._answer.completion_tokens,
+            timings_ms=dict(self._timings),
+            layout=self.stream.layout,
+            finish_reason=self._answer.finish_reason or "",
+            warnings=self._notes.warnings,
+            rewritten=self._notes.rewritten(self._gathering.rewritten_from),
+        )
+        failure = await self._store() or failure
+        failpoint("turn.stored")
+        if failure is not None:
+            self._error_status(failure)
+        if self._answer.content or failure is None:
+            self.stream.publish(SourceEvent(citations))
+        if failure is not None:
+            self.stream.publish(ErrorEvent(str(failure)))
+        self._finished(failure)
+        self._pipeline.after_turn(self.turn, self._plan.branch, failure)
+
+    async def _store(self) -> WenmaiError | None:
+        """The turn is durable when this returns None; it is written before SOURCE and DONE are sent."""
+        query = self._gathering.query
+        vectors = TurnVectors(question=query.forms[0].dense if query else None)
+        try:
+            await self._pipeline.conversations.add_conversation_turn(self.turn, vectors)
+        except StoreUnavailableError as error:
+            log.exception("turn_not_stored", turn_id=self.turn_id, reason=str(error))
+            if isinstance(error, DiskFullError):
+                return DiskFullError(say("disk_full", self._language))
+            return NotStoredError(say("not_stored", self._language))
+        finally:
+            self._lap("store")
+        return None
+
+    def _finished(self, failure: WenmaiError | None) -> None:
+        self._lap("total")
+        self.turn = replace(self.turn, timings_ms=dict(self._timings))
+        fields = finished_fields(self.turn)
+        self.stream.publish(StatusEvent("finished", say("finished", self._language), fields))
+        self.stream.publish(DoneEvent())
+        log.info(
+            "turn_finished",
+            turn_id=self.turn_id,
+            status=self.turn.status.value,
+            error=failure.code if failure else None,
+            upstream_status=self._exchange.status,
+            used=len(self.turn.sources),
+            **{f"{name}_ms": value for name, value in self._timings.items()},
+        )
+
+    def _manifest(self) -> PromptManifest | None:
+        if self._prompt is None or not self._pipeline.keeps_prompts:
+            return None
+        return self._prompt.manifest(self.turn.model_id, self._exchange)
+
+    def _usage(self) -> Usage:
+        told = self._answer.prompt_tokens is not None
+        estimate = sum(part.tokens for part in self._prompt.parts if part.kept) if self._prompt else 0
+        return Usage(self._answer.prompt_tokens or estimate, self._answer.completion_tokens, not told)
+
+    def _error_status(self, failure: WenmaiError) -> None:
+        fields = {
+            "code": failure.code,
+            "retryable": failure.retryable,
+            "request_id": self._plan.request.request_id,
+        }
+        self.stream.publish(StatusEvent("error", str(failure), fields))
+
+    def _status(self, stage: str, *, message: str | None = None, **fields: float | str) -> None:
+        event = StatusEvent(stage, say(message or stage, self._language), dict(fields))
+        self.stream.publish(event)
+        self._notes.hear(event, self.stream.length)
+
+    def _retrying(self, retry: int, wait_s: float) -> None:
+        """The model's server failed before its first token: it is asked again."""
+        self._status("retrying", retry=retry, wait_s=round(wait_s, 1))
+
+    def _warning(self, code: str, **counts: int) -> None:
+        self._status("warning", message=code, code=code, **counts)
+
+    def _lap(self, stage: str) -> None:
+        """Milliseconds from the start of the turn to the end of this stage; `thinking` alone is how long it
+        took."""
+        self._timings[stage] = round((time.perf_counter() - self._started) * 1000, 1)

@@ -1,0 +1,1 @@
+"""Opens the parts in the order of need; nothing else does."""

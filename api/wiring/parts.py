@@ -1,0 +1,131 @@
+"""What the container hands out: to the server, to the maintenance commands, to re-embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from api.admin.backups import BackupsHandler
+from api.admin.reembedding import StoreReembedding
+from api.admin.store_look import StoreLook
+from api.knowledge_handler import KnowledgeHandler
+from api.search.handler import SearchHandler
+from api.sessions.handler import SessionsHandler
+from api.turn.running import RunningTurns
+from api.wiring.start import Readiness
+from config.settings import Settings
+from services.conversation.summaries import SummaryService
+from services.conversation_manager import ConversationManager
+from services.knowledge.base import KnowledgeBase
+from services.knowledge.parsing.formats import FORMATS
+from services.llm_service import LLMService
+from services.models.embedding import EmbeddingService
+from services.operations.erasure.erase import Erasure
+from services.operations.metrics import Metrics
+from services.operations.repair.run import Backfill
+from services.operations.schedule.state import CleanupSchedule
+from services.store.dialect import VectorStore
+from services.store.receipts import ReceiptStore
+from services.store.space import DiskWatch, StoreSpace
+from services.sync.folders import FolderSync
+
+SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
+GIVEN_UP_S = 3_600.0  # no import takes that long
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Everything a route or a script may ask for."""
+
+    settings: Settings
+    chat: KnowledgeHandler
+    sessions: SessionsHandler
+    search: SearchHandler
+    knowledge: KnowledgeBase
+    conversations: ConversationManager
+    summaries: SummaryService
+    backfill: Backfill
+    schedule: CleanupSchedule
+    llms: LLMService
+    embedding: EmbeddingService
+    running: RunningTurns
+    store: VectorStore
+    readiness: Readiness
+    receipts: ReceiptStore
+    space: StoreSpace
+    backups: BackupsHandler
+    reembedding: StoreReembedding
+    disk: DiskWatch
+    sync: FolderSync
+    metrics: Metrics
+    look: StoreLook
+
+    @property
+    def supported_formats(self) -> list[str]:
+        return sorted(FORMATS)
+
+    @property
+    def recoveries(self) -> tuple[Callable[[], Awaitable[object]], ...]:
+        """What is done before the first question, as soon as the store answers."""
+        return self.recover_running, self.discard_unfinished, self.recover_documents
+
+    async def close_background(self) -> None:
+        """What was begun beside the requests ends, while the store is still open."""
+        await self.look.close()
+        await self.sync.close()
+
+    async def recover_running(self) -> int:
+        """Turns a crash left running become interrupted; beside other workers only those too old to run."""
+        shared = self.settings.store.qdrant_url is not None
+        left = await self.conversations.recover_running(
+            self.settings.models.answer_timeout_s if shared else 0
+        )
+        for turn in left:
+            await self.sessions.ensure(turn)
+        return len(left)
+
+    async def discard_unfinished(self) -> int:
+        """What a crash left of imports is removed; beside other workers only what is long given up."""
+        shared = self.settings.store.qdrant_url is not None
+        return await self.sessions.discard_unfinished_imports(GIVEN_UP_S if shared else 0)
+
+    async def recover_documents(self) -> None:
+        """What a crash left of documents is read in to the end or taken back; then it is known how many there
+        are."""
+        await self.knowledge.recover()
+        await self.knowledge.size.look()
+
+    async def health(self) -> dict[str, str]:
+        """Problems by part; empty when a question can be asked."""
+        if self.running.draining:
+            return {"server": "It is shutting down: open answers are finished, new questions are refused."}
+        return await self.look.health()
+
+    async def warnings(self) -> dict[str, str]:
+        """What an operator should see to before it becomes a problem."""
+        disk = await self.disk.problem()
+        return {"disk": disk} if disk else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What the maintenance scripts need when no server runs."""
+
+    conversations: ConversationManager
+    backfill: Backfill
+    receipts: ReceiptStore
+    space: StoreSpace
+    erasure: Erasure
+
+
+@dataclass(frozen=True, slots=True)
+class Reembedding:
+    """What is copied from, with which embedding, and how the store to copy into is opened.
+
+    The embedded store is copied into a folder beside it; a Qdrant server into other collections.
+    """
+
+    source: VectorStore
+    embedding: EmbeddingService
+    open_target: Callable[[], AbstractAsyncContextManager[VectorStore]]

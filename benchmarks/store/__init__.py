@@ -1,0 +1,1 @@
+"""Speed of the store, the embedding and ingestion by themselves."""

@@ -1,0 +1,208 @@
+"""Synthetic chunks that behave like real ones: topics, Zipf's words in Chinese and English, near vectors.
+
+Everything comes from one seed, so that two runs store the same.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from qdrant_client import models
+
+from core.knowledge import Chunk
+from core.relevance.query import Query, QueryForm, SparseTerms
+from core.relevance.sparse import encode_document, encode_query
+from services.knowledge.chunks import ChunkPayload
+
+DIMENSION = 384
+OWNER, OTHERS = "local", tuple(f"reader-{number}" for number in range(10))
+RARE_TAG = "rare"
+TOPICS = 200
+HALVES = 20_000
+DOCUMENT_CHUNKS = 40
+_BEGAN_US = 1_750_000_000_000_000
+_CONSONANTS, _VOWELS = "bcdfghklmnprstvw", "aeiou"
+_TOPICAL = 0.4  # of the words; the rest is everybody's
+_SHARED = 0.85  # of a vector's length is the same in all, as in E5: any two texts have a cosine of .7
+
+_LIKE = 0.02  # added to every number of a real vector: a cosine of about .93 with it
+_ASKED = 0.03
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """Half a chunk's text, and its sparse vector."""
+
+    text: str
+    sparse: SparseTerms
+
+
+def _of_length_1(vectors: NDArray[np.floating]) -> Vector:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / lengths, dtype=np.float32)
+
+
+def document_id(number: int) -> str:
+    return str(uuid.UUID(int=(2 << 64) + number))
+
+
+class Corpus:
+    """`chunks` points in order, and `questions` near to some of them."""
+
+    def __init__(self, chunks: int, real: Vector | None = None, seed: int = 7) -> None:
+        self.size = chunks
+        self.dimension = DIMENSION
+        self._real = real
+        self._random = random.Random(seed)
+        self._numbers = np.random.default_rng(seed)
+        self._common = self._unit(1)[0]
+        # a spectrum that falls: a few hundred dimensions hold what a dozen could tell, as in a real model
+        self._spectrum = (np.arange(1, DIMENSION + 1) ** -0.4).astype(np.float32)
+        self._turned = np.linalg.qr(self._numbers.standard_normal((DIMENSION, DIMENSION)))[0]
+        self._centres = self._spread(TOPICS)
+        self._lesser = self._spread(TOPICS * 10)
+
+    def _unit(self, count: int) -> Vector:
+        return _of_length_1(self._numbers.standard_normal((count, DIMENSION)))
+
+    def _spread(self, count: int) -> Vector:
+        return _of_length_1((self._unit(count) * self._spectrum) @ self._turned)
+
+    @cached_property
+    def matrix(self) -> Vector:
+        """The vectors of all chunks."""
+        batches = [np.arange(at, min(at + 1_000, self.size)) for at in range(0, self.size, 1_000)]
+        return np.concatenate([self._near(batch) for batch in batches])
+
+    def _near(self, numbers: NDArray[np.int64]) -> Vector:
+        """Real vectors where there are some; beyond their number their like."""
+        if self._real is None:
+            return self._made(numbers)
+        given = self._real[numbers % len(self._real)]
+        own = np.where(numbers[:, None] < len(self._real), 0.0, _LIKE)
+        return _of_length_1(given + own * self._numbers.standard_normal(given.shape))
+
+    def _made(self, numbers: NDArray[np.int64]) -> Vector:
+        """What all share, their topic, its part, and their own."""
+        own = self._centres[numbers % TOPICS] + self._lesser[numbers % (TOPICS * 10)]
+        own = own + 1.2 * self._spread(len(numbers))
+        return _of_length_1(_SHARED * self._common + (1 - _SHARED**2) ** 0.5 * _of_length_1(own))
+
+    @cached_property
+    def halves(self) -> list[Half]:
+        """Number n is of topic n % TOPICS; topics of even numbers are Chinese."""
+        return [self._half(number) for number in range(HALVES)]
+
+    def _half(self, number: int) -> Half:
+        topic = number % TOPICS
+        chinese = topic % 2 == 0
+        words = [self._word(chinese, topic) for _ in range(75 if chinese else 90)]
+        text = ("" if chinese else " ").join(words) + ("。" if chinese else ". ")
+        return Half(text, encode_document(text))
+
+    def _word(self, chinese: bool, topic: int) -> str:
+        rank = min(int(self._random.paretovariate(0.8)), 60_000)
+        salt = topic + 1 if self._random.random() < _TOPICAL else 0
+        return _chinese(rank, salt) if chinese else _english(rank, salt)
+
+    def points(self, batch: int) -> Iterator[list[models.PointStruct]]:
+        for start in range(0, self.size, batch):
+            vectors = self.matrix[start : start + batch]
+            yield [self.point(start + at, vector.tolist()) for at, vector in enumerate(vectors)]
+
+    def point(self, number: int, dense: list[float]) -> models.PointStruct:
+        first, second = self._halves_of(number)
+        payload = self._payload(number, first.text + second.text)
+        sparse = _together(first.sparse, second.sparse)
+        return models.PointStruct(
+            id=payload.chunk_id,
+            vector={
+                "dense": dense,
+                "sparse": models.SparseVector(indices=sparse.indices, values=sparse.values),
+            },
+            payload=payload.model_dump(),
+        )
+
+    def _halves_of(self, number: int) -> tuple[Half, Half]:
+        own = HALVES // TOPICS
+        mixed = random.Random(number)
+        pick = [mixed.randrange(own) * TOPICS + number % TOPICS for _ in range(2)]
+        return self.halves[pick[0]], self.halves[pick[1]]
+
+    def _payload(self, number: int, text: str) -> ChunkPayload:
+        document = number // DOCUMENT_CHUNKS
+        chunk = Chunk(
+            chunk_id=self.chunk_id(number),
+            document_id=document_id(document),
+            file_name=f"report-{document:05}.pdf",
+            text=text,
+            position=number % DOCUMENT_CHUNKS,
+            heading=f"Part {number % 7} > Section {number % 31}",
+            page=number % DOCUMENT_CHUNKS // 3 + 1,
+            char_start=number % DOCUMENT_CHUNKS * 900,
+            char_end=(number % DOCUMENT_CHUNKS + 1) * 900,
+            version="0123456789abcdef",
+        )
+        tags = [f"year-{document % 20}", *([RARE_TAG] if document % 100 == 7 else [])]
+        return ChunkPayload.from_chunk(chunk, self.owner_of(number), _BEGAN_US + number, tags, ready=True)
+
+    @staticmethod
+    def chunk_id(number: int) -> str:
+        return str(uuid.UUID(int=random.Random(number).getrandbits(128)))
+
+    @staticmethod
+    def owner_of(number: int) -> str:
+        document = number // DOCUMENT_CHUNKS
+        return OWNER if document % 5 else OTHERS[document // 5 % len(OTHERS)]
+
+    def questions(self, count: int, forms: int) -> list[Query]:
+        """Each asks for some chunk, in a few of its words; the second form adds the words of another."""
+        asked = []
+        for _ in range(count):
+            number = self._random.randrange(self.size)
+            about = self._form(number, 7), self._form(number, 18)
+            asked.append(Query(about[0].text, about[:forms]))
+        return asked
+
+    def _form(self, number: int, words: int) -> QueryForm:
+        chinese = number % TOPICS % 2 == 0
+        text = self._halves_of(number)[0].text
+        length, step = (2 * words, 2) if chinese else (words, 1)
+        units = list(text) if chinese else text.split()
+        at = self._random.randrange(0, max(1, len(units) - length), step)
+        asked = ("" if chinese else " ").join(units[at : at + length])
+        near = self.matrix[number] + _ASKED * self._numbers.standard_normal(DIMENSION)
+        return QueryForm(asked, _of_length_1(near[None])[0].tolist(), encode_query(asked))
+
+
+def _english(rank: int, salt: int) -> str:
+    if salt:
+        rank = rank * 211 + salt * 7_919
+    word = ""
+    while rank:
+        rank, left = divmod(rank, len(_CONSONANTS) * len(_VOWELS))
+        word += _CONSONANTS[left % len(_CONSONANTS)] + _VOWELS[left // len(_CONSONANTS)]
+    return word + "n" if len(word) < 4 else word
+
+
+def _chinese(rank: int, salt: int) -> str:
+    """Two characters of the 3,000 that come first."""
+    mixed = (rank * 2_654_435_761 + salt * 40_503) % 9_000_000
+    return chr(0x4E00 + mixed // 3_000) + chr(0x4E00 + mixed % 3_000)
+
+
+def _together(first: SparseTerms, second: SparseTerms) -> SparseTerms:
+    """What they share counts fully in both: near enough to the vector of the whole text."""
+    found = dict(zip(first.indices, first.values, strict=True))
+    for index, value in zip(second.indices, second.values, strict=True):
+        found[index] = max(found.get(index, 0.0), value)
+    indices: Sequence[int] = sorted(found)
+    return SparseTerms(list(indices), [found[index] for index in indices])

@@ -1,0 +1,1 @@
+"""Citations and the key passages that they quote."""

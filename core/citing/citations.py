@@ -1,0 +1,222 @@
+"""Citations are built from retrieval, never from the model's text; the answer only marks which it used."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from core.citing.passages import Span
+from core.knowledge import Candidate, Citation
+
+# The marks by which an answer names its sources: [1], [1, 2], [1-3], 【1】, [^1], （来源 1）, (source 1).
+#
+# What only looks like one is none: in code, in a link, as an index (`a[1]`), as a footnote or a link that the
+# answer defines itself, an interval that begins at 0, a year.
+
+
+CLAIM_CHARS = 400
+
+_LIST = r"\d{1,3}(?:\s{0,3}(?:[,，、;；]|[-–—~～至]|和|与|and)\s{0,3}\^?\d{1,3}){0,20}"
+_LABEL = r"(?:(?:参?见|參?見|see)\s{0,3})?(?:来源|來源|资料块?|資料|sources?|passages?)\s{0,3}[:：#]?\s{0,3}"
+_MARK = re.compile(rf"(?:(?:\[\^?|【)|(?P<label>[(（\[【]\s?{_LABEL}))({_LIST})\s?[\]】)）]", re.IGNORECASE)
+_OPENING = re.compile(r"[\[【(（]")
+_RANGE = re.compile(r"(\d{1,3})\s*[-–—~～至]\s*\^?(\d{1,3})|(\d{1,3})")
+_DEFINED = re.compile(r"^ {0,3}\[(?:(\^\d{1,3})\]:|(\d{1,3})\]:\s?<?(?:https?:|www\.|[/#]))", re.M)
+_FENCE = re.compile(r"(?:[ >]|[-*+] |\d{1,3}[.)] )*(`{3,}|~{3,})(.*)")
+_INDENTED = re.compile(r"(?: {4}|\t)")
+_LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s")
+_TICKS = re.compile("`+")
+# x[1], items_2[1], myList[1], f()[1]; but word[1], GPT4[1], MAX_TURNS[1], 99[1]
+_INDEXED = re.compile(
+    r"(?:(?<!\w)(?:[A-Za-z_]|[a-z][A-Za-z0-9_]*[A-Z0-9_][A-Za-z0-9_]*|arr|array|list|args|argv|nums|vec|buf)"
+    r"|\(\)|://\S*)$"
+)
+_PARAGRAPH_END = re.compile(r"\n[ \t>]*\n")
+_LOOK_BACK = 80  # characters; longer than any name
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Characters `start` up to, not including, `end` of an answer; the sources it names, each once."""
+
+    start: int
+    end: int
+    numbers: tuple[int, ...]
+
+
+def find_marks(answer: str, count: int) -> Iterator[Mark]:
+    """In order; only of sources 1 to `count`. A range that leaves them is none of ours as a whole."""
+    own = {footnote or link for footnote, link in _DEFINED.findall(answer)}
+    for start, line in _prose(answer):
+        if not _OPENING.search(line):
+            continue
+        code = _code_spans(line)
+        ended = -1
+        for found in _MARK.finditer(line):
+            at, end = found.span()
+            if any(begin <= at < close for begin, close in code):
+                continue
+            if not found["label"] and not _stands_alone(line, at, end, at == ended, own):
+                continue
+            ended = end
+            if numbers := _numbers(found[2], count):
+                yield Mark(start + at, start + end, numbers)
+
+
+def claims(answer: str, marks: list[Mark]) -> dict[int, str]:
+    """By source, what the answer says from it: the text before each of its marks, as far as another mark or
+    the paragraph's beginning; the last 400 characters of it all."""
+    said: defaultdict[int, str] = defaultdict(str)
+    before, text = 0, ""
+    for mark in marks:
+        between = answer[max(before, mark.start - CLAIM_CHARS) : mark.start]
+        if any(char.isalnum() for char in between):  # else it stands beside the one before
+            text = _PARAGRAPH_END.split(between.rstrip())[-1]
+        for number in mark.numbers:
+            said[number] = f"{said[number]} {text}"[-CLAIM_CHARS:]
+        before = mark.end
+    return dict(said)
+
+
+def _prose(answer: str) -> Iterator[tuple[int, str]]:
+    """Lines outside code blocks, with where they start."""
+    start, fence, listed, blank = 0, "", False, True
+    for line in answer.splitlines(keepends=True):
+        at, start = start, start + len(line)
+        opened = _FENCE.match(line)
+        if fence:
+            if opened and opened[1].startswith(fence) and not opened[2].strip():
+                fence = ""
+            continue
+        if opened and ("`" not in opened[2] or opened[1][0] == "~"):
+            fence = opened[1]
+            continue
+        indented = _INDENTED.match(line)
+        if indented and blank and not listed:
+            continue  # and the next line of such a block, too
+        if line.strip():
+            listed = bool(_LIST_ITEM.match(line)) or (listed and bool(line[0].isspace()))
+        blank = not line.strip()
+        yield at, line
+
+
+def _code_spans(line: str) -> list[tuple[int, int]]:
+    """Between runs of backticks of one length, as Markdown pairs them."""
+    runs = [run.span() for run in _TICKS.finditer(line)]
+    last = {end - start: number for number, (start, end) in enumerate(runs)}
+    spans: list[tuple[int, int]] = []
+    number = 0
+    while number < len(runs):
+        start, end = runs[number]
+        number += 1
+        if last[end - start] < number:
+            continue
+        while runs[number][1] - runs[number][0] != end - start:
+            number += 1
+        spans.append((start, runs[number][1]))
+        number += 1
+    return spans
+
+
+def _stands_alone(line: str, at: int, end: int, joined: bool, own: set[str]) -> bool:
+    """Whether a bare number in brackets is a mark by what stands around it; `joined`: a mark precedes it."""
+    inside = line[at + 1 : end - 1].strip()
+    if inside in own or line[end - 1] in ")）" or line[end : end + 1] == "(":
+        return False
+    if line[end : end + 1] == ":" and not line[:at].strip():
+        return False  # a definition
+    before = line[max(0, at - _LOOK_BACK) : at]
+    if joined or not before:
+        return True
+    return before[-1] not in "\\]!" and not _INDEXED.search(before)
+
+
+def _numbers(text: str, count: int) -> tuple[int, ...]:
+    found: dict[int, None] = {}
+    for first, last, single in _RANGE.findall(text):
+        if single:
+            if single == "0":
+                return ()
+            found[int(single)] = None
+        elif 1 <= int(first) < int(last) <= count:
+            found.update(dict.fromkeys(range(int(first), int(last) + 1)))
+    return tuple(number for number in found if 1 <= number <= count)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDocuments:
+    """Those of some citations' documents that are there, by id, with the hash of their content."""
+
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+    def lack(self, citation: Citation) -> bool:
+        """Whether the citation's document is gone; what never named one has none to lose."""
+        return bool(citation.document_id) and citation.document_id not in self.hashes
+
+    def changed(self, citation: Citation) -> bool:
+        """Whether the document is there with another content than the one that was cited."""
+        stored = self.hashes.get(citation.document_id)
+        return bool(stored and citation.version) and not (stored or "").startswith(citation.version)
+
+
+def cite(candidates: Sequence[Candidate], spans: Sequence[Span | None] = ()) -> tuple[Citation, ...]:
+    """Number the candidates as the knowledge context does, from 1.
+
+    `spans` are the key passages in their texts; a passage that a candidate brings itself wins, where it is
+    verbatim.
+    """
+    given = [*spans, *[None] * (len(candidates) - len(spans))]
+    return tuple(
+        _citation(index, candidate, own_span(candidate) or span)
+        for index, (candidate, span) in enumerate(zip(candidates, given, strict=True), start=1)
+    )
+
+
+def own_span(candidate: Candidate) -> Span | None:
+    """Where the passage stands that somebody chose for the candidate before; None without a verbatim one."""
+    passage = candidate.key_passage
+    start = candidate.chunk.text.find(passage) if passage else -1
+    return Span(start, start + len(passage)) if start >= 0 else None
+
+
+def mark_cited(citations: Sequence[Citation], marks: Iterable[Mark]) -> tuple[Citation, ...]:
+    """Set `cited` on those that the answer's marks name."""
+    used = {number for mark in marks for number in mark.numbers}
+    return tuple(replace(citation, cited=citation.index in used) for citation in citations)
+
+
+def cited_by(citations: Sequence[Citation], answer: str) -> tuple[Citation, ...]:
+    """The same, of an answer's text."""
+    return mark_cited(citations, find_marks(answer, len(citations)))
+
+
+def placed(citation: Citation) -> Citation:
+    """Without the passage's place where it does not hold `key_passage`: the two always agree."""
+    start, end = citation.passage_start, citation.passage_end
+    if start is not None and end is not None and citation.text[start:end] == citation.key_passage:
+        return citation
+    return replace(citation, passage_start=None, passage_end=None)
+
+
+def _citation(index: int, candidate: Candidate, passage: Span | None) -> Citation:
+    chunk = candidate.chunk
+    return Citation(
+        index=index,
+        document_id=chunk.document_id,
+        file_name=chunk.file_name,
+        chunk_id=chunk.chunk_id,
+        score=round(candidate.probability, 4),
+        page=chunk.page,
+        heading=chunk.heading,
+        char_start=chunk.char_start,
+        char_end=chunk.char_end,
+        key_passage=chunk.text[passage.start : passage.end] if passage else "",
+        text=chunk.text,
+        reason=candidate.reason,
+        passage_start=passage.start if passage else None,
+        passage_end=passage.end if passage else None,
+        version=chunk.version,
+        date=chunk.date,
+    )

@@ -1,0 +1,1 @@
+"""Conversations as values: turns, branches, transcripts, imports, recall, summaries, stream events."""

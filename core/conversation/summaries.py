@@ -1,0 +1,245 @@
+"""Summaries of the older part of a branch: where one holds, what it is made of, how long it may be."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from core.citing.passages import presence, sentences
+from core.conversation.turns import Summary
+from core.relevance.sparse import WeightedTerm, question_terms
+
+Count = Callable[[str], int]
+"""How many tokens a text takes."""
+
+CHARS_PER_TOKEN = 10  # no estimate gives a token more
+
+_FENCE_IN_TEXT = re.compile(r"<(\\*)(/?(?:length|summary_so_far|turn|question|answer)\b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A turn as it is summarised."""
+
+    turn_id: str
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedSummary:
+    """The summary that holds on a branch, stored with `turn_id`: for the turns `covered`, from `start` on."""
+
+    text: str
+    covered: frozenset[str]
+    turn_id: str
+    start: str
+    tokens: int
+
+
+def nearest_applicable(branch: Sequence[str], stored: Mapping[str, Summary]) -> AppliedSummary | None:
+    """Of the summaries `stored` with turns, the last one on the branch that was made of this branch only.
+
+    `branch` are turn ids from the root to the leaf. A summary holds when each turn that it or one of those
+    it goes on from covers is there, in order: one that is erased, expired or elsewhere is never spoken of.
+    """
+    place = {turn_id: at for at, turn_id in enumerate(branch)}
+    holding: dict[str, Summary] = {}
+    for turn_id in branch:
+        summary = stored.get(turn_id)
+        if summary is not None and _holds(turn_id, summary, place, holding):
+            holding[turn_id] = summary
+    if not holding:
+        return None
+    turn_id, nearest = next(reversed(holding.items()))
+    covered = frozenset(_covered(turn_id, holding))
+    return AppliedSummary(nearest.text, covered, turn_id, nearest.start, nearest.tokens)
+
+
+def _holds(turn_id: str, summary: Summary, place: Mapping[str, int], holding: Mapping[str, Summary]) -> bool:
+    places = [place.get(each, -1) for each in summary.covers]
+    if not places or places[0] < 0 or any(earlier >= later for earlier, later in pairwise(places)):
+        return False
+    if summary.covers[-1] != turn_id:
+        return False
+    if summary.previous is None:
+        return summary.start == summary.covers[0]
+    before = holding.get(summary.previous)
+    if before is None or place[summary.previous] >= places[0]:
+        return False
+    # One made later is not the one this was made from, though it stands in its place.
+    return before.start == summary.start and before.created_us <= summary.created_us
+
+
+def _covered(turn_id: str | None, stored: Mapping[str, Summary]) -> Iterator[str]:
+    while turn_id is not None:
+        yield from stored[turn_id].covers
+        turn_id = stored[turn_id].previous
+
+
+def speaking_of(turn_ids: Collection[str], stored: Mapping[str, Summary | None]) -> set[str]:
+    """Of the turns that hold a summary, those whose summary was made of one of `turn_ids`, however far back.
+
+    One that cannot be read, or goes on from one that is gone, may speak of anything: it counts too.
+    """
+    gone = frozenset(turn_ids)
+    after: dict[str, list[str]] = defaultdict(list)
+    waiting: list[str] = []
+    for holder, summary in stored.items():
+        if summary is not None and summary.previous is not None:
+            after[summary.previous].append(holder)
+        if summary is None or holder in gone or _made_of(summary, gone, stored):
+            waiting.append(holder)
+    found: set[str] = set()
+    while waiting:
+        holder = waiting.pop()
+        if holder not in found:
+            found.add(holder)
+            waiting += after[holder]
+    return found
+
+
+def _made_of(summary: Summary, gone: frozenset[str], stored: Mapping[str, Summary | None]) -> bool:
+    lost = summary.previous is not None and summary.previous not in stored
+    return lost or summary.start in gone or not gone.isdisjoint(summary.covers)
+
+
+def in_steps(turns: Sequence[Told], limit: int, count: Count) -> Iterator[tuple[Told, ...]]:
+    """The turns in groups of at most `limit` tokens with their fences, in order; long ones are shortened."""
+    group: list[Told] = []
+    fences = count(_turn_text(Told("", "", "")))
+    size = 0
+    for turn in turns:
+        tokens = count(turn.question) + count(turn.answer) + fences
+        if group and size + tokens > limit:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(turn if tokens <= limit else _shortened(turn, limit - fences, count))
+        size += min(tokens, limit)
+    if group:
+        yield tuple(group)
+
+
+def _shortened(turn: Told, limit: int, count: Count) -> Told:
+    question = _without_middle(turn.question, limit // 3, count)
+    return replace(
+        turn, question=question, answer=_without_middle(turn.answer, limit - count(question), count)
+    )
+
+
+def _without_middle(text: str, limit: int, count: Count) -> str:
+    """Beginning and end, where a long text says what it is about and what came of it."""
+    cut, size = text, len(text)
+    while count(cut) > limit and size > 2:
+        size = size * 4 // 5
+        cut = f"{text[: size * 2 // 3]} … {text[len(text) - size // 3 :]}"
+    return cut
+
+
+def task_text(previous: str, turns: Sequence[Told], length: str) -> str:
+    """What the summarising model is given beside its instruction: fenced data that cannot close its fence."""
+    parts = [f"<length>{length}</length>"]
+    if previous:
+        parts.append(f"<summary_so_far>\n{_fenced(previous)}\n</summary_so_far>")
+    return "\n\n".join([*parts, *map(_turn_text, turns)])
+
+
+def _turn_text(turn: Told) -> str:
+    question, answer = _fenced(turn.question), _fenced(turn.answer)
+    return f"<turn>\n<question>\n{question}\n</question>\n<answer>\n{answer}\n</answer>\n</turn>"
+
+
+def _fenced(text: str) -> str:
+    return _FENCE_IN_TEXT.sub(r"<\\\1\2", text)
+
+
+def cut_at_sentence(text: str, limit: int, count: Count) -> str:
+    """As many whole sentences from the beginning as `limit` tokens hold; of a longer one, its beginning."""
+    if count(text) <= limit:
+        return text
+    text = text[: limit * CHARS_PER_TOKEN]
+    ends = [span.end for span in sentences(text)]
+    whole = _last_fitting(ends, lambda end: count(text[:end]) <= limit)
+    if whole is not None:
+        return text[:whole]
+    part = _last_fitting(range(1, len(text) + 1), lambda end: count(text[:end]) <= limit)
+    return text[: part or 0].rstrip()
+
+
+def _last_fitting(ends: Sequence[int], fits: Callable[[int], bool]) -> int | None:
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if fits(ends[middle]) else (low, middle)
+    return ends[low - 1] if low else None
+
+
+# A summary without a model: of each turn what was asked, and the most telling sentence of the answer.
+
+
+QUESTION_CHARS = 120  # of a question
+ANSWER_CHARS = 240
+SEARCHED_CHARS = 20_000  # of an answer, for its most telling sentence
+
+_MARKS = re.compile(r"^(?:[>#*+\-•|\s]|\d{1,3}[.)、]\s)+|\s*\[\d{1,3}\]")
+_NO_STATEMENT = re.compile(r"#{1,6}\s|```|~~~|[|:\-=*_\s]+$")
+
+
+def extract(previous: str, turns: Sequence[Told], limit: int, count: Count) -> str:
+    """A summary without a model: a line a turn, the older ones thinned out until `limit` tokens hold them."""
+    lines = [line for line in previous.split("\n") if line] + [key_line(turn) for turn in turns]
+    return cut_at_sentence("\n".join(_thinned(lines, limit, count)), limit, count)
+
+
+def key_line(turn: Told) -> str:
+    """The first sentence of the question and the most telling one of the answer."""
+    asked = _one_line(_first_sentence(turn.question), QUESTION_CHARS)
+    said = _one_line(_telling_sentence(turn), ANSWER_CHARS)
+    return f"- {asked} → {said}"
+
+
+def _thinned(lines: Sequence[str], limit: int, count: Count) -> list[str]:
+    """Every second line goes, but none of the last quarter, until the rest fits; the first one stays."""
+    kept = list(lines)
+    sizes = [count(line) + 1 for line in lines]
+    total, at = sum(sizes), 1
+    while total > limit and len(kept) > 2:
+        at = at if at < len(kept) * 3 // 4 else 1
+        total -= sizes.pop(at)
+        del kept[at]
+        at += 1
+    return kept if total <= limit else kept[-1:]
+
+
+def _first_sentence(text: str) -> str:
+    spans = sentences(text[:SEARCHED_CHARS])
+    return text[spans[0].start : spans[0].end] if spans else ""
+
+
+def _telling_sentence(turn: Told) -> str:
+    text = turn.answer[:SEARCHED_CHARS]
+    terms = question_terms(turn.question)
+    best, most = "", -1.0
+    for span in sentences(text):
+        sentence = text[span.start : span.end]
+        value = _telling(sentence, terms)
+        if value > most:
+            best, most = sentence, value
+    return best
+
+
+def _telling(sentence: str, terms: Sequence[WeightedTerm]) -> float:
+    """How much of the question it takes up, and whether it has a figure; an announcement says nothing yet."""
+    if _NO_STATEMENT.match(sentence) or sentence.endswith((":", ":")):
+        return 0.0
+    here = presence(terms, sentence)
+    found = sum(term.weight for term, present in zip(terms, here, strict=True) if present)
+    return 0.1 + found + 0.5 * any(char.isdigit() for char in sentence)
+
+
+def _one_line(text: str, limit: int) -> str:
+    line = " ".join(_MARKS.sub("", text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,1 @@
+"""Rules of the operators' work as values: archives, repair plans, erasure reports, expiry, receipts."""

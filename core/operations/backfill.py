@@ -1,0 +1,239 @@
+"""Repair of stored turns: what is missing or broken in a session, and what it should be.
+
+The order of a session is (time, seq, turn id), turns without a readable time last. A parent is valid
+when it is an earlier turn of the session in that order, so what comes out has no cycle. Planning again
+on the applied result changes nothing, also when the work was cut half-way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
+from uuid import NAMESPACE_URL, uuid5
+
+from core.conversation.turns import TURN_SCHEMA, TurnStatus, rfc3339
+from core.moments import is_moment, parse_time
+from core.operations.backfill_findings import Diagnosis, diagnose
+from core.operations.backfill_turns import (
+    PointId,
+    Repair,
+    SessionPlan,
+    StoredTurn,
+    TurnChange,
+    canonical_uuid,
+    name_of,
+)
+
+# Which id each turn of a session gets, which point is a copy of which, and what children call a turn.
+
+
+def claimed_ids(turns: Iterable[StoredTurn]) -> set[str]:
+    """Turn ids that differ from their point's id: the caller finds out which of them are points already."""
+    wanted = ((turn, canonical_uuid(turn.turn_id)) for turn in turns)
+    return {turn_id for turn, turn_id in wanted if turn_id is not None and turn_id != str(turn.point_id)}
+
+
+def own_id(turn: StoredTurn) -> str:
+    """The turn id that the point itself gives: its UUID, or one made of its number."""
+    return canonical_uuid(str(turn.point_id)) or str(uuid5(NAMESPACE_URL, f"wenmai:{turn.point_id}"))
+
+
+def find_leftovers(turns: Sequence[StoredTurn]) -> dict[PointId, None]:
+    """Points whose copy, under the id they would move to, is there and says where it came from."""
+    copies = {turn.legacy_point_id: str(turn.point_id) for turn in turns if turn.legacy_point_id is not None}
+    kept = set(copies.values())
+    return {
+        turn.point_id: None
+        for turn in turns
+        if turn.point_id in copies
+        and copies[turn.point_id] in (canonical_uuid(turn.turn_id), own_id(turn))
+        and str(turn.point_id) not in kept
+    }
+
+
+def find_twins(turns: Iterable[StoredTurn], times: Mapping[PointId, int]) -> dict[PointId, PointId]:
+    """Duplicate turns → the one to keep: of equal text and time, that which has its own id, else the first.
+
+    A turn that is still running, or whose time is not known, is nobody's duplicate.
+    """
+    alike: dict[tuple[int, str], list[StoredTurn]] = defaultdict(list)
+    for turn in turns:
+        if turn.text_digest and times[turn.point_id] and turn.status != "running":
+            alike[times[turn.point_id], turn.text_digest].append(turn)
+    twins: dict[PointId, PointId] = {}
+    for group in alike.values():
+        kept = next((turn for turn in group if turn.turn_id == str(turn.point_id)), group[0])
+        twins |= {turn.point_id: kept.point_id for turn in group if turn is not kept}
+    return twins
+
+
+def assign_ids(
+    turns: Sequence[StoredTurn], taken: Container[str], beside: Iterable[PointId] = ()
+) -> tuple[dict[PointId, str], list[PointId]]:
+    """The id of each turn, and the points whose stored one belongs to another turn.
+
+    `beside` are points of the session that are not among the turns, `taken` those of other sessions.
+    """
+    used = {str(turn.point_id) for turn in turns} | {str(point) for point in beside}
+    ids: dict[PointId, str] = {}
+    duplicates: list[PointId] = []
+    for turn in turns:
+        own = own_id(turn)
+        wanted = canonical_uuid(turn.turn_id) or own
+        if wanted != str(turn.point_id) and (wanted in used or wanted in taken):
+            duplicates.append(turn.point_id)
+            wanted = own
+        used.add(wanted)
+        ids[turn.point_id] = wanted
+    return ids, duplicates
+
+
+def names_of_turns(turns: Sequence[StoredTurn], ids: Mapping[PointId, str]) -> dict[str, str]:
+    """What children may call a turn → its id.
+
+    An id that a turn has afterwards means that turn, so a parent that is right stays; then come stored turn
+    ids, point ids and former ids.
+    """
+    spoken: list[tuple[PointId | None, StoredTurn]] = [
+        *((ids[turn.point_id], turn) for turn in turns),
+        *((turn.turn_id, turn) for turn in turns),
+        *((turn.point_id, turn) for turn in turns),
+        *((turn.legacy_turn_id, turn) for turn in turns),
+        *((turn.legacy_point_id, turn) for turn in turns),
+    ]
+    names: dict[str, str] = {}
+    for name, turn in spoken:
+        if name is not None:
+            names.setdefault(name_of(str(name)), ids[turn.point_id])
+    return names
+
+
+def plan_session(
+    session_id: str,
+    turns: Sequence[StoredTurn],
+    *,
+    owner: str = "local",
+    zone: tzinfo = UTC,
+    taken: Container[str] = frozenset(),
+    drop_duplicates: bool = False,
+) -> SessionPlan:
+    """Plan the repair of one session of one owner. `taken` are ids that other points have or will get.
+
+    With `drop_duplicates` of duplicate turns one is kept, and is what children of the others grow on.
+    Raises ValueError when there are no turns.
+    """
+    if not turns:
+        raise ValueError("a session without turns has nothing to repair")
+    leftovers = find_leftovers(turns)
+    kept = [turn for turn in turns if turn.point_id not in leftovers]
+    times = {turn.point_id: _time_of(turn, zone) for turn in kept}
+    by_point = sorted(kept, key=lambda turn: _order(turn, times[turn.point_id], str(turn.point_id)))
+    twins = find_twins(by_point, times)
+    dropped = twins if drop_duplicates else {}
+    ids, duplicates = assign_ids([turn for turn in by_point if turn.point_id not in dropped], taken, dropped)
+    ids |= {twin: ids[original] for twin, original in dropped.items()}
+    ordered = sorted(kept, key=lambda turn: _order(turn, times[turn.point_id], ids[turn.point_id]))
+    names = names_of_turns(sorted(ordered, key=lambda turn: turn.point_id in dropped), ids)
+    staying = [turn for turn in ordered if turn.point_id not in dropped]
+    finals = _final_turns(staying, times, ids, names, owner)
+    known = [time for time in times.values() if time]
+    return SessionPlan(
+        session_id=session_id,
+        owner=finals[0].owner,
+        turns=len(kept),
+        first_turn_id=finals[0].turn_id,
+        created_us=min(known, default=0),
+        updated_us=max(known, default=0),
+        changes=tuple(change for change in finals if change.repairs or change.rehomed),
+        leftovers=tuple(leftovers),
+        unparsable=tuple(turn.point_id for turn in staying if not times[turn.point_id]),
+        duplicates=tuple(duplicates),
+        dropped=tuple(dropped),
+        findings=diagnose(Diagnosis(finals, names, ids, duplicates, twins)),
+    )
+
+
+def perhaps_twins(turns: Sequence[StoredTurn], zone: tzinfo) -> list[PointId]:
+    """Points that share their time with another: the only ones whose texts need comparing."""
+    times = {turn.point_id: _time_of(turn, zone) for turn in turns}
+    count = Counter(times.values())
+    return [point for point, created_us in times.items() if created_us and count[created_us] > 1]
+
+
+def _time_of(turn: StoredTurn, zone: tzinfo) -> int:
+    """UTC microseconds, 0 when neither field tells."""
+    if turn.created_us is not None and is_moment(turn.created_us):
+        return turn.created_us
+    return parse_time(turn.timestamp, zone) or 0
+
+
+def _order(turn: StoredTurn, created_us: int, turn_id: str) -> tuple[bool, int, bool, int, str]:
+    return (created_us == 0, created_us, turn.seq is None, turn.seq or 0, turn_id)
+
+
+def _final_turns(
+    ordered: Sequence[StoredTurn],
+    times: Mapping[PointId, int],
+    ids: Mapping[PointId, str],
+    names: Mapping[str, str],
+    owner: str,
+) -> list[TurnChange]:
+    earlier: dict[str, None] = {}
+    finals: list[TurnChange] = []
+    for index, turn in enumerate(ordered):
+        turn_id, created_us = ids[turn.point_id], times[turn.point_id]
+        before = finals[-1] if finals else None
+        # Equal times are told apart by seq: a new one must not sort before those it was placed after.
+        least = before.seq + 1 if before and before.created_us == created_us else 0
+        final = _Final(
+            turn_id=turn_id,
+            parent_turn_id=_parent(turn, names, earlier),
+            created_us=created_us,
+            seq=max(index, least) if turn.seq is None else turn.seq,
+        )
+        finals.append(_change(turn, final, owner))
+        earlier[turn_id] = None
+    return finals
+
+
+@dataclass(frozen=True, slots=True)
+class _Final:
+    turn_id: str
+    parent_turn_id: str | None
+    created_us: int
+    seq: int
+
+
+def _parent(turn: StoredTurn, names: Mapping[str, str], earlier: dict[str, None]) -> str | None:
+    """The named parent when it is an earlier turn, none for our own roots, else the turn just before."""
+    if turn.parent_turn_id is None and turn.ours:
+        return None
+    named = names.get(name_of(turn.parent_turn_id or ""))
+    return named if named in earlier else next(reversed(earlier), None)
+
+
+def _status(turn: StoredTurn) -> str:
+    known = {status.value for status in TurnStatus}
+    return turn.status if turn.status and turn.status in known else TurnStatus.COMPLETED.value
+
+
+def _change(turn: StoredTurn, final: _Final, owner: str) -> TurnChange:
+    replaced = turn.turn_id is not None and name_of(turn.turn_id) != final.turn_id
+    change = TurnChange(
+        point_id=turn.point_id,
+        turn_id=final.turn_id,
+        parent_turn_id=final.parent_turn_id,
+        created_us=final.created_us,
+        timestamp=turn.timestamp or (rfc3339(final.created_us) if final.created_us else ""),
+        seq=final.seq,
+        owner=turn.owner or owner,
+        status=_status(turn),
+        schema=TURN_SCHEMA if not turn.ours else turn.schema or TURN_SCHEMA,
+        legacy_turn_id=turn.turn_id if replaced else None,
+        repairs=(),
+        before=turn,
+    )
+    changed = (repair for repair in Repair if getattr(turn, repair.value) != getattr(change, repair.value))
+    return replace(change, repairs=tuple(changed))

@@ -1,0 +1,285 @@
+"""One logical list of messages, four wire forms, and the way back for models of ours that read a prompt.
+
+Introductions are added here, around contents that stay word for word. Text of users that stands beside the
+knowledge context is escaped, so that nothing but the context looks like it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, NoReturn
+
+from core.prompt.exchange import MESSAGES, SYSTEM, WireMessage, canonical_json
+from core.prompt.knowledge_context import BLOCK_GAP, escape_fences, find_blocks
+from core.prompt.messages import Layout, Message, Part, PromptTexts, Role, ToolCall
+from core.text import is_mostly_chinese
+
+GAP = "\n\n"
+RULE = "---"  # between knowledge and question where there is no introduction
+SILENCE = "…"  # stands where strict alternation asks for a message and nothing was said
+
+_NAMES_ZH = {Role.USER: "用户", Role.ASSISTANT: "助手", Role.SYSTEM: "系统", Role.TOOL: "工具"}
+_NAMES_EN = {Role.USER: "User", Role.ASSISTANT: "Assistant", Role.SYSTEM: "System", Role.TOOL: "Tool"}
+_ALL_NAMES = "|".join((*_NAMES_ZH.values(), *_NAMES_EN.values()))
+_SPEAKS = re.compile(rf"^(\\*)(?=(?:{_ALL_NAMES})[:：])", re.M)
+_USER_SAYS = re.compile(rf"^(?:用户|User): (.*?)(?=^(?:{_ALL_NAMES}): |\Z)", re.M | re.S)
+_ANSWER_CUE = re.compile(r"\n(?:助手|Assistant): \Z")
+_STANDING = (Part.PERSONA, Part.SYSTEM, Part.MEMORY, Part.SUMMARY)
+
+
+def lay_out(messages: Sequence[Message], layout: Layout, texts: PromptTexts) -> list[Message]:
+    """The messages as they go over the wire, the question at the end of the last one.
+
+    `messages` as core.prompt.messages.assemble gives them. ONE_SYSTEM (and AUTO) and SYSTEM_FIELD: a single
+    leading
+    system message, then strictly user, assistant, user …, tool results behind their calls; Claude's adapter
+    hoists the system text. MANY_SYSTEM: each part a message of its own. FLAT: one user message, a prompt to
+    complete.
+    """
+    if layout is Layout.MANY_SYSTEM:
+        return _many_system(messages, texts)
+    if layout is Layout.FLAT:
+        return [Message(Role.USER, _flat(messages, texts), Part.QUESTION)]
+    return _one_system(messages, texts)
+
+
+def next_after_refusal(layout: Layout) -> Layout | None:
+    """What `auto` tries when the model's server answered 400; None when nothing is left.
+
+    FLAT as one user message: it needs no system role and no alternation. MANY_SYSTEM is never tried.
+    """
+    return Layout.FLAT if layout in (Layout.AUTO, Layout.ONE_SYSTEM) else None
+
+
+def defused(text: str) -> str:
+    """Text of a conversation that neither looks like a knowledge block nor like another speaker."""
+    return _SPEAKS.sub(r"\\\1", escape_fences(text))
+
+
+def _one_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message]:
+    system = GAP.join(_standing(message, texts) for message in messages if message.part in _STANDING)
+    laid: list[Message] = []
+    for message in messages:
+        if message.part in (Part.RELEVANT, Part.RECENT):
+            _say(laid, message)
+    _ask(laid, messages, texts)
+    return [Message(Role.SYSTEM, system, Part.SYSTEM), *laid] if system else laid
+
+
+def _say(laid: list[Message], message: Message) -> None:
+    """Add a message of the dialogue so that users and assistants go on taking turns."""
+    last = laid[-1] if laid else None
+    if message.role is Role.TOOL:
+        laid.append(message)
+    elif last is not None and last.role is message.role and not last.tool_calls:
+        content = GAP.join(text for text in (last.content, message.content) if text.strip())
+        laid[-1] = replace(last, content=content, tool_calls=message.tool_calls)
+    elif message.role is Role.USER:
+        if last is not None and last.role is Role.TOOL:
+            laid.append(Message(Role.ASSISTANT, SILENCE, message.part))
+        laid.append(message)
+    else:
+        if last is None:
+            laid.append(Message(Role.USER, SILENCE, message.part))
+        laid.append(message)
+
+
+def _ask(laid: list[Message], messages: Sequence[Message], texts: PromptTexts) -> None:
+    """Add the last user message: what was left unanswered, the knowledge context, then the question."""
+    knowledge = _knowledge(messages, texts)
+    question = messages[-1]
+    said = [knowledge] if knowledge else []
+    if laid and laid[-1].role is Role.USER:
+        said.insert(0, escape_fences(laid.pop().content))
+    if said:
+        said.append(texts.question_intro or RULE)
+    _say(laid, replace(question, content=GAP.join((*said, question.content))))
+
+
+def _many_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message]:
+    relevant = [message for message in messages if message.part is Part.RELEVANT]
+    names = _names(messages)
+    laid: list[Message] = []
+    for message in messages:
+        if message.part in _STANDING:
+            laid.append(replace(message, content=_standing(message, texts)))
+        elif message.part is Part.KNOWLEDGE:
+            laid.append(Message(Role.SYSTEM, _knowledge([message], texts), Part.KNOWLEDGE))
+        elif message.part is not Part.RELEVANT:
+            laid.append(message)
+        elif message is relevant[0]:
+            text = _introduced(texts.relevant_intro, _transcript(relevant, names))
+            laid.append(Message(Role.SYSTEM, text, Part.RELEVANT))
+    return laid
+
+
+def _flat(messages: Sequence[Message], texts: PromptTexts) -> str:
+    names = _names(messages)
+    relevant = _transcript((message for message in messages if message.part is Part.RELEVANT), names)
+    recent = _transcript((message for message in messages if message.part is Part.RECENT), names)
+    knowledge = _knowledge(messages, texts)
+    blocks = [
+        *(_standing(message, texts) for message in messages if message.part in _STANDING),
+        _introduced(texts.relevant_intro, relevant),
+        recent,
+        knowledge,
+        (texts.question_intro or RULE) if knowledge else "",
+        f"{names[Role.USER]}: {messages[-1].content}",
+    ]
+    return f"{GAP.join(block for block in blocks if block)}\n{names[Role.ASSISTANT]}: "
+
+
+def _names(messages: Sequence[Message]) -> dict[Role, str]:
+    return _NAMES_ZH if is_mostly_chinese(messages[-1].content) else _NAMES_EN
+
+
+def _standing(message: Message, texts: PromptTexts) -> str:
+    if message.part is Part.SYSTEM:
+        return message.content  # our own, and it names the blocks
+    content = escape_fences(message.content)
+    return _introduced(texts.summary_intro, content) if message.part is Part.SUMMARY else content
+
+
+def _knowledge(messages: Sequence[Message], texts: PromptTexts) -> str:
+    blocks = [message.content for message in messages if message.part is Part.KNOWLEDGE]
+    return _introduced(texts.knowledge_intro, BLOCK_GAP.join(blocks))
+
+
+def _introduced(intro: str, text: str) -> str:
+    return GAP.join(part for part in (intro, text) if part) if text else ""
+
+
+def _transcript(messages: Iterable[Message], names: dict[Role, str]) -> str:
+    return "\n".join(f"{names[message.role]}: {_spoken(message)}" for message in messages)
+
+
+def _spoken(message: Message) -> str:
+    calls = [f"[{call.name}({call.arguments})]" for call in message.tool_calls]
+    return defused("\n".join(text for text in (message.content, *calls) if text))
+
+
+@dataclass(frozen=True, slots=True)
+class FinalUser:
+    """The last user message taken apart: what was asked before it, the knowledge blocks, the question."""
+
+    before: str
+    knowledge: str
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """What a laid-out prompt asks: `knowledge` are its blocks, `previous` the questions before, in order."""
+
+    knowledge: str
+    question: str
+    previous: tuple[str, ...]
+
+
+def parse_final_user(text: str) -> FinalUser:
+    """Without knowledge in `text`, all of it is the question."""
+    run = find_blocks(text)
+    if run is None:
+        return FinalUser("", "", text)
+    before = text[: run[0]].strip("\n").rpartition(GAP)[0]  # the last paragraph introduces the knowledge
+    intro, _, question = text[run[1] :].lstrip("\n").partition(GAP)
+    return FinalUser(before, text[run[0] : run[1]], question or intro)
+
+
+def read_back(messages: Sequence[Message]) -> ReadBack:
+    """Knowledge and question from the wire form of any layout."""
+    if len(messages) == 1 and _ANSWER_CUE.search(messages[0].content):
+        return read_flat(messages[0].content)
+    final = parse_final_user(messages[-1].content)
+    previous = [message.content for message in messages[:-1] if message.role is Role.USER]
+    beside = messages[-2] if len(messages) > 2 else None  # the first message is the system prompt
+    if beside is not None and beside.role is Role.SYSTEM:
+        return ReadBack(parse_final_user(beside.content).knowledge, messages[-1].content, tuple(previous))
+    asked = [*previous, final.before] if final.before else previous
+    return ReadBack(final.knowledge, final.question, tuple(asked))
+
+
+def read_flat(prompt: str) -> ReadBack:
+    """The same from a flat prompt; a text of another make is all question."""
+    final = parse_final_user(_ANSWER_CUE.sub("", prompt))
+    said = _USER_SAYS.findall(final.before if final.knowledge else final.question)
+    if final.knowledge:
+        question = _USER_SAYS.match(final.question)
+        asked = final.question[question.start(1) :] if question else final.question
+        return ReadBack(final.knowledge, asked, tuple(text.strip() for text in said))
+    previous = tuple(text.strip() for text in said)
+    return ReadBack("", previous[-1] if previous else prompt, previous[:-1])
+
+
+# Messages as Claude's API takes them: the system text beside the messages, tools as blocks of content.
+
+
+@dataclass(frozen=True, slots=True)
+class FieldedMessages:
+    system: str
+    messages: list[WireMessage]
+
+
+def fielded(messages: Sequence[Message]) -> FieldedMessages:
+    """The leading system messages are the system text; one that stands elsewhere is told by the user."""
+    leading = list(takewhile(lambda message: message.role is Role.SYSTEM, messages))
+    wire: list[WireMessage] = []
+    for message in messages[len(leading) :]:
+        if message.role is Role.TOOL and wire and _has_results(wire[-1]):
+            wire[-1]["content"].append(_result(message))
+        else:
+            wire.append(_message(message))
+    return FieldedMessages(GAP.join(message.content for message in leading if message.content), wire)
+
+
+def is_fielded(params: Mapping[str, Any]) -> bool:
+    """Of an exchange's parameters: null in the system text's place says so, as no other request has it."""
+    return SYSTEM in params and params[SYSTEM] is None
+
+
+def rebuild_fielded(params: Mapping[str, Any], messages: Sequence[Message]) -> bytes:
+    """The bytes that were sent, from an exchange's `params` and its messages laid out again."""
+    told = fielded(messages)
+    return canonical_json({**params, SYSTEM: told.system, MESSAGES: told.messages})
+
+
+def _has_results(wire: WireMessage) -> bool:
+    """Results of one turn of the assistant stand together."""
+    return wire["role"] == Role.USER and isinstance(wire["content"], list)
+
+
+def _message(message: Message) -> WireMessage:
+    if message.role is Role.TOOL:
+        return {"role": Role.USER.value, "content": [_result(message)]}
+    if message.role is not Role.ASSISTANT:
+        return {"role": Role.USER.value, "content": message.content}
+    if not message.tool_calls:
+        return {"role": Role.ASSISTANT.value, "content": message.content}
+    said = [{"type": "text", "text": message.content}] if message.content.strip() else []
+    return {"role": Role.ASSISTANT.value, "content": [*said, *map(_use, message.tool_calls)]}
+
+
+def _result(message: Message) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": message.tool_call_id or "", "content": message.content}
+
+
+def _use(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.call_id, "name": call.name, "input": _input(call.arguments)}
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    """It must be an object; what is none is kept as text in one."""
+    try:
+        value = json.loads(arguments, parse_constant=_refuse)
+        canonical_json(value)  # a lone surrogate can be read, but not written
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {"arguments": arguments}
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)

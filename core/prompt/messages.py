@@ -1,0 +1,298 @@
+"""What the model is told, in the logical order: persona, system, memory, summary, relevant history, recent
+history, knowledge, question.
+
+Five checked steps, each a pure function on the list, make it; core.prompt.layouts lays it on the wire.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+
+from core.conversation.turns import Turn
+from core.errors import WenmaiError
+from core.knowledge import Candidate
+from core.prompt.knowledge_context import render_knowledge
+
+
+class Role(StrEnum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class Part(StrEnum):
+    """Where a message stands in the logical order; the order of the members is that order."""
+
+    PERSONA = "persona"
+    SYSTEM = "system"
+    MEMORY = "memory"
+    SUMMARY = "summary"
+    RELEVANT = "relevant_history"
+    RECENT = "recent_history"
+    KNOWLEDGE = "knowledge"
+    QUESTION = "question"
+
+
+class Layout(StrEnum):
+    """How the logical order is laid on the wire (core.prompt.layouts).
+
+    `one_system`: a single leading system message, strictly alternating dialogue, knowledge fenced in the
+    last user message. `many_system`: what is not dialogue in system messages of its own. `system_field`: as
+    Claude takes it. `flat`: one text, for models that only complete. `auto`: the safest for the model, and
+    what a refusal taught.
+    """
+
+    AUTO = "auto"
+    ONE_SYSTEM = "one_system"
+    MANY_SYSTEM = "many_system"
+    SYSTEM_FIELD = "system_field"
+    FLAT = "flat"
+
+
+class MessagesInvalidError(WenmaiError):
+    """The messages put together must not be sent: a fault of ours, found before a model is called."""
+
+    code = "messages_invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function the model asks for; `arguments` is JSON text, as the model wrote it."""
+
+    call_id: str
+    name: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message; `turn_id` names the turn it repeats, for history, or that holds it, for the summary.
+
+    `tool_calls` are an assistant's; a tool message's `tool_call_id` names the call it answers.
+    """
+
+    role: Role
+    content: str
+    part: Part
+    turn_id: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTexts:
+    """The texts that are no turn's: fixed ones in the language of the question, and the user's own.
+
+    The introductions are single paragraphs; the layouts place them. `memory` comes with its introduction.
+    """
+
+    system: str
+    relevant_intro: str
+    knowledge_intro: str
+    summary_intro: str = ""
+    question_intro: str = ""
+    persona: str = ""
+    memory: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What of a branch may be told. `summary` says what the turns `covered` said ("": there is none);
+    `summary_turn_id` is the turn it is stored with. `relevant` and `recent` in any order."""
+
+    summary: str = ""
+    covered: frozenset[str] = frozenset()
+    summary_turn_id: str | None = None
+    relevant: Sequence[Turn] = ()
+    recent: Sequence[Turn] = ()
+
+    def in_order(self) -> History:
+        """Questions only, in time order, each turn once: as recent, unless a summary covers it there."""
+        covered = self.covered if self.summary.strip() else frozenset[str]()
+        recent_ids = {turn.turn_id for turn in self.recent} - covered
+        relevant = _in_order(turn for turn in self.relevant if turn.turn_id not in recent_ids)
+        recalled = {turn.turn_id for turn in relevant}
+        recent = _in_order(turn for turn in self.recent if turn.turn_id not in recalled)
+        return replace(self, covered=covered, relevant=relevant, recent=recent)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCount:
+    """What one step did: messages before and after, and how many it took out, put in, altered or moved."""
+
+    step: str
+    before: int
+    after: int
+    changed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """The logical list, valid, and what each step did to it, in their order."""
+
+    messages: list[Message]
+    steps: tuple[StepCount, ...]
+
+
+def assemble(
+    texts: PromptTexts, history: History, candidates: Sequence[Candidate], question: str
+) -> Assembled:
+    """Lay the parts into the logical order and take them through the five steps.
+
+    Raises MessagesInvalidError, which a question that is not blank and a system text never cause.
+    """
+    history = history.in_order()
+    messages = _gather(history, candidates, question)
+    steps: list[StepCount] = []
+    for name, step in (
+        ("compress", partial(_compress, history=history)),
+        ("drop_invalid", drop_invalid),
+        ("repair_tools", repair_tools),
+        ("insert_system", partial(insert_system, texts=texts)),
+        ("validate", partial(validate, question=question)),
+    ):
+        before, messages = messages, step(messages)
+        steps.append(_count(name, before, messages))
+    return Assembled(messages, tuple(steps))
+
+
+def apply_compression(
+    messages: Sequence[Message], summary: str, covered: Set[str], summary_turn_id: str | None = None
+) -> list[Message]:
+    """One summary message instead of the recent messages it covers, where the first of them stood.
+
+    A covered turn that was recalled stays word for word beside the summary: it is there because the question
+    is about it, and a summary keeps the drift, not the words asked for. When no recent message is covered,
+    the summary still says what came before, ahead of all history. A blank one changes nothing.
+    """
+    if not summary.strip():
+        return list(messages)
+    told = Message(Role.SYSTEM, summary, Part.SUMMARY, summary_turn_id)
+    replaced = [at for at, message in enumerate(messages) if _is_covered(message, covered)]
+    ahead = [at for at, message in enumerate(messages) if message.part not in _STANDING]
+    first = (replaced or ahead or [len(messages)])[0]
+    rest = [message for message in messages[first:] if not _is_covered(message, covered)]
+    return [*messages[:first], told, *rest]
+
+
+def drop_invalid(messages: Sequence[Message]) -> list[Message]:
+    """Without messages that say nothing. A tool's empty result says something, and a call is not empty."""
+    return [
+        message
+        for message in messages
+        if message.content.strip() or message.role is Role.TOOL or message.tool_calls
+    ]
+
+
+def repair_tools(messages: Sequence[Message]) -> list[Message]:
+    """Every tool call directly followed by its result, in call order; what has no partner is taken out.
+
+    By id: a result belongs to the nearest call of its id before it, and a call takes its first result.
+    """
+    results = _results_by_call(messages)
+    repaired: list[Message] = []
+    for at, message in enumerate(messages):
+        if message.role is Role.TOOL:
+            continue
+        answered = [nth for nth in range(len(message.tool_calls)) if (at, nth) in results]
+        if message.tool_calls:
+            message = replace(message, tool_calls=tuple(message.tool_calls[nth] for nth in answered))
+            if not message.tool_calls and not message.content.strip():
+                continue
+        repaired.append(message)
+        repaired += [results[at, nth] for nth in answered]
+    return repaired
+
+
+def insert_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message]:
+    """With the standing texts in front: the persona before the default prompt, memory behind both."""
+    standing = ((Part.PERSONA, texts.persona), (Part.SYSTEM, texts.system), (Part.MEMORY, texts.memory))
+    inserted = [Message(Role.SYSTEM, text, part) for part, text in standing if text.strip()]
+    return [*inserted, *messages]
+
+
+def validate(messages: Sequence[Message], question: str) -> list[Message]:
+    """The same messages, fit to be sent. Raises MessagesInvalidError, which names the first fault."""
+    if not messages:
+        raise MessagesInvalidError("There is nothing to send.")
+    if messages[0].role is not Role.SYSTEM:
+        raise MessagesInvalidError("The first message is not the system's.")
+    dialogue = [message for message in messages if message.role is not Role.SYSTEM]
+    if dialogue and dialogue[0].role is Role.TOOL:
+        raise MessagesInvalidError("The dialogue begins with a tool's result.")
+    if not _tools_match(messages):
+        raise MessagesInvalidError("A tool call and its result do not stand together.")
+    asked = [message for message in messages if message.part is Part.QUESTION]
+    last = messages[-1]
+    if asked != [last] or last.role is not Role.USER or last.content != question:
+        raise MessagesInvalidError("The last message is not the question.")
+    return list(messages)
+
+
+_STANDING = frozenset((Part.PERSONA, Part.SYSTEM, Part.MEMORY))
+
+
+def _compress(messages: Sequence[Message], history: History) -> list[Message]:
+    return apply_compression(messages, history.summary, history.covered, history.summary_turn_id)
+
+
+def _is_covered(message: Message, covered: Set[str]) -> bool:
+    return message.part is Part.RECENT and message.turn_id in covered
+
+
+def _gather(history: History, candidates: Sequence[Candidate], question: str) -> list[Message]:
+    messages = [*_told(history.relevant, Part.RELEVANT), *_told(history.recent, Part.RECENT)]
+    if candidates:
+        messages.append(Message(Role.USER, render_knowledge(candidates), Part.KNOWLEDGE))
+    messages.append(Message(Role.USER, question, Part.QUESTION))
+    return messages
+
+
+def _told(turns: Iterable[Turn], part: Part) -> Iterator[Message]:
+    for turn in turns:
+        yield Message(Role.USER, turn.user_query, part, turn.turn_id)
+        yield Message(Role.ASSISTANT, turn.assistant_response, part, turn.turn_id)
+
+
+def _in_order(turns: Iterable[Turn]) -> tuple[Turn, ...]:
+    by_id: dict[str, Turn] = {}
+    for turn in sorted(turns, key=lambda turn: (turn.created_us, turn.seq, turn.turn_id)):
+        if not turn.command:
+            by_id.setdefault(turn.turn_id, turn)
+    return tuple(by_id.values())
+
+
+def _results_by_call(messages: Sequence[Message]) -> dict[tuple[int, int], Message]:
+    """Each call's first result; a call is (place of its message, its number in it)."""
+    nearest: dict[str, tuple[int, int]] = {}
+    results: dict[tuple[int, int], Message] = {}
+    for at, message in enumerate(messages):
+        nearest |= {call.call_id: (at, nth) for nth, call in enumerate(message.tool_calls)}
+        if message.role is Role.TOOL and message.tool_call_id in nearest:
+            results.setdefault(nearest[message.tool_call_id], message)
+    return results
+
+
+def _tools_match(messages: Sequence[Message]) -> bool:
+    waiting: list[str] = []  # ids of calls whose results must come next, the next one last
+    for message in messages:
+        if message.role is Role.TOOL:
+            if not waiting or message.tool_call_id != waiting.pop():
+                return False
+        elif waiting:
+            return False
+        waiting += [call.call_id for call in reversed(message.tool_calls)]
+    return not waiting
+
+
+def _count(step: str, before: Sequence[Message], after: Sequence[Message]) -> StepCount:
+    was, now = Counter(before), Counter(after)
+    gone, come = was - now, now - was
+    stayed = [[message for message in side if was[message] and now[message]] for side in (before, after)]
+    moved = sum(old != new for old, new in zip(*stayed, strict=False))
+    return StepCount(step, len(before), len(after), gone.total() + come.total() + moved)

@@ -1,0 +1,1 @@
+"""How probably a passage answers a question: words, dates, sparse vectors, fusion, calibration."""

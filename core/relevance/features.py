@@ -1,0 +1,224 @@
+"""What is known of a question's candidates, in numbers: a row for each, and one for all of them together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from core.knowledge import Candidate, FormMatch
+from core.relevance.matching import NEAR_CHARS, NEAR_CHARS_CJK, Hits, Matrix, QuestionWords, covered_nearby
+from core.relevance.query import Query
+from core.relevance.sparse import folded
+from core.text import is_mostly_chinese
+
+FORMS = ("question", "previous", "conversation")
+FORM_FEATURES = ("dense_lead", "dense_gap", "dense_rank", "sparse_share", "sparse_rank")
+WORD_FEATURES = (
+    "near",
+    "rare_near",
+    "coverage",
+    "rare_coverage",
+    "heading_coverage",
+    "previous_coverage",
+    "conversation_coverage",
+    "answer_coverage",
+    "numbers_missing",
+)
+# In another language than the question's, words say nothing and the cosine must say it all.
+FOREIGN_FEATURES = (
+    "foreign",
+    "foreign_dense",
+    "foreign_lead",
+    "foreign_gap",
+    "foreign_top_lead",
+    "foreign_rank",
+    "foreign_beside_own",  # texts of the question's language are candidates, too
+    "foreign_beside_words",  # how much of the question the best of those has
+)
+FEATURES = (
+    "dense",
+    *(f"{form}_{name}" for form in FORMS for name in FORM_FEATURES),
+    *WORD_FEATURES,
+    "fused",
+    "agreement",
+    "length",
+    *FOREIGN_FEATURES,
+)
+QUESTION_FEATURES = (
+    "top_dense",
+    "ten_dense",
+    "dense_by_words",
+    "overlap",
+    "covered",
+    "foreign",
+    "foreign_top_lead",
+)
+# These mean something only for the embedder they were learnt on.
+ABSOLUTE_FEATURES = ("dense", "foreign_dense", "top_dense", "ten_dense", "dense_by_words")
+
+AHEAD = 10.0  # 11 / (10 + rank): 1 for the first, .37 for the twentieth
+AGREED = 5  # ranks that count as agreement
+FIRST = 10  # candidates of a list that say whether anything is there at all
+NEAREST = 5
+FEW_WORDS = 1.0  # of a question's own: one with fewer says nothing without the one before
+USUAL_OVERLAP, USUAL_COVERED = 0.4, 0.5  # of questions that have an answer
+LANGUAGE_CHARS = 200  # of a text, to tell its language
+_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
+
+
+class Features:
+    """`rows`: candidates × FEATURES; `question`: as QUESTION_FEATURES. Needs one candidate at least.
+
+    Why? and 它呢？ have nothing to look for themselves: there the form joined with the question before stands
+    in for the question.
+    """
+
+    def __init__(self, query: Query, candidates: Sequence[Candidate]) -> None:
+        self._query = query
+        self._candidates = candidates
+        self._chinese = is_mostly_chinese(query.question)
+        self.foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
+        self._terms = QuestionWords.of(query)
+        self._asked = int(self._terms.rows[0].sum() < FEW_WORDS and len(query.forms) > 1)
+        numbers = [max(number, self._asked) for number in range(len(FORMS))]
+        self._dense, forms = zip(*map(self._form, numbers), strict=True)
+        words = self._words()
+        near, coverage = words[:, WORD_FEATURES.index("near")], words[:, WORD_FEATURES.index("coverage")]
+        self.rows: Matrix = np.column_stack([self._dense[0], *forms, words, self._others(near)])
+        self.question: Matrix = self._of_question(coverage)
+
+    def _is_foreign(self, candidate: Candidate) -> bool:
+        """A text without a letter is of no language, and no other than the question's."""
+        text = candidate.chunk.text[:LANGUAGE_CHARS]
+        return is_mostly_chinese(text) != self._chinese and any(map(str.isalpha, text))
+
+    def _form(self, number: int) -> tuple[Matrix, Matrix]:
+        """The cosines, and the columns of FORM_FEATURES; a form that there is not repeats the last one."""
+        matches = [_match(candidate, number) for candidate in self._candidates]
+        known = [match.dense for match in matches if match.dense is not None]
+        floor = min(known, default=0.0)  # what no dense list returned lies below all they did
+        dense = np.array([floor if match.dense is None else match.dense for match in matches])
+        sparse = np.array([match.sparse for match in matches])
+        share = sparse / sparse.max() if sparse.max() > 0 else sparse
+        columns = (
+            dense - dense.mean(),
+            dense - dense.max(),
+            _ahead([match.dense_rank for match in matches]),
+            share,
+            _ahead([match.sparse_rank for match in matches]),
+        )
+        return dense, np.column_stack(columns)
+
+    def _words(self) -> Matrix:
+        """The columns of WORD_FEATURES."""
+        words = self._terms
+        hits = [words.hits(candidate.chunk.text) for candidate in self._candidates]
+        count = len(words.terms)
+        body = np.array([each.here(count) for each in hits]).reshape(len(hits), count)
+        head = np.array([words.hits(_above(c)).here(count) for c in self._candidates]).reshape(body.shape)
+        here = np.maximum(body, head)
+        rare = np.log1p((len(hits) + 1) / (here.sum(axis=0) + 0.5))  # what no candidate has weighs most
+        asked, previous, conversation, answer = words.rows
+        asked = asked + self._asked * previous
+        return np.column_stack(
+            [
+                self._nearby(asked, hits),
+                self._nearby(asked * rare, hits),
+                _covered(asked, here),
+                _covered(asked * rare, here),
+                _covered(asked, head),
+                _covered(previous, here),
+                _covered(conversation, here),
+                _covered(answer * rare, here),
+                self._numbers_missing(),
+            ]
+        )
+
+    def _nearby(self, weight: Matrix, hits: Sequence[Hits]) -> Matrix:
+        width = NEAR_CHARS_CJK if self._chinese else NEAR_CHARS
+        shares = weight / weight.sum() if weight.sum() > 0 else weight
+        return np.array([covered_nearby(shares, each, width) for each in hits])
+
+    def _numbers_missing(self) -> Matrix:
+        wanted = set(_NUMBER.findall(folded(self._query.forms[0].text)))
+        if not wanted:
+            return np.zeros(len(self._candidates))
+        texts = [folded(f"{_above(candidate)} {candidate.chunk.text}") for candidate in self._candidates]
+        return np.array([sum(number not in text for number in wanted) / len(wanted) for text in texts])
+
+    def _others(self, near: Matrix) -> Matrix:
+        """From "fused" on."""
+        dense, foreign = self._dense[0], self.foreign
+        matches = [_match(candidate, self._asked) for candidate in self._candidates]
+        agreed = [(m.dense_rank or 99) <= AGREED and (m.sparse_rank or 99) <= AGREED for m in matches]
+        wide = 2.5 if self._chinese else 1.0
+        length = [np.log(20 + wide * len(candidate.chunk.text)) for candidate in self._candidates]
+        lead, gap = dense - dense.mean(), dense - dense.max()
+        top_lead = np.full(len(dense), dense.max() - dense.mean())
+        return np.column_stack(
+            [
+                1.0 / np.arange(1, len(dense) + 1),
+                np.array(agreed, dtype=float),
+                length,
+                foreign,
+                *(foreign * column for column in (dense, lead, gap, top_lead)),
+                foreign * _ahead([match.dense_rank for match in matches]),
+                foreign * (1.0 - foreign).max(),
+                foreign * (near * (1.0 - foreign)).max(),
+            ]
+        )
+
+    def _of_question(self, coverage: Matrix) -> Matrix:
+        """One row, as in QUESTION_FEATURES: how much there is, whatever of it is best.
+
+        Where the nearest are in another language, words say nothing: then what they would say is neither
+        much nor little.
+        """
+        dense = self._dense[0]
+        first = min(FIRST, -(-len(dense) // 2))  # most of a small collection has nothing to do with it
+        best = np.sort(dense)[::-1]
+        matches = [_match(candidate, self._asked) for candidate in self._candidates]
+        by_words = [at for at, match in enumerate(matches) if (match.sparse_rank or 99) <= first]
+        overlap = sum((matches[at].dense_rank or 99) <= first for at in by_words) / first
+        covered = np.sort(coverage)[::-1][: min(NEAREST, -(-first // 2))].mean()
+        abroad = float(self.foreign[np.argsort(-dense, kind="stable")[:NEAREST]].mean())
+        abroad *= bool(self._terms.terms)  # of an emoji no language says anything
+        ten = float(best[:first].mean())
+        worded = float(dense[by_words].mean()) if by_words else float(best[-1])
+        return np.array(
+            [
+                best[0],
+                ten,
+                worded + abroad * (ten - worded),
+                overlap + abroad * (USUAL_OVERLAP - overlap),
+                covered + abroad * (USUAL_COVERED - covered),
+                abroad,
+                abroad * (best[0] - dense.mean()),
+            ]
+        )
+
+
+def _match(candidate: Candidate, number: int) -> FormMatch:
+    """Of a form of the question, or of its last; one from elsewhere has only what all say together."""
+    if not candidate.matches:
+        return FormMatch(
+            candidate.dense, candidate.dense_rank, candidate.sparse or 0.0, candidate.sparse_rank
+        )
+    return candidate.matches[min(number, len(candidate.matches) - 1)]
+
+
+def _above(candidate: Candidate) -> str:
+    return f"{candidate.chunk.heading} {candidate.chunk.date}"
+
+
+def _covered(weight: Matrix, here: Matrix) -> Matrix:
+    """The share of a weighting's terms that each text has."""
+    total = weight.sum()
+    shares: Matrix = here @ weight / total if total > 0 else np.zeros(len(here))
+    return shares
+
+
+def _ahead(ranks: Sequence[int | None]) -> Matrix:
+    return np.array([0.0 if rank is None else (AHEAD + 1.0) / (AHEAD + rank) for rank in ranks])

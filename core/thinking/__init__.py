@@ -1,0 +1,1 @@
+"""A streamed answer separated into thinking and content."""

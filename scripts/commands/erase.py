@@ -1,0 +1,202 @@
+"""Erase a turn, a session, a document or everything of an owner, and prove that nothing of it is left.
+
+`wenmai erase --session ID` shows what would go, `--apply --yes` erases it. What is gone already is
+searched for all the same, and what is left of it is erased.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from scripts.commands.maintenance import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_REFUSED,
+    CommandError,
+    add_server_options,
+    ask_server,
+    print_table,
+    run,
+    server_of,
+)
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+    from core.operations.erasure import Erased, Proof
+
+KINDS = ("turn", "session", "document", "owner")
+SHOWN = 20
+COPIES = ("backups", "earlier stores", "prepared copy of the store")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, though copies may hold it; 1 failed, or something else is left; 2 refused."""
+    options = _parse(arguments)
+    return run(lambda settings: _erase(settings, options))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="wenmai erase", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    for kind in KINDS[:3]:
+        form = _session_id if kind == "session" else _point_id
+        what.add_argument(f"--{kind}", type=form, metavar="ID", help=f"the {kind} with this id")
+    what.add_argument(
+        "--owner", metavar="NAME", help="all sessions, turns, documents and memories of an owner"
+    )
+    parser.add_argument("--apply", action="store_true", help="erase; without it nothing is changed")
+    parser.add_argument("--yes", action="store_true", help="confirm --apply: it cannot be undone")
+    parser.add_argument(
+        "--with-answers", action="store_true", help="also the answers that quote the erased document"
+    )
+    parser.add_argument(
+        "--backups",
+        choices=("keep", "delete"),
+        default="keep",
+        help="delete: also the backup archives that hold what is erased (default: keep)",
+    )
+    parser.add_argument(
+        "--delete-backups",
+        action="store_const",
+        const="delete",
+        dest="backups",
+        help="the same as --backups delete",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result with its proof as JSON")
+    add_server_options(parser)
+    return parser.parse_args(arguments)
+
+
+def _point_id(text: str) -> str:
+    try:
+        known = uuid.UUID(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no id: a UUID is expected") from None
+    if not known.int:
+        raise argparse.ArgumentTypeError("this id stands where the id of something erased stood")
+    return str(known)
+
+
+def _session_id(text: str) -> str:
+    """One that was imported may be any text."""
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return text
+    return _point_id(text)
+
+
+async def _erase(settings: Settings, options: argparse.Namespace) -> int:
+    kind = next(each for each in KINDS if getattr(options, each) is not None)
+    name = str(getattr(options, kind))
+    if not name:
+        raise CommandError(f"--{kind} must not be empty", EXIT_REFUSED)
+    if not _is_text(name):
+        raise CommandError(f"--{kind}: the name is not valid UTF-8", EXIT_REFUSED)
+    if options.apply and not options.yes:
+        raise CommandError(
+            f"what is erased cannot be brought back: add --yes to erase this {kind}", EXIT_REFUSED
+        )
+    erased = await _ask(settings, options, kind, name)
+    if options.json:
+        _print_json(erased)
+    else:
+        _print_report(erased)
+    return EXIT_FAILED if erased.proof is not None and _hits_in_use(erased.proof) else EXIT_OK
+
+
+def _is_text(name: str) -> bool:
+    """An argument that is no UTF-8 arrives with lone surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _hits_in_use(proof: Proof) -> int:
+    return sum(each.hits for each in proof.searched if each.place not in COPIES)
+
+
+async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name: str) -> Erased:
+    from api.wiring.maintenance import open_maintenance
+    from core.errors import StoreLockedError
+    from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
+
+    wanted = ErasureOptions(
+        mode=Thoroughness.FULL,
+        with_answers=options.with_answers,
+        delete_backups=options.backups == "delete",
+        dry_run=not options.apply,
+        reason="command",
+    )
+    try:
+        async with open_maintenance(settings) as maintenance:
+            return await maintenance.erasure.anything(ErasedKind(kind), name, wanted)
+    except StoreLockedError:
+        server = server_of(settings, options.url, options.api_key)
+        params = {
+            "kind": kind,
+            "name": name,
+            "confirm": name,
+            "dry_run": str(not options.apply).lower(),
+            "with_answers": str(options.with_answers).lower(),
+            "backups": options.backups,
+        }
+        return await ask_server(server, "/admin/erase", params, Erased)
+
+
+def _print_json(erased: Erased) -> None:
+    import json
+    from dataclasses import asdict
+
+    print(json.dumps(asdict(erased), ensure_ascii=False, indent=2))
+
+
+def _print_report(erased: Erased) -> None:
+    word = "would be erased" if erased.dry_run else "erased"
+    print_table(
+        [(f"{name.replace('_', ' ')} {word}", number) for name, number in erased.counts.items()]
+        or [("nothing", word)]
+    )
+    if erased.dry_run:
+        print("Nothing was changed: add --apply --yes to erase.")
+    if erased.proof is not None:
+        _print_proof(erased.proof)
+    quoting = erased.quoted_in.turn_ids
+    if quoting:
+        print(f"{len(quoting)} answers quote the document (--with-answers erases them):")
+        _print_some(quoting)
+    if erased.receipt_id:
+        print(f"Receipt {erased.receipt_id}")
+
+
+def _print_proof(proof: Proof) -> None:
+    print(f"Searched afterwards, at {proof.checked_at}:")
+    print_table(
+        [("  place", "looked at / found")]
+        + [(f"  {each.place}", f"{each.looked_at} / {each.hits}") for each in proof.searched]
+    )
+    for left in proof.left:
+        found = f"{left.hits} left" if left.hits else "may be left"
+        print(f"{left.place}: {found}. {left.what_to_do}")
+    holding = [each.name for each in proof.backups if each.holds == "yes"]
+    if holding:
+        print(f"left in {len(holding)} backup{'s' * (len(holding) > 1)}: {', '.join(holding)}")
+    if not proof.hits:
+        print("Nothing of it was found." if proof.complete else "Nothing of it was found where was searched.")
+
+
+def _print_some(names: Sequence[str]) -> None:
+    for name in names[:SHOWN]:
+        print(f"  {name}")
+    if len(names) > SHOWN:
+        print(f"  and {len(names) - SHOWN} more")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Measure retrieval on sets of questions: `wenmai evaluate FOLDER`.
+
+FOLDER holds one folder per set: corpus.jsonl {id, text or file, title?, scope?, date?}, queries.jsonl {id,
+text, history?: [{role, text}], scope?, date?, answerable?, answers?} and qrels.jsonl {query_id, doc_id, rel}.
+Every line of the corpus becomes a document of a store that is thrown away, every question is searched with
+what was said before it, and nothing is generated. Where questions have `answers` that a relevant document has
+word for word, a second table says whether the chunks found hold them: how well documents are cut. Where the
+corpus is conversations (every line with scope and turn_index), each scope is a session and its earlier turns
+are recalled.
+
+The table stands beside plain lists of the same store: by meaning (dense), by words (sparse), both fused by
+rank (rrf), and the last with the set's own rewrite, which the product never sees. FOLDER/baselines.json
+{set: {name: {"R@5": …}}} is shown, too. A set without unanswerable questions has its questions asked again
+of a collection without their answers (scripts/evaluation/baselines.py); refusal and calibration look at both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scripts.math_threads import one_math_thread
+
+if TYPE_CHECKING:
+    from scripts.evaluation.run import Options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 measured, 1 nothing to measure or the server is not there, 2 refused."""
+    arguments = _arguments(argv)
+    one_math_thread()
+    from config.logging import configure_logging
+    from scripts.evaluation.run import Options
+    from scripts.evaluation.sets import sets_in
+
+    configure_logging("error")
+    options = Options(
+        folder=arguments.folder,
+        sets=tuple(arguments.sets or sets_in(arguments.folder)),
+        cache=arguments.cache,
+        out=arguments.out,
+        http=arguments.http or bool(arguments.url),
+        url=arguments.url,
+        limit=arguments.limit,
+        by=arguments.by,
+    )
+    if not options.sets:
+        print(f"wenmai: no folder with queries.jsonl in {arguments.folder}", file=sys.stderr)
+        return 1
+    return _measure(options, arguments.json)
+
+
+def _measure(options: Options, figures: Path | None) -> int:
+    import httpx
+
+    from config.sources import ConfigurationError
+    from core.errors import StartRefusedError
+    from scripts.evaluation.report import table, write_figures
+    from scripts.evaluation.run import evaluate
+    from scripts.evaluation.server import ServerError
+    from scripts.evaluation.sets import BadSetError
+
+    try:
+        reports = asyncio.run(evaluate(options))
+    except (BadSetError, ConfigurationError, StartRefusedError) as error:
+        print(f"wenmai: {error}", file=sys.stderr)
+        return 2
+    except (ServerError, httpx.HTTPError) as error:
+        print(f"wenmai: {error or type(error).__name__}", file=sys.stderr)
+        return 1
+    if not reports:
+        return 1
+    shown = table(reports, options.by)
+    print(shown)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "table.md").write_text(shown, encoding="utf-8")
+    for path in filter(None, (options.out and options.out / "figures.json", figures)):
+        write_figures(path, reports)
+    return 0
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="wenmai evaluate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, help="folder of sets")
+    parser.add_argument("--sets", nargs="+", metavar="NAME", help="which of them (default: all)")
+    parser.add_argument("--cache", type=Path, help="folder that keeps vectors from run to run")
+    parser.add_argument("--out", type=Path, help="folder for table.md, figures.json and one run file per set")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures, in this file")
+    parser.add_argument("--by", default="", metavar="FIELD", help="also by this field of the questions")
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help="at most N questions of each set, evenly spread"
+    )
+    parser.add_argument("--http", action="store_true", help="through a server of its own (no --cache)")
+    parser.add_argument("--url", default="", help="through the server here; its keys in API_KEYS")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,357 @@
+"""Embed everything that is stored again, with another embedding model.
+
+`wenmai reembed --embedding NEW` shows what would be done and how long it takes, `--apply` does it.
+While a server runs, it makes the copy beside its store and uses it from its next start with EMBEDDING=NEW;
+else the copy takes the store's place at once. The old store, or the old collections of a Qdrant server, stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from scripts.commands.maintenance import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    Asked,
+    CommandError,
+    Server,
+    add_server_options,
+    asking,
+    print_table,
+    run,
+    server_of,
+)
+from scripts.math_threads import one_math_thread
+
+if TYPE_CHECKING:
+    from api.admin.reembedding import ReembedState
+    from api.wiring.parts import Reembedding
+    from config.settings import ModelSettings, Settings, StoreSettings
+    from services.operations.reembedding.folders import StoreFolders
+    from services.operations.reembedding.run import Reembed, ReembedPlan, ReembedReport, SyncProgress
+
+
+# Re-embedding by a running server, which has the store open: asked, followed, stopped.
+
+
+PATH = "/admin/reembed"
+LOOK_EVERY_S = 0.5
+
+
+async def reembed_in_server(server: Server, models: ModelSettings, options: argparse.Namespace) -> int:
+    """Returns the exit code. Raises CommandError."""
+    print(f"The store is open in a running server: asking {server.url}", file=sys.stderr)
+    async with asking(server) as client:
+        asked = _Asked(client)
+        if options.cancel:
+            print(f"The server's re-embedding is {(await asked.cancel()).status}.")
+            return EXIT_OK
+        points, seconds = await asked.plan(models)
+        if not points:
+            print("Nothing to do: what is stored is embedded with it.")
+            return EXIT_OK
+        print(f"{points} points, about {max(1, round(seconds))} s while nobody asks anything")
+        if not options.apply:
+            print("Nothing was changed: add --apply to do it.")
+            return EXIT_OK
+        await asked.start(models)
+        state = await _followed(asked)
+    if state.status != "prepared":
+        raise CommandError(f"the server's re-embedding is {state.status}: {state.error or 'run it again'}")
+    print(f"Done: a copy with {state.embedding} ({state.dimension} dimensions) lies beside the store.")
+    print(f"Start the server with EMBEDDING={models.embedding} and it is used from then on; started with")
+    print("the present one again, it goes back. What is written until then is made up at the start.")
+    return EXIT_OK
+
+
+async def _followed(asked: _Asked) -> ReembedState:
+    """Returns how it ended. Leaving early leaves the server at work."""
+    from tqdm import tqdm
+
+    with tqdm(unit="point", disable=None) as bar:
+        while True:
+            state = await asked.state()
+            bar.total, bar.n = state.total or None, state.done
+            bar.set_description(f"round {state.round}" if state.round else "opening the model")
+            if state.status != "running":
+                return state
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+class _Asked:
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+
+    async def plan(self, models: ModelSettings) -> tuple[int, float]:
+        """How many points there are to embed (0: none) and how long that takes."""
+        from pydantic import BaseModel
+
+        class Plan(BaseModel):
+            needed: bool
+            points: int
+            seconds: float
+
+        plan = await self._asked.send("POST", PATH, Plan, _body(models), dry_run="true")
+        return (plan.points, plan.seconds) if plan.needed else (0, 0.0)
+
+    async def start(self, models: ModelSettings) -> None:
+        from api.admin.reembedding import ReembedState
+
+        await self._asked.send("POST", PATH, ReembedState, _body(models), dry_run="false")
+
+    async def state(self) -> ReembedState:
+        from api.admin.reembedding import ReembedState
+
+        return await self._asked.send("GET", PATH, ReembedState)
+
+    async def cancel(self) -> ReembedState:
+        from api.admin.reembedding import ReembedState
+
+        return await self._asked.send("DELETE", PATH, ReembedState)
+
+
+def _body(models: ModelSettings) -> dict[str, str]:
+    """Addresses, keys and options stay here: the server has its own."""
+    named = {"embedding_model": models.embedding_model} if models.embedding == "openai" else {}
+    return {"embedding": models.embedding, **named}
+
+
+NAMES = (
+    "conversation_collection", "knowledge_collection", "document_collection", "session_collection",
+    "memory_collection", "operations_collection",
+)  # fmt: skip
+LONGEST_SUFFIX = 32
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done (also when there is nothing to do), 1 failed or in use, 2 refused."""
+    options = _parse(arguments)
+    one_math_thread()
+    return run(lambda settings: _reembed(settings, options))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="wenmai reembed", description=__doc__)
+    parser.add_argument("--embedding", help="the new model, as EMBEDDING names it (default: EMBEDDING)")
+    parser.add_argument("--apply", action="store_true", help="do it; without it nothing is changed")
+    parser.add_argument("--yes", action="store_true", help="do not ask before --apply begins")
+    add_server_options(parser)
+    parser.add_argument("--cancel", action="store_true", help="stop the running server's re-embedding")
+    group = parser.add_argument_group("with QDRANT_URL, while servers run")
+    group.add_argument(
+        "--suffix", help="the new collections are called like the old ones, _ and this (default: the model)"
+    )
+    group.add_argument("--replace", action="store_true", help="remove collections of these names first")
+    group.add_argument(
+        "--catch-up", action="store_true", help="after the change: add what the old collections got meanwhile"
+    )
+    group.add_argument(
+        "--back-from", metavar="SUFFIX", help="go back: bring the configured ones level with those of SUFFIX"
+    )
+    return parser.parse_args(arguments)
+
+
+async def _reembed(settings: Settings, options: argparse.Namespace) -> int:
+    settings = with_embedding(settings, options.embedding)
+    if settings.store.qdrant_url:
+        from api.wiring.maintenance import open_reembedding
+
+        async with open_reembedding(settings) as parts:
+            await _into_collections(parts, settings.store, options)
+        return EXIT_OK
+    if options.suffix or options.replace or options.catch_up or options.back_from:
+        raise CommandError(
+            "--suffix, --replace, --catch-up and --back-from are for a Qdrant server (QDRANT_URL)",
+            EXIT_REFUSED,
+        )
+    return await _beside(settings, options)
+
+
+def with_embedding(settings: Settings, embedding: str | None) -> Settings:
+    """The same settings with this EMBEDDING. Raises CommandError."""
+    from pydantic import ValidationError
+
+    from config.settings import ModelSettings
+
+    if embedding is None:
+        return settings
+    try:
+        models = ModelSettings.model_validate({**settings.models.model_dump(), "embedding": embedding})
+    except ValidationError:
+        raise CommandError(
+            f"--embedding {embedding!r} is refused: bundled, openai, sentence-transformers:<id or folder> "
+            f"or llama_index:module:Class",
+            EXIT_REFUSED,
+        ) from None
+    return settings.model_copy(update={"models": models})
+
+
+async def _beside(settings: Settings, options: argparse.Namespace) -> int:
+    """The embedded store: by the server that has it open, else here."""
+    from api.container import EMBEDDED_FOLDER
+    from api.wiring.maintenance import open_reembedding
+    from core.errors import StoreLockedError
+    from services.operations.reembedding.folders import StoreFolders
+
+    folders = StoreFolders(settings.store.data_dir / EMBEDDED_FOLDER)
+    _finish_interrupted(folders)
+    if not folders.exists():
+        print(f"Nothing to do: {folders.store} does not exist yet.")
+        return EXIT_OK
+    async with AsyncExitStack() as stack:
+        try:
+            parts = await stack.enter_async_context(open_reembedding(settings))
+        except StoreLockedError:
+            server = server_of(settings, options.url, options.api_key)
+            return await reembed_in_server(server, settings.models, options)
+        copied = not options.cancel and await _into_folder(parts, settings.store, folders, options)
+    if copied:
+        old = await asyncio.to_thread(folders.replace)
+        print(f"Done: start with EMBEDDING={settings.models.embedding}. The old store is kept in {old};")
+        print("started with the old model, the server goes back to it. Delete it when you do not need it.")
+    return EXIT_OK
+
+
+def _finish_interrupted(folders: StoreFolders) -> None:
+    old = folders.finish_interrupted()
+    if old is not None:
+        print(f"Finished what an interrupted run had left: the old store is kept in {old}.")
+
+
+async def _into_folder(
+    parts: Reembedding, names: StoreSettings, folders: StoreFolders, options: argparse.Namespace
+) -> bool:
+    """Whether there is a complete copy now."""
+    from services.operations.reembedding.beside import CopyBeside
+    from services.operations.reembedding.run import Reembed
+
+    plan = await _shown_plan(Reembed(parts.source, names, parts.embedding), parts)
+    if not plan.needed:
+        return False
+    others = folders.others([getattr(names, name) for name in NAMES])
+    if others:
+        print(f"Named by no setting, so left in the old store: {', '.join(others)}")
+    if not _go_on(options):
+        return False
+    copy = CopyBeside(folders, names, parts.embedding, parts.open_target)
+    with _bar() as told:
+        report = await copy.make(parts.source, told, reason="command")
+    _print_report(report)
+    return True
+
+
+async def _into_collections(parts: Reembedding, names: StoreSettings, options: argparse.Namespace) -> None:
+    from services.operations.reembedding.marks import CollectionsBeside
+    from services.operations.reembedding.run import Reembed
+
+    old, new = _sides(parts, names, options)
+    if not (await _shown_plan(Reembed(parts.source, old, parts.embedding), parts)).needed:
+        return
+    print(f"New collections: {', '.join(getattr(new, name) for name in NAMES)}")
+    if not _go_on(options):
+        return
+    beside = CollectionsBeside(parts.source, old, new, parts.embedding)
+    with _bar() as told:
+        report = await beside.make(told, catch_up=options.catch_up, replace=options.replace)
+    _print_report(report)
+    print("Done. The old collections are kept. From now on start with these settings:")
+    for name in NAMES:
+        print(f"{name.upper()}={getattr(new, name)}")
+    if not options.catch_up:
+        print("When every server runs with them, run this once more with --catch-up: it adds what was")
+        print("written to the old collections after this copy was made.")
+
+
+def _sides(
+    parts: Reembedding, names: StoreSettings, options: argparse.Namespace
+) -> tuple[StoreSettings, StoreSettings]:
+    """What is copied from, and into."""
+    if options.back_from:
+        return renamed(names, options.back_from), names
+    return names, renamed(names, options.suffix or safe_suffix(parts.embedding.name))
+
+
+async def _shown_plan(reembed: Reembed, parts: Reembedding) -> ReembedPlan:
+    plan = await reembed.plan()
+    configured = f"{parts.embedding.name} ({parts.embedding.dimension} dimensions)"
+    if not plan.needed:
+        print(f"Nothing to do: what is stored is embedded with {configured}.")
+        return plan
+    print_table([(f"{each.name}, points", each.points) for each in plan.collections])
+    for embedding in sorted({each.embedding for each in plan.collections if each.embedding}):
+        print(f"embedded with   {embedding}")
+    print(f"configured is   {configured}")
+    print(f"estimated time  {_duration(plan.seconds)}, less when a part is there already")
+    return plan
+
+
+def _go_on(options: argparse.Namespace) -> bool:
+    if not options.apply:
+        print("Nothing was changed: add --apply to do it.")
+        return False
+    if options.yes or not sys.stdin.isatty():
+        return True
+    if input("Go on? [y/N] ").strip().lower() in ("y", "yes"):
+        return True
+    print("Nothing was changed.")
+    return False
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[SyncProgress], None]]:
+    from tqdm import tqdm
+
+    with tqdm(unit="point", disable=None) as bar:
+
+        def told(progress: SyncProgress) -> None:
+            bar.total, bar.n = progress.total, progress.done
+            bar.set_description(f"round {progress.round}")
+
+        yield told
+
+
+def _print_report(report: ReembedReport) -> None:
+    for each in report.collections:
+        print(f"{each.target}: {each.points} points, {each.embedded} of them embedded")
+    print(f"checked: counts, missing vectors, {report.counts['checked']} vectors made again")
+
+
+def safe_suffix(embedding_name: str) -> str:
+    """The embedding's name in the characters that a collection's name may have."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", embedding_name)[:LONGEST_SUFFIX].strip("-").lower() or "new"
+
+
+def renamed(names: StoreSettings, suffix: str) -> StoreSettings:
+    """The same settings with the new collections' names. Raises CommandError."""
+    from pydantic import ValidationError
+
+    from config.settings import StoreSettings
+
+    new = {name: f"{getattr(names, name)}_{suffix}" for name in NAMES}
+    try:
+        settings = StoreSettings.model_validate({**names.model_dump(), **new})
+    except ValidationError:
+        raise CommandError(
+            f"--suffix {suffix}: a collection's name has at most 64 letters, digits, _ and -", EXIT_REFUSED
+        ) from None
+    taken = set(new.values()) & {getattr(names, name) for name in NAMES}
+    if taken:
+        raise CommandError(f"--suffix {suffix}: {', '.join(sorted(taken))} is in use", EXIT_REFUSED)
+    return settings
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s"
+    minutes = seconds / 60
+    return f"about {round(minutes)} min" if minutes < 90 else f"about {minutes / 60:.1f} h"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""What the model was told for a turn: `wenmai prompt TURN_ID`, from a running server."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from scripts.commands.ask import BOLD, DIM, PLAIN, RED
+
+# A text must not steer the terminal: its control characters are shown as what they are (U+2400 to U+2421).
+_VISIBLE = {code: 0x2400 + code for code in range(32) if code != ord("\t")} | {0x7F: 0x2421}
+_VISIBLE |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+class _Shown(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ShownPart(_Shown):
+    """`text` is None when the part found no place, or when it was erased since (`removed`)."""
+
+    part: str
+    role: str
+    tokens: int = 0
+    kept: bool = True
+    reason: str = ""
+    turn_id: str | None = None
+    chunk_id: str | None = None
+    text: str | None = None
+    removed: bool = False
+
+
+class ShownRequest(_Shown):
+    body: str | None = None
+    sha256: str = ""
+    exact: bool = False
+
+
+class ShownPrompt(_Shown):
+    """The answer of GET /turns/{id}/prompt; `parts` is None when no record of the prompt is kept."""
+
+    turn_id: str
+    model_id: str
+    layout: str = ""
+    window: int = 0
+    answer_tokens: int = 0
+    prompt_tokens: int = 0
+    parts: tuple[ShownPart, ...] | None = None
+    request: ShownRequest = Field(default_factory=ShownRequest)
+    response: dict[str, Any] = Field(default_factory=dict)
+
+
+def lines(prompt: ShownPrompt, *, with_request: bool = False) -> Iterator[tuple[str, str]]:
+    """(colour, line), part by part."""
+    yield BOLD, f"turn {prompt.turn_id}"
+    if prompt.parts is None:
+        yield "", f"model {prompt.model_id}: no record of the prompt is kept for this turn (PROMPT_KEEP_DAYS)"
+        return
+    yield "", f"model {prompt.model_id} · layout {prompt.layout or '?'} · {_tokens(prompt)}"
+    for part in prompt.parts:
+        if part.kept or not part.chunk_id:
+            yield "", ""
+            yield from _part_lines(part)
+    passed_over = Counter(part.reason for part in prompt.parts if not part.kept and part.chunk_id)
+    if passed_over:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in passed_over.most_common())
+        yield "", ""
+        yield DIM, f"- passages left out: {reasons}"
+    yield "", ""
+    yield DIM, f"request: {_request(prompt.request)}"
+    if prompt.response:
+        yield DIM, f"response: {json.dumps(prompt.response, ensure_ascii=False)}"
+    if with_request and prompt.request.body is not None:
+        yield "", ""
+        yield "", prompt.request.body
+
+
+def _tokens(prompt: ShownPrompt) -> str:
+    room = f" of a window of {prompt.window}, {prompt.answer_tokens} for the answer" if prompt.window else ""
+    return f"{prompt.prompt_tokens} tokens{room}"
+
+
+def _part_lines(part: ShownPart) -> Iterator[tuple[str, str]]:
+    ids = [f"turn {part.turn_id}"] if part.turn_id else []
+    ids += [f"chunk {part.chunk_id}"] if part.chunk_id else []
+    reason = f"({part.reason})" if part.reason else ""
+    head = " · ".join([part.part, part.role, f"{part.tokens} tokens", *ids])
+    if not part.kept:
+        yield DIM, f"- {head} · left out {reason}".rstrip()
+        return
+    yield BOLD, f"+ {head} {reason}".rstrip()
+    if part.removed:
+        yield RED, "  erased since"
+    for line in part.text.split("\n") if part.text else ():
+        yield "", f"  {line.translate(_VISIBLE)}".rstrip()
+
+
+def _request(request: ShownRequest) -> str:
+    if not request.sha256:
+        return "nothing was sent"
+    digest = f"sha256 {request.sha256}"
+    if request.exact:
+        return f"exact, {digest}"
+    why = "parts of it were erased since" if request.body is None else "put together anew, not byte for byte"
+    return f"{why}; what was sent had {digest}"
+
+
+def fetch(client: httpx.Client, turn_id: str) -> ShownPrompt:
+    """Raises httpx.HTTPError, LookupError with the server's sentence when it refuses, ValidationError."""
+    response = client.get(f"/turns/{turn_id}/prompt")
+    if response.is_error:
+        raise LookupError(_reason(response))
+    return ShownPrompt.model_validate_json(response.content)
+
+
+def _reason(response: httpx.Response) -> str:
+    try:
+        return str(response.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {response.status_code} {response.reason_phrase}"
+
+
+def main() -> int:
+    """Exit codes: 0 shown, 1 there is no such turn, or no server that answers."""
+    arguments = _arguments()
+    key = arguments.key or os.environ.get("API_KEYS", "").split(",")[0].strip()
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        with httpx.Client(base_url=arguments.server, headers=headers, timeout=60, trust_env=False) as client:
+            prompt = fetch(client, arguments.turn_id)
+    except LookupError as error:
+        return _refuse(str(error))
+    except ValidationError:
+        return _refuse(f"{arguments.server} answers, but not as this version of Wenmai does")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return _refuse(f"no answer from {arguments.server}: {error}. Is `make run` running?")
+    coloured = sys.stdout.isatty()
+    for colour, line in lines(prompt, with_request=arguments.json):
+        print(f"{colour}{line}{PLAIN}" if colour and coloured else line)
+    return 0
+
+
+def _refuse(reason: str) -> int:
+    print(f"wenmai: {reason}", file=sys.stderr)
+    return 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Show what the model was told for a turn. 显示某一轮发给模型的提示词。"
+    )
+    parser.add_argument("turn_id", metavar="TURN_ID", help="the turn, as a UUID")
+    port = os.environ.get("PORT", "8000")
+    address = f"http://127.0.0.1:{port}"
+    parser.add_argument("--server", default=address, metavar="URL", help="the server (default %(default)s)")
+    parser.add_argument("--key", help="its key (default: the first of API_KEYS)")
+    parser.add_argument("--json", action="store_true", help="then the request as it was sent")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

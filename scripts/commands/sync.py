@@ -1,0 +1,271 @@
+"""Follow the configured folders now: read in what is new or changed, remove what is gone.
+
+While a server runs, it does the work and this command shows how far it is; else it is done here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from scripts.commands.maintenance import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_REFUSED,
+    Asked,
+    CommandError,
+    Server,
+    add_server_options,
+    asking,
+    print_table,
+    run,
+    server_of,
+    shown,
+)
+from scripts.math_threads import one_math_thread
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+    from services.sync.reports import SyncReport
+    from services.sync.state import LeftSource
+
+
+FAILURES_SHOWN = 100
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 all is in line, 1 some files failed, were held back or not reached, 2 refused."""
+    options = _parse(arguments)
+    one_math_thread()
+    return run(lambda settings: _sync(settings, options))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="wenmai sync", description=__doc__)
+    parser.add_argument("--source", help="only this one (default: all that are configured)")
+    parser.add_argument(
+        "--yes", action="store_true", help="remove documents also where most files, or all, are gone"
+    )
+    parser.add_argument(
+        "--forget", metavar="SOURCE", help="remove the documents of a source that is no longer configured"
+    )
+    add_server_options(parser)
+    options = parser.parse_args(arguments)
+    if options.forget and (options.source or options.yes):
+        parser.error("--forget goes with neither --source nor --yes")
+    return options
+
+
+async def _sync(settings: Settings, options: argparse.Namespace) -> int:
+    if not settings.knowledge.sources and not options.forget:
+        print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
+        return EXIT_OK
+    from api.container import open_container
+    from core.errors import BadRequestError, ConflictError, StoreLockedError
+
+    try:
+        async with open_container(quiet(settings)) as container:
+            if options.forget:
+                return _print_forgotten(options.forget, await container.sync.forget(options.forget))
+            reports = await container.sync.run(options.source, options.yes)
+            return print_reports(reports, (await container.sync.state()).left)
+    except (BadRequestError, ConflictError) as error:
+        raise CommandError(str(error), EXIT_REFUSED) from error
+    except StoreLockedError:
+        server = server_of(settings, options.url, options.api_key)
+        if options.forget:
+            return _print_forgotten(options.forget, await forget_in_server(server, options.forget))
+        return print_reports(*await sync_in_server(server, options.source, options.yes))
+
+
+def quiet(settings: Settings) -> Settings:
+    """The same, but nothing begins by itself."""
+    knowledge = settings.knowledge.model_copy(
+        update={"sync_at_start": False, "sync_cron": "", "load_sample": False}
+    )
+    return settings.model_copy(update={"knowledge": knowledge})
+
+
+def _print_forgotten(source: str, removed: int) -> int:
+    print(f"{shown(source)}: {removed} documents removed")
+    return EXIT_OK
+
+
+def print_reports(reports: Sequence[SyncReport], left: Sequence[LeftSource]) -> int:
+    """Returns the exit code."""
+    for report in reports:
+        _print_report(report)
+    for source in left:
+        print(shown(f"Note: {source}."))
+    return EXIT_OK if all(report.is_fine for report in reports) else EXIT_FAILED
+
+
+def _print_report(report: SyncReport) -> None:
+    from services.sync.reports import skipped_words
+
+    print(shown(report.source))
+    rows: list[tuple[str, int | str]] = [
+        ("  added", report.added),
+        ("  changed", report.changed),
+        ("  removed", report.removed),
+        ("  unchanged", report.unchanged),
+        ("  failed", report.failed),
+    ]
+    optional = [
+        ("  being written, next time", report.changing),
+        ("  held back", report.held_back),
+        ("  not reached", report.not_reached),
+    ]
+    print_table([*rows, *((label, count) for label, count in optional if count)])
+    _print_words(report.problem, f"Stopped early: {report.stopped}" if report.stopped else "")
+    _print_words("It was stopped before its end." if report.cancelled else "", skipped_words(report.skipped))
+    named = report.failures[:FAILURES_SHOWN]
+    for failure in named:
+        print(f"  {shown(failure.path)}: {shown(failure.reason)}")
+    if report.failed > len(named):
+        print(f"  and {report.failed - len(named)} more")
+
+
+def _print_words(*sentences: str) -> None:
+    for sentence in filter(None, sentences):
+        print(f"  {shown(sentence)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+
+
+# Folder sync by a running server, which has the store open: asked, followed, its reports read.
+
+
+PATH = "/admin/sync"
+LOOK_EVERY_S = 0.5
+
+
+class _Failure(BaseModel):
+    path: str
+    reason: str
+    since: datetime
+
+
+class _Kind(BaseModel):
+    ending: str
+    count: int
+
+
+class _Report(BaseModel):
+    source: str
+    began_at: datetime
+    ended_at: datetime
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+    failed: int
+    failures: list[_Failure]
+    skipped: list[_Kind]
+    held_back: int
+    changing: int
+    not_reached: int
+    problem: str
+    stopped: str
+    cancelled: bool
+
+
+class _Progress(BaseModel):
+    source: str
+    step: str
+    done: int
+    total: int
+
+
+class _Source(BaseModel):
+    source: str
+    last: _Report | None
+
+
+class _Left(BaseModel):
+    source: str
+    documents: int
+
+
+class _State(BaseModel):
+    running: bool
+    began_at: datetime | None
+    progress: _Progress | None
+    sources: list[_Source]
+    left: list[_Left]
+
+
+class _Forgotten(BaseModel):
+    removed: int
+
+
+async def sync_in_server(
+    server: Server, source: str | None, allow_removals: bool
+) -> tuple[Sequence[SyncReport], Sequence[LeftSource]]:
+    """The reports of the run, once it has ended. Raises CommandError."""
+    from services.sync.state import LeftSource
+
+    body = {"source": source, "allow_removals": allow_removals}
+    _announce(server)
+    async with asking(server) as asked:
+        began = await asked.send("POST", PATH, _State, body)
+        state = await _followed(asked)
+    reports = [each.last for each in state.sources if each.last and source in (None, each.source)]
+    if began.began_at:  # a report from before is of a source that this run did not get to
+        reports = [report for report in reports if report.began_at >= began.began_at]
+    return [_report(report) for report in reports], [LeftSource(**dict(each)) for each in state.left]
+
+
+async def forget_in_server(server: Server, source: str) -> int:
+    """How many documents were removed. Raises CommandError."""
+    from urllib.parse import quote
+
+    _announce(server)
+    async with asking(server) as asked:
+        return (await asked.send("DELETE", f"{PATH}/{quote(source, safe='')}", _Forgotten)).removed
+
+
+async def _followed(asked: Asked) -> _State:
+    """Returns how it ended. Leaving early leaves the server at work."""
+    from tqdm import tqdm
+
+    with tqdm(unit="file", disable=None) as bar:
+        while True:
+            state = await asked.send("GET", PATH, _State)
+            if not state.running:
+                return state
+            if state.progress:
+                bar.set_description(f"{state.progress.source}: {state.progress.step}")
+                bar.total, bar.n = state.progress.total or None, state.progress.done
+                bar.refresh()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _report(report: _Report) -> SyncReport:
+    from services.sync.reports import SyncFailure, SyncReport
+    from services.sync.scanner import KindCount
+
+    numbers = report.model_dump(exclude={"began_at", "ended_at", "failures", "skipped"})
+    return SyncReport(
+        began_us=_us(report.began_at),
+        ended_us=_us(report.ended_at),
+        failures=tuple(SyncFailure(each.path, each.reason, _us(each.since)) for each in report.failures),
+        skipped=tuple(KindCount(each.ending, each.count) for each in report.skipped),
+        **numbers,
+    )
+
+
+def _us(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)
+
+
+def _announce(server: Server) -> None:
+    print(f"The store is open in a running server: asking {server.url}", file=sys.stderr)

@@ -1,0 +1,137 @@
+"""Text to token ids, as the wheel's own engine does it (`tok_content` in its e5.c): XLM-RoBERTa's pieces.
+
+The engine gives away counts, not ids. A dict of its 250,000 pieces would take 40 MB, so a piece is known by
+a 64-bit hash of its characters: all parts of a text up to the longest piece are hashed and looked up at once,
+and what remains in Python is the choice of the best path (Viterbi), about five steps for each character.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from services.adapters.e5.weights import Vocabulary
+
+Ids = npt.NDArray[np.int32]
+_Hashes = npt.NDArray[np.uint64]
+_Characters = npt.NDArray[np.uint32]
+
+_SPACES = re.compile(" {2,}")
+_WORD_BEGIN = "▁"
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd; its high bits are well mixed
+_SEEN_SHIFT = np.uint64(64 - 20)  # a table of 2^20 bytes says for three of four parts that no piece has them
+_UNKNOWN_PENALTY = 10.0
+_ROWS = 4096  # characters looked up at once: a text of a megabyte takes no more memory than a page
+_PIECES = 8192  # hashed at once
+_UNREACHED = -1e30
+
+
+class Pieces:
+    """The tokenizer. Only reads after its construction: any thread may use it."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._normalised = vocabulary.normalised
+        self._scores = vocabulary.scores.copy()
+        # the engine takes the score of an unknown character from all pieces, in single precision
+        self._scores[vocabulary.unknown] = vocabulary.scores.min() - np.float32(_UNKNOWN_PENALTY)
+        self._unknown = vocabulary.unknown
+        hashes, lengths = _hash_pieces(vocabulary)
+        self._longest = int(lengths.max())
+        hashes = np.delete(hashes, vocabulary.unknown)  # "<unk>" in a text is five characters
+        order = np.argsort(hashes)
+        self._hashes = hashes[order]
+        self._ids = np.delete(np.arange(len(lengths), dtype=np.int32), vocabulary.unknown)[order]
+        self._seen = np.zeros(1 << 20, np.bool_)
+        self._seen[self._hashes >> _SEEN_SHIFT] = True
+
+    def ids(self, text: str) -> Ids:
+        """The text's pieces in order, without <s> and </s>. The text has no NUL and no lone surrogate."""
+        text = _SPACES.sub(" ", text.translate(self._normalised))
+        if not text.startswith(" "):
+            text = " " + text
+        return self._best_path(_code_points(text.replace(" ", _WORD_BEGIN)))
+
+    def _best_path(self, characters: _Characters) -> Ids:
+        """The path of the highest sum; of equal ones the first, in the engine's order and precision.
+
+        An array of "f" rounds to single precision whatever is put into it, as the engine's sums are.
+        """
+        count = len(characters)
+        best = array("f", [_UNREACHED]) * (count + 1)
+        best[0] = 0.0
+        piece_at, begin_at = [0] * (count + 1), [0] * (count + 1)
+        for begin, end, piece, score in self._matches(characters):
+            total, before = best[begin] + score, best[end]
+            if total > before:
+                best[end] = total
+                if best[end] > before:
+                    piece_at[end], begin_at[end] = piece, begin
+        backwards = []
+        while count:
+            backwards.append(piece_at[count])
+            count = begin_at[count]
+        return np.array(backwards[::-1], np.int32)
+
+    def _matches(self, characters: _Characters) -> Iterator[tuple[int, int, int, float]]:
+        """(begin, end, piece, score) by begin, then end, then the single unknown character."""
+        padded = np.concatenate([characters, np.zeros(self._longest, np.uint32)])
+        for first in range(0, len(characters), _ROWS):
+            rows = min(_ROWS, len(characters) - first)
+            table = self._look_up(padded[first : first + rows + self._longest], rows)
+            begins, columns = np.nonzero(table >= 0)
+            pieces = table[begins, columns]
+            ends = begins + columns + 1
+            ends[columns == self._longest] = begins[columns == self._longest] + 1
+            begins, ends = begins + first, ends + first
+            yield from zip(
+                begins.tolist(), ends.tolist(), pieces.tolist(), self._scores[pieces].tolist(), strict=True
+            )
+
+    def _look_up(self, characters: _Characters, rows: int) -> Ids:
+        """[rows, longest + 1]: which piece begins at a row, column + 1 long, or -1; at last the unknown."""
+        table = np.full((rows, self._longest + 1), -1, np.int32)
+        table[:, self._longest] = self._unknown
+        wide, hashes = characters.astype(np.uint64), np.zeros(rows, np.uint64)
+        for column in range(self._longest):
+            hashes = _extend(hashes, wide[column : column + rows])
+            (maybe,) = np.nonzero(self._seen[hashes >> _SEEN_SHIFT])
+            places = np.searchsorted(self._hashes, hashes[maybe])
+            places[places == len(self._hashes)] = 0
+            found = self._hashes[places] == hashes[maybe]
+            table[maybe[found], column] = self._ids[places[found]]
+        return table
+
+
+def _hash_pieces(vocabulary: Vocabulary) -> tuple[_Hashes, npt.NDArray[np.int64]]:
+    """Every piece's hash and its length in characters. A part after the other, for the sake of memory."""
+    parts = [
+        _hash_some(vocabulary.text, vocabulary.ends[first : first + _PIECES + 1].astype(np.int64))
+        for first in range(0, len(vocabulary.ends) - 1, _PIECES)
+    ]
+    return np.concatenate([hashes for hashes, _ in parts]), np.concatenate([lengths for _, lengths in parts])
+
+
+def _hash_some(text: bytes, ends: npt.NDArray[np.int64]) -> tuple[_Hashes, npt.NDArray[np.int64]]:
+    part = text[ends[0] : ends[-1]]
+    characters = _code_points(part.decode()).astype(np.uint64)
+    begins_character = (np.frombuffer(part, np.uint8) & 0xC0) != 0x80
+    bounds = np.concatenate([[0], np.cumsum(begins_character)])[ends - ends[0]]
+    lengths = np.diff(bounds)
+    hashes = np.zeros(len(lengths), np.uint64)
+    for place in range(int(lengths.max())):
+        (longer,) = np.nonzero(lengths > place)
+        hashes[longer] = _extend(hashes[longer], characters[bounds[longer] + place])
+    return hashes, lengths
+
+
+def _extend(hashes: _Hashes, characters: npt.NDArray[np.uint64]) -> _Hashes:
+    """The hash of one character more."""
+    return (hashes ^ characters) * _FACTOR
+
+
+def _code_points(text: str) -> _Characters:
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)

@@ -1,0 +1,1 @@
+"""Qdrant's embedded engine, in a process of its own, behind the AsyncQdrantClient dialect."""

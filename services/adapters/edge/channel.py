@@ -1,0 +1,246 @@
+"""The server's end of the pipe to its store process: start it, ask it, see it die, end it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec.msgpack import Decoder
+from qdrant_client import models
+
+from core.errors import DiskFullError, StartRefusedError, StoreLockedError, StoreUnavailableError, WenmaiError
+from services.adapters.edge import results, wire
+from services.store.dialect import Changed, StoreRequestError, UnknownPointError
+
+_ROOT = Path(__file__).parents[3]
+_PROCESS = "services.adapters.edge.process"
+_START_TIMEOUT_S = 120
+_END_TIMEOUT_S = 30
+_BUFFER_BYTES = 1 << 20
+
+_ERRORS: dict[wire.Verdict, type[WenmaiError]] = {
+    wire.Verdict.REFUSED: StoreRequestError,
+    wire.Verdict.UNAVAILABLE: StoreUnavailableError,
+    wire.Verdict.UNKNOWN_POINT: UnknownPointError,
+    wire.Verdict.LOCKED: StoreLockedError,
+    wire.Verdict.UNREADABLE: StartRefusedError,
+    wire.Verdict.DISK_FULL: DiskFullError,
+}
+
+
+class EdgeChannel:
+    """One store process. Requests of many tasks share its pipe; replies come in the order of the requests."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.pid = process.pid
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._waiting: deque[asyncio.Future[bytes]] = deque()
+        self._ended = False
+        self._replies = asyncio.create_task(self._take_replies(), name="store-replies")
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    async def exchange(self, request: wire.Request) -> bytes:
+        """Send a request and wait for its reply's body.
+
+        Cancelling the wait leaves the pipe in step: the place in the queue stays, its reply is dropped.
+        Raises the domain error of the reply's verdict, or StoreUnavailableError when the process dies.
+        """
+        reply = self._send(request)
+        await self._drain()
+        return await reply
+
+    def _send(self, request: wire.Request) -> asyncio.Future[bytes]:
+        """Write and queue in one step, with no await between them, so that the orders agree."""
+        if self._ended:
+            raise StoreUnavailableError("the store process has ended")
+        body = wire.encode(request)
+        if len(body) > wire.MAX_BODY_BYTES:
+            raise StoreRequestError(f"a request of {len(body)} bytes is too large")
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.append(reply)
+        self._writer.write(wire.frame(body))
+        return reply
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(ConnectionError):  # the reply, which is awaited next, tells it
+            await self._writer.drain()
+
+    async def _take_replies(self) -> None:
+        try:
+            while True:
+                verdict, body = await read_frame(self._reader)
+                _settle(self._waiting.popleft(), verdict, body)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the process has closed its end, or died
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._writer.close()
+        while self._waiting:
+            reply = self._waiting.popleft()
+            if not reply.done():
+                reply.set_exception(StoreUnavailableError("the store process ended before it answered"))
+
+    def kill(self) -> None:
+        """It ends without closing anything; `close` is still to be called."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def close(self) -> None:
+        """Answers under way are waited for; then the process sees the end, closes its shards and exits."""
+        await asyncio.gather(*self._waiting, return_exceptions=True)
+        self._replies.cancel()
+        await asyncio.gather(self._replies, return_exceptions=True)
+        self._end()  # a task cancelled before its first step has cleaned up nothing
+        await end_process(self._process)
+
+
+def _settle(reply: asyncio.Future[bytes], verdict: wire.Verdict, body: bytes) -> None:
+    if reply.done():
+        return  # its caller was cancelled
+    if verdict is wire.Verdict.OK:
+        reply.set_result(body)
+    else:
+        reply.set_exception(_error(verdict, body))
+
+
+def _error(verdict: wire.Verdict, sentence: bytes) -> WenmaiError:
+    return _ERRORS[verdict](sentence.decode(errors="replace"))
+
+
+async def read_frame(reader: asyncio.StreamReader) -> tuple[wire.Verdict, bytes]:
+    size, verdict = wire.HEADER.unpack(await reader.readexactly(wire.HEADER.size))
+    return wire.Verdict(verdict), await reader.readexactly(size)
+
+
+async def open_channel(folder: Path, *, copies: bool = False) -> EdgeChannel:
+    """Start the store process of `folder` and wait until all shards are open.
+
+    With `copies` it gives way to others and leaves unclosed what was not released.
+    Raises StoreLockedError, StartRefusedError; StoreUnavailableError when the process cannot be run.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_BUFFER_BYTES)
+        try:
+            process = await _start_process(folder, theirs, copies)
+        except OSError as error:
+            writer.close()
+            raise StoreUnavailableError(f"the store process cannot be started: {error}") from error
+        except BaseException:
+            writer.close()
+            raise
+    try:
+        await _greeting(folder, reader)
+    except BaseException:
+        writer.close()
+        await end_process(process)
+        raise
+    return EdgeChannel(process, reader, writer)
+
+
+async def _start_process(folder: Path, connection: socket.socket, copies: bool) -> asyncio.subprocess.Process:
+    flags = [wire.COPIES_FLAG] if copies else []
+    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-m", _PROCESS, str(folder), str(os.getpid()), *flags,
+        stdin=connection.fileno(), stdout=asyncio.subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+
+
+async def _greeting(folder: Path, reader: asyncio.StreamReader) -> wire.Hello:
+    try:
+        verdict, body = await asyncio.wait_for(read_frame(reader), _START_TIMEOUT_S)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        raise StartRefusedError(f"the store process of {folder} ended while it was starting") from None
+    except TimeoutError:
+        raise StartRefusedError(f"the store in {folder} was not open after {_START_TIMEOUT_S} s") from None
+    if verdict is not wire.Verdict.OK:
+        raise _error(verdict, body)
+    return msgspec.msgpack.decode(body, type=wire.Hello)
+
+
+async def end_process(process: asyncio.subprocess.Process) -> None:
+    """Its pipe is closed; wait for it, and end it when it does not come to an end by itself."""
+    try:
+        await asyncio.wait_for(process.wait(), _END_TIMEOUT_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+# The server's end of a feed of changes.
+
+
+T = TypeVar("T")
+
+_CHANGED = Decoder(dict[str, list[wire.PointId]])
+_LAST = Decoder(dict[str, wire.LastChanged] | None)
+
+
+class EdgeFeed:
+    """Satisfies `services.store.dialect.ChangeFeed`. Bound to one store process: another knows nothing of it.
+
+    A collection that is created or deleted meanwhile ends it, too: both calls then raise
+    StoreUnavailableError. A compaction changes no point and does not.
+    """
+
+    def __init__(self, channel: EdgeChannel, number: int) -> None:
+        self.channel = channel
+        self.number = number
+
+    async def changed(self) -> Mapping[str, Sequence[models.ExtendedPointId]]:
+        return await self.changed_ids()
+
+    async def changed_ids(self) -> dict[str, list[wire.PointId]]:
+        return await self._ask(wire.TakeChanged(self.number), _CHANGED)
+
+    async def last(self, most: int) -> Mapping[str, Changed] | None:
+        taken = await self._ask(wire.TakeLast(self.number, most), _LAST)
+        if taken is None:
+            return None
+        return {
+            name: Changed([results.record(found) for found in last.records], last.gone)
+            for name, last in taken.items()
+        }
+
+    async def _ask(self, request: wire.Request, decoder: Decoder[T]) -> T:
+        try:
+            return decoder.decode(await self.channel.exchange(request))
+        except StoreUnavailableError as error:
+            if not self.channel.ended:
+                raise
+            sentence = "the store process ended while the store was being copied: the copy must begin anew"
+            raise StoreUnavailableError(sentence) from error
+
+
+@asynccontextmanager
+async def open_feed(
+    channel: EdgeChannel, number: int, collections: Sequence[str] | None
+) -> AsyncIterator[EdgeFeed]:
+    """`number` was not used before on this channel. Raises StoreUnavailableError."""
+    wanted = None if collections is None else list(collections)
+    try:
+        await channel.exchange(wire.Follow(number, wanted))
+        yield EdgeFeed(channel, number)
+    finally:
+        with suppress(StoreUnavailableError):  # the process is gone, and the feed with it
+            await channel.exchange(wire.Unfollow(number))

@@ -1,0 +1,284 @@
+"""The AsyncQdrantClient dialect over Qdrant's embedded engine, which runs in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec.msgpack import Decoder
+from pydantic_core import to_jsonable_python
+from qdrant_client import models
+from qdrant_client.http.models import QueryResponse
+
+from core.errors import StartRefusedError, StoreUnavailableError
+from services.adapters.edge import convert, results, wire
+from services.adapters.edge.channel import EdgeChannel, EdgeFeed, open_channel, open_feed
+from services.adapters.edge.compaction import compact, estimated_size
+from services.adapters.edge.convert import optional_filter, point_id, point_ids, target
+from services.adapters.edge.files import RESERVE_BYTES, allocated_bytes, free_bytes
+from services.store.dialect import DiskRoom, Reclaimed, StoreRequestError
+
+T = TypeVar("T")
+
+_NAMES = Decoder(list[str])
+_FLAG = Decoder(bool)
+_NOTHING = Decoder(None)
+_NUMBER = Decoder(int)
+_DESCRIPTION = Decoder(wire.Description)
+_RECORDS = Decoder(list[wire.Found])
+_PAGE = Decoder(wire.Page)
+_HITS = Decoder(list[wire.FacetHit])
+_RANKINGS = Decoder(wire.Rankings)
+
+
+class EdgeClient:
+    """Satisfies `services.store.dialect.VectorStore`. When its process dies, the next request starts
+    another.
+    """
+
+    def __init__(self, folder: Path, channel: EdgeChannel) -> None:
+        self._folder = folder
+        self._channel = channel
+        self._restarting = asyncio.Lock()
+        self._feed_numbers = itertools.count(1)
+        self._compacting = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def process_id(self) -> int:
+        return self._channel.pid
+
+    async def _ask(self, request: wire.Request, decoder: Decoder[T]) -> T:
+        channel = await self._live_channel()
+        return decoder.decode(await channel.exchange(request))
+
+    async def _live_channel(self) -> EdgeChannel:
+        if self._closed:
+            raise StoreUnavailableError("the store is closed")
+        if self._channel.ended:
+            await self._restart()
+        return self._channel
+
+    async def _restart(self) -> None:
+        """Once per death, whoever asks first; everything acknowledged is in the new process."""
+        async with self._restarting:
+            if not self._channel.ended or self._closed:
+                return
+            await self._channel.close()
+            try:
+                self._channel = await open_channel(self._folder)
+            except StartRefusedError as error:
+                raise StoreUnavailableError("the store process ended and cannot be started again") from error
+
+    async def close(self) -> None:
+        """Idempotent. Requests that come later fail with StoreUnavailableError."""
+        self._closed = True
+        async with self._restarting:
+            await self._channel.close()
+
+    # ---- collections ----------------------------------------------------------------------------
+
+    async def collection_exists(self, collection_name: str) -> bool:
+        return collection_name in await self._ask(wire.ListCollections(), _NAMES)
+
+    async def create_collection(
+        self,
+        collection_name: str,
+        vectors_config: Mapping[str, models.VectorParams] | None = None,
+        sparse_vectors_config: Mapping[str, models.SparseVectorParams] | None = None,
+        shard_number: int | None = None,
+        replication_factor: int | None = None,
+        write_consistency_factor: int | None = None,
+        *,
+        metadata: dict[str, Any] | None = None,
+    ) -> bool:
+        """The three numbers are a cluster's; one process has one shard."""
+        spec = results.collection_spec(vectors_config, sparse_vectors_config, metadata)
+        return await self._ask(wire.CreateCollection(collection_name, spec), _FLAG)
+
+    async def delete_collection(self, collection_name: str) -> bool:
+        return await self._ask(wire.DeleteCollection(collection_name), _FLAG)
+
+    async def get_collection(self, collection_name: str) -> models.CollectionInfo:
+        return results.collection_info(await self._ask(wire.Describe(collection_name), _DESCRIPTION))
+
+    async def create_payload_index(
+        self, collection_name: str, field_name: str, field_schema: Any = None
+    ) -> models.UpdateResult:
+        spec = results.index_spec(field_schema)
+        return await self._update(wire.CreateIndex(collection_name, field_name, spec))
+
+    # ---- writes ---------------------------------------------------------------------------------
+
+    async def _update(self, request: wire.Request) -> models.UpdateResult:
+        await self._ask(request, _NOTHING)
+        return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
+
+    async def upsert(self, collection_name: str, points: Sequence[models.PointStruct]) -> models.UpdateResult:
+        batch = [convert.point(struct) for struct in _some(points)]
+        return await self._update(wire.Upsert(collection_name, batch))
+
+    async def update_vectors(
+        self, collection_name: str, points: Sequence[models.PointVectors]
+    ) -> models.UpdateResult:
+        batch = [convert.point_vectors(struct) for struct in _some(points)]
+        return await self._update(wire.UpdateVectors(collection_name, batch))
+
+    async def set_payload(
+        self, collection_name: str, payload: dict[str, Any], points: Any
+    ) -> models.UpdateResult:
+        to = target(points)
+        values = to_jsonable_python(payload)
+        return await self._update(wire.SetPayload(collection_name, values, to.ids, to.filter))
+
+    async def delete_payload(
+        self, collection_name: str, keys: Sequence[str], points: Any
+    ) -> models.UpdateResult:
+        to = target(points)
+        return await self._update(wire.DeletePayload(collection_name, list(keys), to.ids, to.filter))
+
+    async def delete(self, collection_name: str, points_selector: Any) -> models.UpdateResult:
+        to = target(points_selector)
+        return await self._update(wire.Delete(collection_name, to.ids, to.filter))
+
+    # ---- reads ----------------------------------------------------------------------------------
+
+    async def retrieve(
+        self, collection_name: str, ids: Sequence[Any], with_payload: Any = True, with_vectors: Any = False
+    ) -> list[models.Record]:
+        """In the order of `ids`; unknown ones are left out."""
+        wanted = wire.Retrieve(
+            collection_name,
+            point_ids(ids),
+            convert.payload_choice(with_payload),
+            convert.vector_choice(with_vectors),
+        )
+        return [results.record(found) for found in await self._ask(wanted, _RECORDS)]
+
+    async def scroll(
+        self,
+        collection_name: str,
+        scroll_filter: models.Filter | None = None,
+        limit: int = 10,
+        order_by: Any = None,
+        offset: Any = None,
+        with_payload: Any = True,
+        with_vectors: Any = False,
+    ) -> tuple[list[models.Record], Any]:
+        """In the order of ids, or of `order_by`, whose key needs an index and knows no `offset`."""
+        if order_by is not None and offset is not None:
+            raise StoreRequestError("Offset is not supported in conjunction with `order_by` scroll parameter")
+        wanted = wire.Scroll(
+            collection_name,
+            limit,
+            optional_filter(scroll_filter),
+            None if offset is None else point_id(offset),
+            convert.order_by(order_by),
+            convert.payload_choice(with_payload),
+            convert.vector_choice(with_vectors),
+        )
+        page = await self._ask(wanted, _PAGE)
+        return [results.record(found) for found in page.records], page.next_offset
+
+    async def count(
+        self, collection_name: str, count_filter: models.Filter | None = None
+    ) -> models.CountResult:
+        number = await self._ask(wire.Count(collection_name, optional_filter(count_filter)), _NUMBER)
+        return models.CountResult(count=number)
+
+    async def facet(
+        self,
+        collection_name: str,
+        key: str,
+        facet_filter: models.Filter | None = None,
+        limit: int = 10,
+        exact: bool = True,
+    ) -> models.FacetResponse:
+        """Always exact counts; the key needs an index."""
+        wanted = wire.Facet(collection_name, key, limit, optional_filter(facet_filter))
+        hits = await self._ask(wanted, _HITS)
+        return models.FacetResponse(
+            hits=[models.FacetValueHit(value=hit.value, count=hit.count) for hit in hits]
+        )
+
+    async def query_points(
+        self,
+        collection_name: str,
+        query: Any = None,
+        using: str | None = None,
+        prefetch: Any = None,
+        query_filter: models.Filter | None = None,
+        search_params: models.SearchParams | None = None,
+        limit: int = 10,
+        offset: int | None = None,
+        with_payload: Any = True,
+        with_vectors: Any = False,
+        score_threshold: float | None = None,
+    ) -> QueryResponse:
+        request = models.QueryRequest(
+            query=query, using=using, prefetch=prefetch, filter=query_filter, params=search_params,
+            limit=limit, offset=offset, with_payload=with_payload, with_vector=with_vectors,
+            score_threshold=score_threshold,
+        )  # fmt: skip
+        return (await self.query_batch_points(collection_name, [request]))[0]
+
+    async def query_batch_points(
+        self, collection_name: str, requests: Sequence[models.QueryRequest]
+    ) -> list[QueryResponse]:
+        """One round trip, planned by the engine as one batch. A point that several queries found has the same
+        payload and vector in all of their answers, not copies."""
+        queries = [convert.query(request) for request in requests]
+        rankings = await self._ask(wire.QueryBatch(collection_name, queries), _RANKINGS)
+        return [QueryResponse(points=points) for points in results.rankings(rankings)]
+
+    # ---- upkeep ---------------------------------------------------------------------------------
+
+    async def compact(self, collection_name: str) -> Reclaimed:
+        """One at a time. DiskFullError: there is no room for the copy."""
+        async with self._compacting, self.follow([collection_name]) as feed:
+            return await compact(self._folder, collection_name, feed)
+
+    async def sizes(self, collection_name: str) -> Reclaimed:
+        """What it takes, and about what it would take after a compaction."""
+        channel = await self._live_channel()
+        taken = await asyncio.to_thread(allocated_bytes, self._folder / collection_name)
+        return Reclaimed(taken, await estimated_size(channel, collection_name))
+
+    async def size_bytes(self) -> int:
+        return await asyncio.to_thread(allocated_bytes, self._folder)
+
+    async def room(self) -> DiskRoom:
+        try:
+            return DiskRoom(await asyncio.to_thread(free_bytes, self._folder), RESERVE_BYTES)
+        except OSError as error:
+            raise StoreUnavailableError(f"the disk of the data folder cannot be asked: {error}") from error
+
+    @asynccontextmanager
+    async def follow(self, collections: Sequence[str] | None = None) -> AsyncIterator[EdgeFeed]:
+        """All collections, or these; see EdgeFeed for what ends a feed early."""
+        channel = await self._live_channel()
+        async with open_feed(channel, next(self._feed_numbers), collections) as feed:
+            yield feed
+
+
+def _some(points: Sequence[T]) -> Sequence[T]:
+    if not points:
+        raise StoreRequestError("Empty update request")
+    return points
+
+
+@asynccontextmanager
+async def open_edge_client(folder: Path) -> AsyncIterator[EdgeClient]:
+    """Open the embedded store in `folder`, made when it is missing.
+
+    Raises StoreLockedError when another process has it, StartRefusedError when it cannot be read or written.
+    """
+    client = EdgeClient(folder, await open_channel(folder))
+    try:
+        yield client
+    finally:
+        await client.close()

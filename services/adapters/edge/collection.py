@@ -1,0 +1,229 @@
+"""One collection on disk, and what can be wrong with it. Runs in the store process only.
+
+On disk: `collection.json` (the spec) beside `shard/` (the engine's files).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+import qdrant_edge as edge
+
+from core.failpoints import failpoint
+from services.adapters.edge import engine, wire
+from services.adapters.edge.files import free_bytes, release_mapped_files, sync_folder, write_durably
+
+_SPEC_FILE = "collection.json"
+_SHARD_FOLDER = "shard"
+_CLOSED_FILE = "closed.json"
+_DISK_FULL = ("No space left", "quota exceeded")
+_ENGINE_TROUBLE = ("Service runtime error", "Service internal error", "Out of memory")
+_SAMPLED_PLACES, _SAMPLED_POINTS = 32, 4
+_FLOAT_BYTES = 4
+UNKNOWN_POINT = "No point with id"
+TROUBLE = "the store cannot read or write one of its files; the log has its words: run wenmai doctor"
+
+
+class Refusal(Exception):  # noqa: N818 — it is a verdict with a sentence, not always an error
+    """A request, or the start, ends with this verdict and this plain sentence."""
+
+    def __init__(self, verdict: wire.Verdict, sentence: str) -> None:
+        super().__init__(sentence)
+        self.verdict = verdict
+
+
+def refusal_from(error: Exception) -> Refusal:
+    """The engine raises bare `Exception`; only its sentence tells whose fault it was."""
+    sentence = str(error)
+    if any(mark in sentence for mark in _DISK_FULL):
+        return Refusal(wire.Verdict.DISK_FULL, sentence)
+    if isinstance(error, OSError) or any(mark in sentence for mark in _ENGINE_TROUBLE):
+        print(f"store: {sentence}", file=sys.stderr)  # noqa: T201 — its own words are for the log
+        return Refusal(wire.Verdict.UNAVAILABLE, TROUBLE)
+    if UNKNOWN_POINT in sentence:
+        return Refusal(wire.Verdict.UNKNOWN_POINT, sentence)
+    return Refusal(wire.Verdict.REFUSED, sentence)
+
+
+class Collection(msgspec.Struct):
+    spec: wire.CollectionSpec
+    shard: edge.EdgeShard
+
+
+class Closed(msgspec.Struct):
+    """Left behind by an orderly close, so that the next start notices points that went missing."""
+
+    points: int
+
+
+def create_collection(folder: Path, spec: wire.CollectionSpec) -> None:
+    (folder / _SHARD_FOLDER).mkdir(parents=True)
+    edge.EdgeShard.create(str(folder / _SHARD_FOLDER), engine.shard_config(spec)).close()
+    write_durably(folder / _SPEC_FILE, msgspec.json.encode(spec))
+
+
+def open_collection(folder: Path) -> Collection:
+    """Raises Refusal(UNREADABLE): a damaged collection must never look like an empty one."""
+    try:
+        spec = msgspec.json.decode((folder / _SPEC_FILE).read_bytes(), type=wire.CollectionSpec)
+        collection = Collection(spec, edge.EdgeShard.load(str(folder / _SHARD_FOLDER)))
+        _read_sample(collection.shard)
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise _unreadable(folder, str(error)) from None
+    _check_points(folder, collection)
+    return collection
+
+
+def _read_sample(shard: edge.EdgeShard) -> None:
+    """Loading looks at no point: a few from everywhere are read whole, so that a file that was cut is noticed
+    now and not by whoever asks."""
+    for part in range(_SAMPLED_PLACES):
+        offset = UUID(int=part * 2**128 // _SAMPLED_PLACES) if part else None
+        shard.scroll(
+            edge.ScrollRequest(offset=offset, limit=_SAMPLED_POINTS, with_payload=True, with_vector=True)
+        )
+
+
+def _unreadable(folder: Path, why: str) -> Refusal:
+    full = any(mark in why for mark in _DISK_FULL)
+    advice = "make room on its disk" if full else "put the folder back from a backup"
+    sentence = f"the collection in {folder} cannot be read ({why}); {advice}"
+    return Refusal(wire.Verdict.UNREADABLE, " ".join(sentence.split()))
+
+
+def _check_points(folder: Path, collection: Collection) -> None:
+    note = folder / _CLOSED_FILE
+    if not note.exists():
+        return
+    try:
+        left = msgspec.json.decode(note.read_bytes(), type=Closed).points
+    except msgspec.DecodeError as error:
+        raise _unreadable(folder, f"{note.name}: {error}") from None
+    present = collection.shard.count(edge.CountRequest(exact=True))
+    if present != left:
+        raise _unreadable(folder, f"{left} points were left there and {present} are found")
+    note.unlink()
+    sync_folder(folder)
+
+
+def close_collection(folder: Path, collection: Collection) -> None:
+    left = collection.shard.count(edge.CountRequest(exact=True))
+    collection.shard.close()
+    write_durably(folder / _CLOSED_FILE, msgspec.json.encode(Closed(left)))
+
+
+def check_vectors(spec: wire.CollectionSpec, points: Iterable[wire.Point]) -> None:
+    """Refuse a batch of which one vector does not fit; the engine would write the points before it."""
+    for point in points:
+        for name, vector in point.vectors.items():
+            _check_vector(spec, name, vector)
+
+
+def _check_vector(spec: wire.CollectionSpec, name: str, vector: wire.Vector) -> None:
+    known = spec.dense if isinstance(vector, bytes) else spec.sparse_idf
+    if name not in known:
+        kind = "dense" if isinstance(vector, bytes) else "sparse"
+        raise Refusal(wire.Verdict.REFUSED, f"Not existing vector name error: {name} ({kind})")
+    if isinstance(vector, bytes) and len(vector) != spec.dense[name].size * _FLOAT_BYTES:
+        got, expected = len(vector) // _FLOAT_BYTES, spec.dense[name].size
+        raise Refusal(
+            wire.Verdict.REFUSED, f"Vector dimension error: {name} expected dim: {expected}, got {got}"
+        )
+
+
+def check_room(folder: Path, reserve_bytes: int) -> None:
+    left = free_bytes(folder)
+    if left < reserve_bytes:
+        raise Refusal(
+            wire.Verdict.DISK_FULL,
+            f"the disk of the data folder is full: {left >> 20} MB are left, and the last "
+            f"{reserve_bytes >> 20} MB are not written",
+        )
+
+
+# A collection's compacted copy takes its place. Runs in the store process only.
+#
+# An open shard knows its files by their path, so both shards are closed while folders change names:
+# NAME → NAME.old, copy → NAME, open it and write what changed meanwhile, NAME.old → away. While there is a
+# NAME.old it is the collection, and a start puts it back; from its removal on, NAME is.
+
+
+OLD = ".old"
+
+
+class _Known(NamedTuple):
+    """What the copy must have in common with the original."""
+
+    points: int
+    indexes: frozenset[str]
+
+
+def adopt(place: Path, old: Collection, copy: Path, last: wire.LastChanged) -> Collection:
+    """Close `old`, and return the copy, open in its place; what was written last is to be flushed.
+
+    Raises Refusal(UNAVAILABLE) when the copy is not the collection; then `old` is closed, too, and is to be
+    opened again.
+    """
+    known = _known(old)
+    old.shard.close()
+    failpoint("compact.adopting")
+    aside = place.rename(place.with_name(place.name + OLD))
+    try:
+        copy.rename(place)
+        sync_folder(place.parent)
+        failpoint("compact.renamed")
+        adopted = _open_changed(place, last, known)
+    except Exception as error:  # the engine raises bare Exception
+        put_back(aside)
+        raise Refusal(wire.Verdict.UNAVAILABLE, f"the compacted copy was not taken: {error}") from error
+    aside.rename(copy)
+    sync_folder(place.parent)
+    failpoint("compact.adopted")
+    return adopted
+
+
+def _open_changed(place: Path, last: wire.LastChanged, known: _Known) -> Collection:
+    adopted = open_collection(place)
+    try:
+        _write(adopted.shard, last)
+        _compare(_known(adopted), known)
+    except Exception:
+        adopted.shard.close()
+        raise
+    release_mapped_files(place)
+    return adopted
+
+
+def _known(collection: Collection) -> _Known:
+    shard = collection.shard
+    return _Known(shard.count(edge.CountRequest(exact=True)), frozenset(shard.info().payload_schema))
+
+
+def _compare(copy: _Known, original: _Known) -> None:
+    if copy != original:
+        raise Refusal(wire.Verdict.UNAVAILABLE, f"it has {copy} instead of {original}")
+
+
+def _write(shard: edge.EdgeShard, last: wire.LastChanged) -> None:
+    if last.records:
+        points = engine.points(wire.point_of(found) for found in last.records)
+        shard.update(edge.UpdateOperation.upsert_points(points))
+    if last.gone:
+        shard.update(edge.UpdateOperation.delete_points(list(last.gone)))
+
+
+def put_back(aside: Path) -> None:
+    """Undo an adoption that did not come to its end; both shards are closed."""
+    place = aside.with_name(aside.name.removesuffix(OLD))
+    if place.exists():
+        shutil.rmtree(place)
+    aside.rename(place)
+    sync_folder(place.parent)

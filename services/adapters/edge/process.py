@@ -1,0 +1,150 @@
+"""The store process: owns all Edge shards of one data folder, answers one request after the other.
+
+`python -P -m services.adapters.edge.process FOLDER SERVER_PID [--copies]`, with a stream socket as standard
+input. The server's id is told, since a server that dies at once leaves its children to process 1. It exists
+because every engine call holds the interpreter lock. It ends when the other end of the socket closes, which
+also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process group and are the server's
+to decide, so they are ignored here. Imports stay few: it must start in a moment.
+
+With `--copies` it is a second one, for a folder in which collections are copied: it gives way to others, and
+what it was not asked to release is worth nothing and is not closed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from services.adapters.edge import wire
+from services.adapters.edge.collection import Refusal, refusal_from
+from services.adapters.edge.files import FolderHeldError, lock_folder, release_mapped_files
+from services.adapters.edge.shards import Shards
+
+_RECEIVE_BYTES = 1 << 18
+_FLUSH_WHEN_IDLE_S = 1.0
+_POLITENESS = 5
+
+
+def main(folder: Path, server_pid: int, *, copies: bool = False) -> int:
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
+    if copies:
+        os.nice(_POLITENESS)
+    connection = socket.socket(fileno=0)
+    shards = Shards(folder)
+    try:
+        if not copies:  # whose folder is made by the server, and gone when that is gone
+            _make(folder)
+        _open(folder, server_pid, shards)
+    except Refusal as refusal:
+        with suppress(ConnectionError):
+            _send(connection, str(refusal).encode(), refusal.verdict)
+        return 1
+    try:
+        _send(connection, wire.encode(wire.Hello(len(shards))))
+        _serve(connection, shards)
+    except ConnectionError:
+        pass  # the server is gone, nobody waits for an answer
+    finally:
+        if not copies:
+            shards.close()
+    return 0
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+
+
+def _open(folder: Path, server_pid: int, shards: Shards) -> None:
+    try:
+        lock_folder(folder, server_pid)
+        shards.open_all()
+        release_mapped_files(folder)
+    except FolderHeldError as held:
+        raise Refusal(wire.Verdict.LOCKED, _held_by(folder, held)) from None
+    except OSError as error:
+        raise _unusable(folder, error) from None
+
+
+def _unusable(folder: Path, error: OSError) -> Refusal:
+    sentence = f"the data folder {folder} cannot be used: {error.strerror or error}"
+    return Refusal(wire.Verdict.UNREADABLE, sentence)
+
+
+def _held_by(folder: Path, held: FolderHeldError) -> str:
+    holder = held.holder
+    return (
+        f"the data folder {folder} is in use by process {holder.server_pid} (its store process is "
+        f"{holder.pid}) since {holder.started}; the embedded store serves one server process: "
+        f"stop that one, choose another DATA_DIR, or set QDRANT_URL"
+    )
+
+
+def _serve(connection: socket.socket, shards: Shards) -> None:
+    decoder = msgspec.msgpack.Decoder(wire.Request)
+    pending = bytearray()
+    while _receive(connection, pending, shards):
+        while (body := _take_frame(pending)) is not None:
+            _send(connection, *_answer(shards, decoder, body))
+
+
+def _receive(connection: socket.socket, pending: bytearray, shards: Shards) -> bool:
+    """Add what has arrived to `pending`; False at the end. Unflushed writes are flushed when it is quiet."""
+    if shards.unflushed and not select.select([connection], [], [], _FLUSH_WHEN_IDLE_S)[0]:
+        _flush(shards)
+    received = connection.recv(_RECEIVE_BYTES)
+    pending += received
+    return bool(received)
+
+
+def _flush(shards: Shards) -> None:
+    """A flush that fails loses nothing, the log has it; it is tried again after the next write."""
+    try:
+        shards.flush()
+    except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
+        shards.unflushed = False
+        print(f"store: flushing failed: {error}", file=sys.stderr)  # noqa: T201
+
+
+def _take_frame(pending: bytearray) -> bytes | None:
+    """Remove and return the first frame's body, None while it is not there in full."""
+    if len(pending) < wire.HEADER.size:
+        return None
+    size, _ = wire.HEADER.unpack_from(pending)
+    end = wire.HEADER.size + size
+    if len(pending) < end:
+        return None
+    body = bytes(pending[wire.HEADER.size : end])
+    del pending[:end]
+    return body
+
+
+def _answer(
+    shards: Shards, decoder: msgspec.msgpack.Decoder[wire.Request], body: bytes
+) -> tuple[bytes, wire.Verdict]:
+    try:
+        return wire.encode(shards.answer(decoder.decode(body))), wire.Verdict.OK
+    except Refusal as refusal:
+        return shards.without_path(refusal).encode(), refusal.verdict
+    except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
+        translated = refusal_from(error)
+        return shards.without_path(translated).encode(), translated.verdict
+
+
+def _send(connection: socket.socket, body: bytes, verdict: wire.Verdict = wire.Verdict.OK) -> None:
+    connection.sendall(wire.frame(body, verdict))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), copies=wire.COPIES_FLAG in sys.argv[3:]))

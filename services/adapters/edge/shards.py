@@ -1,0 +1,363 @@
+"""All shards of one data folder, and what may be asked of them. Runs in the store process only.
+
+Each collection is a folder of that name. It appears and disappears by a rename, so that a crash leaves
+it whole or absent.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as edge
+
+from services.adapters.edge import engine, reads, wire
+from services.adapters.edge.collection import (
+    OLD,
+    UNKNOWN_POINT,
+    Collection,
+    Refusal,
+    adopt,
+    check_room,
+    check_vectors,
+    close_collection,
+    create_collection,
+    open_collection,
+    put_back,
+)
+from services.adapters.edge.files import RESERVE_BYTES, remove_copies, sync_folder, sync_tree
+from services.adapters.edge.reads import query_batch
+
+# Who follows which collections, and what changed there. Runs in the store process only.
+
+
+MOST_IDS = 1_000_000
+"""A feed keeps ids only, about 150 bytes each; one that nobody takes from is given up."""
+
+Changes = dict[str, set[wire.PointId]]
+
+
+class Feed:
+    """`collections` None follows all. `lost` says why it can no longer tell what changed."""
+
+    def __init__(self, collections: Iterable[str] | None, most_ids: int) -> None:
+        self._most_ids = most_ids
+        self._only = None if collections is None else frozenset(collections)
+        self.changes: Changes = {}
+        self.lost = ""
+
+    def follows(self, collection: str) -> bool:
+        return not self.lost and (self._only is None or collection in self._only)
+
+    def note(self, collection: str, ids: Iterable[wire.PointId]) -> None:
+        self.changes.setdefault(collection, set()).update(ids)
+        if self.size() > self._most_ids:
+            self.lose(f"more than {self._most_ids} points changed")
+
+    def size(self) -> int:
+        return sum(map(len, self.changes.values()))
+
+    def lose(self, why: str) -> None:
+        self.lost = why
+        self.changes.clear()
+
+
+class Feeds:
+    """Feeds by the number that the follower chose, so that it can end one whose beginning it did not see."""
+
+    def __init__(self, most_ids: int = MOST_IDS) -> None:
+        self._most_ids = most_ids
+        self._feeds: dict[int, Feed] = {}
+
+    def open(self, request: wire.Follow) -> None:
+        self._feeds[request.feed] = Feed(request.collections, self._most_ids)
+
+    def close(self, request: wire.Unfollow) -> None:
+        self._feeds.pop(request.feed, None)
+
+    def following(self, collection: str) -> list[Feed]:
+        return [feed for feed in self._feeds.values() if feed.follows(collection)]
+
+    def made_or_dropped(self, collection: str) -> None:
+        """Points cannot tell it, so whoever copies must begin anew."""
+        for feed in self.following(collection):
+            feed.lose(f"the collection {collection} was created or deleted")
+
+    def find(self, number: int) -> Feed:
+        """Raises Refusal when it is lost or has ended."""
+        feed = self._feeds.get(number)
+        if feed is None:
+            raise Refusal(wire.Verdict.REFUSED, "this feed of changes has ended")
+        if feed.lost:
+            sentence = f"{feed.lost} while the store was being copied: the copy must begin anew"
+            raise Refusal(wire.Verdict.UNAVAILABLE, sentence)
+        return feed
+
+    def take(self, request: wire.TakeChanged) -> dict[str, list[wire.PointId]]:
+        feed = self.find(request.feed)
+        taken = {name: list(ids) for name, ids in feed.changes.items() if ids}
+        feed.changes.clear()
+        return taken
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NEW, _GONE = ".new", ".gone"
+_GROWING = (
+    wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
+)  # fmt: skip
+
+
+class Shards:
+    """Open with `open_all`, ask with `answer`, then `close`.
+
+    Writes that need room are refused while the disk has less than `reserve_bytes` left: a mapped file that
+    cannot grow kills the process. `unflushed` tells that a write is in the engine's log only, which a start
+    would have to replay.
+    """
+
+    def __init__(self, folder: Path, reserve_bytes: int = RESERVE_BYTES) -> None:
+        self._folder = folder
+        self._reserve_bytes = reserve_bytes
+        self._collections: dict[str, Collection] = {}
+        self._feeds = Feeds()
+        self.unflushed = False
+        self._answers: dict[type[Any], Callable[[Any], object]] = {
+            wire.ListCollections: lambda _: list(self._collections),
+            wire.CreateCollection: self._create,
+            wire.DeleteCollection: self._drop,
+            wire.Describe: self._describe,
+            wire.CreateIndex: self._create_index,
+            wire.Upsert: self._upsert,
+            wire.UpdateVectors: self._update_vectors,
+            wire.SetPayload: self._set_payload,
+            wire.DeletePayload: self._delete_payload,
+            wire.Delete: self._delete,
+            wire.Retrieve: self._read(reads.retrieve),
+            wire.Scroll: self._read(reads.scroll),
+            wire.Count: self._read(reads.count),
+            wire.Facet: self._read(reads.facet),
+            wire.QueryBatch: self._read(query_batch),
+            wire.Follow: self._feeds.open,
+            wire.Unfollow: self._feeds.close,
+            wire.TakeChanged: self._feeds.take,
+            wire.TakeLast: self._take_last,
+            wire.Release: self._release,
+            wire.Adopt: self._adopt,
+        }
+
+    def answer(self, request: wire.Request) -> object:
+        if isinstance(request, _GROWING):
+            check_room(self._folder, self._reserve_bytes)
+        return self._answers[type(request)](request)
+
+    def without_path(self, refusal: Refusal) -> str:
+        """A request's answer may reach a person elsewhere, whom the folder's place does not concern."""
+        return str(refusal).replace(str(self._folder), "the data folder")
+
+    def __len__(self) -> int:
+        return len(self._collections)
+
+    # ---- life -----------------------------------------------------------------------------------
+
+    def open_all(self) -> None:
+        """Raises Refusal(UNREADABLE) naming the first collection that cannot be read."""
+        remove_copies(self._folder)
+        for entry in sorted(self._folder.glob(f"*{OLD}")):
+            put_back(entry)
+        for entry in sorted(self._folder.iterdir()):
+            if entry.suffix in {_NEW, _GONE}:
+                shutil.rmtree(entry)
+            elif entry.is_dir() and _NAME.fullmatch(entry.name):
+                self._collections[entry.name] = open_collection(entry)
+
+    def flush(self) -> None:
+        for collection in self._collections.values():
+            collection.shard.flush()
+        self.unflushed = False
+
+    def close(self) -> None:
+        while self._collections:
+            name, collection = self._collections.popitem()
+            close_collection(self._folder / name, collection)
+
+    # ---- collections ----------------------------------------------------------------------------
+
+    def _shard(self, name: str) -> edge.EdgeShard:
+        return self._collection(name).shard
+
+    def _collection(self, name: str) -> Collection:
+        try:
+            return self._collections[name]
+        except KeyError:
+            raise Refusal(wire.Verdict.REFUSED, f"Collection {name} not found") from None
+
+    def _create(self, request: wire.CreateCollection) -> bool:
+        name = request.collection
+        if not _NAME.fullmatch(name):
+            raise Refusal(wire.Verdict.REFUSED, f"Collection name {name!r} is not allowed")
+        if name in self._collections:
+            raise Refusal(wire.Verdict.REFUSED, f"Collection {name} already exists")
+        target = self._folder / name
+        fresh = self._folder / (name + _NEW)
+        shutil.rmtree(fresh, ignore_errors=True)
+        create_collection(fresh, request.spec)
+        fresh.rename(target)
+        sync_folder(self._folder)
+        self._collections[name] = open_collection(target)
+        self._feeds.made_or_dropped(name)
+        return True
+
+    def _drop(self, request: wire.DeleteCollection) -> bool:
+        collection = self._collections.pop(request.collection, None)
+        if collection is None:
+            return False
+        self._feeds.made_or_dropped(request.collection)
+        collection.shard.close()
+        gone = (self._folder / request.collection).rename(self._folder / (request.collection + _GONE))
+        sync_folder(self._folder)
+        shutil.rmtree(gone, ignore_errors=True)
+        return True
+
+    def _release(self, request: wire.Release) -> None:
+        collection = self._collection(request.collection)
+        del self._collections[request.collection]
+        close_collection(self._folder / request.collection, collection)
+        sync_tree(self._folder / request.collection)
+
+    def _adopt(self, request: wire.Adopt) -> bool:
+        """All that followers are owed stays: no point changes by it."""
+        name = request.collection
+        place, copy = self._folder / name, self._folder / request.copies / name
+        last = self._take_last(wire.TakeLast(request.feed, request.most))
+        if last is None:
+            return False
+        old = self._collections[name]
+        changed = last.get(name, wire.LastChanged([], []))
+        self.unflushed = True
+        try:
+            self._collections[name] = adopt(place, old, copy, changed)
+        except Refusal:
+            self._collections[name] = open_collection(place)
+            raise
+        return True
+
+    def _describe(self, request: wire.Describe) -> wire.Description:
+        collection = self._collection(request.collection)
+        info = collection.shard.info()
+        return wire.Description(
+            collection.spec,
+            collection.shard.count(edge.CountRequest(exact=True)),
+            info.segments_count,
+            {field: engine.index_state(index) for field, index in info.payload_schema.items()},
+        )
+
+    def _create_index(self, request: wire.CreateIndex) -> None:
+        self._update(
+            request.collection,
+            edge.UpdateOperation.create_field_index(request.field, engine.index_schema(request.spec)),
+        )
+
+    # ---- writes ---------------------------------------------------------------------------------
+
+    def _update(self, name: str, operation: edge.UpdateOperation) -> None:
+        shard = self._shard(name)
+        self.unflushed = True
+        shard.update(operation)
+
+    def _upsert(self, request: wire.Upsert) -> None:
+        check_vectors(self._collection(request.collection).spec, request.points)
+        self._note(request.collection, [point.id for point in request.points])
+        self._update(request.collection, edge.UpdateOperation.upsert_points(engine.points(request.points)))
+
+    def _update_vectors(self, request: wire.UpdateVectors) -> None:
+        check_vectors(self._collection(request.collection).spec, request.points)
+
+        def write(ids: set[wire.PointId]) -> edge.UpdateOperation:
+            known = [point for point in request.points if point.id in ids]
+            return edge.UpdateOperation.update_vectors(engine.point_vectors(known))
+
+        self._update_known(request.collection, [point.id for point in request.points], write)
+
+    def _set_payload(self, request: wire.SetPayload) -> None:
+        if request.filter is not None:
+            self._note_matching(request.collection, request.filter)
+            chosen = engine.filter_(request.filter)
+            operation = edge.UpdateOperation.set_payload_by_filter(chosen, request.payload)
+            return self._update(request.collection, operation)
+        return self._update_known(
+            request.collection,
+            request.ids or [],
+            lambda ids: edge.UpdateOperation.set_payload(list(ids), request.payload),
+        )
+
+    def _delete_payload(self, request: wire.DeletePayload) -> None:
+        if request.filter is not None:
+            self._note_matching(request.collection, request.filter)
+            chosen = engine.filter_(request.filter)
+            operation = edge.UpdateOperation.delete_payload_by_filter(chosen, request.keys)
+            return self._update(request.collection, operation)
+        return self._update_known(
+            request.collection,
+            request.ids or [],
+            lambda ids: edge.UpdateOperation.delete_payload(list(ids), request.keys),
+        )
+
+    def _update_known(
+        self,
+        name: str,
+        ids: list[wire.PointId],
+        write: Callable[[set[wire.PointId]], edge.UpdateOperation],
+    ) -> None:
+        """Write to the points that exist, then refuse naming the first that does not, as a server does.
+
+        The engine alone would stop at the first unknown point and leave the rest unwritten.
+        """
+        known = reads.known_ids(self._shard(name), ids)
+        if known:
+            self._note(name, known)
+            self._update(name, write(known))
+        for point_id in ids:
+            if point_id not in known:
+                raise Refusal(wire.Verdict.UNKNOWN_POINT, f"{UNKNOWN_POINT} {point_id}")
+
+    def _delete(self, request: wire.Delete) -> None:
+        if request.filter is not None:
+            self._note_matching(request.collection, request.filter)
+            operation = edge.UpdateOperation.delete_points_by_filter(engine.filter_(request.filter))
+        else:
+            self._note(request.collection, request.ids or [])
+            operation = edge.UpdateOperation.delete_points(list(request.ids or []))
+        self._update(request.collection, operation)
+
+    # ---- reads ----------------------------------------------------------------------------------
+
+    def _read(self, read: Callable[[edge.EdgeShard, Any], object]) -> Callable[[Any], object]:
+        return lambda request: read(self._shard(request.collection), request)
+
+    # ---- followers ------------------------------------------------------------------------------
+
+    def _note(self, name: str, ids: Iterable[wire.PointId]) -> None:
+        for feed in self._feeds.following(name):
+            feed.note(name, ids)
+
+    def _note_matching(self, name: str, condition: wire.Filter) -> None:
+        """Before the write, after which other points may match."""
+        if self._feeds.following(name):
+            self._note(name, reads.matching_ids(self._shard(name), condition))
+
+    def _take_last(self, request: wire.TakeLast) -> dict[str, wire.LastChanged] | None:
+        feed = self._feeds.find(request.feed)
+        if feed.size() > request.most:
+            return None
+        taken = {name: self._now(name, list(ids)) for name, ids in feed.changes.items() if ids}
+        self._feeds.close(wire.Unfollow(request.feed))
+        return taken
+
+    def _now(self, name: str, ids: list[wire.PointId]) -> wire.LastChanged:
+        wanted = wire.Retrieve(name, ids, with_vectors=True)
+        records = reads.retrieve(self._shard(name), wanted)
+        found = {record.id for record in records}
+        return wire.LastChanged(records, [point_id for point_id in ids if point_id not in found])

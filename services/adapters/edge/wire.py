@@ -1,0 +1,454 @@
+"""What the server and its store process say to each other: frames, requests, replies.
+
+A frame is a header (body length as u32, verdict as u8, big endian) and a msgpack body. Requests go one
+way, replies come back in the order of the requests; a request's verdict is always OK. Both sides import
+this file, so it knows neither engine nor client.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+# The parts of requests and replies: vectors, points, filters, queries.
+#
+# Dense vectors travel as raw little-endian float32. Store process and server import this file, so it knows
+# neither engine nor client.
+
+
+PointId = int | str
+Number = int | float
+
+
+class Message(msgspec.Struct, array_like=True, tag=True):
+    """A request, or a part of one that is told from its alternatives by its tag."""
+
+
+class Part(msgspec.Struct, array_like=True):
+    """A part of a message that needs no tag."""
+
+
+class SparseValues(Part):
+    """`indices` are little-endian uint32, `values` float32, equally many."""
+
+    indices: bytes
+    values: bytes
+
+
+Vector = bytes | SparseValues
+Vectors = dict[str, Vector]
+
+
+class Point(Part):
+    id: PointId
+    vectors: Vectors
+    payload: dict[str, Any] | None = None
+
+
+# ---- filters ------------------------------------------------------------------------------------
+
+
+class MatchValue(Message):
+    key: str
+    value: bool | int | str
+
+
+class MatchAny(Message):
+    key: str
+    values: list[int | str]
+
+
+class MatchExcept(Message):
+    key: str
+    values: list[int | str]
+
+
+class MatchText(Message):
+    key: str
+    text: str
+
+
+class InRange(Message):
+    key: str
+    gt: float | None = None
+    gte: float | None = None
+    lt: float | None = None
+    lte: float | None = None
+
+
+class InTime(Message):
+    """Bounds are RFC 3339 texts."""
+
+    key: str
+    gt: str | None = None
+    gte: str | None = None
+    lt: str | None = None
+    lte: str | None = None
+
+
+class HasCount(Message):
+    key: str
+    gt: int | None = None
+    gte: int | None = None
+    lt: int | None = None
+    lte: int | None = None
+
+
+class IsEmpty(Message):
+    key: str
+
+
+class IsNull(Message):
+    key: str
+
+
+class HasId(Message):
+    ids: list[PointId]
+
+
+class HasVector(Message):
+    name: str
+
+
+class Nested(Message):
+    key: str
+    filter: Filter
+
+
+class Filter(Message):
+    """Absent and empty lists differ for the engine; `min_count` belongs to `min_should`."""
+
+    must: list[Condition] | None = None
+    should: list[Condition] | None = None
+    must_not: list[Condition] | None = None
+    min_should: list[Condition] | None = None
+    min_count: int = 0
+
+
+Condition = (
+    MatchValue | MatchAny | MatchExcept | MatchText | InRange | InTime | HasCount
+    | IsEmpty | IsNull | HasId | HasVector | Nested | Filter
+)  # fmt: skip
+
+
+# ---- queries ------------------------------------------------------------------------------------
+
+
+class PayloadKeys(Message):
+    """Only these keys, or all but these."""
+
+    keys: list[str]
+    exclude: bool = False
+
+
+PayloadChoice = bool | PayloadKeys
+VectorChoice = bool | list[str]
+
+
+class OrderBy(Message):
+    key: str
+    descending: bool = False
+    start_from: Number | str | None = None
+
+
+class Nearest(Message):
+    vector: Vector
+    using: str
+
+
+class Rrf(Message):
+    k: int
+    weights: list[float] | None = None
+
+
+class Dbsf(Message):
+    pass
+
+
+Ranking = Nearest | Rrf | Dbsf | OrderBy
+
+
+class Prefetch(Part):
+    limit: int
+    ranking: Ranking | None = None
+    filter: Filter | None = None
+    score_threshold: float | None = None
+    prefetches: list[Prefetch] = []
+
+
+class Query(Part):
+    limit: int
+    offset: int = 0
+    ranking: Ranking | None = None
+    filter: Filter | None = None
+    score_threshold: float | None = None
+    prefetches: list[Prefetch] = []
+    with_payload: PayloadChoice = True
+    with_vectors: VectorChoice = False
+    exact: bool = False
+    idf_corpus: Filter | None = None
+
+
+HEADER = struct.Struct(">IB")
+MAX_BODY_BYTES = 2**32 - 1
+COPIES_FLAG = "--copies"
+
+
+class Verdict(IntEnum):
+    """How a request ended. Anything but OK has a plain sentence (UTF-8) as its body."""
+
+    OK = 0
+    REFUSED = 1
+    UNAVAILABLE = 2
+    UNKNOWN_POINT = 3
+    LOCKED = 4
+    UNREADABLE = 5
+    DISK_FULL = 6
+
+
+# ---- collections --------------------------------------------------------------------------------
+
+
+class DenseSpec(Part):
+    """`distance` is one of Cosine, Dot, Euclid, Manhattan."""
+
+    size: int
+    distance: str
+
+
+class CollectionSpec(Part):
+    dense: dict[str, DenseSpec]
+    sparse_idf: dict[str, bool]
+    metadata: dict[str, Any] | None = None
+
+
+class IndexSpec(Part):
+    """`kind` is a payload schema type: keyword, integer, float, bool, datetime, uuid, text, geo."""
+
+    kind: str
+    is_tenant: bool | None = None
+    lookup: bool | None = None
+    range: bool | None = None
+    is_principal: bool | None = None
+
+
+# ---- requests -----------------------------------------------------------------------------------
+
+
+class ListCollections(Message):
+    pass
+
+
+class CreateCollection(Message):
+    collection: str
+    spec: CollectionSpec
+
+
+class DeleteCollection(Message):
+    collection: str
+
+
+class Describe(Message):
+    collection: str
+
+
+class CreateIndex(Message):
+    collection: str
+    field: str
+    spec: IndexSpec
+
+
+class Upsert(Message):
+    collection: str
+    points: list[Point]
+
+
+class UpdateVectors(Message):
+    collection: str
+    points: list[Point]
+
+
+class SetPayload(Message):
+    """Exactly one of `ids` and `filter` is set, here and in the next two."""
+
+    collection: str
+    payload: dict[str, Any]
+    ids: list[PointId] | None = None
+    filter: Filter | None = None
+
+
+class DeletePayload(Message):
+    collection: str
+    keys: list[str]
+    ids: list[PointId] | None = None
+    filter: Filter | None = None
+
+
+class Delete(Message):
+    collection: str
+    ids: list[PointId] | None = None
+    filter: Filter | None = None
+
+
+class Retrieve(Message):
+    collection: str
+    ids: list[PointId]
+    with_payload: PayloadChoice = True
+    with_vectors: VectorChoice = False
+
+
+class Scroll(Message):
+    collection: str
+    limit: int
+    filter: Filter | None = None
+    offset: PointId | None = None
+    order_by: OrderBy | None = None
+    with_payload: PayloadChoice = True
+    with_vectors: VectorChoice = False
+
+
+class Count(Message):
+    collection: str
+    filter: Filter | None = None
+
+
+class Facet(Message):
+    collection: str
+    key: str
+    limit: int
+    filter: Filter | None = None
+
+
+class QueryBatch(Message):
+    collection: str
+    queries: list[Query]
+
+
+class Follow(Message):
+    """`feed` is a number that was not used before; None follows every collection, also one yet to be made."""
+
+    feed: int
+    collections: list[str] | None = None
+
+
+class Unfollow(Message):
+    feed: int
+
+
+class TakeChanged(Message):
+    feed: int
+
+
+class TakeLast(Message):
+    """Answered with None while more than `most` points changed."""
+
+    feed: int
+    most: int
+
+
+class Release(Message):
+    """Close the collection, with all that belongs to it on the disk, and forget it."""
+
+    collection: str
+
+
+class Adopt(Message):
+    """Take the released copy in `copies`, a folder beside the collections, in the collection's place.
+
+    Answered with false, and nothing is done, while more than `most` points changed since the feed was asked.
+    """
+
+    collection: str
+    feed: int
+    copies: str
+    most: int
+
+
+Request = (
+    ListCollections | CreateCollection | DeleteCollection | Describe | CreateIndex
+    | Upsert | UpdateVectors | SetPayload | DeletePayload | Delete
+    | Retrieve | Scroll | Count | Facet | QueryBatch
+    | Follow | Unfollow | TakeChanged | TakeLast | Release | Adopt
+)  # fmt: skip
+
+
+# ---- replies ------------------------------------------------------------------------------------
+
+
+class Hello(Part):
+    """Sent once, when all shards are open."""
+
+    collections: int
+
+
+class Found(Part):
+    """A record; of an ordered scroll it has an `order_value`."""
+
+    id: PointId
+    payload: dict[str, Any] | None = None
+    vectors: Vectors | None = None
+    order_value: Number | None = None
+
+
+class Scored(Part):
+    """A place in a ranking: `record` is the number of its record in `Rankings.records`."""
+
+    record: int
+    score: float
+    order_value: Number | None = None
+    version: int = 0
+
+
+class Rankings(Part):
+    """Of a batch of queries, in their order. A point that several found is sent once."""
+
+    records: list[Found]
+    rankings: list[list[Scored]]
+
+
+def point_of(found: Found) -> Point:
+    """As it was read with its vectors, to be written."""
+    return Point(found.id, found.vectors or {}, found.payload)
+
+
+class Page(Part):
+    records: list[Found]
+    next_offset: PointId | None = None
+
+
+class LastChanged(Part):
+    """Of one collection: the changed points as they are, and the ids of those that are no longer there."""
+
+    records: list[Found]
+    gone: list[PointId]
+
+
+class IndexState(Part):
+    spec: IndexSpec
+    points: int
+
+
+class Description(Part):
+    spec: CollectionSpec
+    points: int
+    segments: int
+    indexes: dict[str, IndexState]
+
+
+class FacetHit(Part):
+    value: bool | int | str
+    count: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(body: object) -> bytes:
+    return _encoder.encode(body)
+
+
+def frame(body: bytes, verdict: Verdict = Verdict.OK) -> bytes:
+    return HEADER.pack(len(body), verdict) + body

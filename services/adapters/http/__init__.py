@@ -1,0 +1,1 @@
+"""Requests to a model's server: the connection pool, endpoints, and server-sent events as they arrive."""

@@ -1,0 +1,138 @@
+"""Claude's Messages API, as events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+from pydantic import PrivateAttr
+
+from config.settings import LLMSettings
+from core.prompt.exchange import MESSAGES, SYSTEM, Exchange, canonical_json
+from core.prompt.layouts import fielded
+from core.prompt.messages import Message
+from services.adapters.http.endpoint import Endpoint, endpoint
+from services.adapters.llms.answer_reader import AnswerReader, WireEvent, make_decoder, told_error
+from services.adapters.llms.provider import ANSWER_SHARE, HttpLLM, configured, without_none
+
+BASE_URL = "https://api.anthropic.com"
+VERSION = "2023-06-01"
+
+_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+}
+_PROMPT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_FIXED = ("model", SYSTEM, MESSAGES, "max_tokens", "stream")
+
+
+class _Block(msgspec.Struct, gc=False):
+    text: Any = None
+    thinking: Any = None
+    stop_reason: Any = None
+
+
+class _Start(msgspec.Struct, gc=False):
+    id: Any = None
+    model: Any = None
+    usage: Any = None
+
+
+class _Event(WireEvent, gc=False):
+    type: Any = None
+    delta: _Block | None = None
+    content_block: _Block | None = None
+    message: _Start | None = None
+    usage: Any = None
+
+
+_decoded = make_decoder(_Event)
+
+
+class AnthropicLLM(HttpLLM):
+    _messages: Endpoint = PrivateAttr()
+
+    def __init__(self, client: aiohttp.ClientSession, base_url: str, api_key: str, **fields: Any) -> None:
+        super().__init__(**fields)
+        self._client = client
+        base = base_url.rstrip("/").removesuffix("/v1")
+        headers = {"x-api-key": api_key.strip(), "anthropic-version": VERSION}
+        self._messages = endpoint(base, "v1/messages", headers)
+
+    def _request(
+        self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
+    ) -> tuple[Endpoint, bytes]:
+        """A flat prompt is one user message already."""
+        told = fielded(messages)
+        own: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens}
+        own |= {SYSTEM: told.system} if told.system else {}
+        own |= {MESSAGES: told.messages, "stream": True, **self._temperature()}
+        body = canonical_json(without_none(own, self.options, _FIXED))
+        exchange.sent(body, system_apart=True)
+        return self._messages, body
+
+    def _temperature(self) -> dict[str, float]:
+        """Between 0 and 1 here, and not to be set beside extended thinking."""
+        return {} if self.options.get("thinking") else {"temperature": min(self.temperature, 1.0)}
+
+    def _reader(self, exchange: Exchange) -> AnswerReader:
+        return AnthropicReader(exchange)
+
+
+class AnthropicReader(AnswerReader):
+    """Its end mark is `message_stop`. Signatures and the input of tools are not told."""
+
+    def take(self, name: bytes, data: bytes) -> None:
+        event = _decoded(data)
+        self.seen = True
+        match event.type:
+            case "content_block_delta":
+                self._say(event.delta)
+            case "content_block_start":
+                self._say(event.content_block)
+            case "message_delta":
+                self._note_end(event)
+            case "message_start" if event.message is not None:
+                self._note_start(event.message)
+            case "message_stop":
+                self.complete = self.ended = True
+            case "error":
+                raise told_error(event.error)
+
+    def _say(self, block: _Block | None) -> None:
+        if block is None:
+            return
+        if isinstance(block.text, str) and block.text:
+            self.text.append(block.text)
+        if isinstance(block.thinking, str) and block.thinking:
+            self.thinking.append(block.thinking)
+
+    def _note_start(self, message: _Start) -> None:
+        self.exchange.response_id = message.id if isinstance(message.id, str) else ""
+        self.exchange.response_model = message.model if isinstance(message.model, str) else None
+        self._note_usage(message.usage)
+
+    def _note_end(self, event: _Event) -> None:
+        self._note_usage(event.usage)
+        reason = event.delta.stop_reason if event.delta is not None else None
+        if isinstance(reason, str) and reason:
+            self.finish(_REASONS.get(reason, reason))
+
+    def _note_usage(self, usage: object) -> None:
+        """What the end tells is laid over what the beginning told."""
+        if not isinstance(usage, dict):
+            return
+        known = self.exchange.usage = {**self.exchange.usage, **usage}
+        counts = [count for name in _PROMPT_COUNTS if isinstance(count := known.get(name), int)]
+        self.count(sum(counts) if counts else None, known.get("output_tokens"))
+
+
+def make_anthropic_llm(
+    entry: LLMSettings, api_key: str, client: aiohttp.ClientSession, answer_share: float = ANSWER_SHARE
+) -> AnthropicLLM:
+    """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
+    return AnthropicLLM(client, entry.base_url or BASE_URL, api_key, **configured(entry, answer_share))

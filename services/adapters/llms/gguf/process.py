@@ -1,0 +1,78 @@
+"""The model process: llama.cpp with one model, answering on loopback to whoever knows the key.
+
+`python -P -m services.adapters.llms.gguf.process`; the first line of its standard input says what to load,
+the
+first line of its output says where it listens, or why not. It exists because loading holds the interpreter
+lock from beginning to end, and because llama.cpp aborts its process where it meets what it did not expect.
+It ends when its input does, which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole
+process group and are the server's to decide, so they are ignored here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from typing import Any
+
+import msgspec
+
+PACKAGE = "xllamacpp"
+REFUSED = "E "  # begins the first line where nothing was loaded; llama.cpp's log may say why more closely
+_LOG_ERRORS = 1  # and nothing else: llama.cpp's warnings and notes may quote what was said
+
+
+class ModelSpec(msgspec.Struct, frozen=True):
+    """What to load. `window` is each slot's, in tokens; `n_threads` 0 is half of the machine's,
+    `n_gpu_layers` -1 llama.cpp's own choice; `n_batch` tokens of a prompt are read between two looks at who
+    has left."""
+
+    path: str
+    name: str
+    key: str
+    window: int
+    n_parallel: int
+    n_threads: int
+    n_gpu_layers: int
+    n_batch: int
+
+
+def main() -> int:
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever llama.cpp prints must not be taken for the answer
+    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=ModelSpec)
+    try:
+        server = _load(spec)
+    except (ImportError, RuntimeError) as error:
+        print(f"{REFUSED}{error}", file=answer, flush=True)  # not into the log that a thread still writes
+        return 1
+    print(server.listening_address, file=answer, flush=True)
+    sys.stdin.buffer.read()
+    os._exit(0)  # an answer under way is cut, and the system frees the memory faster than llama.cpp does
+
+
+def _load(spec: ModelSpec) -> Any:
+    # Threads that spin while they wait for each other take the server's core, and on a busy machine their own
+    # too: with two on two cores, 9 tokens a second against 38 (and `poll` below, where OpenMP is not used).
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    xllamacpp = importlib.import_module(PACKAGE)
+    params = xllamacpp.CommonParams()
+    params.model.path = spec.path
+    params.model_alias = {spec.name}  # else the path is told as the model's name
+    params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [spec.key]
+    params.ui, params.verbosity = False, _LOG_ERRORS
+    params.n_parallel, params.n_ctx = spec.n_parallel, spec.window * spec.n_parallel
+    params.n_batch = params.n_ubatch = spec.n_batch
+    params.n_gpu_layers = spec.n_gpu_layers
+    params.cache_ram_mib = 0  # llama.cpp would keep up to 8 GB of old conversations
+    for cpu in (params.cpuparams, params.cpuparams_batch):
+        cpu.poll = 0
+        cpu.n_threads = spec.n_threads or max(1, (os.cpu_count() or 1) // 2)
+    return xllamacpp.Server(params)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Any OpenAI-compatible endpoint: chat and completions, as events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+from pydantic import PrivateAttr
+from yarl import URL
+
+from config.settings import LLMSettings
+from core.prompt.exchange import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages
+from core.prompt.messages import Message
+from services.adapters.http.endpoint import Endpoint, endpoint
+from services.adapters.llms.answer_reader import AnswerReader, WireEvent, make_decoder, told_error
+from services.adapters.llms.provider import ANSWER_SHARE, HttpLLM, configured, without_none
+
+BASE_URL = "https://api.openai.com/v1"
+
+_OWN_REASONING = re.compile(r"(ft:)?(o\d|gpt-([5-9]|\d\d))")
+_LIMITS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
+_NO_REASONS = frozenset({"", "null"})
+_FIXED = ("model", MESSAGES, PROMPT, "stream")
+
+
+class _Delta(msgspec.Struct, gc=False):
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta | None = None
+    text: Any = None
+    finish_reason: Any = None
+
+
+class _Chunk(WireEvent, gc=False):
+    choices: list[_Choice] | None = None
+    id: Any = None
+    model: Any = None
+    usage: Any = None
+
+
+_decoded = make_decoder(_Chunk)
+
+
+class OpenAILLM(HttpLLM):
+    _chat: Endpoint = PrivateAttr()
+    _completions: Endpoint = PrivateAttr()
+    _own_reasoning: bool = PrivateAttr(default=False)
+
+    def __init__(self, client: aiohttp.ClientSession, base_url: str, api_key: str, **fields: Any) -> None:
+        super().__init__(**fields)
+        headers = {"Authorization": f"Bearer {api_key.strip()}"}
+        self._client = client
+        self._chat = endpoint(base_url, "chat/completions", headers)
+        self._completions = endpoint(base_url, "completions", headers)
+        host = URL(base_url).host or ""
+        self._own_reasoning = host.endswith("api.openai.com") and bool(_OWN_REASONING.match(self.model))
+
+    def _request(
+        self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
+    ) -> tuple[Endpoint, bytes]:
+        key = PROMPT if flat else MESSAGES
+        own: dict[str, Any] = {"model": self.model, key: None, "stream": True, **self._limits()}
+        params = without_none(own, self.options, _FIXED)
+        body = rebuild_body(params, key, wire_messages(messages, key))
+        exchange.sent(body)
+        return (self._completions if flat else self._chat), body
+
+    def _limits(self) -> dict[str, Any]:
+        """OpenAI's own reasoning models refuse `max_tokens`, and any temperature but their own."""
+        if self._own_reasoning:
+            return {"max_completion_tokens": self.max_tokens}
+        return {"temperature": self.temperature, "max_tokens": self.max_tokens}
+
+    def _reader(self, exchange: Exchange) -> AnswerReader:
+        return OpenAIReader(exchange)
+
+
+class OpenAIReader(AnswerReader):
+    """Its end mark is a finish reason, or `[DONE]`, behind which nothing is read."""
+
+    def take(self, name: bytes, data: bytes) -> None:
+        if not data.startswith(b"{"):
+            bare = data.strip()
+            if bare == b"[DONE]":
+                self.complete = self.ended = True
+            if bare in (b"", b"[DONE]"):
+                return
+        chunk = _decoded(data)
+        if name == b"error":
+            raise told_error(chunk)
+        self.seen = True
+        if chunk.choices:
+            self._say(chunk.choices[0])
+        if chunk.usage is not None or not self.exchange.response_id:
+            self._note(chunk)
+
+    def _say(self, choice: _Choice) -> None:
+        delta = choice.delta
+        if delta is None:  # of the completion side, whose choices are text
+            self._add(choice.text)
+        else:
+            if thinking := delta.reasoning_content or delta.reasoning:
+                self.thinking.append(_plain(thinking))
+            self._add(delta.content)
+        reason = choice.finish_reason
+        if isinstance(reason, str) and reason not in _NO_REASONS:
+            self.complete = True
+            self.finish("length" if reason.lower() in _LIMITS else reason)
+
+    def _add(self, content: Any) -> None:
+        if content.__class__ is str:
+            if content:
+                self.text.append(content)
+        elif isinstance(content, list):
+            for part in content:
+                self._add_part(part)
+
+    def _add_part(self, part: Any) -> None:
+        if not isinstance(part, dict):
+            return
+        if part.get("type") in ("thinking", "reasoning"):
+            self.thinking.append(_plain(part.get("thinking") or part.get("text")))
+        else:
+            self.text.append(_plain(part.get("text")))
+
+    def _note(self, chunk: _Chunk) -> None:
+        """Some first chunks name neither the answer nor its model; the next ones do."""
+        exchange = self.exchange
+        if not exchange.response_id:
+            exchange.response_id = chunk.id if isinstance(chunk.id, str) else ""
+            exchange.response_model = chunk.model if isinstance(chunk.model, str) else None
+        if isinstance(chunk.usage, dict):
+            exchange.usage = chunk.usage
+            self.count(chunk.usage.get("prompt_tokens"), chunk.usage.get("completion_tokens"))
+
+
+def make_openai_llm(
+    entry: LLMSettings, api_key: str, client: aiohttp.ClientSession, answer_share: float = ANSWER_SHARE
+) -> OpenAILLM:
+    """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
+    return OpenAILLM(client, entry.base_url or BASE_URL, api_key, **configured(entry, answer_share))
+
+
+def _plain(content: Any) -> str:
+    """The text of a string, or of a list of parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(_plain(part.get("text")) for part in content if isinstance(part, dict))
+    return ""

@@ -1,0 +1,1 @@
+"""A Qdrant server or cluster: its client with our errors, and its snapshots."""

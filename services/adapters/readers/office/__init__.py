@@ -1,0 +1,1 @@
+"""Readers of Word, PowerPoint and Excel files."""

@@ -1,0 +1,193 @@
+"""PPTX: one section per slide, its number as the page and its title as the heading; notes are kept.
+
+Hidden slides are read, since whoever opens the file sees them. Pictures, comments and animations are not.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from typing import Any
+
+import pptx
+from llama_index.core.readers.base import BaseReader
+from llama_index.core.schema import Document
+from lxml import etree
+from lxml.etree import XMLSyntaxError
+from pptx.enum.shapes import MSO_SHAPE_TYPE, PP_PLACEHOLDER
+from pptx.exc import PythonPptxError
+from pptx.shapes.base import BaseShape
+from pptx.slide import Slide
+from pptx.table import Table
+from pptx.text.text import TextFrame
+
+from core.errors import UnreadableDocumentError
+from services.adapters.readers.office.parts import saved
+from services.adapters.readers.outline import section_document, with_dates
+from services.adapters.readers.tables import joined_header, markdown_table, spread
+
+# What stands on a slide: its shapes from top to bottom as text blocks.
+
+
+_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_DIAGRAM = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
+_DIAGRAM_IDS = f"{{{_DIAGRAM}}}relIds"
+_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_MARGINS = (PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.HEADER)
+_BODIES = (PP_PLACEHOLDER.BODY, PP_PLACEHOLDER.OBJECT, PP_PLACEHOLDER.VERTICAL_BODY,
+           PP_PLACEHOLDER.VERTICAL_OBJECT)  # fmt: skip
+_SAME_LINE_EMU = 300_000  # a third of an inch
+_MAX_DEPTH = 20
+_MAX_HEADER_ROWS = 2
+
+
+def blocks(shapes: Iterable[BaseShape], depth: int = 0) -> Iterator[str]:
+    """Text, tables, charts and diagrams in reading order, without title, footer and page number."""
+    for shape in sorted(shapes, key=_place):
+        kind = _kind(shape)
+        if kind in _MARGINS:
+            continue
+        if shape.shape_type == MSO_SHAPE_TYPE.GROUP:
+            if depth < _MAX_DEPTH:
+                yield from blocks(_any(shape).shapes, depth + 1)
+        elif shape.has_text_frame:
+            yield text_block(_any(shape).text_frame, is_list=kind in _BODIES)
+        elif _any(shape).has_table:
+            yield _table(_any(shape).table)
+        elif _any(shape).has_chart:
+            yield _chart(_any(shape).chart)
+        else:
+            yield "\n".join(_diagram(shape))
+
+
+def text_block(frame: TextFrame, *, is_list: bool = False) -> str:
+    """Paragraphs as lines; those of a body, when there are several, as a list with its levels."""
+    paragraphs = [(paragraph.level, clean(paragraph.text)) for paragraph in frame.paragraphs]
+    said = [(level, text) for level, text in paragraphs if text]
+    if not is_list or len(said) < 2:
+        return "\n".join(text for _, text in said)
+    return "\n".join(f"{'  ' * level}- {text}" for level, text in said)
+
+
+def clean(text: str) -> str:
+    return " ".join(text.replace("\v", " ").split())
+
+
+def _any(shape: BaseShape) -> Any:
+    """The shape as what it is; its base class does not know of tables, charts and groups."""
+    return shape
+
+
+def _place(shape: BaseShape) -> tuple[int, int]:
+    """By lines from top to bottom, in a line from left to right."""
+    return int(shape.top or 0) // _SAME_LINE_EMU, int(shape.left or 0)
+
+
+def _kind(shape: BaseShape) -> PP_PLACEHOLDER | None:
+    return shape.placeholder_format.type if shape.is_placeholder else None
+
+
+def _table(table: Table) -> str:
+    rows: list[list[str]] = []
+    spans: list[list[int]] = []
+    for row in table.rows:
+        rows.append([clean(cell.text_frame.text) for cell in row.cells])
+        spans.append([cell.span_width if cell.is_merge_origin else 1 for cell in row.cells])
+    _fill_downwards(table, rows)
+    count = 1
+    while count < min(_MAX_HEADER_ROWS, len(rows) - 1) and 1 < max(spans[count - 1]) < len(rows[0]):
+        count += 1
+    header = joined_header([spread(row, span) for row, span in zip(rows[:count], spans, strict=False)])
+    return markdown_table([header, *rows[count:]])
+
+
+def _fill_downwards(table: Table, rows: list[list[str]]) -> None:
+    for top, row in enumerate(table.rows):
+        for column, cell in enumerate(row.cells):
+            below = cell.span_height if cell.is_merge_origin else 1
+            for covered in rows[top + 1 : top + below]:
+                covered[column] = covered[column] or rows[top][column]
+
+
+def _chart(chart: Any) -> str:
+    """Its title, and the figures that it shows as a table."""
+    title = (
+        clean(chart.chart_title.text_frame.text)
+        if chart.has_title and chart.chart_title.has_text_frame
+        else ""
+    )
+    tables = []
+    for plot in chart.plots:
+        series = [(clean(str(line.name)), [_figure(value) for value in line.values]) for line in plot.series]
+        rows = [["", *(name for name, _ in series)]]
+        for index, category in enumerate(plot.categories):
+            rows.append(
+                [
+                    clean(str(category)),
+                    *(values[index] if index < len(values) else "" for _, values in series),
+                ]
+            )
+        tables.append(markdown_table(rows))
+    return "\n\n".join(filter(None, [title, *tables]))
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.15g}"
+
+
+def _diagram(shape: BaseShape) -> Iterator[str]:
+    """The texts of a SmartArt diagram, which are kept in a part of their own."""
+    ids = next(shape._element.iter(_DIAGRAM_IDS), None)
+    relation = ids.get(f"{_RELATION}dm") if ids is not None else None
+    if relation is None:
+        return
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    data = etree.fromstring(shape.part.related_part(relation).blob, parser)
+    for paragraph in data.iter(f"{_DRAWING}p"):
+        text = clean("".join(run.text or "" for run in paragraph.iter(f"{_DRAWING}t")))
+        if re.search(r"\w", text):
+            yield text
+
+
+_PICTURE = "/image"  # how the type of a slide's relation to a picture ends
+_PICTURES_ONLY = (
+    "The file has no text that can be read: pictures are not read. If there is text in them, run text "
+    "recognition (OCR) on it and add that."
+)
+_CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+class PptxReader(BaseReader):
+    def load_data(self, content: bytes) -> list[Document]:
+        try:
+            slides = pptx.Presentation(BytesIO(content)).slides
+            documents = [_section(number, slide) for number, slide in enumerate(slides, start=1)]
+            has_pictures = any(map(_has_picture, slides))
+        except (PythonPptxError, zipfile.BadZipFile, XMLSyntaxError) as error:
+            raise UnreadableDocumentError("The file is not a valid PPTX document.") from error
+        if has_pictures and not any(document.text.strip() for document in documents):
+            raise UnreadableDocumentError(_PICTURES_ONLY, code="no_text")
+        return with_dates(documents, saved=[saved(content)])
+
+
+def _has_picture(slide: Slide) -> bool:
+    return any(relation.reltype.endswith(_PICTURE) for relation in slide.part.rels.values())
+
+
+def _section(number: int, slide: Slide) -> Document:
+    title_shape = slide.shapes.title
+    title = clean(title_shape.text_frame.text) if title_shape is not None else ""
+    others = [
+        shape for shape in slide.shapes if title_shape is None or shape.shape_id != title_shape.shape_id
+    ]
+    said = [*filter(None, blocks(others)), *_notes(slide)]
+    return section_document("\n\n".join(said) or title, [title] if title else [], number)
+
+
+def _notes(slide: Slide) -> Iterator[str]:
+    frame = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
+    notes = text_block(frame) if frame is not None else ""
+    if notes:
+        yield f"备注：{notes}" if _CHINESE.search(notes) else f"Notes: {notes}"

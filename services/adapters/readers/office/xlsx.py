@@ -1,0 +1,278 @@
+"""XLSX: one section per sheet and titled table, under the sheet's name; tables with their header.
+
+Formulas are their last computed values; values read as a person reads them (cell_values.py). Hidden sheets,
+which hold lists for other sheets, are left out: whoever opens the file does not see them. Hidden rows and
+columns are read. openpyxl's own loop is not used: it fails on whatever a foreign program wrote into a sheet
+besides cells, and does not tell of merged cells.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
+from typing import Any, BinaryIO
+
+import openpyxl
+from llama_index.core.readers.base import BaseReader
+from llama_index.core.schema import Document
+from openpyxl.styles.numbers import BUILTIN_FORMATS, BUILTIN_FORMATS_MAX_SIZE
+from openpyxl.utils.cell import range_boundaries
+from openpyxl.utils.exceptions import InvalidFileException
+from openpyxl.worksheet._reader import MERGE_TAG, ROW_TAG, WorkSheetParser
+from openpyxl.xml.functions import iterparse
+
+from core.errors import UnreadableDocumentError
+from services.adapters.readers.office.parts import saved
+from services.adapters.readers.outline import Outline, with_dates
+from services.adapters.readers.sheets import Merged, Sheet, check_size, read_sheet
+
+# Spreadsheet values as a person reads them: number formats for per cent, thousands, currencies and dates.
+#
+# What a format only does for looks (colours, widths, text around a number other than a currency or a unit) is
+# left out; a date is said in ISO form, whose parts are those that the format shows.
+
+
+GENERAL = "General"
+# What the formats of East Asian Excel stand for that a file uses without saying them (ECMA-376, 18.8.30).
+EAST_ASIAN_DATES = {
+    **dict.fromkeys((27, 36, 50, 52, 57), "yyyy-mm"),
+    **dict.fromkeys((28, 29, 51, 53, 54, 58), "mm-dd"),
+    **dict.fromkeys((30, 31), "yyyy-mm-dd"),
+    **dict.fromkeys((32, 34, 55), "h:mm"),
+    **dict.fromkeys((33, 35, 56), "h:mm:ss"),
+}
+Value = (
+    str | bool | int | float | datetime.datetime | datetime.date | datetime.time | datetime.timedelta | None
+)
+_EXACT_DIGITS = 15
+_TEXTS = re.compile(r'"([^"]*)"|\\(.)')
+_CURRENCY = re.compile(r"\[\$([^\]-]*)[^\]]*\]")
+_BRACKETS = re.compile(r"\[[^\]]*\]")
+_PADDING = re.compile(r"[_*].")
+_DIGITS = re.compile(r"[#0?][#0?,]*(?:\.([#0?]*))?")
+_ESCAPED = re.compile(r"_x[0-9A-Fa-f]{4}_")
+_NO_DAY = datetime.date(1899, 12, 31)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """`decimals` None: as many as the number has. `width`: leading zeros up to so many digits."""
+
+    decimals: int | None
+    thousands: bool
+    percent: bool
+    before: str
+    after: str
+    width: int
+
+
+def shown(value: Value, number_format: str = GENERAL) -> str:
+    """As the sheet shows it, about. Errors (#N/A) and text stay what they are."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return _ESCAPED.sub(" ", value).strip()
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int | float):
+        return _number(value, _form(number_format))
+    if isinstance(value, datetime.datetime):
+        return _moment(value, number_format)
+    if isinstance(value, datetime.timedelta):
+        return _duration(value)
+    return value.strftime("%H:%M") if isinstance(value, datetime.time) else value.isoformat()
+
+
+def _number(value: float, form: _Form) -> str:
+    if form.percent:
+        value *= 100
+    if form.decimals is None:
+        text = str(value) if isinstance(value, int) else f"{value:.{_EXACT_DIGITS}g}"
+    else:
+        text = f"{value:{',' if form.thousands else ''}.{form.decimals}f}"
+    if form.width:
+        text = text.zfill(form.width)
+    sign, text = ("-", text[1:]) if text.startswith("-") else ("", text)
+    return f"{sign}{form.before}{text}{'%' if form.percent else ''}{form.after}"
+
+
+@lru_cache(maxsize=512)
+def _form(number_format: str) -> _Form:
+    positive = _TEXTS.sub(lambda text: text.group().replace(";", ""), number_format).split(";")[0]
+    bare = _PADDING.sub("", _BRACKETS.sub("", _CURRENCY.sub("", _TEXTS.sub("", positive))))
+    digits = _DIGITS.search(bare)
+    if digits is None or "E+" in bare or "/" in bare or GENERAL in bare:
+        return _Form(None, thousands=False, percent=False, before="", after="", width=0)
+    before, after = _units(positive)
+    whole = digits.group().split(".")[0]
+    return _Form(
+        decimals=len(digits.group(1) or ""),
+        thousands="," in whole.rstrip(","),
+        percent="%" in bare,
+        before=before,
+        after=after,
+        width=len(whole) if whole and not whole.strip("0") and digits.group(1) is None else 0,
+    )
+
+
+def _units(section: str) -> tuple[str, str]:
+    """Currencies and texts before and after the digits: ¥, 元, USD."""
+    said = _CURRENCY.sub(lambda match: f'"{match.group(1)}"', section)
+    said = _PADDING.sub("", _BRACKETS.sub("", said))
+    pieces = re.findall(r'"([^"]*)"|\\(.)|([¥￥$€£])|([#0?])', said)
+    before, after, seen = "", "", False
+    for quoted, escaped, sign, digit in pieces:
+        seen = seen or bool(digit)
+        before, after = (
+            (before, after + quoted + escaped + sign) if seen else (before + quoted + escaped + sign, "")
+        )
+    return before.strip(" ()-"), after.rstrip(" ()-")
+
+
+def _moment(value: datetime.datetime, number_format: str) -> str:
+    parts = _TEXTS.sub("", _BRACKETS.sub("", number_format)).lower().split(";")[0]
+    clock = value.strftime("%H:%M:%S" if value.second or "s" in parts else "%H:%M")
+    if value.date() <= _NO_DAY:
+        return clock
+    if "h" in parts:
+        return f"{value:%Y-%m-%d} {clock}"
+    if "d" in parts or ("y" not in parts and "m" not in parts):
+        return f"{value:%Y-%m-%d}"
+    return f"{value:%Y-%m}" if "m" in parts else f"{value:%Y}"
+
+
+def _duration(value: datetime.timedelta) -> str:
+    seconds = round(value.total_seconds())
+    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
+    minutes = f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}"
+    return f"{minutes}:{seconds % 60:02}" if seconds % 60 else minutes
+
+
+_VISIBLE = "visible"
+_NOT_WORDS = ("xl/styles", "xl/media/", "docProps/")
+_MAX_MERGED = 20_000
+_MAX_COLUMNS = 16_384
+_FORMULA = re.compile(rb"<(?:\w{1,20}:)?f[\s/>]")
+_NOT_COMPUTED = (
+    "The file has no text that can be read: open it in its program and save it, "
+    "so that its formulas have values."
+)
+
+
+class XlsxReader(BaseReader):
+    def load_data(self, content: bytes) -> list[Document]:
+        outline = Outline()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of extensions it does not know, of dates out of range
+                book = _Workbook(content)
+                book.read(outline)
+        except (InvalidFileException, zipfile.BadZipFile) as error:
+            raise UnreadableDocumentError("The file is not a valid XLSX document.") from error
+        documents = outline.finish()
+        if not any(document.text.strip() for document in documents) and book.has_formulas():
+            raise UnreadableDocumentError(_NOT_COMPUTED, code="no_text")
+        return with_dates(documents, saved=[saved(content)])
+
+
+class _Workbook:
+    """openpyxl's read-only workbook; what it does not offer is asked of its parts."""
+
+    def __init__(self, content: bytes) -> None:
+        self._book = _opened(content)
+        self._formats = [self._format(style.numFmtId) for style in self._book._cell_styles]
+        east_asian = {
+            index for index, style in enumerate(self._book._cell_styles) if style.numFmtId in EAST_ASIAN_DATES
+        }
+        self._dates = {*self._book._date_formats, *east_asian}
+        self._cells = 0
+
+    def read(self, outline: Outline) -> None:
+        for worksheet in self._book.worksheets:
+            if worksheet.sheet_state != _VISIBLE:
+                continue
+            outline.leave(1)
+            with worksheet._get_source() as source:
+                sheet = self._sheet(source, worksheet._shared_strings)
+            if sheet.rows:
+                outline.heading(1, " ".join(worksheet.title.split()))
+                read_sheet(sheet, outline, level=2)
+
+    def has_formulas(self) -> bool:
+        """Asked of the visible sheets only when nothing was read: each is read again for it."""
+        for worksheet in self._book.worksheets:
+            if worksheet.sheet_state == _VISIBLE:
+                with worksheet._get_source() as source:
+                    if _FORMULA.search(source.read()):
+                        return True
+        return False
+
+    def _sheet(self, source: BinaryIO, shared_strings: list[str]) -> Sheet:
+        sheet = Sheet()
+        merged: list[Merged] = []
+        parser: Any = WorkSheetParser(
+            source, shared_strings, data_only=True, epoch=self._book.epoch,
+            date_formats=self._dates, timedelta_formats=self._book._timedelta_formats,
+        )  # fmt: skip
+        for _, element in iterparse(source):
+            if element.tag == ROW_TAG:
+                number, cells = parser.parse_row(element)
+                self._cells += sheet.add(number, self._row(cells))
+                check_size(self._cells)
+                element.clear()
+            elif element.tag == MERGE_TAG:
+                merged += _merged(element)
+        sheet.merged = merged
+        return sheet
+
+    def _row(self, cells: list[dict[str, Any]]) -> list[str]:
+        row: list[str] = []
+        for cell in cells:
+            text = shown(cell["value"], self._format_of(cell["style_id"]))
+            column = cell["column"] - 1
+            if text and len(row) <= column < _MAX_COLUMNS:
+                row += [""] * (column - len(row))
+                row.append(text)
+        return row
+
+    def _format_of(self, style: int) -> str:
+        return self._formats[style] if style < len(self._formats) else GENERAL
+
+    def _format(self, number: int) -> str:
+        if number >= BUILTIN_FORMATS_MAX_SIZE:
+            return str(self._book._number_formats[number - BUILTIN_FORMATS_MAX_SIZE])
+        return EAST_ASIAN_DATES.get(number) or BUILTIN_FORMATS.get(number) or GENERAL
+
+
+def _opened(content: bytes) -> Any:
+    """Any: shared strings, styles and the archive of a read-only workbook have no public names.
+
+    Programs that are not Excel often write styles that openpyxl refuses; the words are worth more than those.
+    """
+    try:
+        return openpyxl.load_workbook(BytesIO(content), read_only=True, data_only=True, keep_links=False)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        bare = BytesIO(_without(content, _NOT_WORDS))
+        return openpyxl.load_workbook(bare, read_only=True, data_only=True, keep_links=False)
+
+
+def _without(content: bytes, left_out: tuple[str, ...]) -> bytes:
+    out = BytesIO()
+    with zipfile.ZipFile(BytesIO(content)) as archive, zipfile.ZipFile(out, "w") as copy:
+        for name in dict.fromkeys(archive.namelist()):
+            if not name.startswith(left_out):
+                copy.writestr(name, archive.read(name))
+    return out.getvalue()
+
+
+def _merged(element: Any) -> Iterator[Merged]:
+    for child in list(element)[:_MAX_MERGED]:
+        left, top, right, bottom = range_boundaries(child.get("ref", "A1"))
+        if left and top and right and bottom:
+            yield Merged(int(top), int(left) - 1, int(bottom), int(right) - 1)

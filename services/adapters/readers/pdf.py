@@ -1,0 +1,267 @@
+"""PDF: one section per page and bookmark, its lines joined back into paragraphs.
+
+Bookmarks are the headings. Running heads, footers and page numbers are left out (pdf_margins.py). Tables are
+lines with their cells in order: to find them, pdfplumber takes three times as long again as all the rest, and
+it finds only those with ruled lines.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from io import BytesIO
+from itertools import zip_longest
+
+import pypdf
+from llama_index.core.readers.base import BaseReader
+from llama_index.core.schema import Document
+from pypdf.errors import DependencyError, PyPdfError
+from pypdf.generic import Destination
+
+from core.errors import UnreadableDocumentError
+from core.text import scrub
+from services.adapters.readers.outline import Outline, with_dates
+
+# A PDF's bookmarks as headings: on which page, how deep. Notes of a tool, so nothing in them is an error.
+
+
+_MAX_TITLE_CHARS = 200
+_MAX_DEPTH = 6
+_WORD = re.compile(r"[^\W\d_]{2}|[\u3400-\u9fff]")
+_NUMBERING = re.compile(
+    r"\s*(?:第\s*[\d一二三四五六七八九十百]+\s*[章节條条篇部]|[一二三四五六七八九十]+(?=[、.．])"
+    r"|(?:chapter|appendix|section|part)\s+[\dA-Z]{1,4}\b|(?:[A-Z]\.?)?\d+(?:\.\d+)*|[A-Z]\b)[\s.．、:：)）]*",
+    re.IGNORECASE,
+)
+_FILE_NAME = re.compile(r"\.(?:docx?|pptx?|xlsx?|pdf|indd)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """`page` counts from 0; `level` from 1, the outermost."""
+
+    page: int
+    level: int
+    title: str
+
+
+def bookmarks(pdf: pypdf.PdfReader) -> list[Bookmark]:
+    """In the outline's order. A title without a word (a page's number) or that names a file is none."""
+    try:
+        return list(_flat(pdf, pdf.outline, 1))
+    except (PyPdfError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return []  # a damaged outline costs nobody the document
+
+
+def place(lines: Sequence[str], titles: Sequence[str]) -> list[tuple[int, int] | None]:
+    """For each title in order, the lines [start, end) that say it; None where none do."""
+    said = [_forms(line) for line in lines]
+    places: list[tuple[int, int] | None] = []
+    at = 0
+    for title in titles:
+        found = _find(said, _forms(title), at)
+        at = found[1] if found else at
+        places.append(found)
+    return places
+
+
+def _flat(pdf: pypdf.PdfReader, items: object, level: int) -> Iterator[Bookmark]:
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, list):
+            yield from _flat(pdf, item, level + 1)
+        elif isinstance(item, Destination):
+            title = " ".join(scrub(str(item.title or "")).split())[:_MAX_TITLE_CHARS]
+            page = pdf.get_destination_page_number(item)
+            if page is not None and _WORD.search(title) and not _FILE_NAME.search(title):
+                yield Bookmark(page, min(level, _MAX_DEPTH), title)
+
+
+def _find(said: Sequence[tuple[str, str]], title: tuple[str, str], at: int) -> tuple[int, int] | None:
+    """A title may take two lines of the page."""
+    for index in range(at, len(said)):
+        if _same(said[index], title):
+            return index, index + 1
+        if index + 1 < len(said) and said[index][0] and title[0].startswith(said[index][0]):
+            both = (said[index][0] + said[index + 1][0], said[index][1] + said[index + 1][0])
+            if _same(both, title):
+                return index, index + 2
+    return None
+
+
+def _same(line: tuple[str, str], title: tuple[str, str]) -> bool:
+    return bool(title[1]) and not {*line}.isdisjoint(title)
+
+
+def _forms(text: str) -> tuple[str, str]:
+    """Its letters, with and without the number that it begins with: bookmarks often lack it."""
+    return _letters(text), _letters(_NUMBERING.sub("", text, count=1))
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text).lower()
+
+
+# The lines of PDF pages without running heads, footers and page numbers, which stand in the middle of
+# sentences when pages are read one after the other.
+
+
+_EDGE_LINES = 2
+_LINE_CHARS = 100
+_LEAST_PAGES = 4  # fewer tell nothing of what repeats
+_REPEATED_SHARE = 0.6
+_NUMBERED_SHARE = 0.5
+_MAX_NUMBERS = 4  # in a line that counts the pages: chapter 2.1, page 7 of 90
+_NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
+
+
+def without_margins(pages: Sequence[list[str]]) -> list[list[str]]:
+    """Left out are lines that most pages begin or end with, and those in which a number counts the pages and
+    that are the same on several pages but for their numbers."""
+    if len(pages) < _LEAST_PAGES:
+        return [*pages]
+    edges = [_edges(page) for page in pages]
+    margins = {*_repeated(pages, edges), *_numbered(pages, edges)}
+    return [
+        [line for index, line in enumerate(page) if (number, index) not in margins]
+        for number, page in enumerate(pages)
+    ]
+
+
+def _edges(page: Sequence[str]) -> set[int]:
+    filled = [index for index, line in enumerate(page) if line]
+    edges = (*filled[:_EDGE_LINES], *filled[-_EDGE_LINES:])
+    return {index for index in edges if len(page[index]) <= _LINE_CHARS}
+
+
+def _repeated(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> Iterator[tuple[int, int]]:
+    """Page and line of what stands, word for word, on most pages."""
+    counts = Counter(
+        text for page, edge in zip(pages, edges, strict=True) for text in {page[index] for index in edge}
+    )
+    for number, edge in enumerate(edges):
+        yield from (
+            (number, index)
+            for index in edge
+            if counts[pages[number][index]] >= _REPEATED_SHARE * len(pages)
+            and not _NUMBER.fullmatch(pages[number][index])  # a figure that is often the same
+        )
+
+
+def _numbered(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> list[tuple[int, int]]:
+    """Page and line of what counts the pages."""
+    found = [
+        (value - number, number, index)
+        for number, edge in enumerate(edges)
+        for index in edge
+        for value in _numbers(pages[number][index])
+    ]
+    firsts = Counter(first for first, _ in {(first, number) for first, number, _ in found})
+    first, count = firsts.most_common(1)[0] if firsts else (0, 0)
+    if count < _NUMBERED_SHARE * len(pages):
+        return []
+    counting = [(number, index) for start, number, index in found if start == first]
+    forms = Counter(_NUMBER.sub("0", pages[number][index]) for number, index in counting)
+    return [place for place in counting if forms[_NUMBER.sub("0", pages[place[0]][place[1]])] > 1]
+
+
+def _numbers(line: str) -> set[int]:
+    numbers = _NUMBER.findall(line)
+    return {*map(int, numbers)} if len(numbers) <= _MAX_NUMBERS else set()
+
+
+_PARAGRAPH_END = re.compile(r"[。！？；：.!?;:”」』）)]\s*$")
+_CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
+_BULLET = re.compile("[\uf000-\uf0ff•●○■□▪▫◦‣⁃]\\s*")  # the first are those of symbol fonts
+_FULL_LINE_SHARE = 0.7
+
+
+class PdfReader(BaseReader):
+    def load_data(self, content: bytes) -> list[Document]:
+        logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # its warnings quote the document's bytes
+        try:
+            pdf = pypdf.PdfReader(BytesIO(content))
+            _unlock(pdf)
+            pages = [_lines(page.extract_text()) for page in pdf.pages]
+            sections = _sections(without_margins(pages), bookmarks(pdf))
+            return with_dates(sections, saved=[_created(pdf)])
+        except (PyPdfError, DependencyError) as error:
+            raise UnreadableDocumentError(
+                "The file is not a valid PDF document: print it to a PDF again and add that."
+            ) from error
+
+
+def _unlock(pdf: pypdf.PdfReader) -> None:
+    """Many PDFs are locked with an empty password, against printing only."""
+    if not pdf.is_encrypted:
+        return
+    try:
+        unlocked = bool(pdf.decrypt(""))
+    except (DependencyError, PyPdfError, NotImplementedError):
+        unlocked = False
+    if not unlocked:
+        raise UnreadableDocumentError(
+            "The PDF is protected by a password: save it without one and add that.", code="encrypted"
+        )
+
+
+def _created(pdf: pypdf.PdfReader) -> datetime | None:
+    """When the PDF was made. Its date of change is a later tool's: a signature, a merge."""
+    try:
+        return pdf.metadata.creation_date if pdf.metadata else None
+    except (PyPdfError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return None  # a damaged note costs nobody the document
+
+
+def _lines(text: str) -> list[str]:
+    lines = (line.strip() for line in scrub(text).split("\n"))
+    return [_BULLET.sub("- ", line, count=1) if _BULLET.match(line) else line for line in lines]
+
+
+def _sections(pages: Iterable[list[str]], marks: Sequence[Bookmark]) -> list[Document]:
+    outline = Outline()
+    by_page: dict[int, list[Bookmark]] = defaultdict(list)
+    for mark in marks:
+        by_page[mark.page].append(mark)
+    for index, lines in enumerate(pages):
+        outline.page(index + 1)
+        _page(lines, by_page.get(index, []), outline)
+    return outline.finish()
+
+
+def _page(lines: Sequence[str], marks: Sequence[Bookmark], outline: Outline) -> None:
+    """Bookmarks whose line is not found: the first, with those inside it, heads the page from where the one
+    before it ended; the others only what comes after the page."""
+    full = _FULL_LINE_SHARE * max(map(len, lines), default=0)
+    done, deepest = 0, 0
+    later: list[Bookmark] = []
+    for mark, found in zip(marks, place(lines, [mark.title for mark in marks]), strict=True):
+        if found is None and mark.level <= deepest:
+            later.append(mark)
+            continue
+        start, end = found or (done, done)
+        outline.block(_paragraphs(lines[done:start], full))
+        outline.heading(mark.level, mark.title, said=found is None)
+        done, deepest = end, mark.level if found is None else 0
+        later = [] if found else later
+    outline.block(_paragraphs(lines[done:], full))
+    for mark in later:
+        outline.heading(mark.level, mark.title, said=True)
+
+
+def _paragraphs(lines: Sequence[str], full: float) -> str:
+    """A line as long as the page's lines, that ends no sentence, goes on in the next one."""
+    joined = ""
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
+        goes_on = len(line) >= full and following and not _PARAGRAPH_END.search(line)
+        joined += _continued(line, following) if goes_on else f"{line}\n"
+    return joined
+
+
+def _continued(line: str, following: str) -> str:
+    if line.endswith("-") and line[-2:-1].isalpha() and following[0].islower():
+        return line[:-1]
+    return line if _CJK.match(line[-1]) and _CJK.match(following[0]) else f"{line} "

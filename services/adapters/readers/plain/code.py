@@ -1,0 +1,189 @@
+"""Source code: a fenced block per definition, under its name; nothing is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from llama_index.core.readers.base import BaseReader
+from llama_index.core.schema import Document
+
+from core.text import scrub
+from services.adapters.readers.decoding import decode
+from services.adapters.readers.outline import fenced, section_document
+
+# Where definitions begin in source code, line by line: by the words of the languages and by indentation.
+
+
+_NAME = r"(?P<name>[\w$.:~]{1,120})"
+_MODIFIERS = (
+    r"(?:(?:pub(?:\([\w:\s]{1,40}\))?|public|private|protected|internal|static|final|abstract|sealed|export|default"
+    r"|declare|async|unsafe|const|extern|open|override|data|partial|virtual|inline|suspend|case|implicit"
+    r"|synchronized|readonly|native)\s{1,4}){0,6}"
+)
+_WORD = (
+    r"(?:class|interface|enum(?:\s{1,4}(?:class|struct))?|struct|trait|impl(?:<[^<>]{0,80}>)?|union|record|object|module"
+    r"|mod|namespace|protocol|extension|actor|def|fn|func|fun|function\*?|sub|proc|macro_rules!|type|message|service"
+    r"|rpc|package\s{1,4}body|mixin)"
+)
+_PATTERNS = (
+    re.compile(rf"{_MODIFIERS}{_WORD}\s{{1,4}}(?:self\.)?{_NAME}"),
+    re.compile(rf"func\s{{1,4}}\([^()]{{0,80}}\)\s{{0,4}}{_NAME}\("),  # a method in Go
+    re.compile(  # a function kept under a name
+        rf"{_MODIFIERS}(?:(?:let|var|const)\s{{1,4}})?{_NAME}\s{{0,4}}(?::[^=]{{0,80}})?=\s{{0,4}}"
+        r"(?:async\s{1,4})?(?:function\b|\([^()]{0,200}\)(?:\s{0,4}:[^=]{0,80})?\s{0,4}=>|\w{1,40}\s{0,4}=>|class\b)"
+    ),
+    re.compile(rf"{_NAME}\s{{0,4}}(?:<-|=)\s{{0,4}}function\b"),  # R, Lua
+    re.compile(rf"{_NAME}\s{{0,4}}\(\s{{0,4}}\)\s{{0,4}}\{{?\s{{0,4}}$"),  # a shell's function
+    re.compile(  # SQL
+        r"create\s{1,4}(?:or\s{1,4}replace\s{1,4})?(?:\w{1,20}\s{1,4}){0,3}"
+        r"(?:table|view|function|procedure|trigger|type|index)\s{1,4}(?:if\s{1,4}not\s{1,4}exists\s{1,4})?[\"`\[]?"
+        rf"{_NAME}",
+        re.IGNORECASE,
+    ),
+)
+# type and name before parentheses: C, C++, Java, C#, Dart
+_TYPED = re.compile(
+    rf"(?:[\w$<>\[\],.:*&?]{{1,80}}[\s*&]{{1,4}}){{1,6}}{_NAME}\s{{0,4}}\((?!\s{{0,4}}\*)[^;={{}}]{{0,300}}\{{?\s{{0,4}}$"
+)
+_NOT_TYPED = re.compile(
+    r"(?:return|if|else|for|while|switch|new|throw|catch|typedef|using|import|from|await|yield|raise|assert|delete"
+    r"|case|with|elif|print|echo|in|not|and|or|#)\b"
+)
+_SECTION = re.compile(r"\[{1,2}(?P<name>[\w.\" -]{1,120})\]{1,2}\s{0,4}$")  # TOML, INI
+_KEY = re.compile(r"(?P<name>[\w.-]{1,80}):(?:\s|$)")  # YAML
+_ABOVE = re.compile(r"\s{0,200}(?://|#|\*|/\*|--|@|\[\w|\"\"\"|;|%|template\b|<summary|\*/)")
+_TYPED_LANGUAGES = ("c", "cpp", "java", "csharp", "dart", "")
+_SECTIONED = ("toml", "ini")
+_MAX_LINE_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """`start` is its first line (from 0), comments and decorators above it included."""
+
+    name: str
+    start: int
+    indent: int
+
+
+def definitions(lines: Sequence[str], language: str) -> Iterator[Definition]:
+    """In the order of the lines."""
+    for at, line in enumerate(lines):
+        stripped = line.lstrip()
+        if not stripped or len(line) > _MAX_LINE_CHARS:
+            continue
+        if name := _name_in(stripped, language):
+            yield Definition(name, _with_what_is_above(lines, at), len(line) - len(stripped))
+
+
+def _name_in(line: str, language: str) -> str:
+    if language in _SECTIONED:
+        found = _SECTION.match(line)
+    elif language == "yaml":
+        found = _KEY.match(line)
+    else:
+        found = next((match for form in _PATTERNS if (match := form.match(line))), None)
+        if found is None and language in _TYPED_LANGUAGES and "(" in line and not _NOT_TYPED.match(line):
+            found = _TYPED.match(line)
+    return found.group("name").strip(".:") if found else ""
+
+
+def _with_what_is_above(lines: Sequence[str], at: int) -> int:
+    """Comments, decorators and attributes that stand directly above."""
+    above = at
+    while above > 0 and at - above < 40 and _ABOVE.match(lines[above - 1][:_MAX_LINE_CHARS]):
+        above -= 1
+    return above
+
+
+_WHOLE_CHARS = 2_000  # a longer definition is told by those inside it
+_MAX_LEVELS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Lines `start` to `end` (from 0, the end not among them) under the names of what they define."""
+
+    start: int
+    end: int
+    names: tuple[str, ...]
+
+
+class CodeReader(BaseReader):
+    """`language` as a Markdown fence names it, "" when unknown. Each fence says which lines it has."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+
+    def load_data(self, content: bytes) -> list[Document]:
+        lines = scrub(decode(content)).lstrip("\ufeff").rstrip().split("\n")
+        found = list(definitions(lines, self._language))
+        stretches = _Cut(lines, found).stretches(0, len(lines), (), -1)
+        return [self._section(lines, stretch) for stretch in _joined(lines, stretches)]
+
+    def _section(self, lines: Sequence[str], stretch: _Stretch) -> Document:
+        kept = lines[stretch.start : stretch.end]
+        above = next((at for at, line in enumerate(kept) if line.strip()), 0)
+        first, last = stretch.start + above + 1, stretch.start + len("\n".join(kept).rstrip().split("\n"))
+        code = "\n".join(kept[above:]).rstrip()
+        info = f"{self._language or 'text'} lines {first}-{last}"
+        return section_document(fenced(code, info), stretch.names)
+
+
+class _Cut:
+    """Definitions one inside the other, by their indentation."""
+
+    def __init__(self, lines: Sequence[str], found: Sequence[Definition]) -> None:
+        self._found = found
+        self._chars = [0]
+        for line in lines:
+            self._chars.append(self._chars[-1] + len(line) + 1)
+
+    def stretches(
+        self,
+        start: int,
+        end: int,
+        names: tuple[str, ...],
+        indent: int,
+        among: Sequence[Definition] | None = None,
+    ) -> Iterator[_Stretch]:
+        """Those of the lines `start` to `end`, which `names` define; `among` are the definitions there."""
+        inside = [one for one in (self._found if among is None else among) if one.indent > indent]
+        is_whole = bool(names) and self._chars[end] - self._chars[start] <= _WHOLE_CHARS
+        if not inside or is_whole or len(names) >= _MAX_LEVELS:
+            yield _Stretch(start, end, names)
+            return
+        outermost = min(one.indent for one in inside)
+        heads = [at for at, one in enumerate(inside) if one.indent == outermost]
+        yield _Stretch(start, max(start, inside[heads[0]].start), names)
+        for head, following in zip(heads, [*heads[1:], len(inside)], strict=True):
+            one = inside[head]
+            last = inside[following].start if following < len(inside) else end
+            below = inside[head + 1 : following]
+            yield from self.stretches(max(start, one.start), last, (*names, one.name), outermost, below)
+
+
+def _joined(lines: Sequence[str], stretches: Iterator[_Stretch]) -> Iterator[_Stretch]:
+    """Without the empty ones; a few lines of the same place go with those before them."""
+    held: _Stretch | None = None
+    for stretch in stretches:
+        if not any(line.strip() for line in lines[stretch.start : stretch.end]):
+            continue
+        if held is not None and held.names == stretch.names:
+            held = _Stretch(held.start, stretch.end, held.names)
+            continue
+        if held is not None:
+            yield held
+        held = stretch
+    if held is not None:
+        yield held
+
+
+# Plain text: one section.
+
+
+class PlainTextReader(BaseReader):
+    def load_data(self, content: bytes) -> list[Document]:
+        return [section_document(decode(content))]

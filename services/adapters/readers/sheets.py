@@ -1,0 +1,212 @@
+"""A sheet's rows → its titles, notes and tables, as a person sees them: for spreadsheets and CSV.
+
+Rows without any text part one table from the next. In each stretch between them the header is the first row
+that is about as full as the others; what stands above it is a title or a note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from core.errors import UnreadableDocumentError
+from services.adapters.readers.outline import Outline
+from services.adapters.readers.tables import joined_header, markdown_table, spread
+
+MAX_CELLS = 1_000_000
+"""Cells with text in one file. About what can be read in the parser's time and memory."""
+_LOOKED_AT_ROWS = 20
+_HEADER_SHARE = 0.6
+_MAX_HEADER_ROWS = 3
+_TITLE_CHARS = 80
+_MAX_FILLED = 200_000
+_NUMBER = re.compile(r"[-+(]?\s?[¥￥$€£]?\s?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?\s?[%)]?$")
+_YEAR = re.compile(r"(?:19|20)\d\d$")
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A merged range, its ends included; rows as the sheet numbers them, columns from 0."""
+
+    first_row: int
+    first_column: int
+    last_row: int
+    last_column: int
+
+
+@dataclass(slots=True)
+class Sheet:
+    """Rows in the sheet's order; each begins at column 0, "" is an empty cell."""
+
+    merged: Sequence[Merged] = ()
+    rows: dict[int, list[str]] = field(default_factory=dict)
+    _beginning: dict[int, list[Merged]] = field(default_factory=dict)
+
+    def add(self, number: int, cells: list[str]) -> int:
+        """How many of the cells have text."""
+        filled = len(cells) - cells.count("")
+        if filled:
+            self.rows[number] = cells
+        return filled
+
+    def merged_at(self, number: int) -> list[Merged]:
+        """The merged ranges that the row is in, but for those that began more than a header above it."""
+        if not self._beginning:
+            for merged in self.merged:
+                self._beginning.setdefault(merged.first_row, []).append(merged)
+        above = range(number - _MAX_HEADER_ROWS + 1, number + 1)
+        near = (merged for row in above for merged in self._beginning.get(row, ()))
+        return [merged for merged in near if merged.last_row >= number]
+
+
+def check_size(cells: int) -> None:
+    if cells > MAX_CELLS:
+        raise UnreadableDocumentError(
+            f"The tables have more than {MAX_CELLS:,} cells: split the file into smaller ones and add those.",
+            code="too_complex",
+        )
+
+
+def read_sheet(sheet: Sheet, outline: Outline, level: int) -> None:
+    """Into the outline; titles above tables become headings of this level."""
+    _fill_downwards(sheet)
+    known: _Header | None = None
+    for numbers in _stretches(sorted(sheet.rows)):
+        known = _stretch(sheet, numbers, outline, level, known) or known
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    columns: Sequence[int]
+    titles: Sequence[str]
+
+
+def _fill_downwards(sheet: Sheet) -> None:
+    """What a cell merged over several rows says is said in each: pieces of the table stand alone."""
+    left = _MAX_FILLED
+    for merged in sheet.merged:
+        top = sheet.rows.get(merged.first_row)
+        if top is None or merged.first_column >= len(top) or merged.last_row - merged.first_row > left:
+            continue
+        left -= merged.last_row - merged.first_row
+        for number in range(merged.first_row + 1, merged.last_row + 1):
+            row = sheet.rows.get(number)
+            if row is not None:
+                row.extend([""] * (merged.first_column + 1 - len(row)))
+                row[merged.first_column] = row[merged.first_column] or top[merged.first_column]
+
+
+def _stretches(numbers: Sequence[int]) -> Iterable[list[int]]:
+    stretch: list[int] = []
+    for number in numbers:
+        if stretch and number > stretch[-1] + 1:
+            yield stretch
+            stretch = []
+        stretch.append(number)
+    if stretch:
+        yield stretch
+
+
+def _stretch(
+    sheet: Sheet, numbers: Sequence[int], outline: Outline, level: int, known: _Header | None
+) -> _Header | None:
+    """Reads what stands between two empty rows; the header of its table, if it has one."""
+    rows = [sheet.rows[number] for number in numbers]
+    start = _table_start(rows)
+    _notes(rows[:start], outline, level, is_titled=start < len(rows))
+    if start == len(rows):
+        return None
+    columns = _columns(rows[start:])
+    body = [[row[column] if column < len(row) else "" for column in columns] for row in rows[start:]]
+    if _is_headed(body[0]) or (len(body) == 1 and known is None):
+        titles, count = _header(sheet, numbers[start:], columns, body)
+    else:
+        titles, count = _titles_from(known, columns), 0
+    outline.block(markdown_table([titles, *body[count:]]))
+    return _Header(columns, titles)
+
+
+def _table_start(rows: Sequence[Sequence[str]]) -> int:
+    """Where the table begins; behind the last row when there is none: every row has one cell."""
+    filled = [len(row) - row.count("") for row in rows[:_LOOKED_AT_ROWS]]
+    least = max(2, round(_HEADER_SHARE * max(filled)))
+    return next((index for index, count in enumerate(filled) if count >= least), _first_wide(rows))
+
+
+def _first_wide(rows: Sequence[Sequence[str]]) -> int:
+    return next((i for i, row in enumerate(rows) if len(row) - row.count("") > 1), len(rows))
+
+
+def _notes(rows: Iterable[Sequence[str]], outline: Outline, level: int, *, is_titled: bool) -> None:
+    lines = ["  ".join(filter(None, row)) for row in rows]
+    if lines and is_titled and len(lines[0]) <= _TITLE_CHARS and not _NUMBER.match(lines[0]):
+        outline.heading(level, " ".join(lines.pop(0).split()))
+    outline.block("\n".join(lines))
+
+
+def _columns(rows: Iterable[Sequence[str]]) -> list[int]:
+    used: set[int] = set()
+    for row in rows:
+        used.update(column for column, cell in enumerate(row) if cell)
+    return sorted(used)
+
+
+def _is_headed(first: Sequence[str]) -> bool:
+    """Whether it is a header: numbers other than years are not in it."""
+    return not any(_NUMBER.match(cell) and not _YEAR.match(cell) for cell in first[1:])
+
+
+def _header(
+    sheet: Sheet, numbers: Sequence[int], columns: Sequence[int], body: Sequence[Sequence[str]]
+) -> tuple[list[str], int]:
+    """The header's titles and how many rows they take."""
+    count = _header_rows(sheet, numbers)
+    said = [
+        spread(row, _spans(sheet, number, columns))
+        for number, row in zip(numbers[:count], body, strict=False)
+    ]
+    return joined_header(said), count
+
+
+def _header_rows(sheet: Sheet, numbers: Sequence[int]) -> int:
+    """A header goes on below a cell of it that is merged over columns, or as far as one merged over rows."""
+    count = 1
+    while count < min(_MAX_HEADER_ROWS, len(numbers) - 1):
+        last = numbers[count - 1]
+        goes_on = any(
+            merged.last_row > last or merged.last_column > merged.first_column
+            for merged in sheet.merged_at(last)
+        )
+        if not goes_on:
+            break
+        count += 1
+    return count
+
+
+def _spans(sheet: Sheet, number: int, columns: Sequence[int]) -> list[int]:
+    """Over how many of the columns each cell of the row goes."""
+    spans = [1] * len(columns)
+    for merged in sheet.merged_at(number):
+        if merged.first_column in columns:
+            covered = [c for c in columns if merged.first_column <= c <= merged.last_column]
+            spans[columns.index(merged.first_column)] = len(covered)
+    return spans
+
+
+def _titles_from(known: _Header | None, columns: Sequence[int]) -> list[str]:
+    """The header of the table above where that has these columns, else the columns' letters."""
+    if known is not None and set(columns) <= set(known.columns):
+        titles = dict(zip(known.columns, known.titles, strict=True))
+        return [titles[column] for column in columns]
+    return [_letters(column) for column in columns]
+
+
+def _letters(column: int) -> str:
+    """0 → A, 26 → AA."""
+    name = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        name = chr(ord("A") + rest) + name
+    return name

@@ -1,0 +1,1 @@
+"""Readers of HTML pages, EPUB books and e-mail."""

@@ -1,0 +1,215 @@
+"""E-mail: subject as heading, who wrote to whom and when, the text, and what was attached or passed on."""
+
+from __future__ import annotations
+
+import re
+from email import message_from_bytes, policy
+from email.errors import HeaderParseError
+from email.header import decode_header
+from email.message import Message
+from email.utils import parsedate_to_datetime
+from pathlib import PurePath
+
+from llama_index.core.readers.base import BaseReader
+from llama_index.core.schema import Document
+
+from core.errors import UnreadableDocumentError
+from services.adapters.readers.decoding import decode
+from services.adapters.readers.outline import Outline, with_dates
+from services.adapters.readers.plain.markdown import MarkdownReader
+from services.adapters.readers.web.html import read_html
+
+# What an e-mail's headers and parts say, whatever charset they claim.
+
+
+_MAX_HEADER_CHARS = 4_000
+
+
+def header(message: Message, name: str) -> str:
+    """Its words on one line. Raw bytes and wrong charsets, which many programs send, are recognised."""
+    raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
+    raw = str(raw)[:_MAX_HEADER_CHARS]
+    try:
+        parts = decode_header(raw)
+    except (HeaderParseError, ValueError):
+        parts = [(raw, None)]
+    return " ".join("".join(_words(part, charset) for part, charset in parts).split())
+
+
+def _words(part: bytes | str, charset: str | None) -> str:
+    """Between encoded words, `decode_header` gives the others as bytes in raw-unicode-escape."""
+    if isinstance(part, str):
+        part = part.encode("utf-8", "surrogateescape")
+    return text_of(part, charset)
+
+
+def text_of(content: bytes, charset: str | None) -> str:
+    """Decoded as declared where that fits; what no charset fits loses only the bytes that do not."""
+    if content.isascii() and (charset or "").lower().replace("-", "") not in (
+        "utf7",
+        "iso2022jp",
+        "hzgb2312",
+    ):
+        return content.decode("ascii")
+    try:
+        return decode(content, charset)
+    except UnreadableDocumentError:
+        return content.decode("utf-8", "replace")
+
+
+def body_text(part: Message) -> str:
+    payload = part.get_payload(decode=True)
+    return text_of(payload, _charset(part)) if isinstance(payload, bytes) else ""
+
+
+def _charset(part: Message) -> str | None:
+    try:
+        return part.get_content_charset()
+    except ValueError:  # a NUL in it
+        return None
+
+
+def file_name(part: Message) -> str:
+    """An attachment's name, "" when it has none."""
+    try:
+        name = part.get_filename()
+    except ValueError:  # a NUL in its charset
+        name = None
+    if not name:
+        return ""
+    encoded = Message()
+    encoded["Name"] = name.replace("\n", " ").replace("\r", " ")
+    return header(encoded, "Name")
+
+
+def iso_date(message: Message) -> str:
+    """When it was sent, "" when it does not say."""
+    try:
+        return parsedate_to_datetime(header(message, "Date")).isoformat()
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return ""
+
+
+_HEADERS = ("From", "To", "Cc", "Date")
+_READ_ENDINGS = (".txt", ".md", ".csv", ".log")
+_MAX_READ_BYTES = 200_000
+_MAX_PARTS = 1_000
+_MAX_DEPTH = 50
+_MAX_MESSAGES = 20
+_BOUNDARY = re.compile(rb"boundary\s{0,4}=|message/rfc822", re.IGNORECASE)
+# Half of a message's sentences in its HTML alone: the plain text is a notice ("your program shows no HTML").
+_NOTICE_SHARE = 0.2
+
+
+class EmailReader(BaseReader):
+    def load_data(self, content: bytes) -> list[Document]:
+        if sum(1 for _ in _BOUNDARY.finditer(content)) > _MAX_PARTS:
+            raise _too_complex()
+        try:
+            # Not policy.default: its parser of structured headers stumbles over what hostile mail has there.
+            message = message_from_bytes(content, policy=policy.compat32)
+        except RecursionError:
+            raise _too_complex() from None
+        if not (message.keys() or message.is_multipart()):
+            raise UnreadableDocumentError("The file is not a valid e-mail: it has no headers.")
+        reading = _Reading()
+        reading.message(message, 1)
+        return with_dates(reading.outline.finish(), list(filter(None, [iso_date(message)])))
+
+
+class _Reading:
+    """One mail with those inside it; what is beyond the limits is left out or refused."""
+
+    def __init__(self) -> None:
+        self.outline = Outline()
+        self._parts = 0
+        self._messages = 0
+
+    def message(self, message: Message, level: int) -> None:
+        self._messages += 1
+        self.outline.heading(level, header(message, "Subject"))
+        lines = [f"{name}: {value}" for name in _HEADERS if (value := header(message, name))]
+        self.outline.block("\n".join(lines))
+        attached: list[Message] = []
+        self._read(message, level, attached, 0)
+        self._attachments(attached, level)
+
+    def _read(self, part: Message, level: int, attached: list[Message], depth: int) -> None:
+        self._parts += 1
+        if self._parts > _MAX_PARTS or depth > _MAX_DEPTH:
+            raise _too_complex()
+        kind = part.get_content_type()
+        parts = _parts(part)
+        if kind == "message/rfc822" or part.get_content_disposition() == "attachment" or _is_file(part):
+            attached.append(part)
+        elif kind == "multipart/alternative" and parts:
+            self._read(_best(parts), level, attached, depth + 1)
+        elif parts:
+            for inner in parts:
+                self._read(inner, level, attached, depth + 1)
+        elif kind == "text/html":
+            self._html(body_text(part), level)
+        elif kind.startswith("text/"):
+            self.outline.block(_unix(body_text(part)))
+
+    def _html(self, text: str, level: int) -> None:
+        """Headings in a mail are its layout: they are paragraphs here."""
+        for section in read_html(text):
+            titles = section.metadata["heading"]
+            if titles and not section.text.startswith(titles[-1]):
+                self.outline.block(titles[-1])
+            self.outline.block(section.text)
+
+    def _attachments(self, attached: list[Message], level: int) -> None:
+        names = [name for part in attached if (name := file_name(part))]
+        if names:
+            self.outline.block("Attachments: " + ", ".join(names))
+        for part in attached:
+            inner = _parts(part)
+            if part.get_content_type() == "message/rfc822" and inner and self._messages < _MAX_MESSAGES:
+                self.message(inner[0], level + 1)
+            elif PurePath(file_name(part)).suffix.lower() in _READ_ENDINGS:
+                self._file(part, level + 1)
+
+    def _file(self, part: Message, level: int) -> None:
+        name, text = file_name(part), body_text(part)
+        if not text.strip() or len(text) > _MAX_READ_BYTES:
+            return
+        self.outline.heading(level, name)
+        if not name.lower().endswith(".md"):
+            self.outline.block(_unix(text))
+            return
+        for section in MarkdownReader().load_data(text.encode()):
+            for deeper, title in enumerate(section.metadata["heading"], start=1):
+                self.outline.heading(level + deeper, title)
+            self.outline.block(section.text)
+
+
+def _parts(part: Message) -> list[Message]:
+    payload = part.get_payload() if part.is_multipart() else []
+    return [inner for inner in payload if isinstance(inner, Message)] if isinstance(payload, list) else []
+
+
+def _is_file(part: Message) -> bool:
+    return bool(part.get_filename()) or part.get_content_maintype() not in ("text", "multipart", "message")
+
+
+def _best(parts: list[Message]) -> Message:
+    """Of the forms of one text: the plain one, unless it only says that there is another."""
+    plain = next((part for part in parts if part.get_content_type() == "text/plain"), None)
+    rich = next(
+        (part for part in parts if part.get_content_type() in ("text/html", "multipart/related")), None
+    )
+    if plain is None or rich is None:
+        return plain or rich or parts[-1]
+    said = len(body_text(plain).strip())
+    shown = sum(len(section.text) for section in read_html(body_text(rich))) if not _parts(rich) else 0
+    return rich if not said or said < _NOTICE_SHARE * shown else plain
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _too_complex() -> UnreadableDocumentError:
+    return UnreadableDocumentError("The e-mail has too many parts to read.", code="too_complex")

@@ -1,0 +1,1 @@
+"""APScheduler: the clean-up and the folder sync at the times of a crontab line."""

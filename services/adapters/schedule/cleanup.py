@@ -1,0 +1,176 @@
+"""The nightly clean-up by APScheduler: one job in this process, at the slots of a crontab line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+import structlog
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
+
+from core.conversation.turns import rfc3339
+from core.errors import WenmaiError
+from services.adapters.schedule.crontab import slots_of, zone_named
+from services.operations.retention.report import ExpiryReport
+from services.operations.schedule.lease import Lease, MemoryLease
+from services.operations.schedule.runner import SlotRunner
+from services.operations.schedule.slots import Pace, Slots, moment_at, us_of
+from services.operations.schedule.state import CleanupState
+from services.store.clock import ClockWatch, utc_now_us
+
+log = structlog.get_logger()
+
+Job = Callable[[], Awaitable[ExpiryReport]]
+
+JOB_ID = "cleanup"
+CLOSE_S = 5.0
+
+
+class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
+    """The slots as APScheduler asks for them. Always the next one: what was missed the runner knows."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
+        slot = self._slots.after(us_of(now))
+        return None if slot is None else moment_at(slot)
+
+
+class CronSchedule:
+    """What the job did last, and when it runs next. `cron` is only shown."""
+
+    def __init__(self, runner: SlotRunner, slots: Slots, cron: str, zone: tzinfo) -> None:
+        self._runner = runner
+        self._slots = slots
+        self._cron = cron
+        self._zone = zone
+
+    def state(self) -> CleanupState:
+        record = self._runner.record
+        next_slot = self._slots.after(utc_now_us())
+        next_run = None if next_slot is None else moment_at(next_slot).astimezone(self._zone).isoformat()
+        if record is None:
+            return CleanupState(self._cron, str(self._zone), next_run, None, None, None)
+        holder = record.holder if record.slot else ""  # slot 0: the record was made and never claimed
+        return CleanupState(
+            cron=self._cron,
+            timezone=str(self._zone),
+            next_run=next_run,
+            last_run=_moment(record.last_run_us),
+            last_result=record.last_result,
+            last_error=record.last_error or None,
+            last_slot=_moment(record.last_slot),
+            skipped=record.skipped if record.skipped_slot > record.last_slot else None,
+            running=bool(holder),
+            holder=holder or None,
+        )
+
+    async def current(self) -> CleanupState:
+        try:
+            await self._runner.refresh()
+        except WenmaiError as error:
+            log.debug("cleanup_lease_unknown", error=str(error))
+        return self.state()
+
+
+def _moment(moment_us: int) -> str | None:
+    return rfc3339(moment_us) if moment_us else None
+
+
+@asynccontextmanager
+async def open_schedule(
+    job: Job,
+    cron: str,
+    timezone: str | None = None,
+    leases: Lease | None = None,
+    *,
+    pace: Pace | None = None,
+    watch: ClockWatch | None = None,
+) -> AsyncIterator[CronSchedule]:
+    """Run `job` at the times of `cron` in `timezone` (None: the machine's) until the block ends.
+
+    One run per slot among all who share the `leases`; without, this process is alone and makes up for
+    nothing that came before it. The store may be away, and its collections still to be made. A run that is
+    under way at the end is cancelled. Raises StartRefusedError in one line.
+    """
+    zone = zone_named(timezone)
+    slots = slots_of(cron, zone)
+
+    async def run(slot: int) -> ExpiryReport:
+        return await job()
+
+    runner = SlotRunner(run, slots, leases or MemoryLease(), pace, watch=watch)
+    async with run_on(runner, slots):
+        yield CronSchedule(runner, slots, cron, zone)
+
+
+@asynccontextmanager
+async def run_on(runner: SlotRunner, slots: Slots) -> AsyncIterator[None]:
+    """One run at a time; those that were missed are made up by one."""
+    runs = _Runs(runner)
+    scheduler = AsyncIOScheduler(timezone=UTC)
+    scheduler.add_listener(_heard, EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
+    trigger = SlotTrigger(slots)
+    scheduler.add_job(runs.run, trigger, id=JOB_ID, max_instances=1, coalesce=True, misfire_grace_time=None)
+    scheduler.start()
+    looking = asyncio.create_task(_keep_looking(runner, trigger, scheduler))
+    try:
+        yield
+    finally:
+        looking.cancel()
+        scheduler.shutdown(wait=False)
+        await runs.ended()
+
+
+async def _keep_looking(runner: SlotRunner, trigger: SlotTrigger, scheduler: AsyncIOScheduler) -> None:
+    """Set the time of the next run again and again: that a timer was set for does not come when the clock was
+    moved or the machine slept, for timers count neither; nor does what another worker did or left undone."""
+    pause_s = runner.pace.first_look_s
+    while True:
+        await asyncio.sleep(pause_s)
+        pause_s = runner.pace.look_s
+        due, now = await runner.look(), datetime.now(UTC)
+        if scheduler.get_job(JOB_ID):
+            next_run = now if due else trigger.get_next_fire_time(None, now)
+            scheduler.modify_job(JOB_ID, next_run_time=next_run)
+
+
+class _Runs:
+    """The job as APScheduler calls it. Its shutdown cancels a run and does not wait for its end; here we do,
+    while the store is still open."""
+
+    def __init__(self, runner: SlotRunner) -> None:
+        self._runner = runner
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            report = await self._runner.run()
+        except asyncio.CancelledError:  # nothing is above it but APScheduler, which takes it for a failure
+            log.info("cleanup_stopped")
+            return
+        if report is not None:
+            log.info("cleanup_finished", matched=report.matched, deleted=report.deleted)
+
+    async def ended(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_S)
+
+
+def _heard(event: Any) -> None:
+    """The scheduler's listener. The error of a run is kept by the runner; here it is logged."""
+    if event.code == EVENT_JOB_ERROR:
+        log.error("cleanup_failed", error=type(event.exception).__name__, exc_info=event.exception)
+    else:
+        late = event.code == EVENT_JOB_MISSED
+        log.warning("cleanup_skipped", reason="too late" if late else "the last one still runs")

@@ -1,0 +1,127 @@
+"""Memories as they are stored: facts kept across sessions, each with the turns that it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import structlog
+from pydantic import BaseModel, ConfigDict, ValidationError
+from qdrant_client import models
+
+from services.conversation.turns import PAGE, equals
+from services.store.dialect import VectorStore
+
+log = structlog.get_logger()
+
+CHUNK = 500  # turns named in one request
+DENSE = "dense"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A fact of an owner. `turn_ids` are the turns it was derived from, none of them gone."""
+
+    memory_id: str
+    owner: str
+    session_id: str
+    text: str
+    turn_ids: tuple[str, ...]
+    created_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenMemories:
+    """`changed` remain: they came from other turns, too."""
+
+    deleted: int = 0
+    changed: int = 0
+
+
+class MemoryRecords:
+    """The memories collection. The payload of a point is the fields of Memory; its id is the memory's."""
+
+    def __init__(self, store: VectorStore, collection: str) -> None:
+        self._store = store
+        self._collection = collection
+
+    async def put(self, memory: Memory, vector: Sequence[float] | None = None) -> None:
+        """Write the whole memory, over whatever was there. Raises StoreUnavailableError."""
+        named: dict[str, Any] = {} if vector is None else {DENSE: list(vector)}
+        point = models.PointStruct(id=memory.memory_id, vector=named, payload=asdict(memory))
+        await self._store.upsert(self._collection, [point])
+
+    async def of_owner(self, owner: str) -> list[Memory]:
+        """Oldest first; one that cannot be read is left out."""
+        found = [_read(record) for record in await self._scroll(models.Filter(must=[equals("owner", owner)]))]
+        return sorted([memory for memory in found if memory is not None], key=lambda each: each.created_us)
+
+    async def forget_turns(self, turn_ids: Collection[str]) -> ForgottenMemories:
+        """Delete what was derived from these turns alone; the others came from them no more.
+
+        Raises StoreUnavailableError; what was done until then is complete, and the rest is done by a repeat.
+        """
+        wanted = list(turn_ids)
+        chunks = [wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)]
+        done = [await self._forget(chunk) for chunk in chunks]
+        return ForgottenMemories(sum(each.deleted for each in done), sum(each.changed for each in done))
+
+    async def _forget(self, turn_ids: list[str]) -> ForgottenMemories:
+        from_them = models.FieldCondition(key="turn_ids", match=models.MatchAny(any=turn_ids))
+        deleted, changed = 0, 0
+        for record in await self._scroll(models.Filter(must=[from_them])):
+            left = _left(record, frozenset(turn_ids))
+            if left:
+                await self._store.set_payload(self._collection, {"turn_ids": left}, points=_one(record))
+                changed += 1
+            else:
+                await self._store.delete(self._collection, models.PointIdsList(points=[record.id]))
+                deleted += 1
+        return ForgottenMemories(deleted, changed)
+
+    async def _scroll(self, wanted: models.Filter) -> list[models.Record]:
+        found: list[models.Record] = []
+        offset: Any = None
+        while True:
+            records, offset = await self._store.scroll(self._collection, wanted, limit=PAGE, offset=offset)
+            found += records
+            if offset is None:
+                return found
+
+
+class _Payload(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    owner: str
+    session_id: str = ""
+    text: str
+    turn_ids: list[str] = []
+    created_us: int = 0
+
+
+def _one(record: models.Record) -> models.Filter:
+    """By filter: one that is erased meanwhile is no mistake."""
+    return models.Filter(must=[models.HasIdCondition(has_id=[record.id])])
+
+
+def _left(record: models.Record, gone: frozenset[str]) -> list[str]:
+    """In a damaged record a single id may stand where a list belongs."""
+    stored = (record.payload or {}).get("turn_ids")
+    return [each for each in stored if each not in gone] if isinstance(stored, list) else []
+
+
+def _read(record: models.Record) -> Memory | None:
+    try:
+        stored = _Payload.model_validate(record.payload or {})
+    except ValidationError as error:
+        log.warning("memory_unreadable", memory_id=str(record.id), errors=error.error_count())
+        return None
+    return Memory(
+        str(record.id),
+        stored.owner,
+        stored.session_id,
+        stored.text,
+        tuple(stored.turn_ids),
+        stored.created_us,
+    )

@@ -1,0 +1,387 @@
+"""Sessions: a title, an owner, a persona and two times; the turns themselves are elsewhere."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from qdrant_client import models
+
+from core.conversation.commands import parse_command
+from core.conversation.persona import Persona, PersonaDraft
+from core.conversation.turns import rfc3339
+from core.errors import UnknownSessionError
+from core.operations.backfill_turns import canonical_uuid
+from core.text import alike
+from services.conversation.turns import TurnStore, equals, in_session
+from services.store.clock import Clock, utc_now_us
+from services.store.dialect import UnknownPointError, VectorStore
+from services.store.lenient import read_leniently
+
+# A session as it is stored: the payload of one point in the session collection.
+
+
+log = structlog.get_logger()
+
+MAX_EXPIRE_DAYS = 36_500
+LATEST_US = 2**62  # where a page may go on; a damaged record may name a later time
+TITLE_FIELDS = ["title", "updated_us"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Times are UTC microseconds; `updated_us` is when its last turn began. `hold` keeps it from expiry.
+
+    `expire_days` is the session's own age limit in days; None: CONVERSATION_EXPIRE_DAYS.
+    """
+
+    session_id: str
+    owner: str
+    title: str
+    created_us: int
+    updated_us: int
+    hold: bool = False
+    persona: Persona | None = None
+    expire_days: int | None = None
+
+    @property
+    def persona_text(self) -> str:
+        return self.persona.text if self.persona else ""
+
+    @property
+    def created_at(self) -> str:
+        return rfc3339(self.created_us)
+
+    @property
+    def updated_at(self) -> str:
+        return rfc3339(self.updated_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Title:
+    """What a session is looked for by."""
+
+    session_id: str
+    title: str
+    updated_us: int
+
+
+class _SessionPayload(BaseModel):
+    """A session as it is stored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    owner: str | None = None
+    title: str = ""
+    created_us: int = 0
+    updated_us: int = 0
+    hold: bool = False
+    persona: dict[str, Any] | None = None
+    expire_days: int | None = Field(None, ge=1, le=MAX_EXPIRE_DAYS)
+
+
+class _PersonaPayload(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    persona_id: str
+    name: str = ""
+    text: str
+    updated_us: int = 0
+    document_id: str | None = None
+    chunk_id: str | None = None
+
+
+def read_session(record: models.Record) -> Session:
+    """The point's id counts, whatever the record says; a field that cannot be read takes its default."""
+    session_id = str(record.id)
+    payload = read_leniently(_SessionPayload, record.payload or {}, session_id)
+    return Session(
+        session_id=session_id,
+        owner=payload.owner or "",
+        title=payload.title,
+        created_us=payload.created_us,
+        updated_us=min(payload.updated_us, LATEST_US),
+        hold=payload.hold,
+        persona=_read_persona(payload.persona, session_id),
+        expire_days=payload.expire_days,
+    )
+
+
+def _read_persona(stored: dict[str, Any] | None, session_id: str) -> Persona | None:
+    """A persona that cannot be read is not worth losing the session for."""
+    if not stored:
+        return None
+    try:
+        return Persona(**read_leniently(_PersonaPayload, stored, session_id).model_dump())
+    except ValidationError as error:
+        log.warning("persona_unreadable", session_id=session_id, errors=error.error_count())
+        return None
+
+
+def read_title(record: models.Record) -> Title:
+    """The same of a record of which only TITLE_FIELDS were read."""
+    session = read_session(record)
+    return Title(session.session_id, session.title, session.updated_us)
+
+
+TITLE_CHARS = 60
+MAX_UNFINISHED = 1_000
+KEEP: Final = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChange:
+    """What somebody changes; None, or KEEP where None means something, leaves it as it is."""
+
+    title: str | None = None
+    hold: bool | None = None
+    expire_days: int | Literal["keep"] | None = KEEP
+
+
+def title_from(question: str) -> str:
+    """The question's first line, cut; a slash command gives none."""
+    if parse_command(question) is not None:
+        return ""
+    line = question.split("\n", 1)[0].strip()
+    return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
+
+
+class SessionStore:
+    """A change writes its own fields only: a turn that begins, a new title and a new persona may be written
+    at the same moment, by several workers, and none undoes the other."""
+
+    def __init__(self, store: VectorStore, collection: str, clock: Clock = utc_now_us) -> None:
+        self._store = store
+        self._collection = collection
+        self._clock = clock
+
+    async def create(self, session_id: str, owner: str, title: str = "") -> Session:
+        now = self._clock()
+        session = Session(session_id, owner, title, now, now)
+        await self.put(session)
+        return session
+
+    async def put(self, session: Session, named_by: str | None = None) -> None:
+        """Write the whole record, over whatever was there; `named_by` is the turn its title is from."""
+        payload = {**asdict(session), "title_turn_id": named_by}
+        point = models.PointStruct(id=session.session_id, vector={}, payload=payload)
+        await self._store.upsert(self._collection, [point])
+
+    async def exists(self, session_id: str) -> bool:
+        """Of any owner."""
+        return bool(await self._store.retrieve(self._collection, [session_id], with_payload=False))
+
+    async def reserve(self, session_id: str, owner: str) -> None:
+        """Note that this session is being written; it belongs to nobody until `put` makes it whole."""
+        note = {"session_id": session_id, "owner": None, "unfinished": True, "writer": owner}
+        point = models.PointStruct(id=session_id, vector={}, payload={**note, "updated_us": self._clock()})
+        await self._store.upsert(self._collection, [point])
+
+    async def unfinished(self, before_us: int) -> list[tuple[str, str]]:
+        """Sessions reserved until then and never made whole, each with its owner."""
+        old = models.FieldCondition(key="updated_us", range=models.Range(lte=before_us))
+        records, _ = await self._store.scroll(
+            self._collection, models.Filter(must=[equals("unfinished", True), old]), limit=MAX_UNFINISHED
+        )
+        return [(str(record.id), str((record.payload or {}).get("writer", ""))) for record in records]
+
+    async def get(self, session_id: str, owner: str) -> Session:
+        """Raises UnknownSessionError when there is none, or when it is somebody else's."""
+        records = await self._store.retrieve(self._collection, [session_id])
+        written = [record for record in records if not (record.payload or {}).get("unfinished")]
+        session = read_session(written[0]) if written else None
+        if session is None or session.owner != owner:
+            raise _unknown()
+        return session
+
+    async def get_or_new(self, session_id: str, owner: str) -> Session:
+        """For a turn that is stored: a crash may have come before its session was. Nothing is written.
+
+        Raises UnknownSessionError when it is somebody else's.
+        """
+        if await self.exists(session_id):
+            return await self.get(session_id, owner)
+        now = self._clock()
+        return Session(session_id, owner, "", now, now)
+
+    async def touch(self, session: Session, question: str, turn_id: str | None = None) -> None:
+        """A turn begins: the session is the newest now, and takes its title from its first question.
+
+        A session that has no record yet is made.
+        """
+        title = title_from(question)
+        now = self._clock()
+        try:
+            await self._set(session.session_id, {"updated_us": now})
+        except UnknownPointError:
+            named_by = turn_id if title and not session.title else None
+            await self.put(replace(session, title=session.title or title, updated_us=now), named_by)
+            return
+        if title and not session.title:
+            await self._name_unnamed(session.session_id, title, turn_id)
+
+    async def unname(self, session_id: str, turn_ids: Collection[str]) -> None:
+        """Take the title away if it is the question of one of these turns; the next question gives another.
+
+        One that somebody wrote stays. A session whose id is no UUID, of an earlier system, has no record.
+        """
+        if canonical_uuid(session_id) is None:
+            return
+        from_them = models.FieldCondition(key="title_turn_id", match=models.MatchAny(any=list(turn_ids)))
+        wanted = models.Filter(must=[models.HasIdCondition(has_id=[session_id]), from_them])
+        await self._store.set_payload(self._collection, {"title": "", "title_turn_id": None}, points=wanted)
+
+    async def change(self, session_id: str, owner: str, changes: SessionChange) -> Session:
+        """Raises UnknownSessionError."""
+        given = {"title": changes.title, "hold": changes.hold}
+        fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if changes.title is not None:
+            fields["title_turn_id"] = None
+        if changes.expire_days != KEEP:
+            fields["expire_days"] = changes.expire_days
+        return await self._change(session_id, owner, fields)
+
+    async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
+        """One at a time: the id of the persona before is kept. Raises UnknownSessionError."""
+        before = (await self.get(session_id, owner)).persona
+        persona = Persona(
+            persona_id=before.persona_id if before else str(uuid.uuid4()),
+            name=draft.name,
+            text=draft.text,
+            updated_us=self._clock(),
+            document_id=draft.document_id,
+            chunk_id=draft.chunk_id,
+        )
+        return await self._change(session_id, owner, {"persona": asdict(persona)})
+
+    async def clear_persona(self, session_id: str, owner: str) -> Session:
+        """Raises UnknownSessionError."""
+        return await self._change(session_id, owner, {"persona": None})
+
+    async def delete(self, session_id: str) -> None:
+        await self._store.delete(self._collection, models.PointIdsList(points=[session_id]))
+
+    async def list_newest(self, owner: str, limit: int, before_us: int | None = None) -> list[Session]:
+        """At most `limit`, newest first; `before_us` continues after a page."""
+        wanted = _of(owner, models.Range(lt=before_us) if before_us is not None else None)
+        return [read_session(record) for record in await self._newest(wanted, limit)]
+
+    async def titles(self, owner: str, limit: int, until_us: int | None = None) -> list[Title]:
+        """At most `limit`, newest first; none that is newer than `until_us`."""
+        wanted = _of(owner, models.Range(lte=until_us) if until_us is not None else None)
+        return [read_title(record) for record in await self._newest(wanted, limit, TITLE_FIELDS)]
+
+    async def get_many(self, session_ids: Sequence[str], owner: str) -> list[Session]:
+        """In the order of `session_ids`; those that are gone, or somebody else's, are left out."""
+        records = await self._store.retrieve(self._collection, session_ids) if session_ids else []
+        found = {str(record.id): read_session(record) for record in records}
+        return [found[each] for each in session_ids if each in found and found[each].owner == owner]
+
+    async def _newest(
+        self, wanted: models.Filter, limit: int, fields: list[str] | bool = True
+    ) -> list[models.Record]:
+        records, _ = await self._store.scroll(
+            self._collection,
+            scroll_filter=wanted,
+            limit=limit,
+            order_by=models.OrderBy(key="updated_us", direction=models.Direction.DESC),
+            with_payload=fields,
+        )
+        return records
+
+    async def _change(self, session_id: str, owner: str, fields: dict[str, Any]) -> Session:
+        await self.get(session_id, owner)
+        try:
+            if fields:
+                await self._set(session_id, fields)
+        except UnknownPointError as error:  # erased meanwhile
+            raise _unknown() from error
+        return await self.get(session_id, owner)
+
+    async def _set(self, session_id: str, fields: dict[str, Any]) -> None:
+        await self._store.set_payload(self._collection, fields, points=[session_id])
+
+    async def _name_unnamed(self, session_id: str, title: str, turn_id: str | None) -> None:
+        """The store compares: a title that was given meanwhile stays."""
+        this = models.HasIdCondition(has_id=[session_id])
+        unnamed = models.Filter(must=[this, equals("title", "")])
+        named = {"title": title, "title_turn_id": turn_id}
+        await self._store.set_payload(self._collection, named, points=unnamed)
+
+
+def _of(owner: str, updated: models.Range | None) -> models.Filter:
+    conditions: list[models.Condition] = [equals("owner", owner)]
+    if updated is not None:
+        conditions.append(models.FieldCondition(key="updated_us", range=updated))
+    return models.Filter(must=conditions)
+
+
+def _unknown() -> UnknownSessionError:
+    return UnknownSessionError("session_id: there is no such session.")
+
+
+# Sessions whose title has a text in it: looked through newest first, a bounded number in one go.
+
+
+AT_ONCE = 1_000  # titles read in one request to the store
+AT_MOST = 10_000  # titles looked at for one page
+
+
+@dataclass(frozen=True, slots=True)
+class TitledPage:
+    """Newest first. `next_before_us` continues the search, None at its end: a page may have fewer sessions
+    than were asked for, or none, and still go on."""
+
+    sessions: list[Session]
+    next_before_us: int | None
+
+
+async def find_titled(
+    sessions: SessionStore, owner: str, text: str, limit: int, before_us: int | None
+) -> TitledPage:
+    """Case and width make no difference."""
+    wanted = alike(text)
+    found: list[str] = []
+    until_us = before_us - 1 if before_us is not None else None
+    seen: set[str] = set()
+    while len(seen) < AT_MOST:
+        page = await sessions.titles(owner, AT_ONCE, until_us)
+        fresh = [title for title in page if title.session_id not in seen]  # two pages share a microsecond
+        for title in fresh:
+            until_us = title.updated_us
+            if wanted in alike(title.title):
+                found.append(title.session_id)
+            if len(found) == limit:
+                return TitledPage(await sessions.get_many(found, owner), until_us)
+        if len(page) < AT_ONCE:
+            return TitledPage(await sessions.get_many(found, owner), None)
+        if not fresh and until_us is not None:
+            until_us -= 1
+        seen.update(title.session_id for title in fresh)
+    return TitledPage(await sessions.get_many(found, owner), until_us)
+
+
+# What each turn of a session asked, in one line: read beside its tree, which is kept without texts.
+
+
+QUESTION_CHARS = 120
+
+
+async def read_questions(turns: TurnStore, session_id: str, owner: str) -> dict[str, str]:
+    """By turn id; a slash command as it was written. One whose question cannot be read is left out."""
+    wanted = models.Filter(must=[*in_session(session_id, owner)])
+    questions: dict[str, str] = {}
+    async for record in turns.scroll(wanted, with_payload=["user_query"]):
+        question = (record.payload or {}).get("user_query")
+        if isinstance(question, str):
+            questions[str(record.id)] = in_one_line(question)
+    return questions
+
+
+def in_one_line(text: str, chars: int = QUESTION_CHARS) -> str:
+    """Its first characters, runs of white space as one space."""
+    return " ".join(text.split(maxsplit=chars))[:chars].rstrip()

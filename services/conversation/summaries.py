@@ -1,0 +1,240 @@
+"""Compression: when the older part of a branch grows long, it becomes a summary, in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Literal
+
+import structlog
+from anyio import CancelScope, to_thread
+
+from config.settings import ConversationSettings
+from core.conversation.branch import TurnNode
+from core.conversation.summaries import AppliedSummary, Told, cut_at_sentence, extract, in_steps, task_text
+from core.conversation.turns import Summary, Turn, TurnStatus
+from core.errors import WenmaiError
+from core.prompt.messages import Message, Part, Role
+from core.prompt.tokens import estimate_tokens
+from core.text import is_mostly_chinese
+from services.conversation.summary_records import SummaryRecords
+from services.conversation.turns import TurnStore
+from services.llm_service import ModelEntry
+from services.store.clock import Clock, utc_now_us
+
+log = structlog.get_logger()
+
+STEP_TOKENS = 6_000  # of turns, told to the model in one call
+OTHER_TOKENS = 100  # the other fences, and what a chat's form takes
+MIN_SUMMARY_TOKENS = 30  # a sentence or two; with less, none is worth making
+MIN_STEP_TOKENS = 200  # however small the model's window
+MAX_STEPS = 4  # calls after one turn; what is left waits for the next
+READ_AT_ONCE = 200  # turns
+AT_ONCE = 2  # summaries in the making: people who wait for answers go first
+CLOSE_S = 2.0
+_SAID_SOMETHING = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    task: asyncio.Task[None]
+    scope: CancelScope
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one job goes on from: the summary that holds on the branch, and the turns it does not cover."""
+
+    session_id: str
+    before: AppliedSummary | None
+    start: str
+    turns: tuple[Told, ...]
+
+
+class SummaryService:
+    """One job at a time for a session. `model` gives a configured model by id, `prompt` its instruction."""
+
+    def __init__(
+        self,
+        turns: TurnStore,
+        model: Callable[[str], ModelEntry],
+        settings: ConversationSettings,
+        prompt: Callable[[Literal["zh", "en"]], str],
+        clock: Clock = utc_now_us,
+    ) -> None:
+        self._records = SummaryRecords(turns)
+        self._model = model
+        self._settings = settings
+        self._prompt = prompt
+        self._clock = clock
+        self._jobs: dict[str, _Job] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def applicable(self, nodes: Sequence[TurnNode]) -> AppliedSummary | None:
+        """The summary for a branch (root → leaf); None when none holds there, or compression is off.
+
+        Never one that covers a recent turn: where a branch forks off, what was just said is told in full.
+        Raises StoreUnavailableError.
+        """
+        if not self._settings.compress_history:
+            return None
+        most = self._settings.max_recent_turns
+        recent = frozenset(_said(nodes)[-most:] if most else [])
+        older = takewhile(lambda node: node.turn_id not in recent, nodes)
+        return await self._records.applicable(list(older))
+
+    def after_turn(self, nodes: Sequence[TurnNode], turn: Turn) -> None:
+        """See in the background whether the branch (root → parent) that `turn` ends has grown long."""
+        older = self._older(nodes, turn)
+        if not older or turn.session_id in self._jobs or not self._settings.compress_history:
+            return
+        scope = CancelScope()
+        task = asyncio.create_task(self._compress(turn, nodes, older, scope))
+        self._jobs[turn.session_id] = _Job(task, scope)
+        task.add_done_callback(lambda ended: self._ended(turn.session_id, ended))
+
+    async def forget(self, session_id: str, owner: str | None, turn_ids: Collection[str]) -> int:
+        """Take away every summary made of one of these turns, directly or through an earlier summary.
+
+        To be called after the turns are erased or expired, and before a turn runs again under its id.
+        `owner` None: the session's, whoever that is. Returns how many. Raises StoreUnavailableError.
+        """
+        await _cut_off([job for job in [self._jobs.get(session_id)] if job is not None])
+        return await self._records.forget(session_id, owner, turn_ids)
+
+    async def idle(self) -> None:
+        """Return once no summary is in the making."""
+        while self._jobs:
+            await asyncio.wait([job.task for job in self._jobs.values()])
+
+    async def close(self) -> None:
+        """Wait for what is in the making, briefly; what is cut off is made after a later turn."""
+        jobs = list(self._jobs.values())
+        if jobs:
+            await asyncio.wait([job.task for job in jobs], timeout=CLOSE_S)
+            await _cut_off(jobs)
+
+    def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
+        self._jobs.pop(session_id, None)
+        crash = None if task.cancelled() else task.exception()
+        if crash is not None:  # a model's class of somebody else's may raise anything
+            log.error("summary_crashed", session_id=session_id, exc_info=crash)
+
+    def _older(self, nodes: Sequence[TurnNode], turn: Turn) -> list[str]:
+        """The turns that the next one on this branch is no longer told word for word as recent ones."""
+        said = _said(nodes)
+        if turn.status in _SAID_SOMETHING and not turn.command:
+            said.append(turn.turn_id)
+        return said[: max(0, len(said) - self._settings.max_recent_turns)]
+
+    async def _compress(
+        self, turn: Turn, nodes: Sequence[TurnNode], older: Sequence[str], scope: CancelScope
+    ) -> None:
+        with scope:
+            try:
+                async with self._slots:
+                    model = self._model(self._settings.summary_model_id)
+                    work = await self._work(turn.session_id, nodes, older)
+                    if work is not None:
+                        limit = self._limit(self._model(turn.model_id))
+                        await self._summarise(work, model, limit)
+            except WenmaiError as error:  # the branch is told as before; the next turn tries again
+                log.warning("summary_failed", session_id=turn.session_id, error=type(error).__name__)
+
+    async def _work(self, session_id: str, nodes: Sequence[TurnNode], older: Sequence[str]) -> _Work | None:
+        """None when there is not enough to summarise."""
+        before = await self._records.applicable(nodes)
+        if before is not None:
+            ids = [node.turn_id for node in nodes]
+            up_to_it = frozenset(ids[: ids.index(before.turn_id) + 1])
+            older = [turn_id for turn_id in older if turn_id not in up_to_it]
+        turns = await self._uncovered(older)
+        if not turns:
+            return None
+        return _Work(session_id, before, before.start if before else turns[0].turn_id, tuple(turns))
+
+    async def _uncovered(self, turn_ids: Sequence[str]) -> list[Told]:
+        """The turns with their texts, as many as this job can take; none when they are not worth it yet."""
+        least, most = self._settings.compress_after_tokens, MAX_STEPS * STEP_TOKENS
+        turns: list[Told] = []
+        tokens = 0
+        for start in range(0, len(turn_ids), READ_AT_ONCE):
+            read = await self._records.told(turn_ids[start : start + READ_AT_ONCE])
+            told = [turn for turn in read if turn is not None]
+            if len(told) < len(read):
+                return []  # a turn is gone: the branch is not what it was
+            turns += [turn for turn in told if turn.answer.strip()]
+            tokens += sum(estimate_tokens(turn.question) + estimate_tokens(turn.answer) for turn in told)
+            if tokens > max(least, most):
+                break
+        return turns if tokens > least else []
+
+    def _limit(self, told: ModelEntry) -> int:
+        """Tokens of a summary: no more than has a place in the prompts of the model that is told it."""
+        share = int(self._settings.summary_share * (told.context_window - told.max_tokens))
+        return max(MIN_SUMMARY_TOKENS, min(self._settings.summary_tokens, share * 3 // 4))
+
+    async def _summarise(self, work: _Work, model: ModelEntry, limit: int) -> None:
+        """Step by step, each from the summary before it, each stored with the last turn it covers."""
+        text = work.before.text if work.before else ""
+        previous = work.before.turn_id if work.before else None
+        covered = set(work.before.covered) if work.before else set[str]()
+        language: Literal["zh", "en"] = _language(work.turns)
+        groups = in_steps(work.turns, self._step_tokens(model, language), model.count_tokens)
+        for _, group in zip(range(MAX_STEPS), groups, strict=False):
+            text = await self._text(text, group, model, language, limit)
+            if not text:
+                log.warning("summary_failed", session_id=work.session_id, error="empty")
+                return
+            ids = tuple(turn.turn_id for turn in group)
+            tokens = model.count_tokens(text)
+            summary = Summary(text, work.start, ids, previous, model.model_id, self._clock(), tokens)
+            with CancelScope(shield=True):  # whoever cuts this off must find what was written
+                kept = await self._records.keep(ids[-1], summary, covered)
+            if not kept:
+                log.info("summary_dropped", session_id=work.session_id, reason="a turn is gone")
+                return
+            log.info("summary_made", session_id=work.session_id, turns=len(ids), tokens=tokens)
+            previous, covered = ids[-1], covered.union(ids)
+
+    async def _text(
+        self,
+        previous: str,
+        turns: Sequence[Told],
+        model: ModelEntry,
+        language: Literal["zh", "en"],
+        limit: int,
+    ) -> str:
+        count = model.count_tokens
+        if not model.generative:
+            return await to_thread.run_sync(extract, previous, turns, limit, count)
+        length = f"{limit} 字" if language == "zh" else f"{limit * 2 // 3} words"
+        messages = [
+            Message(Role.SYSTEM, self._prompt(language), Part.SYSTEM),
+            Message(Role.USER, task_text(previous, turns, length), Part.QUESTION),
+        ]
+        return cut_at_sentence(await model.reply(messages), limit, count)
+
+    def _step_tokens(self, model: ModelEntry, language: Literal["zh", "en"]) -> int:
+        """What of the model's window is left for turns beside the instruction and the summary so far."""
+        told = model.count_tokens(self._prompt(language)) + self._settings.summary_tokens
+        room = model.context_window - model.max_tokens - told - OTHER_TOKENS
+        return max(MIN_STEP_TOKENS, min(STEP_TOKENS, room))
+
+
+def _said(nodes: Sequence[TurnNode]) -> list[str]:
+    return [node.turn_id for node in nodes if node.status in _SAID_SOMETHING and not node.command]
+
+
+def _language(turns: Sequence[Told]) -> Literal["zh", "en"]:
+    """The conversation's, by what was asked."""
+    return "zh" if is_mostly_chinese("\n".join(turn.question for turn in turns)) else "en"
+
+
+async def _cut_off(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        job.scope.cancel()
+    if jobs:
+        await asyncio.wait([job.task for job in jobs])

@@ -1,0 +1,245 @@
+"""The knowledge base: documents come in, are read and listed, and go without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from config.settings import StoreSettings
+from core.citing.citations import KnownDocuments
+from core.errors import ConflictError, UnknownDocumentError, WenmaiError
+from core.failpoints import failpoint
+from core.knowledge import Document
+from services.knowledge.chunks import ChunkPage, ChunkStore
+from services.knowledge.documents import (
+    EVERY,
+    DocumentPage,
+    DocumentStore,
+    Narrowed,
+    StoredDocument,
+    TagCount,
+)
+from services.knowledge.ingestion import Parts
+from services.knowledge.intake import Intake
+from services.knowledge.jobs.heartbeat import STALE_AFTER_US, Heartbeat
+from services.knowledge.jobs.job import JobFigures, JobSnapshot
+from services.knowledge.jobs.locks import Locks
+from services.knowledge.jobs.queue import RETRIES, Jobs, Retries
+from services.knowledge.jobs.recovery import recover
+from services.knowledge.jobs.spool import FOLDER, Spool, UploadsFound
+from services.knowledge.parsing.process import DocumentParser
+from services.knowledge.size import KnowledgeSize
+from services.knowledge.upload import Addition, Changes, Upload, checked_changes
+from services.knowledge.versions import Versions
+from services.models.embedding import EmbeddingService
+from services.store.clock import Clock, utc_now_us
+from services.store.dialect import VectorStore
+from services.sync.in_flight import ByteBudget
+
+UPLOADED_BYTES = 128 << 20
+log = structlog.get_logger()
+
+
+class KnowledgeBase:
+    """Adding is in two steps: what can be refused is refused by `add`; embedding is a background job."""
+
+    def __init__(
+        self,
+        store: VectorStore,
+        embedding: EmbeddingService,
+        parse: DocumentParser,
+        store_settings: StoreSettings,
+        clock: Clock = utc_now_us,
+        retries: Retries = RETRIES,
+    ) -> None:
+        self._documents = DocumentStore(store, store_settings, clock)
+        self._chunks = ChunkStore(store, store_settings)
+        self._versions = Versions(self._documents, self._chunks)
+        self.uploads = ByteBudget(UPLOADED_BYTES)
+        """Held by who brings an upload, from before its bytes are read until `add` returns."""
+        self.size = KnowledgeSize(store, store_settings)
+        self._clock = clock
+        self._one_process = store_settings.qdrant_url is None
+        self._jobs = Jobs(clock, retries)
+        self._spool = Spool(store_settings.data_dir / FOLDER)
+        self._locks = Locks()
+        self._heartbeat = Heartbeat(self._documents, self._jobs)
+        parts = Parts(self._chunks, self._versions, embedding, self.size)
+        self._intake = Intake(
+            self._documents, self._chunks, parts, self._jobs, self._spool, self._locks, parse, clock,
+            self._is_alive,
+        )  # fmt: skip
+
+    async def __aenter__(self) -> Self:
+        if not self._one_process:
+            self._heartbeat.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Jobs are cancelled; `recover` takes them up at the next start."""
+        await self._heartbeat.close()
+        await self._jobs.close()
+        await self._spool.close()
+
+    async def add(self, upload: Upload) -> Addition:
+        """Checks and parses before it returns; what is accepted is read in, also after a crash.
+
+        With an external id of the owner's, other content is a new version of that document; without, the
+        same bytes of the same owner are one document. Raises BadRequestError and its kinds (nothing is stored
+        then) and UnavailableError kinds.
+        """
+        return await self._intake.add(upload)
+
+    async def refuse(self, upload: Upload, error: WenmaiError) -> Document:
+        """Keep a record of what cannot be read, and why; what was read in before stays searchable.
+
+        Raises UnavailableError kinds.
+        """
+        return await self._intake.refuse(upload, error)
+
+    async def wait(self, job_id: str, owners: Sequence[str]) -> JobSnapshot:
+        """The job's final state. Raises UnknownJobError."""
+        snapshot = self._jobs.get(job_id, owners).snapshot()
+        async for latest in self._jobs.get(job_id, owners).changes():
+            snapshot = latest
+        return snapshot
+
+    def job(self, job_id: str, owners: Sequence[str]) -> JobSnapshot:
+        """Raises UnknownJobError, also when it is somebody else's."""
+        return self._jobs.get(job_id, owners).snapshot()
+
+    def list_jobs(self, owners: Sequence[str]) -> list[JobSnapshot]:
+        """Those that wait, run, or ended lately; the newest first."""
+        return self._jobs.list(owners)
+
+    def job_figures(self) -> JobFigures:
+        """Of everybody's jobs in this process."""
+        return self._jobs.figures()
+
+    def is_reading(self, owners: Sequence[str]) -> bool:
+        """Whether documents of these owners are being read in, and can be found only when that is done."""
+        return any(not job.stage.is_final for job in self._jobs.list(owners))
+
+    def job_changes(self, job_id: str, owners: Sequence[str]) -> AsyncIterator[JobSnapshot]:
+        """The state now and after every change; ends with the final one. Raises UnknownJobError at once."""
+        return self._jobs.get(job_id, owners).changes()
+
+    async def list_documents(
+        self, owners: Sequence[str], limit: int, cursor: str | None = None, narrowed: Narrowed = EVERY
+    ) -> DocumentPage:
+        """Newest first. Raises BadRequestError naming `cursor`."""
+        return await self._documents.page(owners, limit, cursor, narrowed)
+
+    async def tags(self, owners: Sequence[str], most: int) -> list[TagCount]:
+        """How many documents carry each tag, the most first; whatever their state."""
+        return await self._documents.tags(owners, most)
+
+    def of_source(self, source: str) -> AsyncIterator[Document]:
+        """All documents of a followed folder, whatever their state, in no order."""
+        return self._documents.of_source(source)
+
+    async def get_document(self, document_id: str, owners: Sequence[str]) -> Document:
+        """Raises UnknownDocumentError, also when it is somebody else's."""
+        return (await self._stored(document_id, owners)).document
+
+    async def find_documents(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
+        """Which of these are there for these owners, in one look; any text may be given for an id."""
+        return await self._documents.known(document_ids, owners)
+
+    async def chunks(
+        self, document_id: str, owners: Sequence[str], limit: int, cursor: str | None = None
+    ) -> ChunkPage:
+        """In document order; none before it is ready. Raises UnknownDocumentError, BadRequestError."""
+        return await self._chunks.page(await self.get_document(document_id, owners), limit, cursor)
+
+    async def change(self, document_id: str, owners: Sequence[str], changes: Changes) -> Document:
+        """Its tags and date, without reading it in again.
+
+        Raises UnknownDocumentError, BadRequestError naming the field, and ConflictError while it is read in,
+        or for the tags of a document that a followed folder brought.
+        """
+        changes = checked_changes(changes)
+        async with self._locks.of(document_id):
+            stored = await self._stored(document_id, owners)
+            if not stored.is_settled:
+                raise ConflictError("The document is being read in; change it when that is done.")
+            document = stored.document
+            if changes.tags is not None and document.source:
+                raise ConflictError(
+                    f"The document's tags are set in [sources.{document.source}]; its date may be changed."
+                )
+            tags = document.tags if changes.tags is None else changes.tags
+            date = (changes.date or None) if changes.changes_date else document.date
+            return await self._intake.describe(document, replace(document, tags=tags, date=date))
+
+    async def note_modified(self, document_id: str, modified_us: int) -> None:
+        """The document's file has another time, and the same content."""
+        await self._documents.note_modified(document_id, modified_us)
+
+    async def delete(self, document_id: str, owners: Sequence[str]) -> None:
+        """Nothing of the document is found or stored afterwards. Raises UnknownDocumentError."""
+        await self.get_document(document_id, owners)
+        await self._remove(document_id)
+
+    async def erase(self, document_id: str) -> None:
+        """The same whoever owns it, also of one that is gone in part; its jobs are forgotten, too."""
+        await self._remove(document_id)
+        self._jobs.forget(document_id)
+
+    async def cancel_job(self, document_id: str) -> None:
+        """Returns when nothing works on the document any more, nor will after a restart."""
+        async with self._locks.of(document_id):
+            await self._jobs.cancel(document_id)
+            await self._spool.erase([document_id])
+
+    def remembered_jobs(self, document_ids: Collection[str]) -> tuple[int, int]:
+        """How many jobs are remembered, and how many of them are of these documents."""
+        return self._jobs.remembered(document_ids)
+
+    async def kept_uploads(self, document_ids: Collection[str], owner: str = "") -> UploadsFound:
+        """Those on the disk that wait to be read in, of these documents or this owner."""
+        return await self._spool.find(document_ids, owner)
+
+    async def erase_uploads(self, owner: str) -> int:
+        """All that are kept for this owner. Returns how many."""
+        return await self._spool.erase((), owner)
+
+    async def recover(self) -> int:
+        """At start, before anything is searched: what was accepted goes on being read in, in the background;
+        other documents whose ingestion died become what they were before, or failed. Returns how many."""
+        return await recover(
+            self._documents, self._versions, self._spool, self._intake.resume,
+            lambda document_id: self._jobs.active(document_id) is not None, self._is_alive,
+        )  # fmt: skip
+
+    async def _remove(self, document_id: str) -> None:
+        async with self._locks.of(document_id):
+            await self._jobs.cancel(document_id)
+            await self._spool.erase([document_id])
+            await self._chunks.remove_all(document_id)
+            failpoint("erase.points")
+            await self._documents.forget(document_id)
+        log.info("document_deleted", document_id=document_id)
+
+    async def _stored(self, document_id: str, owners: Sequence[str]) -> StoredDocument:
+        stored = await self._documents.load(document_id)
+        if stored is None or stored.document.owner not in owners:
+            raise UnknownDocumentError("document_id: there is no such document.")
+        return stored
+
+    def _is_alive(self, stored: StoredDocument) -> bool:
+        """Somebody reads it in: this process, or another one that showed signs of life lately."""
+        if stored.is_settled:
+            return False
+        if self._jobs.active(stored.document.document_id) is not None:
+            return True
+        return not self._one_process and self._clock() - stored.updated_us < STALE_AFTER_US

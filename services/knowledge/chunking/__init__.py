@@ -1,0 +1,1 @@
+"""A parsed document cut into chunks along its structure, within the embedding's window."""

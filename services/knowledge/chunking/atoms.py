@@ -1,0 +1,155 @@
+"""What of a text is never cut again, in order: whole blocks where they fit, else their parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+from services.knowledge.chunking.blocks import Block, BlockKind, Line, blocks_of, items_of, lines_of
+from services.knowledge.chunking.cutting import Ruler, Span, cut_to_fit, span_of
+
+_LONGEST_LEAD_CHARS = 80
+DEEPEST_LIST = 8  # levels; what is deeper is cut as running text
+_LEADS_IN = re.compile(r"[:：?？]\W{0,3}$")
+_SENTENCE_END = re.compile(r"[。！!；;….][\"'”’」』）)\]*_]*$")
+_OPENING, _CLOSING = "（(“「『【《", "）)”」』】》"
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """Characters `start` to `end`, and its tokens, those of the `header` included.
+
+    A `header` is said before it (a table's, repeated): it begins a chunk. One that `leads` means little
+    without what follows: a heading, a question, the line before a list.
+    """
+
+    start: int
+    end: int
+    tokens: int
+    header: str = ""
+    leads: bool = False
+
+
+def atoms_of(text: str, ruler: Ruler) -> Iterator[Atom]:
+    lead = 0
+    for block in blocks_of(text):
+        for atom in _block_atoms(text, block, ruler, lead):
+            yield atom
+            lead = atom.tokens if atom.leads else 0
+
+
+def _block_atoms(text: str, block: Block, ruler: Ruler, lead_tokens: int) -> Iterator[Atom]:
+    """`lead_tokens` are those of the atom before, which wants to stay with the first of these: to that end
+    a list or paragraph is cut that would fit alone, a table or code is not."""
+    span = span_of(text, block.start, block.end, ruler)
+    if span is None:
+        return iter(())
+    whole_first = block.kind in (BlockKind.TABLE, BlockKind.CODE) or lead_tokens > ruler.limit // 2
+    if span.tokens + (0 if whole_first else lead_tokens) <= ruler.limit:
+        return iter((Atom(span.start, span.end, span.tokens, leads=_leads(text, block)),))
+    match block.kind:
+        case BlockKind.TABLE:
+            return _table_atoms(text, block, ruler, lead_tokens)
+        case BlockKind.CODE:
+            return _line_atoms(text, block, ruler)
+        case BlockKind.LIST:
+            return _list_atoms(text, span, ruler, DEEPEST_LIST)
+        case BlockKind.PARAGRAPH:
+            return _sentence_atoms(text, span, ruler)
+
+
+def _leads(text: str, block: Block) -> bool:
+    """A short line that ends in a colon or a question mark, or does not end as a sentence does."""
+    if block.kind is not BlockKind.PARAGRAPH:
+        return False
+    last = text[max(block.start, block.end - _LONGEST_LEAD_CHARS) : block.end].rstrip()
+    if "\n" in last or len(last) < block.end - block.start:
+        last = last.rpartition("\n")[2]
+        return _LEADS_IN.search(last) is not None
+    return _LEADS_IN.search(last) is not None or _SENTENCE_END.search(last) is None
+
+
+def _sentence_atoms(text: str, span: Span, ruler: Ruler) -> Iterator[Atom]:
+    """Cut even where it would fit. A sentence that leaves a quotation or a bracket open leads to the next."""
+    for piece in cut_to_fit(text, replace(span, tokens=ruler.limit + 1), ruler):
+        words = text[piece.start : piece.end]
+        opened = sum(map(words.count, _OPENING)) > sum(map(words.count, _CLOSING))
+        leads = opened or _LEADS_IN.search(words, max(0, len(words) - 8)) is not None
+        yield Atom(piece.start, piece.end, piece.tokens, leads=leads)
+
+
+def _list_atoms(text: str, span: Span, ruler: Ruler, levels: int) -> Iterator[Atom]:
+    """Whole items where they fit; else an item's own line, which leads, and its sub-items."""
+    items = list(items_of(text, span.start, span.end))
+    for item in items:
+        piece = span_of(text, item.start, item.end, ruler)
+        if piece is None:
+            continue
+        if piece.tokens <= ruler.limit:
+            yield _atom(piece)
+        elif len(items) > 1 and levels:
+            yield from _leading(_list_atoms(text, piece, ruler, levels - 1))
+        else:
+            yield from _sentence_atoms(text, piece, ruler)
+
+
+def _leading(atoms: Iterator[Atom]) -> Iterator[Atom]:
+    """The first of several leads."""
+    first = next(atoms, None)
+    if first is not None:
+        second = list(islice(atoms, 1))
+        yield replace(first, leads=bool(second))
+        yield from chain(second, atoms)
+
+
+def _line_atoms(text: str, block: Block, ruler: Ruler) -> Iterator[Atom]:
+    for line in lines_of(text, block.start, block.end):
+        if span := span_of(text, line.start, line.end, ruler):
+            yield from map(_atom, cut_to_fit(text, span, ruler))
+
+
+def _table_atoms(text: str, block: Block, ruler: Ruler, lead_tokens: int) -> Iterator[Atom]:
+    """Groups of rows under the table's header; rows as plain lines when it leaves them too little room."""
+    rows = lines_of(text, block.start, block.end)
+    head = list(islice(rows, 2))
+    header = text[block.start : head[1].end] + "\n"
+    header_tokens = ruler.tokens(header)
+    room = ruler.limit - header_tokens
+    if room < ruler.limit // 2:
+        yield from _line_atoms(text, block, ruler)
+        return
+    narrow = Ruler(ruler.count, room)
+    first = True
+    for group in _row_groups(_row_spans(text, rows, narrow), room, room - lead_tokens):
+        start = head[0].start if first else group.start
+        yield Atom(start, group.end, header_tokens + group.tokens, "" if first else header)
+        first = False
+
+
+def _row_spans(text: str, rows: Iterator[Line], ruler: Ruler) -> Iterator[Span]:
+    """A row that is longer than the room is cut, and each part gets the header."""
+    for row in rows:
+        if span := span_of(text, row.start, row.end, ruler):
+            yield from cut_to_fit(text, span, ruler)
+
+
+def _row_groups(rows: Iterator[Span], room: int, first_room: int) -> Iterator[Span]:
+    """Neighbouring rows together while they fit; the first group leaves room for the line before it."""
+    group: Span | None = None
+    left = first_room if first_room > room // 2 else room
+    for row in rows:
+        if group is None:
+            group = row
+        elif group.tokens + row.tokens + 1 <= left:
+            group = Span(group.start, row.end, group.tokens + row.tokens + 1)
+        else:
+            yield group
+            group, left = row, room
+    if group is not None:
+        yield group
+
+
+def _atom(span: Span) -> Atom:
+    return Atom(span.start, span.end, span.tokens)

@@ -1,0 +1,253 @@
+"""Documents' chunks in the store: written by version, published all at once, read by page, erased."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.errors import BadRequestError, StoreUnavailableError
+from core.knowledge import Chunk, Document
+from core.relevance.iso_dates import first_day
+from services.knowledge.upload import version_of
+from services.store.dialect import VectorStore
+
+# A chunk as it is stored: the payload of one point of the knowledge collection (point id = chunk_id).
+
+
+class ChunkPayload(BaseModel):
+    """`ready` becomes true when the whole document is indexed; only ready chunks are searched.
+
+    `created_us` is UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without
+    one. Write with `model_dump()`, read with `model_validate(payload)`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    chunk_id: str
+    document_id: str
+    owner: str
+    file_name: str
+    text: str
+    position: int
+    heading: str = ""
+    page: int | None = None
+    char_start: int = 0
+    char_end: int = 0
+    ready: bool = False
+    tags: tuple[str, ...] = ()
+    created_us: int = 0
+    date: str = ""
+    version: str = ""
+    source: str = ""
+    day: int = 0
+
+    @classmethod
+    def from_chunk(
+        cls,
+        chunk: Chunk,
+        owner: str,
+        created_us: int,
+        tags: Sequence[str] = (),
+        ready: bool = False,
+        source: str = "",
+    ) -> ChunkPayload:
+        return cls(
+            chunk_id=chunk.chunk_id,
+            document_id=chunk.document_id,
+            owner=owner,
+            file_name=chunk.file_name,
+            text=chunk.text,
+            position=chunk.position,
+            heading=chunk.heading,
+            page=chunk.page,
+            char_start=chunk.char_start,
+            char_end=chunk.char_end,
+            ready=ready,
+            tags=tuple(tags),
+            created_us=created_us,
+            date=chunk.date,
+            version=chunk.version,
+            source=source,
+            day=first_day(chunk.date),
+        )
+
+    def to_chunk(self) -> Chunk:
+        return Chunk(
+            chunk_id=self.chunk_id,
+            document_id=self.document_id,
+            file_name=self.file_name,
+            text=self.text,
+            position=self.position,
+            heading=self.heading,
+            page=self.page,
+            char_start=self.char_start,
+            char_end=self.char_end,
+            date=self.date,
+            version=self.version,
+            tags=self.tags,
+            source=self.source,
+        )
+
+
+_DELETE_ATTEMPTS = 3
+_SCROLL_PAGE = 256
+# What `Chunk.indexed_text` is made of, and what a payload must have.
+_TEXT_FIELDS = ["chunk_id", "document_id", "owner", "file_name", "text", "position", "heading", "date"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPage:
+    """In the order of the document. `next_cursor` is None on the last page."""
+
+    chunks: tuple[Chunk, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkVectors:
+    """`sparse` is None where the text has no words at all."""
+
+    dense: list[float]
+    sparse: models.SparseVector | None
+
+
+class ChunkStore:
+    """`version` is one content's of a document. Every method raises StoreUnavailableError when the store
+    does not answer."""
+
+    def __init__(self, store: VectorStore, settings: StoreSettings) -> None:
+        self._store = store
+        self._chunks = settings.knowledge_collection
+
+    async def add(self, points: Sequence[models.PointStruct]) -> None:
+        await self._store.upsert(self._chunks, points=list(points))
+
+    async def publish(self, document_id: str, version: str) -> None:
+        """From now on the version's chunks are searched."""
+        await self._set_ready(_version(document_id, version), ready=True)
+
+    async def withdraw(self, document_id: str, version: str) -> None:
+        """They are searched no more."""
+        await self._set_ready(_version(document_id, version), ready=False)
+
+    async def withdraw_all(self, document_id: str) -> None:
+        await self._set_ready(models.Filter(must=[_equals("document_id", document_id)]), ready=False)
+
+    async def describe(self, document: Document) -> None:
+        """The chunks of what is searched of the document say of it what its record says."""
+        date = document.date or ""
+        told = {
+            "owner": document.owner,
+            "file_name": document.file_name,
+            "tags": list(document.tags),
+            "source": document.source,
+            "date": date,
+            "day": first_day(date),
+        }
+        await self._store.set_payload(self._chunks, payload=told, points=_current(document))
+
+    async def count(self, document_id: str, version: str) -> int:
+        return await self._count(_version(document_id, version))
+
+    async def remove_all(self, document_id: str) -> None:
+        """Raises StoreUnavailableError when chunks are still there afterwards, as the next three do."""
+        await self._remove(models.Filter(must=[_equals("document_id", document_id)]))
+
+    async def remove_version(self, document_id: str, version: str) -> None:
+        await self._remove(_version(document_id, version))
+
+    async def remove_others(self, document_id: str, version: str) -> None:
+        """All but this version's; those of earlier releases have none."""
+        of_it, kept = _equals("document_id", document_id), _equals("version", version)
+        await self._remove(models.Filter(must=[of_it], must_not=[kept]))
+
+    async def remove_from(self, document_id: str, version: str, position: int) -> None:
+        """The version's chunks from this position on."""
+        wanted = _version(document_id, version)
+        beyond = models.FieldCondition(key="position", range=models.Range(gte=position))
+        await self._remove(models.Filter(must=[wanted, beyond]))
+
+    async def texts(self, document_id: str) -> AsyncIterator[tuple[str, str]]:
+        """The point id and the indexed text of every chunk of the document, of all versions."""
+        wanted = models.Filter(must=[_equals("document_id", document_id)])
+        offset = None
+        while True:
+            records, offset = await self._store.scroll(
+                self._chunks, scroll_filter=wanted, limit=_SCROLL_PAGE, offset=offset,
+                with_payload=_TEXT_FIELDS,
+            )  # fmt: skip
+            for record in records:
+                yield str(record.id), ChunkPayload.model_validate(record.payload).to_chunk().indexed_text
+            if offset is None:
+                return
+
+    async def vectors(self, ids: Sequence[str]) -> dict[str, ChunkVectors]:
+        """By point id; those that are gone, or have none, are left out."""
+        records = await self._store.retrieve(self._chunks, ids=ids, with_payload=False, with_vectors=True)
+        found: dict[str, ChunkVectors] = {}
+        for record in records:
+            vector = record.vector if isinstance(record.vector, dict) else {}
+            dense, sparse = vector.get("dense"), vector.get("sparse")
+            if isinstance(dense, list) and dense:
+                words = sparse if isinstance(sparse, models.SparseVector) else None
+                found[str(record.id)] = ChunkVectors(dense, words)  # type: ignore[arg-type]
+        return found
+
+    async def page(self, document: Document, limit: int, cursor: str | None) -> ChunkPage:
+        """Of what is searched of the document. Raises BadRequestError naming `cursor`."""
+        start = _read_position(cursor)
+        if start >= document.chunk_count:
+            return ChunkPage((), None)
+        records, _ = await self._store.scroll(
+            self._chunks,
+            scroll_filter=_current(document),
+            limit=limit,
+            order_by=models.OrderBy(key="position", direction=models.Direction.ASC, start_from=start),
+            with_payload=True,
+        )
+        chunks = tuple(ChunkPayload.model_validate(record.payload).to_chunk() for record in records)
+        end = chunks[-1].position + 1 if chunks else document.chunk_count
+        return ChunkPage(chunks, str(end) if end < document.chunk_count else None)
+
+    async def _set_ready(self, wanted: models.Filter, *, ready: bool) -> None:
+        selector = models.FilterSelector(filter=wanted)
+        await self._store.set_payload(self._chunks, payload={"ready": ready}, points=selector)
+
+    async def _count(self, wanted: models.Filter) -> int:
+        return (await self._store.count(self._chunks, count_filter=wanted)).count
+
+    async def _remove(self, wanted: models.Filter) -> None:
+        for _ in range(_DELETE_ATTEMPTS):
+            await self._store.delete(self._chunks, points_selector=models.FilterSelector(filter=wanted))
+            if not await self._count(wanted):
+                return
+        raise StoreUnavailableError("The document's chunks could not all be erased; try again.")
+
+
+def _equals(field: str, value: str) -> models.FieldCondition:
+    return models.FieldCondition(key=field, match=models.MatchValue(value=value))
+
+
+def _version(document_id: str, version: str) -> models.Filter:
+    return models.Filter(must=[_equals("document_id", document_id), _equals("version", version)])
+
+
+def _current(document: Document) -> models.Filter:
+    """Chunks of earlier releases name no version; they are the only ones of their document."""
+    unnamed = models.IsEmptyCondition(is_empty=models.PayloadField(key="version"))
+    return models.Filter(
+        must=[_equals("document_id", document.document_id)],
+        should=[_equals("version", version_of(document.content_hash)), unnamed],
+    )
+
+
+def _read_position(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 9):
+        raise BadRequestError("cursor: not one that this server gave out.")
+    return int(cursor)

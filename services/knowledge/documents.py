@@ -1,0 +1,266 @@
+"""Documents' records in the store: written, listed by page, looked up by what they are known by."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
+
+from pydantic import BaseModel, ConfigDict
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.citing.citations import KnownDocuments
+from core.errors import BadRequestError
+from core.knowledge import Document, DocumentStatus
+from services.store.clock import Clock
+from services.store.dialect import VectorStore
+
+# A document as it is stored: the payload of one point of the document collection (id = document_id).
+
+
+class DocumentPayload(BaseModel):
+    """`updated_us` is the last sign of life of its ingestion, in UTC microseconds."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    document_id: str
+    owner: str
+    file_name: str
+    content_hash: str
+    size_bytes: int
+    created_us: int
+    status: DocumentStatus
+    chunk_count: int = 0
+    external_id: str | None = None
+    tags: tuple[str, ...] = ()
+    date: str | None = None
+    error: str | None = None
+    source: str = ""
+    modified_us: int = 0
+    refused_hash: str = ""
+    updated_us: int = 0
+
+    @classmethod
+    def from_document(cls, document: Document, updated_us: int) -> DocumentPayload:
+        return cls(**asdict(document), updated_us=updated_us)
+
+    def to_document(self) -> Document:
+        return Document(**self.model_dump(exclude={"updated_us"}))
+
+
+_TIES = 16  # documents that may share one microsecond at the edge of a page
+_SCROLL_PAGE = 256
+_LOOKED_UP_AT_ONCE = 1_000
+_TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
+_KNOWN_FIELDS = ["owner", "status", "content_hash"]
+_INCOMING = "incoming"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage:
+    """Newest first. `next_cursor` is None on the last page."""
+
+    documents: tuple[Document, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TagCount:
+    """How many documents carry a tag."""
+
+    tag: str
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """`updated_us` is the last sign of life of its ingestion; `incoming` is the hash of the content that is
+    taking the place of the one that is searched, or has just done so, "" when there is none."""
+
+    document: Document
+    updated_us: int
+    incoming: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.document.status is DocumentStatus.READY
+
+    @property
+    def is_settled(self) -> bool:
+        """Nobody is reading it in, nor was when the server stopped."""
+        return self.document.status is not DocumentStatus.INGESTING and not self.incoming
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """Which documents a list is limited to; None is no limit."""
+
+    status: DocumentStatus | None = None
+    source: str | None = None
+    tag: str | None = None
+
+
+EVERY = Narrowed()
+
+
+class DocumentStore:
+    """Every method raises StoreUnavailableError when the store does not answer."""
+
+    def __init__(self, store: VectorStore, settings: StoreSettings, clock: Clock) -> None:
+        self._store = store
+        self._documents = settings.document_collection
+        self._clock = clock
+
+    async def save(self, document: Document, incoming: str = "") -> None:
+        payload = DocumentPayload.from_document(document, self._clock()).model_dump(mode="json")
+        if incoming:
+            payload[_INCOMING] = incoming
+        point = models.PointStruct(id=document.document_id, vector={}, payload=payload)
+        await self._store.upsert(self._documents, points=[point])
+
+    async def load(self, document_id: str) -> StoredDocument | None:
+        records = await self._store.retrieve(self._documents, ids=[document_id], with_payload=True)
+        return _stored(records[0]) if records else None
+
+    async def settle(self, document_id: str) -> None:
+        """Nothing takes its place any more."""
+        await self._store.delete_payload(self._documents, keys=[_INCOMING], points=_one(document_id))
+
+    async def touch(self, document_ids: Sequence[str]) -> None:
+        """A sign of life, so that no other worker takes an ingestion for dead."""
+        those = models.Filter(must=[models.HasIdCondition(has_id=list(document_ids))])
+        await self._store.set_payload(self._documents, payload={"updated_us": self._clock()}, points=those)
+
+    async def note_modified(self, document_id: str, modified_us: int) -> None:
+        """Its file has another time and the same content."""
+        await self._store.set_payload(
+            self._documents, payload={"modified_us": modified_us}, points=_one(document_id)
+        )
+
+    async def known(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
+        """Those of these owners that can be read; any text may be given for an id."""
+        ids = [document_id for document_id in document_ids if _is_id(document_id)]
+        found: dict[str, str] = {}
+        for start in range(0, len(ids), _LOOKED_UP_AT_ONCE):
+            records = await self._store.retrieve(
+                self._documents, ids=ids[start : start + _LOOKED_UP_AT_ONCE], with_payload=_KNOWN_FIELDS
+            )
+            for record in records:
+                payload = record.payload or {}
+                if payload.get("owner") in owners and payload.get("status") != DocumentStatus.FAILED:
+                    found[str(record.id)] = str(payload.get("content_hash", ""))
+        return KnownDocuments(found)
+
+    async def forget(self, document_id: str) -> None:
+        """Remove the document's own record; its chunks must be gone before."""
+        await self._store.delete(self._documents, points_selector=models.PointIdsList(points=[document_id]))
+
+    async def page(
+        self, owners: Sequence[str], limit: int, cursor: str | None, narrowed: Narrowed = EVERY
+    ) -> DocumentPage:
+        """Raises BadRequestError naming `cursor`."""
+        after = _read_cursor(cursor) if cursor else None
+        records, _ = await self._store.scroll(
+            self._documents,
+            scroll_filter=_wanted(owners, None if after is None else after[0], narrowed),
+            limit=limit + 1 + _TIES,
+            order_by=models.OrderBy(key="created_us", direction=models.Direction.DESC),
+            with_payload=True,
+        )
+        found = sorted((_stored(record).document for record in records), key=_newest_first)
+        rest = [document for document in found if after is None or _newest_first(document) > _key(after)]
+        more = len(rest) > limit
+        cursor = f"{rest[limit - 1].created_us}.{rest[limit - 1].document_id}" if more else None
+        return DocumentPage(tuple(rest[:limit]), cursor)
+
+    async def tags(self, owners: Sequence[str], most: int) -> list[TagCount]:
+        """Those that most documents carry, each document counted once; of as many, by name."""
+        wanted = _wanted(owners, None, EVERY)
+        facet = await self._store.facet(
+            self._documents, "tags", facet_filter=wanted, limit=_TAGS_COUNTED, exact=True
+        )
+        counts = [TagCount(str(hit.value), hit.count) for hit in facet.hits if hit.count]  # gone ones have 0
+        return sorted(counts, key=lambda each: (-each.documents, each.tag))[:most]
+
+    async def unsettled(self) -> AsyncIterator[StoredDocument]:
+        """Those that somebody is reading in, or was when the server stopped. Of all owners, in no order."""
+        ingesting = _equals("status", DocumentStatus.INGESTING.value)
+        replaced = models.Filter(
+            must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=_INCOMING))]
+        )
+        async for stored in self._all(models.Filter(should=[ingesting, replaced])):
+            yield stored
+
+    async def of_source(self, source: str) -> AsyncIterator[Document]:
+        """Whatever their state, in no order."""
+        async for stored in self._all(models.Filter(must=[_equals("source", source)])):
+            yield stored.document
+
+    async def named(self, external_id: str) -> list[Document]:
+        """Those with this external id, of all owners."""
+        wanted = models.Filter(must=[_equals("external_id", external_id)])
+        return [stored.document async for stored in self._all(wanted)]
+
+    async def _all(self, wanted: models.Filter) -> AsyncIterator[StoredDocument]:
+        offset = None
+        while True:
+            records, offset = await self._store.scroll(
+                self._documents, scroll_filter=wanted, limit=_SCROLL_PAGE, offset=offset, with_payload=True
+            )
+            for record in records:
+                yield _stored(record)
+            if offset is None:
+                return
+
+
+def _is_id(text: str) -> bool:
+    """Whether the store would take it for an id, in the one spelling that we use."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _stored(record: models.Record) -> StoredDocument:
+    payload = DocumentPayload.model_validate(record.payload)
+    incoming = str((record.payload or {}).get(_INCOMING) or "")
+    return StoredDocument(payload.to_document(), payload.updated_us, incoming)
+
+
+def _one(document_id: str) -> models.Filter:
+    """As a filter: a document that went meanwhile is no mistake."""
+    return models.Filter(must=[models.HasIdCondition(has_id=[document_id])])
+
+
+def _equals(field: str, value: str) -> models.FieldCondition:
+    return models.FieldCondition(key=field, match=models.MatchValue(value=value))
+
+
+def _wanted(owners: Sequence[str], until_us: int | None, narrowed: Narrowed) -> models.Filter:
+    must: list[models.Condition] = [
+        models.FieldCondition(key="owner", match=models.MatchAny(any=list(owners)))
+    ]
+    if until_us is not None:
+        must.append(models.FieldCondition(key="created_us", range=models.Range(lte=until_us)))
+    for field, value in (
+        ("status", narrowed.status), ("source", narrowed.source), ("tags", narrowed.tag),
+    ):  # fmt: skip
+        if value is not None:
+            must.append(_equals(field, str(value)))
+    return models.Filter(must=must)
+
+
+def _newest_first(document: Document) -> tuple[int, str]:
+    return -document.created_us, document.document_id
+
+
+def _key(cursor: tuple[int, str]) -> tuple[int, str]:
+    return -cursor[0], cursor[1]
+
+
+def _read_cursor(cursor: str) -> tuple[int, str]:
+    time, _, document_id = cursor.partition(".")
+    if not (time.isascii() and time.isdigit() and len(time) <= 18 and document_id):
+        raise BadRequestError("cursor: not one that this server gave out.")
+    return int(time), document_id

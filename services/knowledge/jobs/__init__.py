@@ -1,0 +1,1 @@
+"""Background jobs that read documents in: the queue, the spool of uploads, and what a start resumes."""

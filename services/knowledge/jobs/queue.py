@@ -1,0 +1,209 @@
+"""Background jobs: a few run at once, the others wait in line, and whoever asks sees how far they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
+
+from core.errors import StoreUnavailableError, UnavailableError, UnknownJobError, WenmaiError
+from core.knowledge import Document
+from services.knowledge.jobs.job import Job, JobFigures, JobSnapshot, JobStage, Work
+from services.knowledge.jobs.lanes import Lanes
+from services.store.clock import Clock, utc_now_us
+
+MAX_WAITING_JOBS = 1_000
+MAX_WAITING_CHUNKS = 200_000  # their texts are held in memory
+MAX_REMEMBERED = 1_000
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """The wait doubles after each attempt: 8, 16, 32 and 64 seconds, two minutes in all."""
+
+    attempts: int = 5
+    first_wait_s: float = 8.0
+
+
+RETRIES: Final = Retries()
+
+
+class Jobs:
+    """At most one for each document. Ended ones are remembered up to a bound, the oldest go first."""
+
+    def __init__(self, clock: Clock = utc_now_us, retries: Retries = RETRIES) -> None:
+        self._clock = clock
+        self._retries = retries
+        self._lanes = Lanes()
+        self._coming: dict[str, int] = {}  # chunks that have room, by document
+        self._jobs: dict[str, Job] = {}
+        self._ended: deque[str] = deque()
+        self._outcomes: Counter[JobStage] = Counter()
+        self._by_document: dict[str, Job] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def submit(self, document: Document, total: int, work: Work, job_id: str | None = None) -> Job:
+        """Put work at the end of the line; the document must have no other."""
+        job = Job(document, total, self._clock, job_id)
+        self._jobs[job.job_id] = self._by_document[document.document_id] = job
+        self._tasks[job.job_id] = asyncio.create_task(self._run(job, work), name=f"job {job.job_id}")
+        return job
+
+    def check_room(self) -> None:
+        """Raises UnavailableError when the line is too long."""
+        self._check_room(self._waiting(), 1)
+
+    @contextmanager
+    def room(self, document_id: str, chunks: int) -> Iterator[None]:
+        """Kept for a document until it is submitted or given up; any number has room in an empty line. Its
+        lock must be held. Raises UnavailableError."""
+        waiting = self._waiting(document_id)
+        self._check_room(waiting, chunks if sum(waiting) else 0)
+        self._coming[document_id] = chunks
+        try:
+            yield
+        finally:
+            del self._coming[document_id]
+
+    def _waiting(self, but_document: str = "") -> list[int]:
+        """How many chunks each has: what is being accepted, and jobs but for one that is to be replaced."""
+        jobs = (job for job in self._by_document.values() if job.is_waiting)
+        others = [job.total for job in jobs if job.document.document_id not in (but_document, *self._coming)]
+        return others + list(self._coming.values())
+
+    def _check_room(self, waiting: Sequence[int], more: int) -> None:
+        if len(waiting) >= MAX_WAITING_JOBS or sum(waiting) + more > MAX_WAITING_CHUNKS:
+            raise UnavailableError("Too many documents are waiting to be read; try again later.")
+
+    def get(self, job_id: str, owners: Sequence[str]) -> Job:
+        """Raises UnknownJobError when there is none, or when it is somebody else's."""
+        job = self._jobs.get(job_id)
+        if job is None or job.document.owner not in owners:
+            raise UnknownJobError("job_id: there is no such job.")
+        return job
+
+    def list(self, owners: Sequence[str]) -> list[JobSnapshot]:
+        """Those that wait, run, or ended lately; the newest first."""
+        return [job.snapshot() for job in reversed(self._jobs.values()) if job.document.owner in owners]
+
+    def active(self, document_id: str) -> Job | None:
+        """The job that waits or runs for a document."""
+        return self._by_document.get(document_id)
+
+    def active_documents(self) -> tuple[str, ...]:
+        return tuple(self._by_document)
+
+    async def cancel(self, document_id: str) -> None:
+        """Returns when nothing works on the document any more."""
+        job = self._by_document.get(document_id)
+        if job is not None:
+            await self._stop(job)
+
+    def forget(self, document_id: str) -> int:
+        """Remember the document's ended jobs no more. Returns how many."""
+        ended = [
+            job for job in self._jobs.values() if job.document.document_id == document_id and job.is_final
+        ]
+        for job in ended:
+            del self._jobs[job.job_id]
+            self._ended.remove(job.job_id)
+        return len(ended)
+
+    def remembered(self, document_ids: Collection[str]) -> tuple[int, int]:
+        """How many jobs are remembered, and how many of them are of these documents."""
+        of_them = [job for job in self._jobs.values() if job.document.document_id in document_ids]
+        return len(self._jobs), len(of_them)
+
+    def figures(self) -> JobFigures:
+        now = Counter(job.snapshot().stage for job in self._by_document.values())
+        waiting, retrying = now[JobStage.WAITING], now[JobStage.RETRYING]
+        return JobFigures(
+            waiting=waiting,
+            running=now.total() - waiting - retrying,
+            retrying=retrying,
+            waiting_chunks=sum(self._waiting()),
+            done=self._outcomes[JobStage.DONE],
+            failed=self._outcomes[JobStage.FAILED],
+            cancelled=self._outcomes[JobStage.CANCELLED],
+        )
+
+    async def close(self) -> None:
+        """Cancel those that run and all that wait."""
+        for job in reversed(tuple(self._by_document.values())):  # or a slot that is freed starts the next
+            self._tasks[job.job_id].cancel()
+        for job in tuple(self._by_document.values()):
+            await self._stop(job)
+
+    async def _stop(self, job: Job) -> None:
+        task = self._tasks.get(job.job_id)
+        if task is not None:
+            if not task.cancelling():  # once: what it finishes when it is cancelled is not cut
+                task.cancel()
+            await asyncio.wait([task])
+        if not job.is_final:  # a task that was cancelled before its first step could not say so itself
+            self._end(job, JobStage.CANCELLED)
+
+    async def _run(self, job: Job, work: Work) -> None:
+        try:
+            await self._attempts(job, work)
+        except asyncio.CancelledError:
+            self._end(job, JobStage.CANCELLED)
+            raise
+        except WenmaiError as error:
+            log.warning("job_failed", document_id=job.document.document_id, code=error.code)
+            await self._fail(job, work, error)
+        except Exception:  # one broken document must not stop the line
+            log.exception("job_crashed", document_id=job.document.document_id)
+            await self._fail(job, work, WenmaiError("The document could not be stored."))
+        else:
+            self._end(job, JobStage.DONE)
+
+    async def _attempts(self, job: Job, work: Work) -> None:
+        """While it waits for the next one, others take its place."""
+
+        def told(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            if isinstance(error, WenmaiError) and state.next_action is not None:
+                log.warning("job_retried", document_id=job.document.document_id, code=error.code)
+                job.retry(error, state.next_action.sleep)
+
+        attempts = AsyncRetrying(
+            retry=retry_if_exception(_may_pass),
+            stop=stop_after_attempt(self._retries.attempts),
+            wait=wait_exponential(multiplier=self._retries.first_wait_s, max=3_600),
+            before_sleep=told,
+            reraise=True,
+        )
+        async for attempt in attempts:
+            with attempt:
+                async with self._lanes.turn(job):
+                    job.begin(attempt.retry_state.attempt_number)
+                    await work.run(job)
+
+    async def _fail(self, job: Job, work: Work, error: WenmaiError) -> None:
+        try:
+            await work.undo(error)
+        except StoreUnavailableError:  # what is left is found and mended at the next start
+            log.warning("job_not_undone", document_id=job.document.document_id)
+        finally:
+            self._end(job, JobStage.FAILED, error)
+
+    def _end(self, job: Job, stage: JobStage, error: WenmaiError | None = None) -> None:
+        del self._by_document[job.document.document_id]
+        del self._tasks[job.job_id]
+        job.end(stage, error)
+        self._outcomes[stage] += 1
+        self._ended.append(job.job_id)
+        if len(self._ended) > MAX_REMEMBERED:
+            del self._jobs[self._ended.popleft()]
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, WenmaiError) and error.retryable

@@ -1,0 +1,279 @@
+"""Uploads on the disk until they are read in: what was accepted outlives a crash.
+
+`incoming/<life>/<job>.upload`: a server has a folder, and holds the lock in it, for as long as it lives. What
+a life left that is over is the next one's. Names are UUIDs, never those of the uploads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import os
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from core.errors import DiskFullError, StoreUnavailableError
+from services.knowledge.upload import Upload
+
+# An upload as a file: the length of a header, the header, the bytes as they came. Blocking.
+
+
+SUFFIX = ".upload"
+PARTIAL = ".partial"
+_SIZE_BYTES = 4
+_MAX_HEADER = 1 << 16
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What stands before an upload's bytes in its file."""
+
+    job_id: str
+    document_id: str
+    content_hash: str
+    owner: str
+    file_name: str
+    size_bytes: int
+    external_id: str | None = None
+    tags: tuple[str, ...] = ()
+    date: str | None = None
+
+    def upload(self, content: bytes) -> Upload:
+        return Upload(self.owner, self.file_name, content, self.external_id, self.tags, self.date)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Kept)
+
+
+def write_upload(path: Path, kept: Kept, content: bytes) -> None:
+    """On the disk when this returns; not there at all when it raises OSError."""
+    partial = path.with_suffix(PARTIAL)
+    header = _encoder.encode(kept)
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(len(header).to_bytes(_SIZE_BYTES, "big") + header)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+        sync_folder(path.parent)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        raise
+
+
+def read_header(path: Path) -> Kept | None:
+    """None when it is no such file, or no longer there."""
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(_SIZE_BYTES), "big")
+            return _decoder.decode(file.read(size)) if 0 < size <= _MAX_HEADER else None
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def read_content(path: Path, content_hash: str) -> bytes:
+    """Raises StoreUnavailableError when the bytes are not what they were."""
+    try:
+        whole = path.read_bytes()
+    except OSError as error:
+        raise StoreUnavailableError(f"The upload cannot be read: {error.strerror}.") from error
+    content = whole[_SIZE_BYTES + int.from_bytes(whole[:_SIZE_BYTES], "big") :]
+    if hashlib.sha256(content).hexdigest() != content_hash:
+        raise StoreUnavailableError("The upload is not what it was when it was accepted.")
+    return content
+
+
+def locked(path: Path) -> int | None:
+    """The descriptor that holds the lock; None when another process does, or its folder has just gone."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def sync_folder(folder: Path) -> None:
+    """So that a new name survives a power cut, too."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def unwritable(error: OSError) -> StoreUnavailableError:
+    if error.errno in _FULL:
+        return DiskFullError("The disk is full: the upload was not accepted. What is stored can be read.")
+    return StoreUnavailableError(f"The upload cannot be kept on the disk: {error.strerror}.")
+
+
+FOLDER = "incoming"  # below DATA_DIR
+LOCK = "lock"
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class UploadsFound:
+    """Files of all lives, and those that were asked for."""
+
+    files: int
+    hits: int
+
+
+class Spool:
+    """`folder` is made when the first upload comes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lives: dict[Path, int] = {}  # those whose lock is held, by whose descriptor
+        self._kept: dict[str, tuple[Path, Kept]] = {}  # by job
+        self._one_by_one = asyncio.Lock()
+
+    async def keep(self, kept: Kept, content: bytes) -> None:
+        """It is on the disk when this returns, or not there at all.
+
+        Raises DiskFullError, StoreUnavailableError.
+        """
+        async with self._one_by_one:
+            try:
+                path = await asyncio.to_thread(self._write, kept, content)
+            except OSError as error:
+                raise unwritable(error) from error
+        self._kept[kept.job_id] = path, kept
+
+    async def claim(self) -> list[Kept]:
+        """Those of lives that are over, and all that are kept here: ours from now on."""
+        async with self._one_by_one:
+            for path, kept in await asyncio.to_thread(self._take_over):
+                self._kept[kept.job_id] = path, kept
+        return [kept for _, kept in self._kept.values()]
+
+    async def read(self, job_id: str) -> bytes:
+        """Raises StoreUnavailableError when its bytes are not what they were."""
+        if job_id not in self._kept:
+            raise StoreUnavailableError("The upload is no longer there.")
+        path, kept = self._kept[job_id]
+        return await asyncio.to_thread(read_content, path, kept.content_hash)
+
+    async def drop(self, job_id: str) -> None:
+        if job_id in self._kept:
+            path, _ = self._kept.pop(job_id)
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def drop_others(self, document_id: str, but_job: str) -> None:
+        """Those that are kept here for the document, but for one job's."""
+        for _, kept in list(self._kept.values()):
+            if kept.document_id == document_id and kept.job_id != but_job:
+                await self.drop(kept.job_id)
+
+    async def find(self, document_ids: Collection[str], owner: str = "") -> UploadsFound:
+        """In all lives: those of these documents and, with an owner, of this owner."""
+        found = await asyncio.to_thread(lambda: list(self._all()))
+        return UploadsFound(len(found), sum(_is_of(kept, document_ids, owner) for _, kept in found))
+
+    async def erase(self, document_ids: Collection[str], owner: str = "") -> int:
+        """The same ones go. Returns how many."""
+        gone = await asyncio.to_thread(self._erase, frozenset(document_ids), owner)
+        for kept in gone:
+            self._kept.pop(kept.job_id, None)
+        return len(gone)
+
+    async def close(self) -> None:
+        """What is still kept is the next life's."""
+        await asyncio.to_thread(self._end)
+
+    def _write(self, kept: Kept, content: bytes) -> Path:
+        path = self._own_life() / f"{kept.job_id}{SUFFIX}"
+        write_upload(path, kept, content)
+        return path
+
+    def _own_life(self) -> Path:
+        """A folder whose lock is held; a new one gets its name only then, so that nobody takes it over."""
+        for life in self._lives:
+            return life
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        unnamed = self._folder / f".{uuid.uuid4()}"
+        unnamed.mkdir(mode=0o700)
+        lock = locked(unnamed / LOCK)
+        if lock is None:
+            raise PermissionError(1, "its lock cannot be taken")
+        life = unnamed.rename(self._folder / unnamed.name[1:])
+        self._lives[life] = lock
+        sync_folder(self._folder)
+        return life
+
+    def _take_over(self) -> list[tuple[Path, Kept]]:
+        taken: list[tuple[Path, Kept]] = []
+        for life in self._all_lives():
+            if life in self._lives or (lock := locked(life / LOCK)) is None:
+                continue
+            found = list(_uploads(life))
+            for left in life.glob(f"*{PARTIAL}"):
+                left.unlink(missing_ok=True)
+            if found:
+                self._lives[life] = lock
+                taken += found
+            else:
+                _leave(life, lock)
+        return taken
+
+    def _all_lives(self) -> list[Path]:
+        if not self._folder.is_dir():
+            return []
+        return sorted(path for path in self._folder.iterdir() if path.is_dir() and path.name[0] != ".")
+
+    def _all(self) -> Iterator[tuple[Path, Kept]]:
+        for life in self._all_lives():
+            yield from _uploads(life)
+
+    def _erase(self, document_ids: Collection[str], owner: str) -> list[Kept]:
+        found = [(path, kept) for path, kept in self._all() if _is_of(kept, document_ids, owner)]
+        for path, _ in found:
+            path.unlink(missing_ok=True)
+        return [kept for _, kept in found]
+
+    def _end(self) -> None:
+        for life, lock in self._lives.items():
+            _leave(life, lock)
+        self._lives.clear()
+        with suppress(OSError):  # it is not there, or not empty
+            self._folder.rmdir()
+
+
+def _uploads(life: Path) -> Iterator[tuple[Path, Kept]]:
+    for path in sorted(life.glob(f"*{SUFFIX}")):
+        kept = read_header(path)
+        if kept is not None:
+            yield path, kept
+        elif path.exists():
+            log.warning("upload_unreadable", file=path.name)
+
+
+def _leave(life: Path, lock: int) -> None:
+    """Without its folder when there is nothing in it."""
+    if not any(life.glob(f"*{SUFFIX}")):
+        with suppress(OSError):
+            (life / LOCK).unlink()
+            life.rmdir()
+    os.close(lock)
+
+
+def _is_of(kept: Kept, document_ids: Collection[str], owner: str) -> bool:
+    return kept.document_id in document_ids or (bool(owner) and kept.owner == owner)

@@ -1,0 +1,1 @@
+"""What operators run: retention, erasure, backup, repair, re-embedding, the doctor, logs and metrics."""

@@ -1,0 +1,1 @@
+"""The whole store in one archive and back, and moves between engines."""

@@ -1,0 +1,146 @@
+"""Backups: the store, written into one archive while it serves, and a receipt of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from config.settings import StoreSettings
+from core.operations.archive import FORMAT, Manifest
+from core.operations.receipts import Receipt, ReceiptKind
+from services.operations.backup.folder import archive_name, delete_older, only_one
+from services.operations.backup.shapes import stored_names
+from services.operations.backup.snapshots import FetchedSnapshot, Snapshots, fetch_snapshots
+from services.operations.backup.writer import ArchiveWriter, full_disk_told, writing
+from services.operations.copying import CopiedStore, Followed, StoreCopier
+from services.store.clock import Clock, utc_now_us
+from services.store.dialect import UnsupportedByStoreError, VectorStore
+from services.store.receipts import ReceiptStore
+
+EMBEDDED, SERVER = "embedded", "server"
+Fill = Callable[[ArchiveWriter], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """`created` is the moment that the archive shows, `sha256` the whole file's, `removed` older ones."""
+
+    file: str
+    size_bytes: int
+    sha256: str
+    created: str
+    engine: str
+    points: dict[str, int]
+    seconds: float
+    removed: list[str] = field(default_factory=list)
+
+
+class Backups:
+    """`snapshots` is what a Qdrant server needs; the embedded engine tells what changes while it is read."""
+
+    def __init__(
+        self,
+        store: VectorStore,
+        settings: StoreSettings,
+        snapshots: Snapshots | None = None,
+        clock: Clock = utc_now_us,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._snapshots = snapshots
+        self._clock = clock
+        self._receipts = ReceiptStore(store, settings.operations_collection)
+
+    async def create(
+        self, folder: Path, reason: str, *, name: str = "", keep: int | None = None
+    ) -> BackupReport:
+        """`reason` is who asked: "request" or "command". With `keep` older archives of ours are deleted.
+
+        Raises BackupRunningError, DiskFullError, StoreUnavailableError, FileExistsError and other OSErrors;
+        no part of an archive stays then.
+        """
+        began_us, began = self._clock(), time.monotonic()
+        with full_disk_told(), only_one(folder):
+            path = folder / (name or archive_name(began_us))
+            manifest = await self._archive(path)
+            removed = await asyncio.to_thread(delete_older, folder, keep) if keep else []
+        size_bytes, sha256 = await asyncio.to_thread(_fingerprint, path)
+        points = {role.value: number for role, number in manifest.points.items()}
+        report = BackupReport(
+            path.name, size_bytes, sha256, manifest.created, manifest.engine, points,
+            round(time.monotonic() - began, 2), removed,
+        )  # fmt: skip
+        await self._note(report, reason, began_us)
+        return report
+
+    async def _archive(self, path: Path) -> Manifest:
+        names = await stored_names(self._store, self._settings)
+        reserve_bytes = self._settings.low_disk_mb << 20
+        with ExitStack() as spools:
+            if isinstance(self._store, Followed):
+                copier = StoreCopier(self._store, names, path.parent, reserve_bytes, self._clock)
+                copied = await copier.copy(self._store, spools)
+                return await asyncio.to_thread(_write_points, path, copied)
+            if self._snapshots is None:
+                raise UnsupportedByStoreError("this store can neither be followed nor make snapshots")
+            moment_us = self._clock()
+            fetched = await fetch_snapshots(
+                self._store, self._snapshots, names, path.parent, reserve_bytes, spools
+            )
+            return await asyncio.to_thread(_write_snapshots, path, fetched, moment_us)
+
+    async def _note(self, report: BackupReport, reason: str, began_us: int) -> None:
+        """An earlier version's store may have no collection for receipts yet."""
+        if not await self._store.collection_exists(self._settings.operations_collection):
+            return
+        details = {"file": report.file, "sha256": report.sha256, "moment": report.created}
+        await self._receipts.add(
+            Receipt("", ReceiptKind.BACKUP, reason, began_us, self._clock(), counts=report.points,
+                    bytes_after=report.size_bytes, details=details)
+        )  # fmt: skip
+
+
+def _write_points(path: Path, copied: CopiedStore) -> Manifest:
+    def fill(archive: ArchiveWriter) -> None:
+        for each in copied.collections:
+            archive.add_points(each.role, each.name, each.shape, each.spool.frames())
+
+    return _write(path, fill, copied.moment_us, EMBEDDED)
+
+
+def _write_snapshots(path: Path, fetched: list[FetchedSnapshot], moment_us: int) -> Manifest:
+    def fill(archive: ArchiveWriter) -> None:
+        for each in fetched:
+            archive.add_snapshot(each.role, each.name, each.shape, each.chunks(), each.points)
+
+    return _write(path, fill, moment_us, SERVER)
+
+
+def _write(path: Path, fill: Fill, moment_us: int, engine: str) -> Manifest:
+    created = datetime.fromtimestamp(moment_us / 1_000_000, UTC).isoformat(timespec="milliseconds")
+    with writing(path) as archive:
+        fill(archive)
+        manifest = Manifest(
+            FORMAT, _made_by(), moment_us, created.replace("+00:00", "Z"), engine, archive.members
+        )
+        archive.finish(manifest)
+    return manifest
+
+
+def _made_by() -> str:
+    try:
+        return f"wenmai {version('wenmai')}"
+    except PackageNotFoundError:
+        return "wenmai"
+
+
+def _fingerprint(path: Path) -> tuple[int, str]:
+    with path.open("rb") as file:
+        return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,142 @@
+"""Points of the store, as records of an archive and back, and how a stream of records is read."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+from uuid import UUID
+
+import msgspec
+from qdrant_client import models
+
+from core.operations.archive import (
+    LENGTH,
+    MAX_RECORD_BYTES,
+    BadArchiveError,
+    IdOnly,
+    PointId,
+    PointRecord,
+    Shape,
+    SparseValues,
+)
+from services.store.dialect import UnsupportedByStoreError
+
+CHUNK_BYTES = 1 << 18
+_FLOAT_BYTES = 4
+_encoder = msgspec.msgpack.Encoder()
+_records = msgspec.msgpack.Decoder(PointRecord)
+_ids = msgspec.msgpack.Decoder(IdOnly)
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def record_of(point: models.Record) -> PointRecord:
+    """Raises UnsupportedByStoreError for a vector without a name, which we never write."""
+    vectors = point.vector or {}
+    if not isinstance(vectors, dict):
+        raise UnsupportedByStoreError(f"point {point.id} has a vector without a name")
+    packed = {name: _packed(vector) for name, vector in vectors.items()}
+    return PointRecord(point.id if isinstance(point.id, int) else str(point.id), packed, point.payload or {})
+
+
+def _packed(vector: object) -> bytes | SparseValues:
+    if isinstance(vector, models.SparseVector):
+        return SparseValues(array("I", vector.indices).tobytes(), array("f", vector.values).tobytes())
+    assert isinstance(vector, list)
+    return array("f", vector).tobytes()
+
+
+def point_of(record: PointRecord) -> models.PointStruct:
+    """Not checked by pydantic, which would look at every number: `fault_of` has seen the record."""
+    vectors: dict[str, Any] = {name: _unpacked(vector) for name, vector in record.vectors.items()}
+    return models.PointStruct.model_construct(id=record.id, vector=vectors, payload=record.payload)
+
+
+def _unpacked(vector: bytes | SparseValues) -> list[float] | models.SparseVector:
+    if isinstance(vector, bytes):
+        return array("f", vector).tolist()
+    indices, values = array("I", vector.indices).tolist(), array("f", vector.values).tolist()
+    return models.SparseVector.model_construct(indices=indices, values=values)
+
+
+def framed(record: PointRecord) -> bytes:
+    body = _encoder.encode(record)
+    return LENGTH.pack(len(body)) + body
+
+
+def decode(body: bytes) -> PointRecord:
+    """Raises BadArchiveError."""
+    try:
+        return _records.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadArchiveError(f"the archive has a record that cannot be read: {error}") from error
+
+
+def id_of(body: bytes) -> PointId:
+    return _ids.decode(body).id
+
+
+def bodies(stream: Readable) -> Iterator[bytes]:
+    """The records of a stream, undecoded. Raises BadArchiveError."""
+    while header := _exactly(stream, LENGTH.size):
+        (size,) = LENGTH.unpack(header)
+        if not 0 < size <= MAX_RECORD_BYTES:
+            raise BadArchiveError(f"the archive has a record of {size} bytes")
+        body = _exactly(stream, size)
+        if not body:
+            raise BadArchiveError("the archive ends inside a record")
+        yield body
+
+
+def _exactly(stream: Readable, size: int) -> bytes:
+    """Nothing at the end of the stream."""
+    received = stream.read(min(size, CHUNK_BYTES))
+    while received and len(received) < size:
+        more = stream.read(min(size - len(received), CHUNK_BYTES))
+        if not more:
+            raise BadArchiveError("the archive ends inside a record")
+        received += more
+    return received
+
+
+def fault_of(record: PointRecord, shape: Shape) -> str:
+    """Why the store would not take it; "" when it would."""
+    if not _is_point_id(record.id):
+        return f"the id {str(record.id)[:80]!r} is none"
+    for name, vector in record.vectors.items():
+        if isinstance(vector, bytes):
+            dense = shape.dense.get(name)
+            if dense is None or len(vector) != dense.size * _FLOAT_BYTES or not _finite(vector):
+                return f"its vector {name!r} does not fit"
+        elif name not in shape.sparse or not _is_sparse(vector):
+            return f"its sparse vector {name!r} does not fit"
+    return ""
+
+
+def _is_point_id(point_id: PointId) -> bool:
+    if isinstance(point_id, int):
+        return 0 <= point_id < 1 << 64
+    try:
+        return str(UUID(point_id)) == point_id
+    except ValueError:
+        return False
+
+
+def _is_sparse(vector: SparseValues) -> bool:
+    whole = len(vector.indices) % _FLOAT_BYTES == 0 and len(vector.indices) == len(vector.values)
+    if not whole or not _finite(vector.values):
+        return False
+    indices = array("I", vector.indices)
+    return len(set(indices)) == len(indices)
+
+
+def _finite(values: bytes) -> bool:
+    return all(map(math.isfinite, array("f", values)))
+
+
+def records_of(points: Iterable[models.Record]) -> list[PointRecord]:
+    return [record_of(point) for point in points]

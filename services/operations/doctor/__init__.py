@@ -1,0 +1,1 @@
+"""What is checked of an installation, one finding for each."""

@@ -1,0 +1,214 @@
+"""The doctor on the machine: Python, libraries, the data folder, its disk, backups, the clock."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from config.knowledge import SourceSettings
+from config.settings import ConversationSettings, StoreSettings
+from core.errors import StartRefusedError
+from services.operations.doctor.findings import Finding, fail, ok, warn
+from services.operations.reembedding.folders import StoreFolders, folder_bytes
+
+LEAST_PYTHON = (3, 11)
+PROJECT_FILE = Path(__file__).parents[2] / "pyproject.toml"
+INSTALL = "run `pip install -e .` in the project folder"
+MB = 1 << 20
+RESERVE_MB = 64  # the last of the disk that the embedded store does not write
+DAY_S = 86_400
+OLD_BACKUP_DAYS = 7
+YEARS = range(2025, 2101)  # a clock that shows another has not been set
+SKEW_S = 300
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;]+)(?:\s*;(.*))?$")
+_UNFINISHED = (".partial", ".tmp", ".part")
+
+
+def check_python(version: tuple[int, int] = sys.version_info[:2]) -> Finding:
+    named = ".".join(map(str, version))
+    if version < LEAST_PYTHON:
+        return fail("python", f"Python {named} is too old: 3.11 or later is needed")
+    return ok("python", f"Python {named}")
+
+
+def pinned_libraries(project_file: Path = PROJECT_FILE) -> list[str]:
+    """The direct dependencies as `name==version`: of the project file, else as installed with it."""
+    if project_file.is_file():
+        project = tomllib.loads(project_file.read_text(encoding="utf-8"))
+        return [str(each) for each in project.get("project", {}).get("dependencies", [])]
+    try:
+        required = importlib.metadata.requires("wenmai") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [each for each in required if "extra ==" not in each]
+
+
+def check_libraries(pinned: Sequence[str]) -> Finding:
+    """Nothing is imported: a library that is heavy, or broken, costs nothing here."""
+    missing, others = [], []
+    for requirement in pinned:
+        if (found := _PINNED.match(requirement)) is None:
+            continue
+        name, wanted, condition = found.groups()
+        installed = _installed(name)
+        if installed is None and not condition:
+            missing.append(name)
+        elif installed is not None and installed != wanted:
+            others.append(f"{name} {installed} (tested with {wanted})")
+    if missing:
+        return fail("libraries", f"not installed: {', '.join(missing)}; {INSTALL}")
+    if others:
+        return warn("libraries", f"other versions than tested: {', '.join(others)}; {INSTALL}")
+    return ok("libraries", f"{len(pinned)} direct libraries have the versions they were tested with")
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def check_data_dir(store: StoreSettings) -> Finding:
+    folder = store.data_dir
+    if not os.path.exists(folder):  # Path.exists() raises where it may not look
+        if why := _unusable(parent := _there(folder)):
+            return fail(
+                "data folder", f"{folder} cannot be made in {parent} ({why}): set DATA_DIR, or its rights"
+            )
+        return ok("data folder", f"{folder} does not exist yet: the first start makes it")
+    if why := _unusable(folder):
+        return fail(
+            "data folder", f"{folder} cannot be used ({why}): give the server's user the rights to it"
+        )
+    rights = stat.S_IMODE(folder.stat().st_mode)
+    if rights & 0o077:
+        return warn(
+            "data folder", f"others on this machine may enter {folder} (mode {rights:o}): chmod 700 it"
+        )
+    return ok("data folder", f"{folder} is writable, and private")
+
+
+def _there(folder: Path) -> Path:
+    """The folder, or what is nearest above it and exists."""
+    each = [folder.absolute(), *folder.absolute().parents]
+    return next(path for path in each if os.path.exists(path))
+
+
+def _unusable(folder: Path) -> str:
+    """Why nothing can be made in it, "" when it can: tried, since root's rights say nothing of /proc."""
+    if not folder.is_dir():
+        return "it is not a folder"
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return "no rights"
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".wenmai-doctor-"):
+            return ""
+    except OSError as error:
+        return error.strerror or type(error).__name__
+
+
+def check_disk(store: StoreSettings) -> Finding:
+    """The store refuses to write the last 64 MB, and readiness is degraded before."""
+    folder, used = _there(store.data_dir), ""
+    free_mb = shutil.disk_usage(folder).free // MB
+    if folder == store.data_dir.absolute():
+        used = f", the data folder takes {folder_bytes(store.data_dir) // MB} MB"
+    if free_mb < RESERVE_MB:
+        return fail("disk", f"full: {free_mb} MB are free{used}; make room, nothing more is stored")
+    if free_mb < store.low_disk_mb:
+        return warn("disk", f"low: {free_mb} MB are free, less than LOW_DISK_MB = {store.low_disk_mb}{used}")
+    return ok("disk", f"{free_mb} MB are free{used}")
+
+
+def check_old_stores(store_folder: Path) -> Finding | None:
+    """None when there is none."""
+    replaced = StoreFolders(store_folder).replaced()
+    if not replaced:
+        return None
+    size = sum(folder_bytes(folder) for folder in replaced) // MB
+    return warn(
+        "old stores",
+        f"{len(replaced)} from before re-embedding ({size} MB) still hold what was deleted since: "
+        f"delete {store_folder}.before-* when you need not go back",
+    )
+
+
+def check_backups(store: StoreSettings, now_s: float) -> Finding:
+    if why := _unusable(parent := _there(store.backups)):
+        named = "" if parent == store.backups.absolute() else f" in {parent}"
+        return fail("backups", f"BACKUP_DIR {store.backups} cannot be used{named} ({why}): set another")
+    if not store.backups.is_dir():
+        newest = None
+    else:
+        files = [each for each in store.backups.iterdir() if each.is_file() and not each.name.startswith(".")]
+        times = [each.stat().st_mtime for each in files if each.suffix not in _UNFINISHED]
+        newest = max(times, default=None)
+    if newest is None:
+        return warn("backups", f"there is none in {store.backups}: run `wenmai backup`")
+    days = int(max(0.0, now_s - newest) // DAY_S)
+    age = "of today" if days == 0 else f"{days} days old"
+    if days > OLD_BACKUP_DAYS:
+        return warn("backups", f"the newest is {age}: run `wenmai backup`, and have it run every night")
+    return ok("backups", f"the newest is {age}")
+
+
+def check_clock(now_s: float, newest_turn_us: int | None) -> Finding:
+    now = datetime.fromtimestamp(now_s, UTC)
+    shown = now.strftime("%Y-%m-%d %H:%M UTC")
+    if now.year not in YEARS:
+        return fail("clock", f"it shows {shown}: set it, or what is stored expires at the wrong time")
+    if newest_turn_us is not None and newest_turn_us / 1e6 > now_s + SKEW_S:
+        ahead = int((newest_turn_us / 1e6 - now_s) / 60)
+        return warn(
+            "clock", f"it shows {shown}, and the newest turn is {ahead} minutes later: check the clock"
+        )
+    return ok("clock", f"it shows {shown}")
+
+
+def check_schedule(
+    conversation: ConversationSettings,
+    refuse: Callable[[ConversationSettings, str], None],
+    next_run: str = "",
+    sync_cron: str = "",
+) -> Finding:
+    """`refuse` raises StartRefusedError as a start would; `next_run` is what a running server says."""
+    try:
+        refuse(conversation, sync_cron)
+    except StartRefusedError as error:
+        return fail("clean-up", str(error))
+    place = conversation.timezone or "the machine's zone"
+    when = f", next {next_run}" if next_run else ""
+    days = conversation.conversation_expire_days
+    return ok(
+        "clean-up", f"turns older than {days} days go at {conversation.cleanup_cron!r} in {place}{when}"
+    )
+
+
+# The followed folders, as the next sync will meet them.
+
+
+def check_sources(sources: Mapping[str, SourceSettings]) -> Iterator[Finding]:
+    """One finding for each; none without sources."""
+    for name, source in sources.items():
+        yield _check(f"source {name}", source)
+
+
+def _check(name: str, source: SourceSettings) -> Finding:
+    folder = source.folder
+    if not folder.is_dir():
+        return fail(name, f"{folder} is not a folder: mount it, or correct [sources] in the configuration")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return fail(name, f"{folder} may not be read: let the server's user read it")
+    if not os.listdir(folder):
+        return warn(name, f"{folder} is empty: is the disk mounted?")
+    return ok(name, f"{folder} is followed")

@@ -1,0 +1,232 @@
+"""The doctor on what is stored: every collection opens, and what refers to something finds it.
+
+Only ids, states and times are read; no text is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from qdrant_client import models
+
+from config.settings import ModelSettings, StoreSettings
+from core.conversation.turns import TurnStatus
+from core.errors import StartRefusedError, WenmaiError
+from core.knowledge import DocumentStatus
+from services.conversation.turns import equals
+from services.knowledge.size import ADVICE, MOST_EMBEDDED_CHUNKS
+from services.operations.doctor.findings import Finding, fail, ok, warn
+from services.operations.reembedding.points import lacks
+from services.store.collections import REEMBED_COMMAND, StoredAs, collection_specs
+from services.store.dialect import VectorStore
+
+# The doctor on the size of the knowledge base.
+
+
+def check_size(chunks: int, *, embedded: bool) -> Finding:
+    if not embedded:
+        return ok("size", f"{chunks} chunks, in a Qdrant server")
+    if chunks > MOST_EMBEDDED_CHUNKS:
+        return warn(
+            "size",
+            f"{chunks} chunks are more than the {MOST_EMBEDDED_CHUNKS} that the embedded store is made for, "
+            f"and every search takes longer: {ADVICE}",
+        )
+    return ok("size", f"{chunks} chunks, and the embedded store is made for {MOST_EMBEDDED_CHUNKS}")
+
+
+PAGE = 1_000
+MOST_DOCUMENTS = 100_000
+BUNDLED_NAME = "multilingual-e5-small"
+REPAIR = "run `wenmai repair` (python -m scripts.backfill_parent_turns)"
+_TURN_FIELDS = ["session_id", "parent_turn_id", "created_us", "status"]
+
+
+@dataclass(slots=True)
+class StoreFindings:
+    """`newest_turn_us` is None when there is no turn that says when it was asked."""
+
+    findings: list[Finding] = field(default_factory=list)
+    newest_turn_us: int | None = None
+
+
+@dataclass(slots=True)
+class _Turns:
+    ids: set[str] = field(default_factory=set)
+    parents: list[str] = field(default_factory=list)
+    sessions: set[str] = field(default_factory=set)
+    newest_us: int | None = None
+    unreadable: int = 0
+    running: int = 0
+
+
+def embedding_name(settings: ModelSettings) -> str:
+    """What the store calls the configured embedding, told without loading it."""
+    kind, _, target = settings.embedding.partition(":")
+    if kind == "sentence-transformers":
+        return target.rstrip("/").rpartition("/")[2]
+    return {"bundled": BUNDLED_NAME, "openai": settings.embedding_model}.get(kind, target)
+
+
+async def check_store(store: VectorStore, names: StoreSettings, settings: ModelSettings) -> StoreFindings:
+    """Never raises for what the store answers: it is found out."""
+    found = StoreFindings()
+    try:
+        counts = await _counts(store, names)
+        if not counts:
+            found.findings.append(ok("store", "nothing is stored yet"))
+            return found
+        found.findings.append(ok("store", ", ".join(f"{name} {count}" for name, count in counts.items())))
+        if names.knowledge_collection in counts:
+            chunks = counts[names.knowledge_collection]
+            found.findings.append(check_size(chunks, embedded=not names.qdrant_url))
+        found.findings.append(await _check_embedding(store, names, embedding_name(settings)))
+        if names.conversation_collection in counts:
+            await _check_turns(store, names, found, with_sessions=names.session_collection in counts)
+        if {names.knowledge_collection, names.document_collection} <= counts.keys():
+            found.findings += await _check_documents(store, names)
+    except (WenmaiError, OSError) as error:
+        found.findings.append(fail("store", f"it cannot be read: {_one_line(error)}"))
+    return found
+
+
+async def _counts(store: VectorStore, names: StoreSettings) -> dict[str, int]:
+    return {
+        spec.name: (await store.count(spec.name)).count
+        for spec in collection_specs(names)
+        if await store.collection_exists(spec.name)
+    }
+
+
+async def _check_embedding(store: VectorStore, names: StoreSettings, configured: str) -> Finding:
+    for spec in collection_specs(names):
+        if not spec.dense or not await store.collection_exists(spec.name):
+            continue
+        metadata = (await store.get_collection(spec.name)).config.metadata or {}
+        try:
+            stored = StoredAs.model_validate(metadata)
+        except ValueError:
+            return fail(
+                "embedding",
+                f"collection {spec.name!r} does not say what it was embedded with: run `{REEMBED_COMMAND}`",
+            )
+        if stored.embedding != configured:
+            return fail(
+                "embedding",
+                f"stored with {stored.embedding}, configured is {configured}: a prepared copy is used at the "
+                f"next start, else set EMBEDDING back or run `{REEMBED_COMMAND}`",
+            )
+    return ok("embedding", f"what is stored is embedded with {configured}")
+
+
+async def _check_turns(
+    store: VectorStore, names: StoreSettings, found: StoreFindings, *, with_sessions: bool
+) -> None:
+    turns = await _read_turns(store, names.conversation_collection)
+    found.newest_turn_us = turns.newest_us
+    recorded = await _ids(store, names.session_collection) if with_sessions else set()
+    found.findings += [
+        _sessions(turns, recorded),
+        _times(turns),
+        _parents(turns),
+        await _vectors(store, names.conversation_collection),
+    ]
+    if turns.running:
+        found.findings.append(
+            ok("running", f"{turns.running} turns were cut: the next start marks them interrupted")
+        )
+
+
+def _sessions(turns: _Turns, recorded: set[str]) -> Finding:
+    without = len(turns.sessions - recorded)
+    if without:
+        return warn("sessions", f"{without} sessions have turns and no record: {REPAIR}")
+    empty = len(recorded - turns.sessions)
+    return ok("sessions", f"{len(recorded)} sessions, {empty} of them without a turn")
+
+
+def _times(turns: _Turns) -> Finding:
+    if turns.unreadable:
+        return warn("times", f"{turns.unreadable} turns have no time that can be read: {REPAIR}")
+    return ok("times", f"{len(turns.ids)} turns have a time that can be read")
+
+
+def _parents(turns: _Turns) -> Finding:
+    gone = sum(parent not in turns.ids for parent in turns.parents)
+    if not gone:
+        return ok("parents", "every turn's parent is there")
+    return ok("parents", f"{gone} turns follow one that was deleted, and are read as beginnings")
+
+
+async def _vectors(store: VectorStore, collection: str) -> Finding:
+    wanted = models.Filter(
+        must=[equals("status", TurnStatus.COMPLETED.value), lacks(("question", "turn"))],
+        must_not=[_has_command()],
+    )
+    lacking = (await store.count(collection, wanted)).count
+    if lacking:
+        return warn("vectors", f"{lacking} turns are not found by meaning: a start embeds them, or {REPAIR}")
+    return ok("vectors", "every completed turn is found by meaning")
+
+
+def _has_command() -> models.Filter:
+    """A command is stored with its name; a question with none, or an empty one."""
+    none = [models.IsEmptyCondition(is_empty=models.PayloadField(key="command")), equals("command", "")]
+    return models.Filter(must_not=[*none])
+
+
+async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Finding]:
+    known = await _ids(store, names.document_collection)
+    facet = await store.facet(names.knowledge_collection, "document_id", limit=MOST_DOCUMENTS)
+    orphans = sum(hit.count for hit in facet.hits if str(hit.value) not in known)
+    begun = equals("status", DocumentStatus.INGESTING.value)
+    unfinished = (await store.count(names.document_collection, models.Filter(must=[begun]))).count
+    findings = []
+    if orphans:
+        findings.append(
+            warn("documents", f"{orphans} chunks belong to no document: `wenmai erase` removes them")
+        )
+    if unfinished:
+        findings.append(
+            warn("documents", f"{unfinished} were being read in: a start marks them failed, send them again")
+        )
+    return findings or [ok("documents", f"{len(known)} documents, no chunk without one")]
+
+
+async def _read_turns(store: VectorStore, collection: str) -> _Turns:
+    turns = _Turns()
+    async for record in _records(store, collection, _TURN_FIELDS):
+        payload = record.payload or {}
+        turns.ids.add(str(record.id))
+        if isinstance(session := payload.get("session_id"), str):
+            turns.sessions.add(session)
+        if isinstance(parent := payload.get("parent_turn_id"), str):
+            turns.parents.append(parent)
+        created = payload.get("created_us")
+        if isinstance(created, int) and created > 0:
+            turns.newest_us = max(created, turns.newest_us or 0)
+        else:
+            turns.unreadable += 1
+        turns.running += payload.get("status") == TurnStatus.RUNNING.value
+    return turns
+
+
+async def _ids(store: VectorStore, collection: str) -> set[str]:
+    return {str(record.id) async for record in _records(store, collection, False)}
+
+
+async def _records(store: VectorStore, collection: str, with_payload: Any) -> AsyncIterator[models.Record]:
+    offset: Any = None
+    while True:
+        records, offset = await store.scroll(collection, limit=PAGE, offset=offset, with_payload=with_payload)
+        for record in records:
+            yield record
+        if offset is None:
+            return
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()) if isinstance(error, (WenmaiError, StartRefusedError)) else ""
+    return text or type(error).__name__

@@ -1,0 +1,238 @@
+"""Documents: chunks, record and kept uploads; what they left in turns, personas and the question log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.failpoints import failpoint
+from core.operations.erasure import ErasedKind, Quoted, Quotes, Traced
+from services.conversation.turns import TurnStore, equals
+from services.knowledge.base import KnowledgeBase
+from services.knowledge.chunks import ChunkStore
+from services.knowledge.documents import DocumentStore
+from services.knowledge.jobs.spool import FOLDER, Spool
+from services.operations.erasure.proof import (
+    CONTEXT,
+    FILTERED,
+    MANIFEST_CHUNKS,
+    PERSONA,
+    SOURCE_DOCUMENTS,
+    readers_of,
+)
+from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, chunks, is_id
+from services.operations.erasure.scrubbing import DocumentTraces, snapshot_texts
+from services.operations.qa_log import QALog
+from services.store.dialect import UnknownPointError, VectorStore
+
+AT_ONCE = 50  # turns read whole
+_SCRUBBED = [
+    "sources", "filters", "context_docs", "prompt", "assistant_response", "thinking", "rewritten_question",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentGone:
+    """`texts` are the sentences that were found of it, for a search of everything."""
+
+    counts: Counter[str]
+    quoted: Quoted
+    texts: Quotes
+
+
+class DocumentEraser:
+    """`knowledge` is None in a command, where no document is being read in; then `documents` is used."""
+
+    def __init__(
+        self,
+        store: VectorStore,
+        names: StoreSettings,
+        turns: TurnStore,
+        documents: DocumentStore,
+        knowledge: KnowledgeBase | None,
+        qa_log: QALog | None,
+        shared_owner: str,
+    ) -> None:
+        self._store = store
+        self._names = names
+        self._turns = turns
+        self._documents = documents
+        self._chunks = ChunkStore(store, names)
+        self._spool = Spool(names.data_dir / FOLDER)
+        self._knowledge = knowledge
+        self._qa_log = qa_log
+        self._shared_owner = shared_owner
+        self._reader = StoreReader(store)
+
+    async def trace(self, document_id: str) -> Traced:
+        """What the document is known by; of one that is gone in part, what is left of it."""
+        stored = await self._documents.load(document_id)
+        owner = stored.document.owner if stored else ""
+        traced = Traced(
+            ErasedKind.DOCUMENT,
+            document_id,
+            owner=owner,
+            document_ids=(document_id,),
+            shared=owner == self._shared_owner,
+        )
+        wanted = models.Filter(must=[equals("document_id", document_id)])
+        name = self._names.knowledge_collection
+        ids = {str(each.id): None async for each in self._reader.records(name, wanted, False)}
+        return replace(traced, chunk_ids=tuple(ids | dict.fromkeys(await self._cited(traced))))
+
+    async def _cited(self, traced: Traced) -> list[str]:
+        """The chunks that citations name, those of versions that are gone among them."""
+        name = self._names.conversation_collection
+        citing = await self._reader.holding(name, [SOURCE_DOCUMENTS], [traced.name], readers_of(traced))
+        found: list[str] = []
+        for chunk in chunks(list(citing.all_ids), AT_ONCE):
+            for record in await self._store.retrieve(name, chunk, with_payload=["sources"]):
+                sources = (record.payload or {}).get("sources")
+                of_it = [
+                    one
+                    for one in (sources if isinstance(sources, list) else [])
+                    if isinstance(one, dict) and one.get("document_id") == traced.name
+                ]
+                found += [str(one["chunk_id"]) for one in of_it if one.get("chunk_id")]
+        return found
+
+    async def texts(self, traced: Traced) -> Quotes:
+        """Every sentence of the document: for a large one, seconds of work in small steps."""
+        wanted = models.Filter(must=[equals("document_id", traced.name)])
+        quotes = Quotes()
+        async for record in self._reader.records(self._names.knowledge_collection, wanted, ["text"]):
+            quotes.add(str((record.payload or {}).get("text", "")))
+        return quotes
+
+    async def withdraw(self, document_id: str) -> None:
+        """From now on nothing of the document is found, nor read in."""
+        if self._knowledge is not None:
+            await self._knowledge.cancel_job(document_id)
+        of_it = models.Filter(must=[equals("document_id", document_id)])
+        await self._store.set_payload(self._names.knowledge_collection, {"ready": False}, points=of_it)
+
+    async def erase(self, traced: Traced, texts: Quotes, *, everywhere: bool) -> DocumentGone:
+        """`texts` are those known of it; what its citations and personas say is added.
+
+        With `everywhere` the manifests of all turns are read for personas that were the document's text.
+        Raises StoreUnavailableError; then a repeat finishes it.
+        """
+        personas = await self._personas(traced, texts)
+        traces = DocumentTraces(traced.name, traced.chunk_ids, texts)
+        turn_ids = await self._naming(traced, personas, everywhere=everywhere)
+        quoted = await self._scrub_turns(turn_ids, traces, texts)
+        changed = await self._scrub_personas(personas, traces)
+        lines = 0
+        if self._qa_log is not None:
+            lines = await self._qa_log.forget_document(traced.name, traced.chunk_ids)
+        failpoint("erase.traces")
+        chunk_count = await self._reader.count(
+            self._names.knowledge_collection, models.Filter(must=[equals("document_id", traced.name)])
+        )
+        await self._remove(traced.name)
+        counts = Counter(documents=1, chunks=chunk_count, turns_scrubbed=len(turn_ids), personas=changed)
+        counts["log_lines_changed"] = lines
+        return DocumentGone(counts, Quoted(tuple(quoted), await self._summed_up(quoted)), texts)
+
+    async def scrub(self, traced: Traced, texts: Quotes, turn_ids: Iterable[str]) -> None:
+        """Turns that were being answered while the document went."""
+        await self._scrub_turns(list(turn_ids), DocumentTraces(traced.name, traced.chunk_ids, texts), texts)
+        if self._qa_log is not None:
+            await self._qa_log.forget_document(traced.name, traced.chunk_ids)
+
+    async def _remove(self, document_id: str) -> None:
+        if self._knowledge is not None:
+            await self._knowledge.erase(document_id)
+        else:
+            await self._spool.erase([document_id])
+            await self._chunks.remove_all(document_id)
+            failpoint("erase.points")
+            await self._documents.forget(document_id)
+
+    async def forget_uploads(self, owner: str) -> int:
+        """What is kept of the owner's without a record: accepted a moment ago. Returns how many."""
+        if self._knowledge is not None:
+            return await self._knowledge.erase_uploads(owner)
+        return await self._spool.erase((), owner)
+
+    async def _naming(
+        self, traced: Traced, personas: Sequence[models.Record], *, everywhere: bool
+    ) -> list[str]:
+        turns, gone = self._names.conversation_collection, [traced.name, *traced.chunk_ids]
+        keys = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS, FILTERED]
+        found = dict.fromkeys((await self._reader.holding(turns, keys, gone, readers_of(traced))).all_ids)
+        sessions = [str(record.id) for record in personas]
+        wanted = models.Filter(
+            must=[models.FieldCondition(key="session_id", match=models.MatchAny(any=sessions))]
+        )
+        if sessions:
+            found |= {str(each.id): None async for each in self._reader.records(turns, wanted, False)}
+        if everywhere:
+            among = models.Filter(must=readers_of(traced))
+            found |= {str(each.id): None async for each in self._reader.records(turns, among, False)}
+        return list(found)
+
+    async def _scrub_turns(self, turn_ids: Sequence[str], traces: DocumentTraces, texts: Quotes) -> list[str]:
+        """Returns those whose answer says a sentence of the document."""
+        quoting: list[str] = []
+        name = self._names.conversation_collection
+        for chunk in chunks(list(turn_ids), AT_ONCE):
+            records = await self._store.retrieve(name, chunk, with_payload=_SCRUBBED)
+            for record in records:
+                payload = record.payload or {}
+                for text in snapshot_texts(payload, traces):
+                    texts.add(text)
+                if traces.quoted_by(payload):
+                    quoting.append(str(record.id))
+                changes = traces.without(payload)
+                with suppress(UnknownPointError):  # it went meanwhile
+                    if changes:
+                        await self._turns.set_payload(changes, [str(record.id)])
+        return quoting
+
+    async def _personas(self, traced: Traced, texts: Quotes) -> list[models.Record]:
+        """Sessions whose persona is from the document; what its chunks say is added to `texts`."""
+        gone = [traced.name, *traced.chunk_ids]
+        name = self._names.session_collection
+        found = await self._reader.holding(name, PERSONA, gone, readers_of(traced))
+        records: list[models.Record] = []
+        for chunk in chunks(list(found.all_ids), IDS_AT_ONCE):
+            records += await self._store.retrieve(name, chunk, with_payload=["persona"])
+        named = {str(_persona(each).get("chunk_id", "")) for each in records}
+        for chunk in chunks([each for each in named if is_id(each)], IDS_AT_ONCE):
+            for told in await self._store.retrieve(
+                self._names.knowledge_collection, chunk, with_payload=["text"]
+            ):
+                texts.add(str((told.payload or {}).get("text", "")))
+        return records
+
+    async def _scrub_personas(self, records: Sequence[models.Record], traces: DocumentTraces) -> int:
+        name = self._names.session_collection
+        for record in records:
+            changed = {"persona": traces.persona(_persona(record))}
+            this = models.Filter(must=[models.HasIdCondition(has_id=[record.id])])
+            await self._store.set_payload(name, changed, points=this)
+        return len(records)
+
+    async def _summed_up(self, turn_ids: Collection[str]) -> tuple[str, ...]:
+        """The turns that hold a summary of one of these."""
+        if not turn_ids:
+            return ()
+        name = self._names.conversation_collection
+        sessions: set[str] = set()
+        for chunk in chunks(list(turn_ids), IDS_AT_ONCE):
+            for record in await self._store.retrieve(name, chunk, with_payload=["session_id"]):
+                sessions.add(str((record.payload or {}).get("session_id", "")))
+        within = models.FieldCondition(key="session_id", match=models.MatchAny(any=sorted(sessions)))
+        return (await self._reader.holding(name, ["summary.covers"], turn_ids, [within])).all_ids
+
+
+def _persona(record: models.Record) -> dict[str, Any]:
+    persona = (record.payload or {}).get("persona")
+    return persona if isinstance(persona, dict) else {}

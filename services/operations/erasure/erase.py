@@ -1,0 +1,262 @@
+"""Erasure: traces, then the thing itself, then a search of every place, then a receipt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.conversation.turns import TurnStatus
+from core.errors import BadRequestError, StoreUnavailableError
+from core.operations.erasure import (
+    ERASED_ID,
+    Erased,
+    ErasedKind,
+    ErasureOptions,
+    Proof,
+    Quoted,
+    Quotes,
+    Thoroughness,
+    Traced,
+)
+from core.operations.receipts import Receipt, ReceiptKind, subject_of
+from services.conversation.turns import TurnStore, equals
+from services.knowledge.base import KnowledgeBase
+from services.knowledge.documents import DocumentStore
+from services.operations.erasure.copies import Copies
+from services.operations.erasure.documents import DocumentEraser
+from services.operations.erasure.owners import OwnerEraser
+from services.operations.erasure.proof import Answers, Prover, References
+from services.operations.erasure.reading import StoreReader
+from services.operations.erasure.store_files import Rewriting, StoreFiles, touched
+from services.operations.erasure.turns import Halt, TurnEraser
+from services.operations.qa_log import QALog
+from services.operations.repair.undo_folder import UndoFolder
+from services.operations.retention.traces import TurnTraces
+from services.store.clock import Clock, utc_now_us
+from services.store.dialect import VectorStore
+from services.store.receipts import ReceiptStore
+
+log = structlog.get_logger()
+
+_NO_NAME = f"name: {ERASED_ID} stands where the id of something erased stood; it names nothing itself."
+
+
+async def nothing_runs(turn_id: str) -> None:
+    """For a command: no turn runs in its process."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureParts:
+    """What erasure works on. `knowledge` and `answers` are None in a command, `qa_log` when it is off,
+    `space` where nobody rewrites the store's files."""
+
+    store: VectorStore
+    names: StoreSettings
+    turns: TurnStore
+    traces: TurnTraces
+    receipts: ReceiptStore
+    copies: Copies
+    shared_owner: str
+    qa_log: QALog | None = None
+    undo_files: UndoFolder | None = None
+    knowledge: KnowledgeBase | None = None
+    answers: Answers | None = None
+    halt: Halt = nothing_runs
+    clock: Clock = utc_now_us
+    space: Rewriting | None = None
+
+
+class Erasure:
+    """Every method raises StoreUnavailableError; what was done until then is done, a repeat finishes it."""
+
+    def __init__(self, parts: ErasureParts) -> None:
+        p = self._parts = parts
+        self._reader = StoreReader(p.store)
+        documents = DocumentStore(p.store, p.names, p.clock)
+        self._turn = TurnEraser(p.store, p.names, p.turns, p.traces, p.qa_log, p.halt)
+        self._document = DocumentEraser(
+            p.store, p.names, p.turns, documents, p.knowledge, p.qa_log, p.shared_owner
+        )
+        self._owner = OwnerEraser(p.store, p.names, p.turns, self._document, p.qa_log, p.halt, p.undo_files)
+        references = References(p.store, p.names, p.turns, p.knowledge, p.qa_log, p.answers, p.undo_files)
+        self._prover = Prover(p.names, self._reader, references, p.copies, p.clock)
+        self._files = StoreFiles(None if p.names.qdrant_url else p.space)
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def turn(self, turn_id: str, options: ErasureOptions) -> Erased:
+        """Also what is left of one that is gone already."""
+        began_us, traced = self._parts.clock(), await self._turn.trace_turn(turn_id)
+        if options.dry_run:
+            there = await self._reader.there(self._parts.names.conversation_collection, [turn_id])
+            return Erased(traced.kind, True, {"turns": len(there)})
+        beside = [each for each in await self._under_way(traced) if each != turn_id]
+        done = await self._turn.erase_turn(traced)
+        late = await self._when_ended(beside, lambda ids: self._turn.forget_in_late(traced))
+        return await self._proven(traced, options, began_us, done, late=late)
+
+    async def session(self, session_id: str, owner: str | None, options: ErasureOptions) -> Erased:
+        """`owner` None: whoever's it is."""
+        began_us, traced = self._parts.clock(), await self._turn.trace_session(session_id, owner)
+        if options.dry_run:
+            there = await self._reader.there(self._parts.names.session_collection, [session_id])
+            return Erased(traced.kind, True, {"sessions": len(there), "turns": len(traced.turn_ids)})
+        traced, done = await self._turn.erase_session(traced, owner)
+        return await self._proven(traced, options, began_us, done)
+
+    async def document(self, document_id: str, options: ErasureOptions) -> Erased:
+        """Also what is left of one that is gone already."""
+        began_us, traced = self._parts.clock(), await self._document.trace(document_id)
+        if options.dry_run:
+            there = await self._reader.there(self._parts.names.document_collection, [document_id])
+            return Erased(traced.kind, True, {"documents": len(there), "chunks": len(traced.chunk_ids)})
+        full = options.mode is Thoroughness.FULL
+        texts = await self._document.texts(traced) if full else Quotes()
+        await self._document.withdraw(document_id)
+        beside = await self._under_way(traced)
+        gone = await self._document.erase(traced, texts, everywhere=full)
+        late = await self._when_ended(beside, lambda ids: self._document.scrub(traced, gone.texts, ids))
+        done, quoted = gone.counts, gone.quoted
+        if options.with_answers:
+            done["turns"] += await self._erase_turns(quoted.turn_ids)
+            quoted = Quoted()
+        return await self._proven(traced, options, began_us, done, quoted, gone.texts if full else None, late)
+
+    async def owner(self, owner: str, options: ErasureOptions) -> Erased:
+        """All sessions, turns, documents, memories and log lines of one owner."""
+        began_us, traced = self._parts.clock(), await self._owner.trace(owner)
+        if options.dry_run:
+            lists = ("session_ids", "turn_ids", "document_ids", "chunk_ids")
+            return Erased(
+                traced.kind, True, {name.replace("_id", ""): len(getattr(traced, name)) for name in lists}
+            )
+        traced, done = await self._owner.erase(traced)
+        return await self._proven(traced, options, began_us, done)
+
+    async def anything(self, kind: ErasedKind, name: str, options: ErasureOptions) -> Erased:
+        """Whoever's it is. Raises BadRequestError for the id that stands for what was erased."""
+        if name == ERASED_ID:
+            raise BadRequestError(_NO_NAME)
+        match kind:
+            case ErasedKind.TURN:
+                return await self.turn(name, options)
+            case ErasedKind.SESSION:
+                return await self.session(name, None, options)
+            case ErasedKind.DOCUMENT:
+                return await self.document(name, options)
+            case ErasedKind.OWNER:
+                return await self.owner(name, options)
+
+    async def prove(
+        self, traced: Traced, options: ErasureOptions, texts: Quotes | None = None, late: int = 0
+    ) -> tuple[Proof, Quoted]:
+        """Search every place; `late` answers are under way that may still name it."""
+        return await self._prover.prove(traced, options, texts, late)
+
+    async def close(self) -> None:
+        """Return once the answers that were under way are cleaned, which have ended by then, and the store's
+        files rewritten."""
+        if self._late:
+            await asyncio.wait(self._late)
+        await self._files.close()
+
+    async def _proven(
+        self,
+        traced: Traced,
+        options: ErasureOptions,
+        began_us: int,
+        done: Counter[str],
+        quoted: Quoted | None = None,
+        texts: Quotes | None = None,
+        late: int = 0,
+    ) -> Erased:
+        changed = touched(done, self._parts.names)
+        full = options.mode is Thoroughness.FULL
+        files = await self._files.rewrite(changed) if full else self._files.rewrite_later(changed)
+        proof, found = await self._prover.prove(traced, options, texts, late, files)
+        quoted = quoted or Quoted()
+        quoted = Quoted(
+            tuple(dict.fromkeys((*quoted.turn_ids, *found.turn_ids))),
+            tuple(dict.fromkeys((*quoted.summary_turn_ids, *found.summary_turn_ids))),
+        )
+        counts = {name: number for name, number in done.items() if number}
+        receipt = await self._parts.receipts.add(
+            Receipt(
+                receipt_id="",
+                kind=ReceiptKind.ERASURE,
+                reason=options.reason,
+                began_us=began_us,
+                ended_us=self._parts.clock(),
+                counts={**counts, "hits": proof.hits},
+                subject=subject_of(traced.kind.value, traced.name),
+                details={"what": traced.kind.value, "proof": options.mode.value},
+            )
+        )
+        log.info("erased", what=traced.kind.value, hits=proof.hits, receipt_id=receipt.receipt_id)
+        return Erased(traced.kind, False, counts, proof, quoted, receipt.receipt_id)
+
+    async def _erase_turns(self, turn_ids: Sequence[str]) -> int:
+        gone = 0
+        for turn_id in turn_ids:
+            traced = await self._turn.trace_turn(turn_id)
+            gone += (await self._turn.erase_turn(traced))["turns"]
+        return gone
+
+    async def _under_way(self, traced: Traced) -> list[str]:
+        """The answers of this process that may name it: they are written whole when they end."""
+        answers = self._parts.answers
+        if answers is None or not len(answers):
+            return []
+        must: list[models.Condition] = [equals("status", TurnStatus.RUNNING.value)]
+        if traced.session_id:
+            must.append(equals("session_id", traced.session_id))
+        name, wanted = self._parts.names.conversation_collection, models.Filter(must=must)
+        return [str(each.id) async for each in self._reader.records(name, wanted, False)]
+
+    async def _when_ended(
+        self, turn_ids: Sequence[str], clean: Callable[[Sequence[str]], Awaitable[None]]
+    ) -> int:
+        """Clean those that have ended meanwhile now, the others when they do. Returns how many those are."""
+        answers = self._parts.answers
+        if answers is None or not turn_ids:
+            return 0
+        late = [each for each in turn_ids if answers.get(each) is not None]
+        await clean(turn_ids)
+        if late:
+            self._begin(self._clean_late(answers, late, clean))
+        return len(late)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="erase late")
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def _clean_late(
+        self, answers: Answers, turn_ids: Sequence[str], clean: Callable[[Sequence[str]], Awaitable[None]]
+    ) -> None:
+        for turn_id in turn_ids:
+            await answers.ended(turn_id)
+            try:
+                await clean([turn_id])
+                self._files.rewrite_later([self._parts.names.conversation_collection])
+            except StoreUnavailableError as error:
+                log.exception("late_answer_not_cleaned", turn_id=turn_id, reason=str(error))
+
+
+def options_of(
+    kind: ErasedKind, *, full: bool | None, with_answers: bool, delete_backups: bool
+) -> ErasureOptions:
+    """As asked for over HTTP; `full` None: an owner's proof is full, the others by reference."""
+    thorough = kind is ErasedKind.OWNER if full is None else full
+    mode = Thoroughness.FULL if thorough else Thoroughness.REFERENCES
+    return ErasureOptions(mode, with_answers=with_answers, delete_backups=delete_backups)
+
+
+def as_dry_run(options: ErasureOptions) -> ErasureOptions:
+    return replace(options, dry_run=True)

@@ -1,0 +1,149 @@
+"""The full proof: every string of everything stored is read, for the ids and for pieces of the texts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from qdrant_client import models
+
+from core.operations.erasure import (
+    ERASED_ID,
+    LEAST_CHARS,
+    OWNER_FIELDS,
+    ErasedKind,
+    Quoted,
+    Quotes,
+    Searched,
+    Traced,
+    is_id_field,
+    others_of,
+    uuids_of,
+)
+from services.operations.erasure.reading import StoreReader, strings_in
+
+FEW = 8  # ids that are looked for one by one in every string
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SAID = frozenset(("assistant_response", "thinking"))
+_ASKED_OR_SAID = _SAID | {"user_query", "title", "rewritten_question.text"}
+_SUMMARY = "summary.text"
+
+
+@dataclass(slots=True)
+class Everything:
+    """What was found. `texts` are the places where a piece of text stands, each with the pieces."""
+
+    searched: list[Searched] = field(default_factory=list)
+    texts: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    quoting: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    summaries: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class FullSearch:
+    """Reads one collection after the other, in small pages, and gives way after each record."""
+
+    def __init__(self, reader: StoreReader, traced: Traced, document: Quotes | None = None) -> None:
+        self._reader = reader
+        self._traced = traced
+        self._mentions = _mentions(uuids_of(traced.ids))
+        self._others = others_of(traced.ids)
+        self._pieces = set(traced.texts)
+        self._document = document or Quotes()
+        self._found = Everything()
+
+    async def run(self, collections: Sequence[str], knowledge: str) -> tuple[list[Searched], Quoted]:
+        """`knowledge` names the collection of the chunks: what another document says as well is not the
+        erased one's. Raises StoreUnavailableError."""
+        for name in collections:
+            await self._read(name, self_said=name == knowledge)
+        found = self._found
+        found.searched += self._remaining_texts()
+        return found.searched, Quoted(self._still(found.quoting), self._still(found.summaries))
+
+    async def _read(self, collection: str, *, self_said: bool) -> None:
+        looked_at, hits = 0, Counter[str]()
+        async for record in self._reader.records(collection):
+            looked_at += 1
+            if str(record.id) in self._traced.ids:
+                hits["id"] += 1
+            for path in self._naming(record.payload or {}):
+                hits[path] += 1
+            self._read_texts(collection, record, self_said=self_said)
+            await asyncio.sleep(0)
+        self._found.searched.append(Searched(f"{collection}: every string", looked_at, 0))
+        self._found.searched += [Searched(f"{collection}.{path}", looked_at, n) for path, n in hits.items()]
+
+    def _naming(self, payload: dict[str, Any]) -> set[str]:
+        """The fields in which an id stands, alone or within a text."""
+        traced = self._traced
+        owner = traced.owner if traced.kind is ErasedKind.OWNER else None
+        return {
+            path
+            for path, text in strings_in(payload)
+            if self._mentions(text)
+            or (text in self._others and is_id_field(path))
+            or (text == owner and path in OWNER_FIELDS)
+        }
+
+    def _read_texts(self, collection: str, record: models.Record, *, self_said: bool) -> None:
+        if not self._pieces and not len(self._document):
+            return
+        for path, text, others in _told(record.payload or {}):
+            if len(text) >= LEAST_CHARS:
+                self._read_pieces(collection, path, text, elsewhere=self_said or others)
+                self._read_quotes(collection, str(record.id), path, text, elsewhere=self_said or others)
+
+    def _read_pieces(self, collection: str, path: str, text: str, *, elsewhere: bool) -> None:
+        """A piece that another turn or a document says, too, proves nothing."""
+        said = {piece for piece in self._pieces if piece in text}
+        if not said:
+            return
+        if elsewhere or path in _ASKED_OR_SAID:
+            self._pieces -= said
+        else:
+            self._found.texts.append((f"{collection}.{path}", tuple(said)))
+
+    def _read_quotes(self, collection: str, point_id: str, path: str, text: str, *, elsewhere: bool) -> None:
+        document = self._document
+        if elsewhere:
+            document.discard(text)
+        elif said := tuple(document.in_text(text)):
+            if path in _SAID:
+                self._found.quoting[point_id] = said
+            elif path == _SUMMARY:
+                self._found.summaries[point_id] = said
+            elif path != "user_query":
+                self._found.texts.append((f"{collection}.{path}", said))
+
+    def _remaining_texts(self) -> list[Searched]:
+        places = Counter(place for place, pieces in self._found.texts if self._distinctive(pieces))
+        looked_at = len(self._traced.texts) + len(self._document)
+        rows = [Searched(f"{place}: words", looked_at, hits) for place, hits in places.items()]
+        return rows or [Searched("words of the texts, everywhere", looked_at, 0)]
+
+    def _distinctive(self, pieces: Sequence[str]) -> bool:
+        return any(piece in self._pieces or self._document.are_in(piece) for piece in pieces)
+
+    def _still(self, quoting: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+        return tuple(each for each, pieces in quoting.items() if self._distinctive(pieces))
+
+
+def _told(payload: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """Every string with its field, and whether it is a citation of a document that was not erased."""
+    sources = payload.get("sources")
+    for one in sources if isinstance(sources, list) else []:
+        others = isinstance(one, dict) and one.get("document_id") != ERASED_ID
+        for path, text in strings_in(one, "sources"):
+            yield path, text, others
+    for path, text in strings_in({name: value for name, value in payload.items() if name != "sources"}):
+        yield path, text, False
+
+
+def _mentions(ids: frozenset[str]) -> Callable[[str], bool]:
+    if len(ids) <= FEW:
+        return lambda text: len(text) >= 36 and any(each in text for each in ids)
+    return lambda text: text in ids or (len(text) > 36 and not ids.isdisjoint(_UUID.findall(text)))

@@ -1,0 +1,135 @@
+"""Everything of one owner."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.conversation.turns import TurnStatus
+from core.failpoints import failpoint
+from core.operations.erasure import ErasedKind, Quotes, Traced
+from services.conversation.turns import TurnStore, equals
+from services.operations.erasure.documents import DocumentEraser
+from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, chunks
+from services.operations.erasure.turns import MOST_ROUNDS, Halt
+from services.operations.qa_log import QALog
+from services.operations.repair.undo_folder import UndoFolder
+from services.store.dialect import VectorStore
+
+_UNOWNED = models.IsEmptyCondition(is_empty=models.PayloadField(key="owner"))
+
+
+class OwnerEraser:
+    def __init__(
+        self,
+        store: VectorStore,
+        names: StoreSettings,
+        turns: TurnStore,
+        documents: DocumentEraser,
+        qa_log: QALog | None,
+        halt: Halt,
+        undo_files: UndoFolder | None = None,
+    ) -> None:
+        self._store = store
+        self._names = names
+        self._turns = turns
+        self._documents = documents
+        self._qa_log = qa_log
+        self._halt = halt
+        self._undo_files = undo_files
+        self._reader = StoreReader(store)
+
+    async def trace(self, owner: str) -> Traced:
+        """Every id of the owner's, read before anything goes."""
+        names, of_owner = self._names, models.Filter(must=[equals("owner", owner)])
+        writing = models.Filter(should=[equals("owner", owner), equals("writer", owner)])
+        sessions = dict.fromkeys(await self._ids(names.session_collection, writing))
+        turns: dict[str, None] = {}
+        async for record in self._reader.records(names.conversation_collection, of_owner, ["session_id"]):
+            turns[str(record.id)] = None
+            sessions[str((record.payload or {}).get("session_id", ""))] = None
+        for wanted in _unowned_of(list(sessions)):
+            turns |= dict.fromkeys(await self._ids(names.conversation_collection, wanted))
+        return Traced(
+            ErasedKind.OWNER,
+            owner,
+            owner=owner,
+            turn_ids=tuple(turns),
+            session_ids=tuple(each for each in sessions if each),
+            document_ids=tuple(await self._ids(names.document_collection, of_owner)),
+            chunk_ids=tuple(await self._ids(names.knowledge_collection, of_owner)),
+        )
+
+    async def erase(self, traced: Traced) -> tuple[Traced, Counter[str]]:
+        """Raises StoreUnavailableError; then a repeat finishes it."""
+        done: Counter[str] = Counter()
+        await self._halt_all(traced.owner)
+        for document_id in traced.document_ids:
+            known = await self._documents.trace(document_id)
+            await self._documents.withdraw(document_id)
+            texts = await self._documents.texts(known) if known.shared else Quotes()
+            done += (await self._documents.erase(known, texts, everywhere=False)).counts
+        await self._documents.forget_uploads(traced.owner)
+        await self._halt_all(traced.owner)
+        name = self._names.memory_collection
+        done["memories"] += await self._delete(name, equals("owner", traced.owner))
+        if self._qa_log is not None:
+            done["log_lines"] += await self._qa_log.erase_owner(traced.owner)
+        if self._undo_files is not None:
+            await self._undo_files.strike([*traced.turn_ids, *traced.session_ids], owner=traced.owner)
+        failpoint("erase.traces")
+        done["turns"] += await self._delete_turns(traced)
+        failpoint("erase.points")
+        sessions = self._names.session_collection
+        for field in ("owner", "writer"):
+            done["sessions"] += await self._delete(sessions, equals(field, traced.owner))
+        done["chunks"] += await self._delete(self._names.knowledge_collection, equals("owner", traced.owner))
+        await self._delete(self._names.document_collection, equals("owner", traced.owner))
+        self._turns.forget_trees()
+        return traced, done
+
+    async def _delete_turns(self, traced: Traced) -> int:
+        """Whoever goes on asking meanwhile is stopped again."""
+        name, gone = self._names.conversation_collection, 0
+        for _ in range(MOST_ROUNDS):
+            there = await self._delete(name, equals("owner", traced.owner))
+            gone += there
+            if not there:
+                break
+            await self._halt_all(traced.owner)
+        for wanted in _unowned_of(traced.session_ids):
+            gone += await self._reader.count(name, wanted)
+            await self._turns.delete_matching(wanted)
+        return gone
+
+    async def _halt_all(self, owner: str) -> None:
+        running = models.Filter(must=[equals("owner", owner), equals("status", TurnStatus.RUNNING.value)])
+        for turn_id in await self._ids(self._names.conversation_collection, running):
+            await self._halt(turn_id)
+
+    async def _ids(self, collection: str, wanted: models.Filter) -> list[str]:
+        return [str(each.id) async for each in self._reader.records(collection, wanted, False)]
+
+    async def _delete(self, collection: str, kind: models.FieldCondition) -> int:
+        wanted = models.Filter(must=[kind])
+        found = await self._reader.count(collection, wanted)
+        if found and collection == self._names.conversation_collection:
+            await self._turns.delete_matching(wanted)
+        elif found:
+            await self._store.delete(collection, models.FilterSelector(filter=wanted))
+        return found
+
+
+def _unowned_of(session_ids: Sequence[str]) -> list[models.Filter]:
+    """The turns of these sessions that name no owner, as an earlier version wrote them."""
+    known = [each for each in session_ids if each]
+    return [
+        models.Filter(
+            must=[models.FieldCondition(key="session_id", match=models.MatchAny(any=chunk))],
+            should=[equals("owner", ""), _UNOWNED],
+        )
+        for chunk in chunks(known, IDS_AT_ONCE)
+    ]

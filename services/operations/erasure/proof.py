@@ -1,0 +1,307 @@
+"""The proof by reference: every field that can hold one of the ids, searched one by one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from typing import Protocol
+
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.conversation.turns import rfc3339
+from core.operations.erasure import (
+    ErasedKind,
+    ErasureOptions,
+    Left,
+    Proof,
+    Quoted,
+    Quotes,
+    Searched,
+    Thoroughness,
+    Traced,
+    is_id_field,
+    others_of,
+    total_hits,
+    uuids_of,
+)
+from services.conversation.turns import TurnStore, equals
+from services.knowledge.base import KnowledgeBase
+from services.knowledge.jobs.spool import FOLDER, Spool
+from services.operations.erasure.copies import Copies, CopiesFound
+from services.operations.erasure.everything import FullSearch
+from services.operations.erasure.reading import Holding, StoreReader, is_id, strings_in
+from services.operations.erasure.store_files import FilesSaid
+from services.operations.qa_log import QALog
+from services.operations.repair.undo_folder import UndoFolder
+from services.store.clock import Clock
+from services.store.dialect import VectorStore
+
+MANIFEST_TURNS = "prompt.parts[].turn_id"
+MANIFEST_CHUNKS = "prompt.parts[].chunk_id"
+SUMMARY_TURNS = ("summary.start", "summary.covers", "summary.previous", "summary_start")
+REWRITTEN_TURNS = "rewritten_question.turn_ids"
+SOURCE_DOCUMENTS = "sources[].document_id"
+CONTEXT = "context_docs"
+FILTERED = "filters.document_ids"
+PERSONA = ("persona.document_id", "persona.chunk_id")
+
+
+class Answers(Protocol):
+    """The answers that are being written in this process."""
+
+    def __len__(self) -> int: ...
+
+    def get(self, turn_id: str) -> object | None: ...
+
+    def ended(self, turn_id: str) -> Awaitable[None]: ...
+
+
+class References:
+    """`knowledge`, `qa_log` and `answers` are None where there are none, as in a command."""
+
+    def __init__(
+        self,
+        store: VectorStore,
+        names: StoreSettings,
+        turns: TurnStore,
+        knowledge: KnowledgeBase | None = None,
+        qa_log: QALog | None = None,
+        answers: Answers | None = None,
+        undo_files: UndoFolder | None = None,
+    ) -> None:
+        self._reader = StoreReader(store)
+        self._names = names
+        self._turns = turns
+        self._knowledge = knowledge
+        self._qa_log = qa_log
+        self._answers = answers
+        self._undo_files = undo_files
+        self._uploads = Spool(names.data_dir / FOLDER)
+
+    async def search(self, traced: Traced) -> list[Searched]:
+        """Raises StoreUnavailableError."""
+        found = [each async for each in self._stored(traced)]
+        return [*found, *await self.outside(traced)]
+
+    async def outside(self, traced: Traced) -> list[Searched]:
+        """What is not in the store: the memory of this process, the question log, and files beside it."""
+        in_memory = [each async for each in self._in_memory(traced)]
+        in_files = [*await self._in_undo_files(traced), *await self._in_uploads(traced)]
+        return [*in_memory, *await self._logged(traced), *in_files]
+
+    async def _stored(self, traced: Traced) -> AsyncIterator[Searched]:
+        if traced.turn_ids or traced.session_ids:
+            for place in (self._turn_points, self._turn_references, self._session_places, self._memories):
+                for each in await place(traced):
+                    yield each
+        if traced.document_ids:
+            for place in (self._document_points, self._document_references):
+                for each in await place(traced):
+                    yield each
+        if traced.kind is ErasedKind.OWNER:
+            for each in await self._owner_places(traced.owner):
+                yield each
+        yield await self._operations(traced)
+
+    async def _turn_points(self, traced: Traced) -> list[Searched]:
+        return [await self._points(self._names.conversation_collection, traced.turn_ids)]
+
+    async def _turn_references(self, traced: Traced) -> list[Searched]:
+        """Only turns of the same session are told a turn, sum it up, or are rewritten with its words."""
+        name, gone = self._names.conversation_collection, traced.turn_ids
+        children = await self._reader.holding(name, ["parent_turn_id"], gone)
+        if traced.kind is not ErasedKind.TURN:
+            return _places(name, children)
+        within = [equals("session_id", traced.session_id)] if traced.session_id else []
+        keys = [MANIFEST_TURNS, *SUMMARY_TURNS, REWRITTEN_TURNS, "legacy_turn_id"]
+        told = await self._reader.holding(name, keys, gone, within)
+        return _places(name, children) + _places(name, told)
+
+    async def _session_places(self, traced: Traced) -> list[Searched]:
+        sessions, turns = self._names.session_collection, self._names.conversation_collection
+        found: list[Searched] = []
+        if traced.session_ids:
+            found.append(await self._points(sessions, traced.session_ids))
+            found += _places(turns, await self._reader.holding(turns, ["session_id"], traced.session_ids))
+        within: list[models.Condition] = []
+        if traced.kind is ErasedKind.TURN and is_id(traced.session_id):
+            within = [models.HasIdCondition(has_id=[traced.session_id])]
+        titled = await self._reader.holding(sessions, ["title_turn_id"], traced.turn_ids, within)
+        return found + _places(sessions, titled)
+
+    async def _memories(self, traced: Traced) -> list[Searched]:
+        name = self._names.memory_collection
+        found = await self._reader.holding(name, ["turn_ids"], traced.turn_ids)
+        of_sessions = await self._reader.holding(name, ["session_id"], traced.session_ids)
+        return _places(name, found) + (_places(name, of_sessions) if traced.session_ids else [])
+
+    async def _document_points(self, traced: Traced) -> list[Searched]:
+        documents, chunks = self._names.document_collection, self._names.knowledge_collection
+        of_documents = await self._reader.holding(chunks, ["document_id"], traced.document_ids)
+        return [
+            await self._points(documents, traced.document_ids),
+            await self._points(chunks, traced.chunk_ids),
+            *_places(chunks, of_documents),
+        ]
+
+    async def _document_references(self, traced: Traced) -> list[Searched]:
+        turns, sessions = self._names.conversation_collection, self._names.session_collection
+        within = readers_of(traced)
+        gone = [*traced.document_ids, *traced.chunk_ids]
+        keys = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS, FILTERED]
+        cited = await self._reader.holding(turns, keys, gone, within)
+        personas = await self._reader.holding(sessions, PERSONA, gone, within)
+        return _places(turns, cited) + _places(sessions, personas)
+
+    async def _owner_places(self, owner: str) -> list[Searched]:
+        names = self._names
+        found: list[Searched] = []
+        for name in (
+            names.conversation_collection, names.document_collection, names.knowledge_collection,
+            names.memory_collection,
+        ):  # fmt: skip
+            found += _places(name, await self._reader.holding(name, ["owner"], [owner]))
+        return found + _places(
+            names.session_collection,
+            await self._reader.holding(names.session_collection, ["owner", "writer"], [owner]),
+        )
+
+    async def _operations(self, traced: Traced) -> Searched:
+        name, gone, others = self._names.operations_collection, uuids_of(traced.ids), others_of(traced.ids)
+        looked_at = hits = 0
+        async for record in self._reader.records(name):
+            looked_at += 1
+            hits += any(
+                text in gone or (text in others and is_id_field(path))
+                for path, text in strings_in(record.payload)
+            )
+        return Searched(name, looked_at, hits)
+
+    async def _points(self, collection: str, point_ids: Collection[str]) -> Searched:
+        looked_at = await self._reader.count(collection)
+        return Searched(collection, looked_at, len(await self._reader.there(collection, point_ids)))
+
+    async def _in_memory(self, traced: Traced) -> AsyncIterator[Searched]:
+        if traced.session_id and traced.turn_ids:
+            tree = await self._turns.tree(traced.session_id, traced.owner)
+            gone = frozenset(traced.turn_ids)
+            hits = sum(
+                turn_id in gone or node.parent_turn_id in gone for turn_id, node in tree.nodes.items()
+            ) + sum(turn_id in gone for turn_id in tree.gaps)
+            yield Searched("memory: session trees", len(tree), hits)
+        if self._answers is not None:
+            going_on = [each for each in traced.turn_ids if self._answers.get(each) is not None]
+            yield Searched("memory: running answers", len(self._answers), len(going_on))
+        if self._knowledge is not None:
+            yield Searched("memory: jobs", *self._knowledge.remembered_jobs(traced.document_ids))
+
+    async def _logged(self, traced: Traced) -> list[Searched]:
+        if self._qa_log is None:
+            return []
+        gone = uuids_of([*traced.turn_ids, *traced.session_ids, *traced.document_ids])
+        lines, hits = await self._qa_log.search(gone)
+        if traced.kind is ErasedKind.OWNER:
+            hits += await self._qa_log.lines_of_owner(traced.owner)
+        return [Searched("question log", lines, hits)]
+
+    async def _in_undo_files(self, traced: Traced) -> list[Searched]:
+        if self._undo_files is None:
+            return []
+        owner = traced.owner if traced.kind is ErasedKind.OWNER else ""
+        found = await self._undo_files.count([*traced.turn_ids, *traced.session_ids], owner=owner)
+        return [Searched("undo files of repairs", found.lines, found.hits)]
+
+    async def _in_uploads(self, traced: Traced) -> list[Searched]:
+        """Uploads are kept until they are read in."""
+        owner = traced.owner if traced.kind is ErasedKind.OWNER else ""
+        if not (traced.document_ids or owner):
+            return []
+        found = await self._uploads.find(traced.document_ids, owner)
+        return [Searched("uploads waiting to be read", found.files, found.hits)]
+
+
+def readers_of(traced: Traced) -> list[models.Condition]:
+    """Whose turns may show a document: its owner's, or everybody's when it is shared or nobody knows."""
+    return [] if traced.shared or not traced.owner else [equals("owner", traced.owner)]
+
+
+def _places(collection: str, holding: Holding) -> list[Searched]:
+    return [
+        Searched(f"{collection}.{key.replace('[]', '')}", holding.looked_at, len(ids))
+        for key, ids in holding.ids.items()
+    ]
+
+
+def merged(searched: Sequence[Searched]) -> tuple[Searched, ...]:
+    """One line for each place."""
+    found: dict[str, Searched] = {}
+    for each in searched:
+        known = found.get(each.place, Searched(each.place, 0, 0))
+        found[each.place] = Searched(each.place, max(known.looked_at, each.looked_at), known.hits + each.hits)
+    return tuple(found.values())
+
+
+# A proof put together: the fields that can name it, everything stored, and the copies of the store.
+
+
+_AGAIN = "Erase it again; if it is found once more, something else writes it: look at the place named."
+_UNDER_WAY = "Answers under way may still name it; they are cleaned when they end, and then nothing is left."
+_NO_FILES = FilesSaid()
+
+
+class Prover:
+    def __init__(
+        self, names: StoreSettings, reader: StoreReader, references: References, copies: Copies, clock: Clock
+    ) -> None:
+        self._names = names
+        self._reader = reader
+        self._references = references
+        self._copies = copies
+        self._clock = clock
+
+    async def prove(
+        self,
+        traced: Traced,
+        options: ErasureOptions,
+        texts: Quotes | None = None,
+        late: int = 0,
+        files: FilesSaid = _NO_FILES,
+    ) -> tuple[Proof, Quoted]:
+        """Search every place; `late` answers are under way that may still name it."""
+        checked_us = self._clock()
+        searched, quoted = await self._references.search(traced), Quoted()
+        if options.mode is Thoroughness.FULL:
+            everything, quoted = await self._everything(traced, texts)
+            searched += everything
+        copies = await self._in_copies(traced, options)
+        places = merged([*searched, *files.searched, *copies.searched])
+        left = [Left(each.place, each.hits, _AGAIN) for each in merged(searched) if each.hits]
+        if late:
+            left.append(Left("memory: running answers", 0, _UNDER_WAY))
+        searchable = all(each.holds != "may" for each in copies.copies)
+        proof = Proof(
+            checked_at=rfc3339(checked_us),
+            mode=options.mode,
+            hits=total_hits(places),
+            complete=not late and not files.failed and searchable,
+            searched=places,
+            left=(*left, *files.left, *copies.left),
+            backups=copies.copies,
+        )
+        return proof, quoted
+
+    async def _everything(self, traced: Traced, texts: Quotes | None) -> tuple[list[Searched], Quoted]:
+        names = self._names
+        collections = [
+            names.knowledge_collection, names.document_collection, names.conversation_collection,
+            names.session_collection, names.memory_collection, names.operations_collection,
+        ]  # fmt: skip
+        search = FullSearch(self._reader, traced, texts)
+        return await search.run(collections, names.knowledge_collection)
+
+    async def _in_copies(self, traced: Traced, options: ErasureOptions) -> CopiesFound:
+        owner = traced.name if traced.kind is ErasedKind.OWNER else ""
+        if options.delete_backups:
+            await self._copies.delete_holding(traced.ids, owner)
+        thorough = options.mode is Thoroughness.FULL
+        return await self._copies.search(traced.ids, owner, thorough=thorough)

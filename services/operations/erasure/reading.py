@@ -1,0 +1,134 @@
+"""Where a value is stored, found exactly: by an index where there is one, else by reading the fields."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from qdrant_client import models
+
+from services.store.dialect import VectorStore
+
+PAGE = 100  # payloads in one answer: some milliseconds of the event loop
+IDS_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """`looked_at` points; `ids` of those that hold one of the values, by field."""
+
+    looked_at: int
+    ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def all_ids(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each for ids in self.ids.values() for each in ids))
+
+
+class StoreReader:
+    """Reads any collection in small pages: the engine answers others in between."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+
+    async def count(self, collection: str, wanted: models.Filter | None = None) -> int:
+        return (await self._store.count(collection, count_filter=wanted)).count
+
+    async def there(self, collection: str, point_ids: Collection[str]) -> list[str]:
+        """Those of these points that exist; any text may be given for an id."""
+        found: list[str] = []
+        for chunk in chunks([each for each in point_ids if is_id(each)], IDS_AT_ONCE):
+            records = await self._store.retrieve(collection, chunk, with_payload=False)
+            found += [str(record.id) for record in records]
+        return found
+
+    async def records(
+        self, collection: str, wanted: models.Filter | None = None, fields: Sequence[str] | bool = True
+    ) -> AsyncIterator[models.Record]:
+        """Every matching point with these fields of its payload, in id order."""
+        offset: Any = None
+        payload = fields if isinstance(fields, bool) else list(fields)
+        while True:
+            page, offset = await self._store.scroll(
+                collection, scroll_filter=wanted, limit=PAGE, offset=offset, with_payload=payload
+            )
+            for record in page:
+                yield record
+            if offset is None:
+                return
+
+    async def holding(
+        self,
+        collection: str,
+        keys: Sequence[str],
+        values: Collection[str],
+        within: Sequence[models.Condition] = (),
+    ) -> Holding:
+        """Points where one of these fields (`a[].b` for lists) is, or has, one of the values."""
+        indexed = frozenset((await self._store.get_collection(collection)).payload_schema)
+        inside = models.Filter(must=list(within)) if within else None
+        looked_at = await self.count(collection, inside)
+        ids: dict[str, tuple[str, ...]] = dict.fromkeys(keys, ())
+        if not values or not looked_at:
+            return Holding(looked_at, ids)
+        for key in keys:
+            if key in indexed:
+                ids[key] = await self._by_index(collection, key, values, within)
+        read = [key for key in keys if key not in indexed]
+        if read:
+            ids |= await self._by_reading(collection, read, frozenset(values), inside)
+        return Holding(looked_at, ids)
+
+    async def _by_index(
+        self, collection: str, key: str, values: Collection[str], within: Sequence[models.Condition]
+    ) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for chunk in chunks(sorted(values), IDS_AT_ONCE):
+            among = models.FieldCondition(key=key, match=models.MatchAny(any=chunk))
+            wanted = models.Filter(must=[among, *within])
+            found |= {str(each.id): None async for each in self.records(collection, wanted, False)}
+        return tuple(found)
+
+    async def _by_reading(
+        self, collection: str, keys: Sequence[str], values: frozenset[str], inside: models.Filter | None
+    ) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {key: [] for key in keys}
+        async for record in self.records(collection, inside, keys):
+            for key in keys:
+                if not values.isdisjoint(texts_at(record.payload, key)):
+                    found[key].append(str(record.id))
+        return {key: tuple(ids) for key, ids in found.items()}
+
+
+def texts_at(value: Any, key: str) -> list[str]:
+    """The strings that stand at `a.b[].c`; a list at the end counts by its members."""
+    found: list[Any] = [value]
+    for step in key.replace("[]", "").split("."):
+        members = [member for each in found for member in (each if isinstance(each, list) else [each])]
+        found = [member[step] for member in members if isinstance(member, dict) and step in member]
+    members = [member for each in found for member in (each if isinstance(each, list) else [each])]
+    return [member for member in members if isinstance(member, str)]
+
+
+def strings_in(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every string of a payload, keys of free objects included, each with the field it stands in."""
+    match value:
+        case str():
+            yield path, value
+        case dict():
+            for key, member in value.items():
+                yield path, key
+                yield from strings_in(member, f"{path}.{key}" if path else str(key))
+        case list():
+            for member in value:
+                yield from strings_in(member, path)
+
+
+def chunks(values: Sequence[str], size: int) -> list[list[str]]:
+    return [list(values[start : start + size]) for start in range(0, len(values), size)]
+
+
+def is_id(text: str) -> bool:
+    """Whether a store would take it for the id of one of our points."""
+    return len(text) == 36 and text.count("-") == 4 and not set(text.lower()) - set("0123456789abcdef-")

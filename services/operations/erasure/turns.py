@@ -1,0 +1,215 @@
+"""Turns and sessions: what they left elsewhere goes first, they themselves last, so that a crash in between
+leaves something that can be erased again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.failpoints import failpoint
+from core.operations.erasure import ErasedKind, Traced, pieces_of
+from services.conversation.memory_records import MemoryRecords
+from services.conversation.turns import TurnStore, equals
+from services.operations.erasure.proof import MANIFEST_TURNS, REWRITTEN_TURNS, SUMMARY_TURNS
+from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, chunks, is_id
+from services.operations.erasure.scrubbing import without_turns
+from services.operations.qa_log import QALog
+from services.operations.retention.traces import TurnTraces
+from services.store.dialect import UnknownPointError, VectorStore
+
+Halt = Callable[[str], Awaitable[None]]
+"""Stops the turn with this id, if it runs, and returns when its last write is done."""
+MOST_PIECES = 50
+MOST_ROUNDS = 20  # a session that is asked in again and again while it is erased
+
+
+class TurnEraser:
+    def __init__(
+        self,
+        store: VectorStore,
+        names: StoreSettings,
+        turns: TurnStore,
+        traces: TurnTraces,
+        qa_log: QALog | None,
+        halt: Halt,
+    ) -> None:
+        self._store = store
+        self._names = names
+        self._turns = turns
+        self._traces = traces
+        self._qa_log = qa_log
+        self._halt = halt
+        self._reader = StoreReader(store)
+        self._remembered = MemoryRecords(store, names.memory_collection)
+
+    async def trace_turn(self, turn_id: str) -> Traced:
+        """What the turn is known by, read before it goes; of one that is gone, what is left."""
+        traced = Traced(ErasedKind.TURN, turn_id, turn_ids=(turn_id,))
+        found = await self._store.retrieve(
+            self._names.conversation_collection,
+            [turn_id],
+            with_payload=["session_id", "owner", "user_query", "assistant_response"],
+        )
+        if not found:
+            return traced
+        payload = found[0].payload or {}
+        return replace(
+            traced,
+            session_id=str(payload.get("session_id", "")),
+            owner=str(payload.get("owner", "")),
+            texts=_texts_of(found),
+        )
+
+    async def trace_session(self, session_id: str, owner: str | None) -> Traced:
+        """With all its turns, those that cannot be read as well. `owner` None: whoever's."""
+        fields = ["user_query", "assistant_response"]
+        wanted = _of_session(session_id, owner)
+        name = self._names.conversation_collection
+        records = [each async for each in self._reader.records(name, wanted, fields)]
+        return Traced(
+            ErasedKind.SESSION,
+            session_id,
+            owner=owner or "",
+            turn_ids=tuple(str(each.id) for each in records),
+            session_ids=(session_id,),
+            texts=_texts_of(records[-MOST_PIECES:]),
+        )
+
+    async def erase_turn(self, traced: Traced) -> Counter[str]:
+        """Raises StoreUnavailableError; then a repeat finishes it."""
+        await self._halt(traced.name)
+        done = await self._forget(traced)
+        done += await self._cut_off(traced)
+        done += await self._untell(traced)
+        failpoint("erase.traces")
+        if await self._reader.there(self._names.conversation_collection, traced.turn_ids):
+            await self._turns.delete(list(traced.turn_ids))
+            done["turns"] += len(traced.turn_ids)
+        failpoint("erase.points")
+        return done
+
+    async def erase_session(self, traced: Traced, owner: str | None) -> tuple[Traced, Counter[str]]:
+        """The turns may have become more meanwhile: those are stopped and erased, too."""
+        done: Counter[str] = Counter()
+        gone = dict.fromkeys(traced.turn_ids)
+        for turn_id in traced.turn_ids:
+            await self._halt(turn_id)
+        erased = await self._traces.erase_session(traced.name, traced.turn_ids)
+        done += Counter(summaries=erased.summaries, memories=erased.memories, log_lines=erased.log_lines)
+        done += await self._forget_memories(equals("session_id", traced.name))
+        done += await self._cut_off(traced)
+        failpoint("erase.traces")
+        sessions = self._names.session_collection
+        for _ in range(MOST_ROUNDS):
+            late = await self.trace_session(traced.name, owner)
+            gone |= dict.fromkeys(late.turn_ids)
+            for turn_id in late.turn_ids:
+                await self._halt(turn_id)
+            if late.turn_ids:
+                await self._turns.delete_matching(_of_session(traced.name, owner))
+                done["turns"] += len(late.turn_ids)
+            failpoint("erase.points")
+            if not late.turn_ids and not await self._reader.there(sessions, [traced.name]):
+                break
+            done["sessions"] |= len(await self._reader.there(sessions, [traced.name]))
+            if is_id(traced.name):  # an imported session may have turns and no point
+                await self._store.delete(sessions, models.PointIdsList(points=[traced.name]))
+        if len(gone) > len(traced.turn_ids):
+            erased = await self._traces.erase_session(traced.name, list(gone))
+            done += Counter(memories=erased.memories, log_lines=erased.log_lines)
+        self._turns.forget_trees()
+        return replace(traced, turn_ids=tuple(gone)), done
+
+    async def _forget(self, traced: Traced) -> Counter[str]:
+        """Of a turn that is gone nobody knows the session: whatever names it is looked for."""
+        sessions = await self._sessions(traced)
+        erased = await self._traces.erase({session_id: list(traced.turn_ids) for session_id in sessions})
+        done = Counter(summaries=erased.summaries, memories=erased.memories, log_lines=erased.log_lines)
+        done["rewritten_questions"] += erased.rewordings
+        if not sessions:
+            done["memories"] += (await self._remembered.forget_turns(traced.turn_ids)).deleted
+            done["log_lines"] += await self._traces.erase_log(traced.turn_ids)
+        return done
+
+    async def _sessions(self, traced: Traced) -> list[str]:
+        return [traced.session_id] if traced.session_id else await self._sessions_naming(traced)
+
+    async def _sessions_naming(self, traced: Traced) -> list[str]:
+        titled = await self._reader.holding(
+            self._names.session_collection, ["title_turn_id"], traced.turn_ids
+        )
+        held = await self._reader.holding(
+            self._names.conversation_collection, [*SUMMARY_TURNS, REWRITTEN_TURNS], traced.turn_ids
+        )
+        found = set(titled.all_ids) | await self._sessions_of(held.all_ids)
+        return sorted(filter(None, found))
+
+    async def _sessions_of(self, turn_ids: Collection[str]) -> set[str]:
+        found: set[str] = set()
+        for chunk in chunks(list(turn_ids), IDS_AT_ONCE):
+            records = await self._store.retrieve(
+                self._names.conversation_collection, chunk, with_payload=["session_id"]
+            )
+            found |= {str((each.payload or {}).get("session_id", "")) for each in records}
+        return found
+
+    async def forget_in_late(self, traced: Traced) -> None:
+        """What turns wrote of an erased one that were being answered while it went."""
+        await self._cut_off(traced)
+        await self._untell(traced)
+        for session_id in await self._sessions(traced):
+            await self._traces.erase_rewordings(session_id, traced.turn_ids)
+
+    async def _cut_off(self, traced: Traced) -> Counter[str]:
+        """Turns that followed them follow none any more, nor do their lines in the log."""
+        children = await self._reader.holding(
+            self._names.conversation_collection, ["parent_turn_id"], traced.turn_ids
+        )
+        left = [each for each in children.all_ids if each not in frozenset(traced.turn_ids)]
+        for chunk in chunks(left, IDS_AT_ONCE):
+            with suppress(UnknownPointError):  # one went meanwhile; the others are written
+                await self._turns.set_payload({"parent_turn_id": None}, chunk)
+        if self._qa_log is not None and traced.kind is ErasedKind.TURN:
+            await self._qa_log.forget_parents(traced.turn_ids)
+        return Counter(parents=len(left))
+
+    async def _untell(self, traced: Traced) -> Counter[str]:
+        """The manifests of other turns name these no more."""
+        within = [equals("session_id", traced.session_id)] if traced.session_id else []
+        name = self._names.conversation_collection
+        told = await self._reader.holding(name, [MANIFEST_TURNS], traced.turn_ids, within)
+        changed = 0
+        for chunk in chunks([each for each in told.all_ids if each not in traced.turn_ids], 100):
+            for record in await self._store.retrieve(name, chunk, with_payload=["prompt"]):
+                changes = without_turns(record.payload or {}, traced.turn_ids)
+                with suppress(UnknownPointError):
+                    if changes:
+                        await self._turns.set_payload(changes, [str(record.id)])
+                        changed += 1
+        return Counter(manifests=changed)
+
+    async def _forget_memories(self, kind: models.FieldCondition) -> Counter[str]:
+        name, wanted = self._names.memory_collection, models.Filter(must=[kind])
+        found = await self._reader.count(name, wanted)
+        if found:
+            await self._store.delete(name, models.FilterSelector(filter=wanted))
+        return Counter(memories=found)
+
+
+def _of_session(session_id: str, owner: str | None) -> models.Filter:
+    """Turns of an earlier version have no owner."""
+    this = equals("session_id", session_id)
+    if owner is None:
+        return models.Filter(must=[this])
+    unowned = models.IsEmptyCondition(is_empty=models.PayloadField(key="owner"))
+    return models.Filter(must=[this], should=[equals("owner", owner), equals("owner", ""), unowned])
+
+
+def _texts_of(records: Sequence[models.Record]) -> tuple[str, ...]:
+    fields = ("user_query", "assistant_response")
+    return pieces_of(str((each.payload or {}).get(field, "")) for each in records for field in fields)

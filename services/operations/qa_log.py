@@ -1,0 +1,332 @@
+"""The question log (QA_LOG): one JSON line for each finished turn, for those who analyse their traffic."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+
+from core.conversation.turns import Turn, rfc3339
+from core.errors import StartRefusedError, StoreUnavailableError
+from core.knowledge import Citation
+
+# The files of the question log: one a day, one JSON object a line. Blocking; for one thread at a time.
+
+
+NAME = re.compile(r"qa-(\d{4}-\d\d-\d\d)\.jsonl")
+LOCK = ".qa.lock"
+HALF_WRITTEN = ".qa-rewriting"
+OWNER_ONLY = 0o600
+
+Keep = Callable[[bytes], bool]
+"""Whether a line, with its line break, stays."""
+Change = Callable[[bytes], bytes]
+"""What becomes of a line, with its line break; b"" takes it out."""
+
+
+class QAFiles:
+    """Whole lines only, whoever else writes to the folder: every access holds the folder's lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def touch(self) -> None:
+        """Make the folder and take its lock once. Raises OSError."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._locked():
+            pass
+
+    def append(self, day: str, line: bytes) -> None:
+        """Add a line (with its line break) to the day's file. Raises OSError; then nothing is added."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        with self._locked(), _opened(self.folder / f"qa-{day}.jsonl", flags) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line  # the one before was torn by a crash
+            if os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, size)
+                raise OSError("the disk is full")
+
+    def keep_only(self, keep: Keep, days: Callable[[str], bool] = lambda day: True) -> int:
+        """Rewrite the files of these days without the lines that do not stay. Returns how many."""
+        return self.change(lambda line: line if keep(line) else b"", days)
+
+    def change(self, changed: Change, days: Callable[[str], bool] = lambda day: True) -> int:
+        """Rewrite the files of these days, line by line. Returns how many lines are others now, or gone."""
+        return sum([self._rewrite(path, changed) for day, path in self._days() if days(day)])
+
+    def count(self, wanted: Keep) -> tuple[int, int]:
+        """How many lines there are, and how many of them are wanted."""
+        lines = found = 0
+        for _, path in self._days():
+            with self._locked():
+                here = _wanted(path, wanted)
+            lines, found = lines + len(here), found + sum(here)
+        return lines, found
+
+    def _days(self) -> list[tuple[str, Path]]:
+        if not self.folder.is_dir():
+            return []
+        named = [(NAME.fullmatch(path.name), path) for path in self.folder.iterdir()]
+        return sorted((match[1], path) for match, path in named if match)
+
+    def _rewrite(self, path: Path, changed: Change) -> int:
+        """A copy takes the file's place, once it is on the disk."""
+        copy = self.folder / HALF_WRITTEN
+        with self._locked():
+            different = _count(path, lambda line: changed(line) != line)
+            if not different:
+                return 0
+            kept = False
+            with path.open("rb") as file, _opened(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as target:
+                with os.fdopen(os.dup(target), "wb") as written:
+                    for line in file:
+                        kept = bool(written.write(changed(line))) or kept
+                os.fsync(target)
+            os.replace(copy, path)
+            if not kept:
+                path.unlink()
+            self._sync_folder()
+            return different
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Held against other processes; whatever one of them left half written is removed."""
+        with _opened(self.folder / LOCK, os.O_RDWR | os.O_CREAT) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            (self.folder / HALF_WRITTEN).unlink(missing_ok=True)
+            yield
+
+    def _sync_folder(self) -> None:
+        with _opened(self.folder, os.O_RDONLY) as descriptor:
+            os.fsync(descriptor)
+
+
+def _count(path: Path, counted: Keep) -> int:
+    """How many lines; none of a file that another process has deleted meanwhile."""
+    return sum(_wanted(path, counted))
+
+
+def _wanted(path: Path, wanted: Keep) -> list[bool]:
+    """For each line whether it is wanted."""
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        return [wanted(line) for line in file]
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, OWNER_ONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+DAY_CHARS = len("2026-01-01")
+FEW = 8  # ids that are looked for one by one in every line
+_UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class QALog:
+    """Written in order by one thread of its own: a slow or full disk delays and fails no turn."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = QAFiles(folder)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="qa-log")
+
+    def check(self) -> None:
+        """Raises StartRefusedError when nothing can be written there; the folder is made."""
+        try:
+            self._files.touch()
+        except OSError as error:
+            raise StartRefusedError(
+                f"QA_LOG = {str(self._files.folder)!r} cannot be written: {error.strerror}."
+            ) from error
+
+    def write(self, turn: Turn) -> None:
+        """Note a turn that has ended; returns at once."""
+        try:
+            self._thread.submit(self._append, turn)
+        except RuntimeError:  # closed: the server is going down
+            log.warning("qa_log_closed", turn_id=turn.turn_id)
+
+    async def expire(self, before_us: int, held: Collection[str] = ()) -> int:
+        """Take out every turn that began before (UTC microseconds), but those of the `held` sessions.
+
+        An unreadable line goes with its day. Returns how many lines went. Raises StoreUnavailableError, as
+        the others do.
+        """
+        return await self._run(lambda: self._expire(rfc3339(max(before_us, 0)), frozenset(held)))
+
+    async def erase(self, turn_ids: Collection[str]) -> int:
+        """Take out these turns' lines, and unreadable ones that mention them. Returns how many."""
+        return await self._run(lambda: self._files.keep_only(_without("turn_id", frozenset(turn_ids))))
+
+    async def erase_session(self, session_id: str) -> int:
+        """The same for all turns of a session."""
+        return await self._run(lambda: self._files.keep_only(_without("session_id", frozenset([session_id]))))
+
+    async def erase_owner(self, owner: str) -> int:
+        """The same for all turns of an owner; an unreadable line that mentions the name goes, too."""
+        return await self._run(lambda: self._files.keep_only(_without("owner", frozenset([owner]))))
+
+    async def forget_parents(self, turn_ids: Collection[str]) -> int:
+        """Turns that followed one of these follow none any more. Returns how many lines changed."""
+        gone = frozenset(turn_ids)
+        return await self._run(lambda: self._files.change(_changing(gone, lambda line: _rooted(line, gone))))
+
+    async def forget_document(self, document_id: str, chunk_ids: Collection[str]) -> int:
+        """Take the document out of the sources of every line. Returns how many lines changed."""
+        gone = frozenset([document_id, *chunk_ids])
+        first = frozenset([document_id])  # every source names its document
+        return await self._run(
+            lambda: self._files.change(_changing(first, lambda line: _without_sources(line, gone)))
+        )
+
+    async def search(self, values: Collection[str]) -> tuple[int, int]:
+        """How many lines there are, and how many mention one of the values anywhere."""
+        mentioned = _mentioning(frozenset(values))
+        return await self._run(lambda: self._files.count(mentioned))
+
+    async def lines_of_owner(self, owner: str) -> int:
+        """How many lines are of this owner's turns."""
+        stays = _without("owner", frozenset([owner]))
+        return (await self._run(lambda: self._files.count(lambda line: not stays(line))))[1]
+
+    async def close(self) -> None:
+        """Return once all that was noted is written."""
+        await asyncio.to_thread(self._thread.shutdown)
+
+    def _append(self, turn: Turn) -> None:
+        try:
+            self._files.append(turn.timestamp[:DAY_CHARS], line_of(turn))
+        except OSError as error:
+            log.warning("qa_log_not_written", turn_id=turn.turn_id, error=str(error))
+
+    def _expire(self, before: str, held: frozenset[str]) -> int:
+        last = before[:DAY_CHARS]
+        earlier = self._files.keep_only(_since(before, held, torn_stays=False), lambda day: day < last)
+        return earlier + self._files.keep_only(_since(before, held, torn_stays=True), lambda day: day == last)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except OSError as error:
+            raise StoreUnavailableError("The question log could not be changed.") from error
+
+
+def line_of(turn: Turn) -> bytes:
+    """The turn as one line of UTF-8, with its line break."""
+    fields = {
+        "time": turn.timestamp,
+        "session_id": turn.session_id,
+        "turn_id": turn.turn_id,
+        "parent_turn_id": turn.parent_turn_id,
+        "owner": turn.owner,
+        "status": turn.status.value,
+        "model_id": turn.model_id,
+        "question": turn.user_query,
+        "answer": turn.assistant_response,
+        "sources": [_source(citation) for citation in turn.sources],
+        "usage": asdict(turn.usage),
+        "timings_ms": turn.timings_ms,
+    }
+    return _written(fields)
+
+
+def _written(fields: Mapping[str, Any]) -> bytes:
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
+
+
+def _source(citation: Citation) -> dict[str, Any]:
+    return {
+        "document_id": citation.document_id,
+        "file_name": citation.file_name,
+        "chunk_id": citation.chunk_id,
+        "score": citation.score,
+        "cited": citation.cited,
+    }
+
+
+def _fields(line: bytes) -> dict[str, Any] | None:
+    """None for a line that a crash has torn."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _since(before: str, held: frozenset[str], *, torn_stays: bool) -> Callable[[bytes], bool]:
+    def stays(line: bytes) -> bool:
+        fields = _fields(line)
+        if fields is None:
+            return torn_stays
+        return str(fields.get("time", "")) >= before or str(fields.get("session_id")) in held
+
+    return stays
+
+
+def _without(field: str, values: frozenset[str]) -> Callable[[bytes], bool]:
+    mentioned = _mentioning(values)
+
+    def stays(line: bytes) -> bool:
+        if not mentioned(line):
+            return True
+        fields = _fields(line)
+        return fields is not None and str(fields.get(field)) not in values
+
+    return stays
+
+
+def _mentioning(values: frozenset[str]) -> Callable[[bytes], bool]:
+    """Whether a line has one of the values in it; of many, only those that are UUIDs are found."""
+    wanted = {json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "replace") for value in values}
+    if len(wanted) <= FEW:
+        return lambda line: any(each in line for each in wanted)
+    return lambda line: not wanted.isdisjoint(_UUID.findall(line))
+
+
+def _changing(values: frozenset[str], change: Change) -> Change:
+    """Only lines that mention a value are read; an unreadable one that does is taken out."""
+    mentioned = _mentioning(values)
+    return lambda line: change(line) if mentioned(line) else line
+
+
+def _rooted(line: bytes, gone: frozenset[str]) -> bytes:
+    fields = _fields(line)
+    if fields is None:
+        return b""
+    return _written({**fields, "parent_turn_id": None}) if fields.get("parent_turn_id") in gone else line
+
+
+def _without_sources(line: bytes, gone: frozenset[str]) -> bytes:
+    fields = _fields(line)
+    if fields is None:
+        return b""
+    sources = fields.get("sources")
+    if not isinstance(sources, list):
+        return line
+    left = [one for one in sources if not _names(one, gone)]
+    return line if len(left) == len(sources) else _written({**fields, "sources": left})
+
+
+def _names(source: object, gone: frozenset[str]) -> bool:
+    return isinstance(source, dict) and (source.get("document_id") in gone or source.get("chunk_id") in gone)

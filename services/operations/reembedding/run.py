@@ -1,0 +1,287 @@
+"""Re-embedding: every collection is brought level with a second one whose vectors are another embedding's.
+
+The collections that are copied from are only read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from config.settings import StoreSettings
+from core.errors import StartRefusedError
+from services.models.embedding import EmbeddingService
+from services.operations.reembedding.check import CopyIncompleteError as CopyIncompleteError
+from services.operations.reembedding.check import check_counts, check_none_lacks, check_vectors, count_points
+from services.operations.reembedding.level import Changes, CollectionSync, Limits, Pause
+from services.operations.reembedding.points import PointMaker
+from services.store.collections import (
+    CollectionSpec,
+    collection_specs,
+    described_embedding,
+    ensure_collections,
+    fits,
+)
+from services.store.dialect import VectorStore
+
+SAMPLE = 8  # points that are embedded to estimate the time
+# While others write, so many changes of one round, or this part of all points, are left for the next time.
+FEW, FEW_OF_ALL = 32, 0.05
+ROUNDS = 12
+_NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCollection:
+    """`embedding` names what its vectors are from; empty when it has none."""
+
+    name: str
+    points: int
+    embedding: str
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReembedPlan:
+    """What there is to copy. `seconds` is an estimate, 0 when nothing needs to be done."""
+
+    collections: tuple[StoredCollection, ...]
+    seconds: float
+
+    @property
+    def needed(self) -> bool:
+        return not all(collection.fits for collection in self.collections)
+
+    @property
+    def points(self) -> int:
+        return sum(collection.points for collection in self.collections)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncProgress:
+    """`round` counts from 1; in each all points are compared, in the later ones few are embedded."""
+
+    round: int
+    done: int
+    total: int
+    embedded: int
+
+
+Progress = Callable[[SyncProgress], object]
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedCollection:
+    """`points` are in the copy; `embedded` of them got vectors this time; `removed` were deleted."""
+
+    source: str
+    target: str
+    points: int
+    embedded: int
+    written: int = 0
+    removed: int = 0
+    checked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReembedReport:
+    """`last_round_us` is when the last round began: what was written before is in the copy."""
+
+    collections: tuple[CopiedCollection, ...]
+    rounds: int = 1
+    last_round_us: int = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {
+            "points": sum(each.points for each in self.collections),
+            "written": sum(each.written for each in self.collections),
+            "embedded": sum(each.embedded for each in self.collections),
+            "removed": sum(each.removed for each in self.collections),
+            "checked": sum(each.checked for each in self.collections),
+        }
+
+
+async def no_pause() -> None:
+    """Work goes on at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a copy is made. `live`: others write to the source meanwhile, so the last few changes are left.
+
+    `pause` is awaited before each piece of work; `limits` protect a target that others write to.
+    """
+
+    live: bool = False
+    pause: Pause = no_pause
+    limits: Limits = field(default_factory=lambda: _NO_LIMITS)
+    replace: bool = False
+
+
+class Reembed:
+    """`settings` names the collections that are copied from; those that are missing are left out."""
+
+    def __init__(self, source: VectorStore, settings: StoreSettings, embedding: EmbeddingService) -> None:
+        self._source = source
+        self._settings = settings
+        self._embedding = embedding
+        self._maker = PointMaker(embedding)
+
+    async def plan(self) -> ReembedPlan:
+        """Raises StartRefusedError when another version's schema is stored, UnavailableError kinds."""
+        specs = [spec async for spec in self._stored_specs()]
+        collections = tuple([await self._look_at(spec) for spec in specs])
+        plan = ReembedPlan(collections, 0.0)
+        if not plan.needed:
+            return plan
+        costs = [
+            await self._seconds(spec, found.points) for spec, found in zip(specs, collections, strict=True)
+        ]
+        return ReembedPlan(collections, sum(costs))
+
+    async def run(
+        self, target: VectorStore, names: StoreSettings, told: Progress, manner: Manner | None = None
+    ) -> ReembedReport:
+        """Bring the collections `names` of `target` level, and check that nothing is missing.
+
+        What is there already is gone on with. A live copy is whole when more rounds would bring it no
+        nearer. Raises StartRefusedError when the target has another embedding or is used by others,
+        CopyIncompleteError when the stored points change though the copy is not live, or when the check
+        fails, UnavailableError kinds.
+        """
+        manner = manner or Manner()
+        await self._make_collections(target, names, replace=manner.replace)
+        new_names = dict(zip(_names(self._settings), _names(names), strict=True))
+        specs = [spec async for spec in self._stored_specs()]
+        made = {spec.name: Changes() for spec in specs}
+        sync = CollectionSync(self._source, target, self._maker, manner.pause, manner.limits)
+        before: int | None = None
+        for number in range(1, ROUNDS + 1):
+            began_us = time.time_ns() // 1_000
+            stored = {spec.name: await count_points(self._source, spec.name) for spec in specs}
+            counted = _Counted(number, sum(stored.values()), told)
+            for spec in specs:
+                changes = await sync.round(spec, new_names[spec.name], counted.tell)
+                counted.next(changes)
+                made[spec.name].add(changes)
+            if _is_level(counted.all, before, live=manner.live):
+                break
+            before = counted.all.changed
+        else:
+            if not manner.live:
+                raise CopyIncompleteError(
+                    f"the stored points changed faster than they were copied, {ROUNDS} times over; "
+                    f"run this again"
+                )
+        copied = [
+            await self._checked(
+                spec, target, new_names[spec.name], made[spec.name], manner, stored[spec.name]
+            )
+            for spec in specs
+        ]
+        return ReembedReport(tuple(copied), number, began_us)
+
+    async def _make_collections(self, target: VectorStore, names: StoreSettings, *, replace: bool) -> None:
+        if replace:
+            for name in _names(names):
+                await target.delete_collection(name)
+        embedding = self._embedding
+        try:
+            await ensure_collections(
+                target, names, embedding_name=embedding.name, dimension=embedding.dimension
+            )
+        except StartRefusedError as error:
+            raise StartRefusedError(
+                f"there are collections of other vectors ({error}); name others with --suffix, or add "
+                f"--replace to remove what an interrupted run left"
+            ) from error
+
+    async def _checked(
+        self,
+        spec: CollectionSpec,
+        target: VectorStore,
+        name: str,
+        changes: Changes,
+        manner: Manner,
+        stored: int,
+    ) -> CopiedCollection:
+        """`stored` is how many points there were when the last round began."""
+        if not manner.limits.keeps_all(spec):
+            tolerance = await self._tolerance(spec, stored) if manner.live else 0
+            points = await check_counts(self._source, spec.name, target, name, tolerance)
+            await check_none_lacks(spec, target, name)
+        else:  # both are written to and differ, and the target's own server embeds what it writes
+            points = await count_points(target, name)
+        checked = await check_vectors(spec, target, name, self._maker, Random())  # noqa: S311 — a sample
+        return CopiedCollection(
+            spec.name, name, points, changes.embedded, changes.written, changes.removed, checked
+        )
+
+    async def _tolerance(self, spec: CollectionSpec, stored: int) -> int:
+        """How many points the copy may have more or less: what came or went since the last round began.
+
+        Told from the source alone: a copy that keeps nothing would excuse itself with its own changes.
+        """
+        moved = abs(await count_points(self._source, spec.name) - stored)
+        return moved + max(FEW, int(stored * FEW_OF_ALL))
+
+    async def _stored_specs(self) -> AsyncIterator[CollectionSpec]:
+        for spec in collection_specs(self._settings):
+            if await self._source.collection_exists(spec.name):
+                yield spec
+
+    async def _look_at(self, spec: CollectionSpec) -> StoredCollection:
+        name, dimension = self._embedding.name, self._embedding.dimension
+        return StoredCollection(
+            name=spec.name,
+            points=(await self._source.count(spec.name)).count,
+            embedding=await described_embedding(self._source, spec) if spec.dense else "",
+            fits=await fits(self._source, spec, embedding_name=name, dimension=dimension),
+        )
+
+    async def _seconds(self, spec: CollectionSpec, points: int) -> float:
+        """Measured on a few points, which is no more than a hint: texts differ in length."""
+        records, _ = await self._source.scroll(spec.name, limit=SAMPLE, with_payload=True)
+        if not records or not spec.dense:
+            return 0.0
+        await self._embedding.embed_passages(["warm"])  # the first call loads the model
+        began = time.monotonic()
+        await self._maker.points(spec, records)
+        return (time.monotonic() - began) / len(records) * points
+
+
+class _Counted:
+    """Turns one collection's counts into those of the whole round."""
+
+    def __init__(self, number: int, total: int, told: Progress) -> None:
+        self._number = number
+        self._total = total
+        self._told = told
+        self.all = Changes()
+
+    def tell(self, now: Changes) -> None:
+        done = self.all.compared + now.compared
+        embedded = self.all.embedded + now.embedded
+        self._told(SyncProgress(self._number, done, max(self._total, done), embedded))
+
+    def next(self, finished: Changes) -> None:
+        self.all.add(finished)
+
+
+def _is_level(round_: Changes, before: int | None, *, live: bool) -> bool:
+    """Whether it was the last round. `before` is how many points the round before it changed, if any.
+
+    Whatever was there when a round began is in the copy after it. While others write as fast as it copies,
+    every round finds as many changes as the last; they are made up when the copy takes the store's place.
+    """
+    if not live:
+        return round_.changed == 0
+    shrinks = before is None or round_.changed < before
+    return not shrinks or round_.changed <= max(FEW, round_.compared * FEW_OF_ALL)
+
+
+def _names(settings: StoreSettings) -> list[str]:
+    return [spec.name for spec in collection_specs(settings)]

@@ -1,0 +1,1 @@
+"""Stored conversations repaired: what is broken is planned first, then written."""

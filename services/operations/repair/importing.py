@@ -1,0 +1,194 @@
+"""Turns of an old collection, of whatever vectors, copied into the conversations: repaired, embedded anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qdrant_client import models
+
+from core.conversation.turns import TurnStatus
+from core.errors import BadRequestError, ConflictError, NotFoundError, StartRefusedError
+from core.failpoints import failpoint
+from core.operations.backfill import own_id
+from core.operations.backfill_turns import PointId, StoredTurn, TurnChange
+from services.conversation.turns import TurnStore
+from services.models.embedding import EmbeddingService
+from services.operations.repair.plan import BackfillOptions, BackfillPlan, Planner
+from services.operations.repair.reading import existing_points, pages, point_id_of
+from services.operations.repair.vectors import ALL, MissingVectors, TurnVectorizer, text_of_turn
+from services.operations.repair.writing import BackfillWriter, Progress, fields_of
+from services.store.collections import REEMBED_COMMAND
+from services.store.dialect import VectorStore
+
+BATCH = 32
+
+
+class ImportIncompleteError(ConflictError):
+    """Not every turn of the old collection is there."""
+
+    code = "import_incomplete"
+    retryable = True
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """`turns` can be copied, `there` were there already, under their id; `added` is what was copied.
+
+    `unreadable` points have no session or no question, `left_out` are what a cut repair or a repeated
+    write left in the old collection. `troubles` are those that are repaired on the way.
+    """
+
+    dry_run: bool
+    source: str
+    sessions: int
+    turns: int
+    there: int
+    unreadable: int
+    left_out: int
+    added: int = 0
+    embedded: int = 0
+    sessions_created: int = 0
+    troubles: dict[str, int] = field(default_factory=dict)
+    undo_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """`ids` are the readable turns: the old point's id → the id that the turn gets."""
+
+    source: str
+    repair: BackfillPlan
+    ids: Mapping[PointId, str]
+    there: frozenset[str]
+    unreadable: int
+
+    @property
+    def writes(self) -> int:
+        return len(set(self.ids.values()) - self.there)
+
+    def report(self) -> ImportReport:
+        return ImportReport(
+            dry_run=True,
+            source=self.source,
+            sessions=len({session.session_id for session in self.repair.sessions}),
+            turns=len(self.ids),
+            there=len(self.there),
+            unreadable=self.unreadable,
+            left_out=len(set(self.repair.removed)),
+            sessions_created=len(self.repair.new_sessions),
+            troubles=self.repair.troubles,
+        )
+
+
+class CollectionImport:
+    """`collection` is that of the conversations; the old one is only read."""
+
+    def __init__(
+        self, store: VectorStore, collection: str, session_collection: str, embedding: EmbeddingService | None
+    ) -> None:
+        self._store = store
+        self._collection = collection
+        self._sessions = session_collection
+        self._embedding = embedding
+
+    async def plan(self, source: str, options: BackfillOptions) -> ImportPlan:
+        """Raises NotFoundError, BadRequestError when it is not one to import from, StartRefusedError."""
+        if source in (self._collection, self._sessions):
+            raise BadRequestError(f"{source!r} is in use: name an old collection.")
+        if not await self._store.collection_exists(source):
+            raise NotFoundError(f"There is no collection {source!r}.")
+        if await MissingVectors(self._store, self._collection).are_foreign(self._embedding):
+            raise StartRefusedError(
+                f"collection {self._collection!r} has vectors of another embedding: "
+                f"run `{REEMBED_COMMAND}` first"
+            )
+        repair = await Planner(self._store, source, self._sessions, questions_only=True).plan(options)
+        ids, unreadable = await self._ids(source, repair)
+        there = await existing_points(self._store, self._collection, sorted(set(ids.values())))
+        return ImportPlan(source, repair, ids, frozenset(there), unreadable)
+
+    async def apply(
+        self, plan: ImportPlan, writer: BackfillWriter, told: Progress, *, embed: bool = True
+    ) -> ImportReport:
+        """Copy what is not there yet; cut off, the next run goes on. Raises ImportIncompleteError."""
+        changes = {change.point_id: change for change in plan.repair.changes}
+        wanted = [point for point, turn_id in plan.ids.items() if turn_id not in plan.there]
+        added = embedded = 0
+        for page in pages(wanted, BATCH):
+            points = await self._points(plan, page, changes, embed=embed)
+            if points:
+                await writer.add(self._collection, points)
+            failpoint("backfill.imported")
+            added += len(points)
+            embedded += sum("turn" in (point.vector or {}) for point in points)
+            told(len(page))
+        created = await writer.create_sessions(plan.repair.new_sessions)
+        await self._compare(plan)
+        return replace(plan.report(), dry_run=False, added=added, embedded=embedded, sessions_created=created)
+
+    async def _ids(self, source: str, repair: BackfillPlan) -> tuple[dict[PointId, str], int]:
+        """The readable turns and their ids, in the order of the sessions, and how many are not readable."""
+        left_out = set(repair.removed)
+        sessions = {session.session_id for session in repair.sessions}
+        changed = {change.point_id: change.turn_id for change in repair.changes}
+        found: dict[PointId, str] = {}
+        unreadable = 0
+        async for record in TurnStore(self._store, source).scroll(
+            None, with_payload=["session_id", "user_query"]
+        ):
+            point, payload = point_id_of(record), record.payload or {}
+            session = payload.get("session_id")
+            if not (session and isinstance(session, str) and isinstance(payload.get("user_query"), str)):
+                unreadable += 1
+            elif session in sessions and point not in left_out:
+                found[point] = changed.get(point) or own_id(StoredTurn(point))
+        return found, unreadable
+
+    async def _points(
+        self, plan: ImportPlan, page: Sequence[PointId], changes: Mapping[PointId, TurnChange], *, embed: bool
+    ) -> list[models.PointStruct]:
+        """Those that are gone, or were written by somebody meanwhile, are left out."""
+        there = await existing_points(self._store, self._collection, [plan.ids[point] for point in page])
+        records = await self._store.retrieve(plan.source, page)
+        fresh = [record for record in records if plan.ids[point_id_of(record)] not in there]
+        vectors = await self._vectors(fresh, changes, embed=embed)
+        return [
+            models.PointStruct(
+                id=plan.ids[point_id_of(record)],
+                vector=vector,
+                payload=_payload(record, changes.get(point_id_of(record))),
+            )
+            for record, vector in zip(fresh, vectors, strict=True)
+        ]
+
+    async def _vectors(
+        self, records: Sequence[models.Record], changes: Mapping[PointId, TurnChange], *, embed: bool
+    ) -> list[dict[str, Any]]:
+        """Unfinished turns have none. Without `embed` the next start of a server makes them."""
+        if self._embedding is None or not embed:
+            return [{} for _ in records]
+        texts = [text for record in records if (text := text_of_turn(record)) is not None]
+        wanted = [ALL if _is_completed(record, changes) else frozenset[str]() for record in records]
+        made = await TurnVectorizer(self._embedding).make(texts, wanted)
+        return [vectors.named() for vectors in made]
+
+    async def _compare(self, plan: ImportPlan) -> None:
+        wanted = set(plan.ids.values())
+        there = await existing_points(self._store, self._collection, sorted(wanted))
+        if missing := len(wanted - there):
+            raise ImportIncompleteError(
+                f"{missing} of {len(wanted)} turns of {plan.source!r} are not there: run this again"
+            )
+
+
+def _is_completed(record: models.Record, changes: Mapping[PointId, TurnChange]) -> bool:
+    payload = record.payload or {}
+    change = changes.get(point_id_of(record))
+    status = change.status if change else payload.get("status")
+    return status == TurnStatus.COMPLETED and not payload.get("command")
+
+
+def _payload(record: models.Record, change: TurnChange | None) -> dict[str, Any]:
+    return {**(record.payload or {}), **(fields_of(change) if change else {})}

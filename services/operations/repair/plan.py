@@ -1,0 +1,322 @@
+"""What a repair of the stored conversations would do, and the report of what it did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from qdrant_client import models
+
+from core.errors import BadRequestError
+from core.operations.backfill import claimed_ids, perhaps_twins, plan_session
+from core.operations.backfill_turns import (
+    Finding,
+    PointId,
+    Repair,
+    SessionPlan,
+    StoredTurn,
+    Trouble,
+    TurnChange,
+    canonical_uuid,
+)
+from services.conversation.sessions import Session, title_from
+from services.conversation.turns import TurnStore, equals
+from services.operations.repair.reading import (
+    FIELDS,
+    existing_points,
+    pages,
+    point_id_of,
+    stored_turn,
+    text_digests,
+    text_of,
+)
+from services.store.dialect import VectorStore
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillOptions:
+    """`assume_timezone` is for times that name none; turns without an owner become `owner`'s.
+
+    `session_id` is the only session to look at; `drop_duplicates` deletes all but one of duplicate turns.
+    """
+
+    assume_timezone: str = "UTC"
+    owner: str = "local"
+    session_id: str | None = None
+    drop_duplicates: bool = False
+
+
+def is_listable(session_id: str) -> bool:
+    """A route names a session by its UUID, in lower case with hyphens."""
+    return canonical_uuid(session_id) == session_id
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillReport:
+    """What was found, and in a run that is not dry, done. `repairs` counts turns by the field that changes,
+    `troubles` turns (or sessions) by the kind of trouble that was found before.
+
+    `unreadable` points have no session and are left alone; `unlisted` sessions have an id that is no
+    UUID, so that no route can name them; `unparsable` times and `duplicates` (turns that shared an id)
+    are kept; `dropped` duplicate turns are deleted. `gone` were deleted between plan and run, `skipped`
+    changed in between: they are left to the next run. `lacking` turns had no vectors, `embedded` got them;
+    `foreign_vectors`: the collection's vectors are not the configured embedding's, so none are made.
+    `undo_file` is the name of the file that puts everything back. `plan` is there when it was asked for.
+    """
+
+    dry_run: bool
+    sessions: int
+    turns: int
+    changed: int
+    rehomed: int
+    leftovers: int
+    unparsable: int
+    duplicates: int
+    unreadable: int
+    unlisted: int
+    sessions_created: int
+    gone: int = 0
+    repairs: dict[str, int] = field(default_factory=dict)
+    troubles: dict[str, int] = field(default_factory=dict)
+    dropped: int = 0
+    skipped: int = 0
+    lacking: int = 0
+    embedded: int = 0
+    foreign_vectors: bool = False
+    undo_file: str = ""
+    plan: BackfillPlan | None = None
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return not (self.changed or self.leftovers or self.sessions_created or self.dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """`new_sessions` are the session records to make; `unreadable` are point ids.
+
+    `lacking` are the points of completed turns that have not all their vectors.
+    """
+
+    sessions: tuple[SessionPlan, ...] = ()
+    new_sessions: tuple[Session, ...] = ()
+    unreadable: tuple[PointId, ...] = ()
+    lacking: tuple[PointId, ...] = ()
+    foreign_vectors: bool = False
+    options: BackfillOptions = field(default_factory=BackfillOptions)
+
+    @property
+    def changes(self) -> Iterator[TurnChange]:
+        return (change for session in self.sessions for change in session.changes)
+
+    @property
+    def removed(self) -> Iterator[PointId]:
+        """Points that are deleted: copies that a cut run left, and duplicate turns."""
+        return (point for each in self.sessions for point in (*each.leftovers, *each.dropped))
+
+    @property
+    def writes(self) -> int:
+        """How many turns `apply` goes through, embedding aside."""
+        return sum(len(session.changes) for session in self.sessions) + len(list(self.removed))
+
+    @property
+    def findings(self) -> Iterator[Finding]:
+        return (finding for session in self.sessions for finding in session.findings)
+
+    @property
+    def troubles(self) -> dict[str, int]:
+        """By kind, in the order of Trouble, those that there are none of left out."""
+        found = Counter(finding.trouble for finding in self.findings)
+        found[Trouble.MIXED_ZONES] = sum(
+            any(finding.trouble is Trouble.MIXED_ZONES for finding in session.findings)
+            for session in self.sessions
+        )
+        found[Trouble.MISSING_VECTORS] = len(self.lacking)
+        found[Trouble.MISSING_SESSION] = len(self.new_sessions)
+        found[Trouble.NO_SESSION] = len(self.unreadable)
+        return {trouble.value: found[trouble] for trouble in Trouble if found[trouble]}
+
+    def report(self) -> BackfillReport:
+        """Of a dry run."""
+        repairs = Counter(repair.value for change in self.changes for repair in change.repairs)
+        names = {session.session_id for session in self.sessions}
+        return BackfillReport(
+            dry_run=True,
+            sessions=len(names),
+            turns=sum(session.turns for session in self.sessions),
+            changed=sum(len(session.changes) for session in self.sessions),
+            rehomed=sum(change.rehomed for change in self.changes),
+            leftovers=sum(len(session.leftovers) for session in self.sessions),
+            unparsable=sum(len(session.unparsable) for session in self.sessions),
+            duplicates=sum(len(session.duplicates) for session in self.sessions),
+            unreadable=len(self.unreadable),
+            unlisted=sum(not is_listable(name) for name in names),
+            sessions_created=len(self.new_sessions),
+            repairs={repair.value: repairs[repair.value] for repair in Repair if repairs[repair.value]},
+            troubles=self.troubles,
+            dropped=sum(len(session.dropped) for session in self.sessions),
+            lacking=len(self.lacking),
+            foreign_vectors=self.foreign_vectors,
+        )
+
+
+# Reads a collection of turns and plans its repair, session by session. Nothing is written.
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """`collection` holds the turns, of whatever version; `session_collection` the sessions' records."""
+
+    store: VectorStore
+    collection: str
+    session_collection: str
+    questions_only: bool = False
+    """Points without a question are passed over, as if they were not there."""
+
+    async def plan(self, options: BackfillOptions) -> BackfillPlan:
+        """Read every session, or one. Vectors are not looked at.
+
+        Raises BadRequestError when there is no such time zone, StoreUnavailableError.
+        """
+        zone = zone_named(options.assume_timezone)
+        session_ids, unreadable = await self._session_ids(options.session_id)
+        planned: list[SessionPlan] = []
+        claimed: set[str] = set()
+        for page in pages(session_ids):
+            for each, turns in (await self._stored_turns(page, zone)).items():
+                wanted = claimed_ids(turns)
+                taken = await existing_points(self.store, self.collection, sorted(wanted)) | (
+                    wanted & claimed
+                )
+                for group in _by_owner(turns, options.owner):
+                    plan = plan_session(
+                        each, group, owner=options.owner, zone=zone, taken=taken,
+                        drop_duplicates=options.drop_duplicates,
+                    )  # fmt: skip
+                    planned.append(plan)
+                    claimed |= {change.turn_id for change in plan.changes if change.rehomed}
+                    taken |= wanted & claimed
+        sessions = await self._tell_foreign_parents(planned)
+        new = await self._missing_sessions(sessions)
+        return BackfillPlan(sessions, new, unreadable, options=options)
+
+    async def known_sessions(self, session_ids: Sequence[str]) -> set[str]:
+        return await existing_points(self.store, self.session_collection, session_ids)
+
+    def _turns(self) -> TurnStore:
+        return TurnStore(self.store, self.collection)
+
+    async def _scroll(self, wanted: models.Filter | None, fields: list[str]) -> AsyncIterator[models.Record]:
+        names = [*fields, "user_query"] if self.questions_only else fields
+        async for record in self._turns().scroll(wanted, with_payload=names):
+            if not self.questions_only or isinstance((record.payload or {}).get("user_query"), str):
+                yield record
+
+    async def _session_ids(self, wanted: str | None) -> tuple[list[str], tuple[PointId, ...]]:
+        """Every session that has turns, in order, and the points that name none."""
+        found: set[str] = set()
+        unreadable: list[PointId] = []
+        only = models.Filter(must=[equals("session_id", wanted)]) if wanted is not None else None
+        async for record in self._scroll(only, ["session_id"]):
+            name = (record.payload or {}).get("session_id")
+            if name and isinstance(name, str):
+                found.add(name)
+            else:
+                unreadable.append(point_id_of(record))
+        return sorted(found), tuple(unreadable)
+
+    async def _stored_turns(self, session_ids: Sequence[str], zone: ZoneInfo) -> dict[str, list[StoredTurn]]:
+        """By session, in the given order."""
+        match = models.MatchAny(any=list(session_ids))
+        wanted = models.Filter(must=[models.FieldCondition(key="session_id", match=match)])
+        found: dict[str, list[StoredTurn]] = {session_id: [] for session_id in session_ids}
+        async for record in self._scroll(wanted, FIELDS):
+            found[(record.payload or {})["session_id"]].append(stored_turn(record))
+        await self._digest_texts(found, zone)
+        return {name: turns for name, turns in found.items() if turns}
+
+    async def _digest_texts(self, found: dict[str, list[StoredTurn]], zone: ZoneInfo) -> None:
+        """Only where two turns of a session have one time: texts are long, and most times differ."""
+        wanted = [point for turns in found.values() for point in perhaps_twins(turns, zone)]
+        digests = await text_digests(self.store, self.collection, wanted)
+        if digests:
+            for name, turns in found.items():
+                found[name] = [replace(turn, text_digest=digests.get(turn.point_id, "")) for turn in turns]
+
+    async def _tell_foreign_parents(self, planned: Sequence[SessionPlan]) -> tuple[SessionPlan, ...]:
+        """A parent that is no turn of the session may be one of another."""
+        dangling = {finding.before for plan in planned for finding in plan.findings if _dangles(finding)}
+        elsewhere = await self._names_elsewhere([name for name in dangling if name])
+        if not elsewhere:
+            return tuple(planned)
+        return tuple([replace(plan, findings=tuple(_retold(plan.findings, elsewhere))) for plan in planned])
+
+    async def _names_elsewhere(self, names: Sequence[str]) -> set[str]:
+        """Those that are the id, or the stored turn id, of any turn."""
+        ids = {canonical for name in names if (canonical := canonical_uuid(name))}
+        points = await existing_points(self.store, self.collection, sorted(ids))
+        found = {name for name in names if canonical_uuid(name) in points}
+        for page in pages(sorted(set(names) - found)):
+            field = models.FieldCondition(key="turn_id", match=models.MatchAny(any=list(page)))
+            wanted = models.Filter(must=[field])
+            async for record in self._turns().scroll(wanted, with_payload=["turn_id"]):
+                found.add(text_of((record.payload or {}).get("turn_id")) or "")
+        return found
+
+    async def _missing_sessions(self, planned: Sequence[SessionPlan]) -> tuple[Session, ...]:
+        """A record for each session that is not in the list yet and whose id is a UUID."""
+        first = {plan.session_id: plan for plan in reversed(planned) if is_listable(plan.session_id)}
+        known = await self.known_sessions(list(first))
+        missing = [plan for name, plan in sorted(first.items()) if name not in known]
+        return tuple([session for page in pages(missing) for session in await self._sessions(page)])
+
+    async def _sessions(self, missing: Sequence[SessionPlan]) -> list[Session]:
+        firsts = [_first_point(plan) for plan in missing]
+        records = await self.store.retrieve(self.collection, firsts, with_payload=["user_query"])
+        questions = {
+            point_id_of(record): text_of((record.payload or {}).get("user_query")) for record in records
+        }
+        return [
+            Session(
+                plan.session_id,
+                plan.owner,
+                title_from(questions.get(point) or ""),
+                plan.created_us,
+                plan.updated_us,
+            )
+            for plan, point in zip(missing, firsts, strict=True)
+        ]
+
+
+def zone_named(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise BadRequestError(f"assume_timezone: there is no time zone {name!r}.") from None
+
+
+def _by_owner(turns: Sequence[StoredTurn], default: str) -> list[list[StoredTurn]]:
+    """A tree never reaches into somebody else's turns, so each owner's are planned by themselves."""
+    groups: dict[str, list[StoredTurn]] = {}
+    for turn in turns:
+        groups.setdefault(turn.owner or default, []).append(turn)
+    return list(groups.values())
+
+
+def _first_point(plan: SessionPlan) -> PointId:
+    origins = {change.turn_id: change.point_id for change in plan.changes}
+    return origins.get(plan.first_turn_id, plan.first_turn_id)
+
+
+def _dangles(finding: Finding) -> bool:
+    return finding.trouble is Trouble.DANGLING_PARENT
+
+
+def _retold(findings: Sequence[Finding], elsewhere: set[str]) -> Iterator[Finding]:
+    for finding in findings:
+        if _dangles(finding) and finding.before in elsewhere:
+            yield replace(finding, trouble=Trouble.FOREIGN_PARENT)
+        else:
+            yield finding

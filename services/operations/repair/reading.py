@@ -1,0 +1,79 @@
+"""Stored points as a repair reads them: earlier versions wrote less, and in other types."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from qdrant_client import models
+
+from core.operations.backfill_turns import PointId, Repair, StoredTurn
+from services.store.dialect import VectorStore
+
+FIELDS = [*(repair.value for repair in Repair), "session_id", "legacy_turn_id", "legacy_point_id"]
+PAGE = 500
+
+T = TypeVar("T")
+
+
+def stored_turn(record: models.Record) -> StoredTurn:
+    payload = record.payload or {}
+    return StoredTurn(
+        point_id=point_id_of(record),
+        turn_id=text_of(payload.get("turn_id")),
+        parent_turn_id=text_of(payload.get("parent_turn_id")),
+        timestamp=text_of(payload.get("timestamp")) or "",
+        created_us=number_of(payload.get("created_us")),
+        seq=number_of(payload.get("seq")),
+        owner=text_of(payload.get("owner")) or None,
+        status=text_of(payload.get("status")),
+        schema=number_of(payload.get("schema")),
+        legacy_turn_id=text_of(payload.get("legacy_turn_id")),
+        legacy_point_id=payload.get("legacy_point_id"),
+    )
+
+
+def point_id_of(record: models.Record) -> PointId:
+    return record.id if isinstance(record.id, int) else str(record.id)
+
+
+def text_of(value: object) -> str | None:
+    """Numbers were used as ids once; what children call them is their text."""
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def number_of(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def pages(items: Sequence[T], size: int = PAGE) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any]) -> set[str]:
+    """Those that are points of the collection."""
+    found: set[str] = set()
+    for page in pages(ids):
+        records = await store.retrieve(collection, page, with_payload=False)
+        found |= {str(record.id) for record in records}
+    return found
+
+
+async def text_digests(store: VectorStore, collection: str, points: Sequence[PointId]) -> dict[PointId, str]:
+    """Of question and answer; "" where there is no question."""
+    found: dict[PointId, str] = {}
+    for page in pages(points):
+        records = await store.retrieve(collection, page, with_payload=["user_query", "assistant_response"])
+        found |= {point_id_of(record): _digest(record) for record in records}
+    return found
+
+
+def _digest(record: models.Record) -> str:
+    payload = record.payload or {}
+    question, answer = text_of(payload.get("user_query")), text_of(payload.get("assistant_response"))
+    if not question:
+        return ""
+    return hashlib.sha256(f"{len(question)}:{question}{answer or ''}".encode(errors="replace")).hexdigest()

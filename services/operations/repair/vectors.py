@@ -1,0 +1,156 @@
+"""Vectors that turns lack, dense or sparse: found, and made. Those that are there are never written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from qdrant_client import models
+
+from core.conversation.turns import Turn, TurnStatus
+from core.failpoints import failpoint
+from core.operations.backfill_turns import PointId
+from core.relevance.query import SparseTerms
+from core.relevance.sparse import encode_document
+from services.conversation.indexing import EMBEDDED_TURN_CHARS
+from services.conversation.turns import TurnStore, TurnVectors, equals
+from services.models.embedding import EmbeddingService
+from services.operations.repair.reading import pages, point_id_of, text_of
+from services.operations.repair.writing import Progress
+from services.retrieval.query_forms import embedded_part
+from services.store.collections import SPARSE, CollectionSpec, fits
+from services.store.dialect import UnknownPointError, VectorStore
+
+DENSE = ("question", "turn")
+ALL = frozenset((*DENSE, SPARSE))
+BATCH = 16
+_NO_QUESTION = models.IsEmptyCondition(is_empty=models.PayloadField(key="user_query"))
+_READ = ["user_query", "assistant_response", "status", "command"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnText:
+    """What vectors are made of; of a completed question `answer` may be empty."""
+
+    question: str
+    answer: str
+
+    @property
+    def whole(self) -> str:
+        turn = Turn("", "", "", self.question, 0, TurnStatus.COMPLETED, assistant_response=self.answer)
+        return turn.text
+
+
+@dataclass(frozen=True, slots=True)
+class TurnVectorizer:
+    """The vectors that a turn is found by, as a turn that was just answered gets them."""
+
+    embedding: EmbeddingService
+
+    async def make(self, texts: Sequence[TurnText], wanted: Sequence[frozenset[str]]) -> list[TurnVectors]:
+        """In the order of `texts`, of each the vectors in `wanted`. Raises EmbeddingUnavailableError."""
+        passages = [
+            text.whole[:EMBEDDED_TURN_CHARS]
+            for text, names in zip(texts, wanted, strict=True)
+            if "turn" in names
+        ]
+        turns = iter(await self.embedding.embed_passages(passages) if passages else [])
+        return [
+            TurnVectors(
+                await self._question(text) if "question" in names else None,
+                next(turns) if "turn" in names else None,
+                await words_of(text) if SPARSE in names else None,
+            )
+            for text, names in zip(texts, wanted, strict=True)
+        ]
+
+    async def _question(self, text: TurnText) -> list[float]:
+        """One at a time: the next asker waits for one embedding at most."""
+        return (await self.embedding.embed_queries([embedded_part(text.question)]))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingVectors:
+    store: VectorStore
+    collection: str
+
+    async def are_foreign(self, embedding: EmbeddingService | None) -> bool:
+        """Whether the collection cannot take this embedding's vectors: an earlier version's, or a model's."""
+        spec = CollectionSpec(self.collection, DENSE)
+        if embedding is not None:
+            return not await fits(
+                self.store, spec, embedding_name=embedding.name, dimension=embedding.dimension
+            )
+        vectors = (await self.store.get_collection(self.collection)).config.params.vectors
+        return not (isinstance(vectors, dict) and set(DENSE) <= set(vectors))
+
+    async def lacking(self, session_id: str | None = None) -> dict[PointId, frozenset[str]]:
+        """Completed questions, of an earlier version too, and the names of the vectors they have not."""
+        found: dict[PointId, set[str]] = defaultdict(set)
+        for name in sorted(ALL):
+            wanted = models.Filter(must_not=[models.HasVectorCondition(has_vector=name), _NO_QUESTION])
+            if session_id is not None:
+                wanted.must = [equals("session_id", session_id)]
+            fields = ["session_id", "status", "command"]
+            async for record in TurnStore(self.store, self.collection).scroll(wanted, with_payload=fields):
+                if _is_completed(record):
+                    found[point_id_of(record)].add(name)
+        return {point: frozenset(names) for point, names in found.items()}
+
+    async def fill(self, embedding: EmbeddingService, told: Progress, session_id: str | None = None) -> int:
+        """Embed what is lacking; cut off, the next call goes on. Returns how many turns.
+
+        Raises EmbeddingUnavailableError, StoreUnavailableError.
+        """
+        lacking = await self.lacking(session_id)
+        done = 0
+        for page in pages(list(lacking), BATCH):
+            done += await self._fill(TurnVectorizer(embedding), page, lacking)
+            failpoint("backfill.embedded")
+            told(len(page))
+        return done
+
+    async def _fill(
+        self,
+        vectorizer: TurnVectorizer,
+        page: Sequence[PointId],
+        lacking: Mapping[PointId, frozenset[str]],
+    ) -> int:
+        records = await self.store.retrieve(self.collection, page, with_payload=_READ)
+        read = [(record, text) for record in records if (text := text_of_turn(record)) is not None]
+        if not read:
+            return 0
+        made = await vectorizer.make(
+            [text for _, text in read], [lacking[point_id_of(record)] for record, _ in read]
+        )
+        points = [
+            models.PointVectors(id=record.id, vector=vectors.named())
+            for (record, _), vectors in zip(read, made, strict=True)
+        ]
+        with suppress(UnknownPointError):  # erased meanwhile; the others are written
+            await self.store.update_vectors(self.collection, points)
+        return len(points)
+
+
+async def words_of(text: TurnText) -> SparseTerms:
+    return await asyncio.to_thread(encode_document, text.whole)
+
+
+def text_of_turn(record: models.Record) -> TurnText | None:
+    """None when there is no question: such a turn cannot be read either."""
+    payload = record.payload or {}
+    question = payload.get("user_query")
+    if not isinstance(question, str):
+        return None
+    return TurnText(question, text_of(payload.get("assistant_response")) or "")
+
+
+def _is_completed(record: models.Record) -> bool:
+    """Earlier versions wrote no status, or words of their own: a repair makes those completed."""
+    payload = record.payload or {}
+    status = payload.get("status")
+    known = {each.value for each in TurnStatus} - {TurnStatus.COMPLETED.value}
+    return bool(payload.get("session_id")) and status not in known and not payload.get("command")

@@ -1,0 +1,161 @@
+"""Writes what a repair planned, in batches: first what it was, into the undo file, then what it is to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+from qdrant_client import models
+
+from core.failpoints import failpoint
+from core.operations.backfill_turns import PointId, TurnChange
+from services.conversation.sessions import Session
+from services.operations.repair.reading import FIELDS, existing_points, pages, point_id_of, stored_turn
+from services.operations.repair.undo_file import Added, Line, Removed, Rewritten, UndoFile, payload_digest
+from services.store.dialect import UnknownPointError, VectorStore
+
+BATCH = 200  # one sync of the undo file for each
+MOVED_AT_ONCE = 16  # whole points with their vectors
+
+Progress = Callable[[int], object]
+"""Told how many more turns have been written."""
+
+
+@dataclass(slots=True)
+class Written:
+    """Turns that were `gone` since the plan, or `skipped` because they are not what it saw."""
+
+    gone: int = 0
+    skipped: int = 0
+
+
+class BackfillWriter:
+    """`undo` None: nothing is noted. What is noted and not written, as a cut leaves it, undoes to itself."""
+
+    def __init__(
+        self, store: VectorStore, collection: str, session_collection: str, undo: UndoFile | None
+    ) -> None:
+        self._store = store
+        self._collection = collection
+        self._session_collection = session_collection
+        self._undo = undo
+        self.written = Written()
+
+    async def change(self, changes: Iterable[TurnChange], told: Progress) -> None:
+        """In the given order. Vectors are only read, and written, where a point moves to its turn id."""
+        for moved, group in groupby(changes, key=lambda change: change.rehomed):
+            for batch in pages(list(group), MOVED_AT_ONCE if moved else BATCH):
+                await (self._move(batch) if moved else self._set(batch))
+                told(len(batch))
+
+    async def remove(self, points: Iterable[PointId], told: Progress) -> None:
+        for page in pages(list(points), BATCH):
+            records = await self._store.retrieve(self._collection, page, with_vectors=True)
+            await self._note(
+                [
+                    Removed(point_id_of(each), each.payload or {}, to_jsonable_python(each.vector))
+                    for each in records
+                ]
+            )
+            await self._delete(page)
+            told(len(page))
+
+    async def create_sessions(self, sessions: Sequence[Session]) -> int:
+        """Those that somebody made since the plan are left as they are."""
+        known = await existing_points(
+            self._store, self._session_collection, [session.session_id for session in sessions]
+        )
+        fresh = [session for session in sessions if session.session_id not in known]
+        for page in pages(fresh):
+            points = [
+                models.PointStruct(id=each.session_id, vector={}, payload=asdict(each)) for each in page
+            ]
+            await self.add(self._session_collection, points)
+        return len(fresh)
+
+    async def add(self, collection: str, points: Sequence[models.PointStruct]) -> None:
+        """Points that are not there yet."""
+        await self._note(
+            [Added(str(point.id), collection, payload_digest(point.payload or {})) for point in points]
+        )
+        await self._store.upsert(collection, points)
+
+    async def _set(self, batch: Sequence[TurnChange]) -> None:
+        records = await self._store.retrieve(
+            self._collection, [c.point_id for c in batch], with_payload=FIELDS
+        )
+        wanted = list(self._unchanged(batch, records))
+        await self._note([_rewritten(change, record) for change, record in wanted])
+        failpoint("backfill.noted")
+        for change, _ in wanted:
+            try:
+                await self._store.set_payload(self._collection, fields_of(change), points=[change.point_id])
+            except UnknownPointError:
+                self.written.gone += 1
+            failpoint("backfill.turn")
+
+    async def _move(self, batch: Sequence[TurnChange]) -> None:
+        """Copy the points to their turn ids, then delete them; cut in between, a copy says what it is of."""
+        records = await self._store.retrieve(self._collection, [c.point_id for c in batch], with_vectors=True)
+        wanted = list(self._unchanged(batch, records))
+        if not wanted:
+            return
+        await self._note([_rewritten(change, record) for change, record in wanted])
+        failpoint("backfill.noted")
+        await self._store.upsert(self._collection, [_copy(change, record) for change, record in wanted])
+        failpoint("backfill.copied")
+        await self._delete([change.point_id for change, _ in wanted])
+        for _ in wanted:
+            failpoint("backfill.turn")
+
+    def _unchanged(
+        self, batch: Sequence[TurnChange], records: Sequence[models.Record]
+    ) -> Iterator[tuple[TurnChange, models.Record]]:
+        """The changes whose turn is still what the plan saw, and its point; the others are counted."""
+        found = {point_id_of(record): record for record in records}
+        for change in batch:
+            record = found.get(change.point_id)
+            if record is None:
+                self.written.gone += 1
+            elif stored_turn(record) != change.before:
+                self.written.skipped += 1
+            else:
+                yield change, record
+
+    async def _delete(self, points: Sequence[PointId]) -> None:
+        await self._store.delete(self._collection, models.PointIdsList(points=list(points)))
+
+    async def _note(self, lines: Sequence[Line]) -> None:
+        if self._undo is not None:
+            await self._undo.note(lines)
+
+
+def fields_of(change: TurnChange) -> dict[str, Any]:
+    """The payload fields to write."""
+    values = {repair.value: getattr(change, repair.value) for repair in change.repairs}
+    if change.legacy_turn_id is not None:
+        values["legacy_turn_id"] = change.legacy_turn_id
+    if change.rehomed:
+        values["legacy_point_id"] = change.point_id
+    return values
+
+
+def _rewritten(change: TurnChange, record: models.Record) -> Rewritten:
+    wrote, payload = fields_of(change), record.payload or {}
+    was = _only(payload, wrote)
+    if change.rehomed:
+        return Rewritten(change.turn_id, was, wrote, former=change.point_id)
+    return Rewritten(change.point_id, was, wrote)
+
+
+def _only(payload: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: payload[name] for name in names if name in payload}
+
+
+def _copy(change: TurnChange, record: models.Record) -> models.PointStruct:
+    vector: Any = record.vector or {}
+    payload = {**(record.payload or {}), **fields_of(change)}
+    return models.PointStruct(id=change.turn_id, vector=vector, payload=payload)

@@ -1,0 +1,1 @@
+"""Old turns deleted at their limit, with everything that remembers them."""

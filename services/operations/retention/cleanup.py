@@ -1,0 +1,186 @@
+"""Retention as the rest of the house asks for it: one run at a time, a clock that is doubted, a receipt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Literal
+
+import structlog
+from anyio import move_on_after
+from qdrant_client import models
+
+from core.conversation.turns import rfc3339
+from core.errors import ConflictError, WenmaiError
+from core.operations.expiry import DAY_US as DAY_US
+from core.operations.expiry import GUARDED_TURNS, AgeLimits, still_since, trusts_clock
+from core.operations.receipts import Receipt, ReceiptKind
+from services.conversation.turns import TurnStore
+from services.operations.retention.expiry import CHUNK as CHUNK
+from services.operations.retention.expiry import ExpiryRun
+from services.operations.retention.expiry import expire_turns as expire_turns
+from services.operations.retention.prompts import forget_old_prompts
+from services.operations.retention.report import ExpiryReport as ExpiryReport
+from services.operations.retention.sessions import SessionRecords as SessionRecords
+from services.operations.retention.traces import TurnTraces
+from services.store.clock import Clock, utc_now_us
+from services.store.dialect import Space
+from services.store.receipts import ReceiptStore
+
+log = structlog.get_logger()
+
+Reason = Literal["schedule", "request", "command"]
+
+RECEIPTS_READ = 100
+CUT_OFF_S = 2.0  # for the receipt of a run that the server's end cuts off
+
+
+class Retention:
+    """`space` is None where the engine sees to its files itself; without `receipts` none is written."""
+
+    def __init__(
+        self,
+        turns: TurnStore,
+        records: SessionRecords | None = None,
+        traces: TurnTraces | None = None,
+        receipts: ReceiptStore | None = None,
+        space: Space | None = None,
+        clock: Clock = utc_now_us,
+    ) -> None:
+        self._turns = turns
+        self._records = records
+        self._traces = traces
+        self._receipts = receipts
+        self._space = space
+        self._clock = clock
+        self._one_at_a_time = asyncio.Lock()
+
+    async def preview(self, days: int) -> ExpiryReport:
+        """What a run would delete, and why it would be refused. Raises ValueError if days < 1."""
+        now_us = self._clock()
+        run = self._run(now_us, days)
+        matched = await run.find()
+        refusal = await self._doubt(now_us, days, matched)
+        size = await self._space.size_bytes() if self._space else None
+        total = await self._turns.count()
+        report = replace(run.so_far(), dry_run=True, refusal=refusal, total_after=total)
+        return replace(report, bytes_before=size, bytes_after=size)
+
+    async def expire(self, days: int, reason: Reason, *, confirmed: bool = False) -> ExpiryReport:
+        """Delete what is older, give the space back, and write a receipt.
+
+        Raises ConflictError when the clock is not believed (core.operations.expiry.trusts_clock) and it is
+        not
+        `confirmed`: then nothing is deleted. Raises ValueError if days < 1, StoreUnavailableError.
+        """
+        began_us = self._clock()
+        run = self._run(began_us, days)
+        async with self._one_at_a_time, self._receipt_of_failure(run, began_us, reason):
+            size = await self._space.size_bytes() if self._space else None
+            doubt = await self._doubt(began_us, days, await run.find())
+            if doubt and not confirmed:
+                raise ConflictError(doubt)
+            await run.delete()
+            after, note = await self._reclaim()
+            total = await self._turns.count()
+        report = replace(run.so_far(), total_after=total, bytes_before=size, bytes_after=after)
+        details = note | ({"confirmed": "yes"} if doubt else {})
+        return replace(report, receipt_id=await self._note(report, began_us, reason, details))
+
+    async def forget_prompts(self, days: int) -> int:
+        """What was sent to models, older than `days`, but of held sessions. Returns of how many turns."""
+        now_us = self._clock()
+        limits = await self._records.limits(now_us, days) if self._records else None
+        return await forget_old_prompts(self._turns, now_us, days, limits.held if limits else ())
+
+    def _run(self, now_us: int, days: int) -> ExpiryRun:
+        return ExpiryRun(self._turns, AgeLimits(now_us, days), self._records, self._traces)
+
+    async def _doubt(self, now_us: int, days: int, matched: int) -> str:
+        """Why the clock is not believed; empty when it is."""
+        if matched > GUARDED_TURNS and self._records is not None and not await self._records.any():
+            return (
+                f"{matched} turns would go and no session has a record, so that no hold is known: is "
+                "SESSION_COLLECTION the right one? If it is, clean up by hand once."
+            )
+        last_run_us = await self._last_run(now_us)
+        lately = models.Range(gte=still_since(now_us, days), lte=now_us)
+        began = models.Filter(must=[models.FieldCondition(key="created_us", range=lately)])
+        count = await self._turns.count(began) if last_run_us is None else 0
+        if trusts_clock(now_us, days, matched, last_run_us, count):
+            return ""
+        last = f"the last clean-up was on {rfc3339(last_run_us)[:10]}" if last_run_us else "no turn is newer"
+        return (
+            f"By the clock of this machine it is {rfc3339(now_us)[:10]}; {last}, longer ago than the limit "
+            f"of {days} days, and {matched} turns would go at once. If the date is right, clean up by hand "
+            "once."
+        )
+
+    async def _last_run(self, now_us: int) -> int | None:
+        """The last that came to its end; one of a later time was told by a wrong clock."""
+        if self._receipts is None:
+            return None
+        receipts = await self._receipts.newest(RECEIPTS_READ, ReceiptKind.EXPIRY)
+        done = [each.began_us for each in receipts if not each.error and each.began_us <= now_us]
+        return max(done, default=None)
+
+    async def _reclaim(self) -> tuple[int | None, dict[str, str]]:
+        """What the store takes afterwards. The turns are gone, whether or not their space comes back."""
+        if self._space is None:
+            return None, {}
+        try:
+            await self._space.reclaim()
+            return await self._space.size_bytes(), {}
+        except (WenmaiError, OSError) as error:
+            log.warning("space_not_reclaimed", error=type(error).__name__, reason=str(error))
+            return None, {"space": f"not given back: {type(error).__name__}"}
+
+    @asynccontextmanager
+    async def _receipt_of_failure(self, run: ExpiryRun, began_us: int, reason: Reason) -> AsyncIterator[None]:
+        """A run that ends half-way leaves a receipt of what is done, if the store still takes one. A refusal
+        did nothing, and must not pass for the last clean-up."""
+        try:
+            yield
+        except ConflictError:
+            raise
+        except (WenmaiError, OSError, asyncio.CancelledError) as error:
+            with move_on_after(CUT_OFF_S, shield=True):
+                try:
+                    await self._note(run.so_far(), began_us, reason, {}, type(error).__name__)
+                except WenmaiError as lost:
+                    log.warning("receipt_not_written", error=type(lost).__name__)
+            raise
+
+    async def _note(
+        self, report: ExpiryReport, began_us: int, reason: Reason, details: dict[str, str], error: str = ""
+    ) -> str:
+        """Returns the receipt's id, empty when none are kept."""
+        if self._receipts is None:
+            return ""
+        receipt = Receipt(
+            receipt_id="",
+            kind=ReceiptKind.EXPIRY,
+            reason=reason,
+            began_us=began_us,
+            ended_us=self._clock(),
+            counts=_counts(report),
+            bytes_before=report.bytes_before,
+            bytes_after=report.bytes_after,
+            details={"cutoff": report.cutoff, "days": str(report.days), **details},
+            error=error,
+        )
+        return (await self._receipts.add(receipt)).receipt_id
+
+
+def _counts(report: ExpiryReport) -> dict[str, int]:
+    return {
+        "turns": report.deleted,
+        "sessions": len(report.sessions),
+        "sessions_removed": report.sessions_removed,
+        "memories": report.memories_removed,
+        "summaries": report.summaries_removed,
+        "held": report.held,
+        "unparsable": report.unparsable,
+    }

@@ -1,0 +1,231 @@
+"""One run of expiry: old turns are found, and deleted in chunks with all that remembers them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from qdrant_client import models
+
+from core.conversation.turns import TurnStatus, rfc3339
+from core.failpoints import failpoint
+from core.operations.expiry import Age, AgeLimits, age_of
+from services.conversation.turns import TurnStore, equals
+from services.operations.retention.report import ExpiryReport
+from services.operations.retention.sessions import AT_ONCE, SessionRecords
+from services.operations.retention.traces import ErasedTraces, TurnTraces
+
+# Which turns are old enough to go, each by the limit of its session. Nothing is changed here.
+
+
+UNPARSABLE_NAMED = 20
+
+RUNNING = equals("status", TurnStatus.RUNNING.value)
+DATED = models.FieldCondition(key="created_us", range=models.Range(gt=0))
+_FIELDS = ["session_id", "created_us", "timestamp"]
+
+
+@dataclass(frozen=True, slots=True)
+class OldTurn:
+    point: models.ExtendedPointId
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OldTurns:
+    """Turns with one cutoff. `dated` ones have created_us, by which the store compares them once more."""
+
+    dated: bool
+    cutoff_us: int
+    turns: list[OldTurn] = field(default_factory=list)
+
+    def among(self, points: models.HasIdCondition) -> models.Filter:
+        """Those of the points that are old still, and not running."""
+        if not self.dated:
+            return models.Filter(must=[points], must_not=[RUNNING, DATED])
+        old = models.FieldCondition(key="created_us", range=models.Range(gt=0, lt=self.cutoff_us))
+        return models.Filter(must=[points, old], must_not=[RUNNING])
+
+
+@dataclass(slots=True)
+class Found:
+    """`held` counts old turns of sessions on hold; of `unparsable` ones the first are named."""
+
+    batches: dict[tuple[bool, int], OldTurns] = field(default_factory=dict)
+    sessions: Counter[str] = field(default_factory=Counter)
+    held: int = 0
+    unparsable: int = 0
+    unparsable_ids: list[str] = field(default_factory=list)
+
+    def add(self, record: models.Record, limits: AgeLimits, *, dated: bool) -> None:
+        payload = record.payload or {}
+        session_id = str(payload.get("session_id", ""))
+        cutoff_us = limits.cutoff_of(session_id)
+        match age_of(payload.get("created_us"), payload.get("timestamp"), cutoff_us):
+            case Age.UNPARSABLE:
+                self.unparsable += 1
+                if len(self.unparsable_ids) < UNPARSABLE_NAMED:
+                    self.unparsable_ids.append(str(record.id))
+            case Age.EXPIRED if session_id in limits.held:
+                self.held += 1
+            case Age.EXPIRED:
+                self.sessions[session_id] += 1
+                batch = self.batches.setdefault((dated, cutoff_us), OldTurns(dated, cutoff_us))
+                batch.turns.append(OldTurn(record.id, session_id))
+
+
+async def find_expired(turns: TurnStore, limits: AgeLimits) -> Found:
+    """Every turn is judged by core.operations.expiry; the store only leaves out what is surely kept.
+
+    Raises StoreUnavailableError.
+    """
+    found = Found()
+    async for record in _dated(turns, limits):
+        found.add(record, limits, dated=True)
+    undated = models.Filter(must_not=[RUNNING, DATED])
+    async for record in turns.scroll(undated, with_payload=_FIELDS):
+        found.add(record, limits, dated=False)
+    return found
+
+
+async def _dated(turns: TurnStore, limits: AgeLimits) -> AsyncIterator[models.Record]:
+    """Those older than the general limit, then those that only their session's own limit makes old."""
+    async for record in _began(turns, models.Range(gt=0, lt=limits.cutoff_us)):
+        yield record
+    stricter = limits.stricter()
+    for start in range(0, len(stricter), AT_ONCE):
+        page = stricter[start : start + AT_ONCE]
+        between = models.Range(gt=0, gte=limits.cutoff_us, lt=max(map(limits.cutoff_of, page)))
+        of_page = models.FieldCondition(key="session_id", match=models.MatchAny(any=page))
+        async for record in _began(turns, between, of_page):
+            yield record
+
+
+def _began(
+    turns: TurnStore, when: models.Range, *where: models.FieldCondition
+) -> AsyncIterator[models.Record]:
+    began = models.FieldCondition(key="created_us", range=when)
+    return turns.scroll(models.Filter(must=[began, *where], must_not=[RUNNING]), with_payload=_FIELDS)
+
+
+CHUNK = 500
+
+
+class ExpiryRun:
+    """Exactly the turns with created_us < now − days go; running ones and those of held sessions stay.
+
+    A turn of an earlier version, without created_us, goes by its timestamp; when that names no zone, it
+    goes once it is old in every zone. A turn whose time cannot be read is kept and counted. Children of
+    deleted turns read as roots; no turn that stays is written. With `records`, sessions on hold are spared,
+    those with a limit of their own go by that, and emptied ones leave the list; with `traces`, what else
+    remembers an expired turn goes with it.
+    """
+
+    def __init__(
+        self,
+        turns: TurnStore,
+        limits: AgeLimits,
+        records: SessionRecords | None = None,
+        traces: TurnTraces | None = None,
+    ) -> None:
+        """`limits` as they are without `records`. Raises ValueError if its days < 1."""
+        self._turns = turns
+        self._records = records
+        self._traces = traces
+        self._limits = limits
+        self._cutoff_us = limits.cutoff_us
+        self._found = Found()
+        self._total_before = 0
+        self._deleted = 0
+        self._sessions_removed = 0
+        self._erased = ErasedTraces()
+
+    async def find(self) -> int:
+        """How many turns would go. Nothing is changed. Raises StoreUnavailableError, as `delete` does."""
+        self._limits = await self._limits_now()
+        self._total_before = await self._turns.count()
+        self._found = await find_expired(self._turns, self._limits)
+        return self._found.sessions.total()
+
+    async def delete(self) -> None:
+        """What was found. A run that is cut is done to its end by the next one."""
+        batches = self._found.batches.values()
+        if self._traces is not None:
+            await self._traces.erase_log([str(old.point) for batch in batches for old in batch.turns])
+            await self._traces.expire_log(self._cutoff_us, self._limits.longer())
+        for batch in batches:
+            in_order = sorted(batch.turns, key=lambda old: old.session_id)
+            for start in range(0, len(in_order), CHUNK):
+                await self._delete_chunk(batch, in_order[start : start + CHUNK])
+                failpoint("expiry.chunk")
+                await asyncio.sleep(0)
+        if self._records is not None:
+            self._sessions_removed = await self._records.remove_empty(self._turns, self._limits)
+
+    def so_far(self) -> ExpiryReport:
+        """The report, but for what is counted afterwards."""
+        return ExpiryReport(
+            cutoff=rfc3339(self._cutoff_us),
+            days=self._limits.days,
+            dry_run=False,
+            total_before=self._total_before,
+            matched=self._found.sessions.total(),
+            deleted=self._deleted,
+            sessions=dict(self._found.sessions),
+            unparsable=self._found.unparsable,
+            unparsable_ids=self._found.unparsable_ids,
+            held=self._found.held,
+            sessions_removed=self._sessions_removed,
+            summaries_removed=self._erased.summaries,
+            memories_removed=self._erased.memories,
+        )
+
+    async def _limits_now(self, among: Sequence[str] | None = None) -> AgeLimits:
+        if self._records is None:
+            return self._limits
+        return await self._records.limits(self._limits.now_us, self._limits.days, among)
+
+    async def _delete_chunk(self, batch: OldTurns, chunk: Sequence[OldTurn]) -> None:
+        """Holds and limits are read again; so is the turn's age, by the store: one that was begun again under
+        its id is not old."""
+        limits = await self._limits_now(sorted({old.session_id for old in chunk}))
+        chunk = [old for old in chunk if _goes_still(old, batch, limits)]
+        if not chunk:
+            return
+        if self._traces is not None:
+            self._erased += await self._traces.erase_stored(_by_session(chunk))
+            failpoint("expiry.traces")
+        points = models.HasIdCondition(has_id=[old.point for old in chunk])
+        before = await self._turns.count(models.Filter(must=[points]))
+        await self._turns.delete_matching(batch.among(points))
+        self._deleted += before - await self._turns.count(models.Filter(must=[points]))
+
+
+async def expire_turns(
+    turns: TurnStore,
+    now_us: int,
+    days: int,
+    *,
+    dry_run: bool,
+    records: SessionRecords | None = None,
+    traces: TurnTraces | None = None,
+) -> ExpiryReport:
+    """One ExpiryRun: nobody is asked, and no receipt is written. Raises ValueError if days < 1."""
+    run = ExpiryRun(turns, AgeLimits(now_us, days), records, traces)
+    await run.find()
+    if not dry_run:
+        await run.delete()
+    return replace(run.so_far(), dry_run=dry_run, total_after=await turns.count())
+
+
+def _goes_still(old: OldTurn, batch: OldTurns, limits: AgeLimits) -> bool:
+    return old.session_id not in limits.held and limits.cutoff_of(old.session_id) >= batch.cutoff_us
+
+
+def _by_session(chunk: Sequence[OldTurn]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for old in chunk:
+        found.setdefault(old.session_id, []).append(str(old.point))
+    return found

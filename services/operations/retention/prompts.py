@@ -1,0 +1,35 @@
+"""The record of what was sent to models has a retention of its own, shorter or longer than the turns'."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+
+from qdrant_client import models
+
+from core.operations.expiry import DAY_US
+from services.conversation.turns import TurnStore
+from services.store.dialect import UnknownPointError
+
+CHUNK = 500
+
+
+async def forget_old_prompts(
+    turns: TurnStore, now_us: int, days: int, held: Collection[str] = frozenset()
+) -> int:
+    """Take the prompt manifest from every turn older than `days` (UTC). Returns from how many.
+
+    The turns themselves stay, and `held` sessions keep all. Raises StoreUnavailableError.
+    """
+    old = models.FieldCondition(key="created_us", range=models.Range(lt=now_us - days * DAY_US))
+    told = models.IsEmptyCondition(is_empty=models.PayloadField(key="prompt"))
+    wanted = models.Filter(must=[old], must_not=[told])
+    ids = [
+        str(record.id)
+        async for record in turns.scroll(wanted, with_payload=["session_id"])
+        if (record.payload or {}).get("session_id") not in held
+    ]
+    for start in range(0, len(ids), CHUNK):
+        with suppress(UnknownPointError):  # erased meanwhile, with its prompt; the others are written
+            await turns.set_payload({"prompt": None}, ids[start : start + CHUNK])
+    return len(ids)

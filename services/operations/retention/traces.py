@@ -1,0 +1,102 @@
+"""What else than a turn's own point remembers the turn: summaries and rewritten questions made of it,
+memories derived from it, the title of its session, the question log, the files that undo a repair."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from services.conversation.memory_records import MemoryRecords
+from services.conversation.sessions import SessionStore
+from services.operations.qa_log import QALog
+from services.operations.repair.undo_folder import UndoFolder
+
+ForgetSummaries = Callable[[str, str | None, Collection[str]], Awaitable[int]]
+ForgetRewordings = Callable[[str, Collection[str]], Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedTraces:
+    """How many summaries, memories, lines of the question log and rewritten questions went."""
+
+    summaries: int = 0
+    memories: int = 0
+    log_lines: int = 0
+    rewordings: int = 0
+
+    def __add__(self, other: ErasedTraces) -> ErasedTraces:
+        return ErasedTraces(
+            self.summaries + other.summaries,
+            self.memories + other.memories,
+            self.log_lines + other.log_lines,
+            self.rewordings + other.rewordings,
+        )
+
+
+class TurnTraces:
+    """`forget_summaries` takes session, owner (None: any) and turns, `forget_rewordings` session and turns;
+    `qa_log` is None when it is off, `undo_files` where repairs leave none."""
+
+    def __init__(
+        self,
+        forget_summaries: ForgetSummaries,
+        sessions: SessionStore,
+        qa_log: QALog | None,
+        memories: MemoryRecords | None = None,
+        undo_files: UndoFolder | None = None,
+        forget_rewordings: ForgetRewordings | None = None,
+    ) -> None:
+        self._forget_summaries = forget_summaries
+        self._sessions = sessions
+        self._qa_log = qa_log
+        self._memories = memories
+        self._undo_files = undo_files
+        self._forget_rewordings = forget_rewordings
+
+    async def erase(self, turns: Mapping[str, Collection[str]]) -> ErasedTraces:
+        """Erase every trace of these turns, given by session. Raises StoreUnavailableError.
+
+        Done before the turns go: a crash in between leaves turns that can be erased again, and no trace
+        of turns that are gone.
+        """
+        stored = await self.erase_stored(turns)
+        lines = await self.erase_log({turn_id for ids in turns.values() for turn_id in ids}) if turns else 0
+        return stored + ErasedTraces(log_lines=lines)
+
+    async def erase_stored(self, turns: Mapping[str, Collection[str]]) -> ErasedTraces:
+        """Those in the store. The log is read whole, however few turns it is asked for."""
+        summaries = memories = rewordings = 0
+        for session_id, turn_ids in turns.items():
+            summaries += await self._forget_summaries(session_id, None, turn_ids)
+            rewordings += await self.erase_rewordings(session_id, turn_ids)
+            await self._sessions.unname(session_id, turn_ids)
+        if self._memories is not None and turns:
+            gone = [turn_id for ids in turns.values() for turn_id in ids]
+            memories = (await self._memories.forget_turns(gone)).deleted
+        if self._undo_files is not None and turns:
+            await self._undo_files.strike([turn_id for ids in turns.values() for turn_id in ids])
+        return ErasedTraces(summaries, memories, rewordings=rewordings)
+
+    async def erase_rewordings(self, session_id: str, turn_ids: Collection[str]) -> int:
+        """The questions of other turns that were rewritten with the words of these. Returns how many."""
+        return 0 if self._forget_rewordings is None else await self._forget_rewordings(session_id, turn_ids)
+
+    async def erase_log(self, turn_ids: Collection[str]) -> int:
+        """Their lines of the question log. Returns how many."""
+        return 0 if self._qa_log is None else await self._qa_log.erase(turn_ids)
+
+    async def expire_log(self, before_us: int, held: Collection[str]) -> int:
+        """The log lines of all turns that began before, whether or not the turns are still there; those of
+        `held` sessions stay. Returns how many went."""
+        return 0 if self._qa_log is None else await self._qa_log.expire(before_us, held)
+
+    async def erase_session(self, session_id: str, turn_ids: Collection[str]) -> ErasedTraces:
+        """The same for a whole session, with the log lines of turns that are gone already."""
+        summaries = await self._forget_summaries(session_id, None, turn_ids)
+        memories = 0
+        if self._memories is not None and turn_ids:
+            memories = (await self._memories.forget_turns(turn_ids)).deleted
+        if self._undo_files is not None:
+            await self._undo_files.strike([session_id, *turn_ids])
+        lines = 0 if self._qa_log is None else await self._qa_log.erase_session(session_id)
+        return ErasedTraces(summaries, memories, lines)

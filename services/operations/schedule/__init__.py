@@ -1,0 +1,1 @@
+"""One run per slot of a schedule among all workers of a store."""

@@ -1,0 +1,210 @@
+"""The collections: what they are made of, and that the stored vectors fit the configured embedding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.errors import StartRefusedError
+from services.store.dialect import VectorStore
+
+SCHEMA_VERSION = 1
+SPARSE = "sparse"
+REEMBED_COMMAND = "wenmai reembed"
+
+_TENANT = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+_KEYWORD = models.PayloadSchemaType.KEYWORD
+# Compared and ordered by, never looked up by value.
+_ORDERED = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
+_BOOL = models.PayloadSchemaType.BOOL
+
+FieldSchema = models.PayloadSchemaType | models.KeywordIndexParams | models.IntegerIndexParams
+Indexes = dict[str, FieldSchema]
+
+
+@dataclass(frozen=True)
+class CollectionSpec:
+    """Every collection has the sparse vector too; `dense` names the vectors of the embedding's dimension."""
+
+    name: str
+    dense: tuple[str, ...] = ()
+    indexes: Indexes = field(default_factory=dict)
+
+
+class StoredAs(BaseModel):
+    """What a collection says of itself, in its metadata."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    embedding: str
+    dimension: int
+    schema_version: int
+
+
+def collection_specs(settings: StoreSettings) -> tuple[CollectionSpec, ...]:
+    """Indexed is what is ordered by or counted by value (the engine does so with nothing else), and what
+    narrows a search.
+
+    No more than that: in the embedded engine each index costs some 6 MB of resident memory.
+    """
+    turns: Indexes = {"owner": _TENANT, "session_id": _TENANT, "parent_turn_id": _KEYWORD,
+                      "status": _KEYWORD, "created_us": _ORDERED}  # fmt: skip
+    chunks: Indexes = {"owner": _TENANT, "document_id": _KEYWORD, "tags": _KEYWORD, "ready": _BOOL,
+                       "position": _ORDERED, "source": _KEYWORD, "day": _ORDERED}  # fmt: skip
+    documents: Indexes = {"owner": _TENANT, "content_hash": _KEYWORD, "external_id": _KEYWORD,
+                          "created_us": _ORDERED, "source": _KEYWORD, "tags": _KEYWORD}  # fmt: skip
+    sessions: Indexes = {"owner": _TENANT, "updated_us": _ORDERED}
+    memories: Indexes = {"owner": _TENANT, "session_id": _KEYWORD, "created_us": _ORDERED}
+    operations: Indexes = {"began_us": _ORDERED}
+    return (
+        CollectionSpec(settings.conversation_collection, ("turn", "question"), turns),
+        CollectionSpec(settings.knowledge_collection, ("dense",), chunks),
+        CollectionSpec(settings.document_collection, (), documents),
+        CollectionSpec(settings.session_collection, (), sessions),
+        CollectionSpec(settings.memory_collection, ("dense",), memories),
+        CollectionSpec(settings.operations_collection, (), operations),
+    )
+
+
+async def ensure_collections(
+    store: VectorStore,
+    settings: StoreSettings,
+    *,
+    embedding_name: str,
+    dimension: int,
+    accept_unnamed: bool = False,
+) -> None:
+    """Create what is missing; several workers may do so at once, and again at every start.
+
+    With `accept_unnamed` a collection that does not name its embedding, as earlier versions wrote it, is
+    left as it is: enough for work that touches no vector. Raises StartRefusedError when a collection
+    holds vectors of another embedding: they are never dropped.
+    """
+    expected = StoredAs(embedding=embedding_name, dimension=dimension, schema_version=SCHEMA_VERSION)
+    specs = collection_specs(settings)
+    if accept_unnamed:
+        specs = tuple([spec for spec in specs if not await _is_unnamed(store, spec)])
+    for spec in specs:
+        if await store.collection_exists(spec.name):
+            _check(spec, await store.get_collection(spec.name), expected)
+    for spec in specs:
+        await _ensure(store, spec, settings, expected)
+
+
+async def _is_unnamed(store: VectorStore, spec: CollectionSpec) -> bool:
+    if not await store.collection_exists(spec.name):
+        return False
+    return _read((await store.get_collection(spec.name)).config.metadata) is None
+
+
+async def fits(store: VectorStore, spec: CollectionSpec, *, embedding_name: str, dimension: int) -> bool:
+    """Whether the stored vectors are this embedding's. Raises StartRefusedError for an unknown schema."""
+    info = await store.get_collection(spec.name)
+    found = _read(info.config.metadata)
+    if found is None:
+        return False
+    expected = StoredAs(embedding=embedding_name, dimension=dimension, schema_version=SCHEMA_VERSION)
+    _check_schema(spec, found)
+    return _same_vectors(spec, info, found, expected)
+
+
+async def described_embedding(store: VectorStore, spec: CollectionSpec) -> str:
+    """The name and the dimension of the embedding of the stored vectors, for a person."""
+    info = await store.get_collection(spec.name)
+    found = _read(info.config.metadata)
+    name = found.embedding if found else "an embedding it does not name"
+    return f"{name} ({_described(spec, _sizes(info.config.params.vectors))})"
+
+
+async def _ensure(
+    store: VectorStore, spec: CollectionSpec, settings: StoreSettings, expected: StoredAs
+) -> None:
+    if not await store.collection_exists(spec.name):
+        await _create(store, spec, settings, expected)
+    info = await store.get_collection(spec.name)
+    _check(spec, info, expected)  # another worker, configured otherwise, may have been faster
+    for field_name, schema in spec.indexes.items():
+        if field_name not in info.payload_schema:
+            await store.create_payload_index(spec.name, field_name, schema)
+
+
+async def _create(
+    store: VectorStore, spec: CollectionSpec, settings: StoreSettings, stored_as: StoredAs
+) -> None:
+    vector = models.VectorParams(size=stored_as.dimension, distance=models.Distance.COSINE)
+    try:
+        await store.create_collection(
+            spec.name,
+            vectors_config=dict.fromkeys(spec.dense, vector),
+            sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+            shard_number=settings.shard_number,
+            replication_factor=settings.replication_factor,
+            write_consistency_factor=settings.write_consistency_factor,
+            metadata=stored_as.model_dump(),
+        )
+    except ValueError:
+        if not await store.collection_exists(spec.name):
+            raise  # it was refused for another reason than that another worker was faster
+
+
+def _check(spec: CollectionSpec, info: models.CollectionInfo, expected: StoredAs) -> None:
+    found = _stored_as(spec, info.config.metadata)
+    _check_schema(spec, found)
+    if not _same_vectors(spec, info, found, expected):
+        sizes = _sizes(info.config.params.vectors)
+        raise StartRefusedError(
+            f"collection {spec.name!r} was embedded with {found.embedding} ({_described(spec, sizes)}) and "
+            f"the configured embedding is {expected.embedding} ({expected.dimension} dimensions); set "
+            f"EMBEDDING back, or embed everything again with `{REEMBED_COMMAND}`"
+        )
+
+
+def _check_schema(spec: CollectionSpec, found: StoredAs) -> None:
+    if found.schema_version != SCHEMA_VERSION:
+        raise StartRefusedError(
+            f"collection {spec.name!r} has schema {found.schema_version} and this version of Wenmai knows "
+            f"schema {SCHEMA_VERSION}; run the version that wrote it, or choose another collection"
+        )
+
+
+def _same_vectors(
+    spec: CollectionSpec, info: models.CollectionInfo, found: StoredAs, expected: StoredAs
+) -> bool:
+    sizes = _sizes(info.config.params.vectors)
+    right_sizes = all(sizes.get(name) == expected.dimension for name in spec.dense)
+    return not spec.dense or (found == expected and right_sizes)
+
+
+def _stored_as(spec: CollectionSpec, metadata: dict[str, Any] | None) -> StoredAs:
+    found = _read(metadata)
+    if found is None:
+        raise StartRefusedError(
+            f"collection {spec.name!r} does not say which embedding its vectors are from; if an earlier "
+            f"version wrote it, embed everything again with `{REEMBED_COMMAND}`, "
+            f"else choose another collection"
+        )
+    return found
+
+
+def _read(metadata: dict[str, Any] | None) -> StoredAs | None:
+    try:
+        return StoredAs.model_validate(metadata or {})
+    except ValidationError:
+        return None
+
+
+def _described(spec: CollectionSpec, sizes: dict[str, int]) -> str:
+    dimensions = sorted({sizes[name] for name in spec.dense if name in sizes})
+    missing = [name for name in spec.dense if name not in sizes]
+    described = " and ".join(map(str, dimensions)) + " dimensions" if dimensions else ""
+    return ", ".join(part for part in (described, *(f"no vector {name!r}" for name in missing)) if part)
+
+
+def _sizes(vectors: object) -> dict[str, int]:
+    if not isinstance(vectors, dict):
+        return {}
+    return {name: params.size for name, params in vectors.items()}

@@ -1,0 +1,69 @@
+"""Receipts in the store: written once, listed newest first, never changed."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import asdict, replace
+from typing import Any
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+from qdrant_client import models
+
+from core.operations.receipts import Receipt, ReceiptKind
+from services.conversation.turns import equals
+from services.store.dialect import VectorStore
+
+log = structlog.get_logger()
+
+RECORD = "receipt"
+_RECEIPT = TypeAdapter(Receipt)
+
+
+class ReceiptStore:
+    """The operations collection holds other records, too; these have `record` = "receipt"."""
+
+    def __init__(self, store: VectorStore, collection: str) -> None:
+        self._store = store
+        self._collection = collection
+
+    async def add(self, receipt: Receipt) -> Receipt:
+        """Written under a fresh id when it has none. Raises StoreUnavailableError."""
+        receipt = replace(receipt, receipt_id=receipt.receipt_id or str(uuid.uuid4()))
+        payload = {**asdict(receipt), "record": RECORD}
+        point = models.PointStruct(id=receipt.receipt_id, vector={}, payload=payload)
+        await self._store.upsert(self._collection, [point])
+        return receipt
+
+    async def newest(
+        self,
+        limit: int = 50,
+        kind: ReceiptKind | None = None,
+        subject: str = "",
+        before_us: int | None = None,
+    ) -> list[Receipt]:
+        """The latest first; `before_us` goes on after a page. Raises StoreUnavailableError."""
+        conditions: list[models.Condition] = [equals("record", RECORD)]
+        if kind is not None:
+            conditions.append(equals("kind", kind.value))
+        if before_us is not None:
+            conditions.append(models.FieldCondition(key="began_us", range=models.Range(lt=before_us)))
+        if subject:
+            conditions.append(equals("subject", subject))
+        records, _ = await self._store.scroll(
+            self._collection,
+            scroll_filter=models.Filter(must=conditions),
+            limit=limit,
+            order_by=models.OrderBy(key="began_us", direction=models.Direction.DESC),
+        )
+        found = [_read(record.payload or {}) for record in records]
+        return [receipt for receipt in found if receipt is not None]
+
+
+def _read(payload: dict[str, Any]) -> Receipt | None:
+    fields = {name: value for name, value in payload.items() if name != "record"}
+    try:
+        return _RECEIPT.validate_python(fields)
+    except ValidationError as error:
+        log.warning("receipt_unreadable", errors=error.error_count())
+        return None

@@ -1,0 +1,156 @@
+"""The disk as retention and the health page see it: space comes back, and low room is told in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import structlog
+
+from core.errors import WenmaiError
+from core.operations.receipts import Receipt, ReceiptKind
+from services.store.clock import Clock
+from services.store.dialect import DiskRoom, Reclaimed, StoreUpkeep, VectorStore
+from services.store.receipts import ReceiptStore
+
+log = structlog.get_logger()
+
+_LEAST_BYTES = 1 << 20
+_LEAST_SHARE = 0.1
+
+
+@runtime_checkable
+class Compactable(StoreUpkeep, Protocol):
+    """The embedded engine, which also knows what a compaction would give."""
+
+    async def sizes(self, collection_name: str) -> Reclaimed:
+        """What it takes, and about what it would take. Raises StoreUnavailableError, StoreRequestError."""
+        ...
+
+
+class StoreSpace:
+    """Satisfies `services.store.dialect.Space`. A Qdrant server sees to its space itself: nothing is done
+    there.
+
+    A collection is compacted when by a sample of its points at least a tenth of what it takes, and 1 MB,
+    would come back, beyond what the last compaction here left in spite of such an expectation.
+    """
+
+    def __init__(
+        self, store: VectorStore, collections: Sequence[str], receipts: ReceiptStore, clock: Clock
+    ) -> None:
+        self._store = store
+        self._collections = collections
+        self._receipts = receipts
+        self._clock = clock
+        self._left_over: dict[str, int] = {}
+
+    async def size_bytes(self) -> int | None:
+        return await self._store.size_bytes() if isinstance(self._store, StoreUpkeep) else None
+
+    async def reclaim(self) -> Reclaimed | None:
+        """Bytes of the whole store. One receipt for all collections, also when one of them failed.
+
+        The smallest copy is made first: what it gives back may be the room for the next.
+        Raises StoreUnavailableError, DiskFullError among them, after the others were compacted.
+        """
+        store = self._store
+        if not isinstance(store, Compactable):
+            return None
+        worth = [
+            (sizes.bytes_after, name)
+            for name in self._collections
+            if await self._store.collection_exists(name)
+            and self._is_worth_it(name, sizes := await store.sizes(name))
+        ]
+        return await self._compact(store, [name for _, name in sorted(worth)]) if worth else None
+
+    async def rewrite(self, collections: Sequence[str]) -> Reclaimed | None:
+        """Compact these, however little comes back: what was erased is then in none of their files. None with
+        a Qdrant server. Raises StoreUnavailableError, DiskFullError among them."""
+        if not isinstance(self._store, Compactable):
+            return None
+        there = [name for name in collections if await self._store.collection_exists(name)]
+        return await self._compact(self._store, there, "request") if there else None
+
+    def _is_worth_it(self, collection: str, sizes: Reclaimed) -> bool:
+        excess = sizes.bytes_before - sizes.bytes_after - self._left_over.get(collection, 0)
+        return excess >= max(_LEAST_BYTES, _LEAST_SHARE * sizes.bytes_before)
+
+    async def _compact(
+        self, store: Compactable, collections: Sequence[str], reason: str = "schedule"
+    ) -> Reclaimed:
+        began_us, before = self._clock(), await store.size_bytes()
+        done = 0
+        failure: WenmaiError | None = None
+        for name in collections:
+            try:
+                await self._compact_one(store, name)
+                done += 1
+            except WenmaiError as error:
+                log.warning("compaction_failed", collection=name, reason=str(error))
+                failure = failure or error
+        reclaimed = Reclaimed(before, await store.size_bytes())
+        await self._receipts.add(self._receipt(reason, began_us, reclaimed, done, failure))
+        if failure is not None:
+            raise failure
+        return reclaimed
+
+    async def _compact_one(self, store: Compactable, collection: str) -> None:
+        reclaimed = await store.compact(collection)
+        sizes = await store.sizes(collection)
+        self._left_over[collection] = max(0, sizes.bytes_before - sizes.bytes_after)
+        log.info(
+            "compacted",
+            collection=collection,
+            bytes_before=reclaimed.bytes_before,
+            bytes_after=reclaimed.bytes_after,
+        )
+
+    def _receipt(
+        self, reason: str, began_us: int, reclaimed: Reclaimed, done: int, failure: WenmaiError | None
+    ) -> Receipt:
+        return Receipt(
+            receipt_id="",
+            kind=ReceiptKind.COMPACTION,
+            reason=reason,
+            began_us=began_us,
+            ended_us=self._clock(),
+            counts={"collections": done},
+            bytes_before=reclaimed.bytes_before,
+            bytes_after=reclaimed.bytes_after,
+            error=str(failure) if failure else "",
+        )
+
+
+class DiskWatch:
+    """Whether there is room to go on writing. A store that does not say is never a problem."""
+
+    def __init__(self, store: VectorStore, low_disk_bytes: int) -> None:
+        self._store = store
+        self._low_disk_bytes = low_disk_bytes
+
+    async def problem(self) -> str | None:
+        """A plain sentence when little room is left. Never raises."""
+        room = await self._room()
+        if room is None or room.free_bytes >= max(self._low_disk_bytes, room.reserve_bytes):
+            return None
+        left, reserve = room.free_bytes >> 20, room.reserve_bytes >> 20
+        how = "full" if room.free_bytes < room.reserve_bytes else "nearly full"
+        return (
+            f"The disk of the data folder is {how}: {left} MB are left, the last {reserve} are not written."
+        )
+
+    async def is_full(self) -> bool:
+        """Writes are refused now. Never raises."""
+        room = await self._room()
+        return room is not None and room.free_bytes < room.reserve_bytes
+
+    async def _room(self) -> DiskRoom | None:
+        if not isinstance(self._store, StoreUpkeep):
+            return None
+        try:
+            return await self._store.room()
+        except WenmaiError as error:
+            log.warning("disk_room_unknown", reason=str(error))
+            return None

@@ -1,0 +1,1 @@
+"""Followed folders: scanned, compared with what is known, read in and removed."""

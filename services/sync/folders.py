@@ -1,0 +1,220 @@
+"""Folder sync: the configured folders are followed, one run at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from config.knowledge import SourceSettings
+from config.settings import StoreSettings
+from core.errors import BadRequestError, ConflictError, ShuttingDownError, StoreUnavailableError, WenmaiError
+from services.store.clock import Clock, utc_now_us
+from services.store.dialect import VectorStore
+from services.sync.contract import SyncedKnowledge
+from services.sync.in_flight import SyncPace
+from services.sync.intake import Origin
+from services.sync.only_one import SyncLock
+from services.sync.plan import Wanted
+from services.sync.reports import SyncReport, SyncReports, Tally
+from services.sync.run import SourceParts, SourceRun, SyncProgress
+from services.sync.scanner import FolderScanner
+from services.sync.state import SourceCounts, SourceState, SourceSummary, SyncState, check_left, check_source
+
+log = structlog.get_logger()
+
+
+class FolderSync:
+    """One run at a time in this process, and in all that share the data folder."""
+
+    def __init__(
+        self,
+        knowledge: SyncedKnowledge,
+        sources: Mapping[str, SourceSettings],
+        store: VectorStore,
+        names: StoreSettings,
+        *,
+        shared_owner: str,
+        max_file_bytes: int,
+        clock: Clock = utc_now_us,
+        pace: SyncPace | None = None,
+    ) -> None:
+        """A source without an owner has its documents owned by `shared_owner`.
+
+        Raises StartRefusedError when a pattern cannot be understood.
+        """
+        self._knowledge = knowledge
+        self._sources = sources
+        self._scanners = {
+            name: FolderScanner(name, source, max_file_bytes) for name, source in sources.items()
+        }
+        self._wanted = {name: _wanted(source, shared_owner) for name, source in sources.items()}
+        self._counts = SourceCounts(store, names.document_collection)
+        self._reports = SyncReports(store, names.operations_collection)
+        self._lock = SyncLock(names.data_dir)
+        self._clock = clock
+        self._pace = pace or SyncPace()
+        self._began_us = 0
+        self._progress: SyncProgress | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._closed = False
+
+    async def run(self, source: str | None = None, allow_removals: bool = False) -> list[SyncReport]:
+        """Follow one source, or all, one after the other. What fails is in the reports.
+
+        Raises UnknownSourceError, ConflictError while another run goes on, ShuttingDownError.
+        """
+        names = self._chosen(source)
+        self._begin()
+        self._task = asyncio.current_task()
+        try:
+            return await self._run_all(names, allow_removals)
+        finally:
+            self._end()
+
+    async def start(self, source: str | None = None, allow_removals: bool = False) -> SyncState:
+        """Begin the same in the background. Raises like `run`."""
+        names = self._chosen(source)
+        self._begin()
+        task = asyncio.create_task(self._run_all(names, allow_removals), name="sync")
+        self._task = task
+        task.add_done_callback(self._started_ended)
+        return await self.state()
+
+    async def state(self) -> SyncState:
+        """Sources in the order of the configuration. While the store is away without what only it knows."""
+        try:
+            last, left = await self._reports.last(self._sources), await self._counts.left(self._sources)
+        except StoreUnavailableError as error:
+            log.debug("sync_state_unknown", error=str(error))
+            last, left = {}, []
+        states = [
+            SourceState(name, str(self._sources[name].folder), wanted.owner, wanted.tags, last.get(name))
+            for name, wanted in self._wanted.items()
+        ]
+        return SyncState(bool(self._began_us), self._began_us, self._progress, tuple(states), tuple(left))
+
+    async def last_reports(self) -> list[SyncReport]:
+        """Of the sources that have had a run. Raises StoreUnavailableError."""
+        return list((await self._reports.last(self._sources)).values())
+
+    async def summaries(self, owners: Sequence[str]) -> list[SourceSummary]:
+        """The sources whose documents these owners may read. Raises StoreUnavailableError."""
+        names = [name for name, wanted in self._wanted.items() if wanted.owner in owners]
+        last = await self._reports.last(names)
+        return [
+            SourceSummary(
+                name,
+                await self._counts.ready(name, self._wanted[name].owner),
+                last[name].ended_us if name in last else 0,
+            )
+            for name in names
+        ]
+
+    async def forget(self, source: str) -> int:
+        """Remove the documents of a source that is configured no longer. Returns how many.
+
+        Raises BadRequestError when it is configured, ConflictError, StoreUnavailableError.
+        """
+        check_left(source, self._sources)
+        self._begin()
+        self._task = asyncio.current_task()
+        try:
+            documents = [document async for document in self._knowledge.of_source(source)]
+            if not documents:
+                raise BadRequestError(f"source: there are no documents of {source!r}.")
+            for document in documents:
+                await self._knowledge.erase(document.document_id)
+            await self._reports.forget(source)
+        finally:
+            self._end()
+        log.info("source_forgotten", source=source, documents=len(documents))
+        return len(documents)
+
+    async def close(self) -> None:
+        """Stop a run between two files; nothing is left half."""
+        self._closed = True
+        task = self._task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _chosen(self, source: str | None) -> list[str]:
+        if source is None:
+            return list(self._sources)
+        check_source(source, self._sources)
+        return [source]
+
+    def _begin(self) -> None:
+        if self._closed:
+            raise ShuttingDownError("The server is shutting down.")
+        if self._began_us:
+            raise ConflictError("A sync is running: GET /admin/sync shows how far it is.")
+        self._began_us = self._clock()  # before anything is awaited, so that of two only one gets here
+        try:
+            self._lock.take()
+        except WenmaiError:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        self._lock.let_go()
+        self._began_us = 0
+        self._progress = self._task = None
+
+    def _started_ended(self, task: asyncio.Task[list[SyncReport]]) -> None:
+        self._end()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("sync_failed", exc_info=error)
+
+    async def _run_all(self, names: Sequence[str], allow_removals: bool) -> list[SyncReport]:
+        return [await self._run_one(name, allow_removals) for name in names]
+
+    async def _run_one(self, name: str, allow_removals: bool) -> SyncReport:
+        tally = Tally(name, self._clock(), await self._last(name))
+        parts = SourceParts(
+            self._knowledge, self._scanners[name],
+            Origin(name, self._sources[name].folder, self._wanted[name]), tally, self._pace, self._tell,
+        )  # fmt: skip
+        try:
+            await SourceRun(parts, allow_removals=allow_removals).run()
+        except asyncio.CancelledError:
+            self._reports.note(tally.report(self._clock(), cancelled=True))
+            raise
+        report = tally.report(self._clock())
+        await self._save(report)
+        _log(report)
+        return report
+
+    def _tell(self, progress: SyncProgress) -> None:
+        self._progress = progress
+
+    async def _last(self, name: str) -> SyncReport | None:
+        try:
+            return (await self._reports.last([name])).get(name)
+        except StoreUnavailableError:
+            return None
+
+    async def _save(self, report: SyncReport) -> None:
+        try:
+            await self._reports.save(report)
+        except StoreUnavailableError as error:
+            log.warning("sync_report_not_stored", source=report.source, error=str(error))
+
+
+def _wanted(source: SourceSettings, shared_owner: str) -> Wanted:
+    """Its tags as a document has them."""
+    tags = dict.fromkeys(tag.strip() for tag in source.tags if tag.strip())
+    return Wanted(source.owner or shared_owner, tuple(tags))
+
+
+def _log(report: SyncReport) -> None:
+    log.info(
+        "sync_finished", source=report.source, added=report.added, changed=report.changed,
+        removed=report.removed, unchanged=report.unchanged, failed=report.failed,
+        held_back=report.held_back, not_reached=report.not_reached,
+    )  # fmt: skip
+    if report.problem:
+        log.warning("sync_problem", source=report.source, problem=report.problem)

@@ -1,0 +1,177 @@
+"""Files into the knowledge base: the next are read and parsed while one is embedded; each has its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import BadRequestError, UnavailableError, WenmaiError
+from core.knowledge import Document, DocumentStatus
+from services.knowledge.jobs.job import JobStage
+from services.knowledge.upload import Addition, Upload
+from services.sync.contract import SyncedKnowledge
+from services.sync.in_flight import ByteBudget, Patience, SyncPace
+from services.sync.plan import UNSETTLED_US, ToRead, Wanted
+from services.sync.reading import FileChangedError, FileContent, read_seen
+from services.sync.reports import Tally
+from services.sync.scanner import SeenFile, plain, shown_path
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The source that the files are of."""
+
+    name: str
+    folder: Path
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """`job_id` is None when nothing was left to do."""
+
+    document_id: str
+    job_id: str | None
+    hash_hex: str
+
+
+class FileIntake:
+    """Of one run over one source. `hashes` are of the contents that were read in."""
+
+    def __init__(
+        self, knowledge: SyncedKnowledge, origin: Origin, tally: Tally, patience: Patience, pace: SyncPace
+    ) -> None:
+        self._knowledge = knowledge
+        self._origin = origin
+        self._tally = tally
+        self._patience = patience
+        self._pace = pace
+        self._budget = ByteBudget(pace.content_bytes)
+        self._jobs_done = 0
+        self.hashes: set[str] = set()
+
+    async def read_all(self, files: Sequence[ToRead], told: Callable[[], None]) -> None:
+        """In their order, several at once; `told` after each. Cancelled, none is left half."""
+        tasks = iter(files)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._pace.documents, len(files))):
+                group.create_task(self._read_some(tasks, told))
+
+    async def _read_some(self, tasks: Iterator[ToRead], told: Callable[[], None]) -> None:
+        """Several of these take turns at one list."""
+        for task in tasks:
+            await self._read_one(task)
+            told()
+
+    async def _read_one(self, task: ToRead) -> None:
+        """Every file has one outcome."""
+        try:
+            await self._read_in(task)
+        except UnavailableError as error:
+            if self._patience.lost:
+                self._tally.not_reached += 1
+            else:
+                self._fail(task, plain(error))
+        except FileChangedError:
+            self._tally.changing += 1
+        except OSError as error:
+            self._fail(task, f"It cannot be read: {error.strerror or type(error).__name__}.")
+        except WenmaiError as error:
+            self._fail(task, plain(error))
+
+    def _fail(self, task: ToRead, reason: str) -> None:
+        self._tally.fail(shown_path(task.file.path), reason)
+
+    async def _read_in(self, task: ToRead) -> None:
+        """Raises WenmaiError kinds, FileChangedError, OSError."""
+        begun = await self._patience.call(lambda: self._begin(task))
+        if begun is None:
+            return
+        if begun.job_id:
+            await self._follow(begun.document_id, begun.job_id)
+        self.hashes.add(begun.hash_hex)
+        if task.known is None:
+            self._tally.added += 1
+        else:
+            self._tally.changed += 1
+
+    async def _begin(self, task: ToRead) -> _Begun | None:
+        """None: its content is known. Raises WenmaiError kinds, FileChangedError, OSError."""
+        await self._let_settle(task.file)
+        async with self._budget.hold(task.file.size_bytes):
+            file = await asyncio.to_thread(read_seen, self._origin.folder, task.file)
+            if task.known and self._is_known(task.known, file):
+                await self._knowledge.note_modified(task.known.document_id, task.file.modified_us)
+                self._count_known(task.known, task)
+                return None
+            addition = await self._add(task, file)
+        return _Begun(addition.document.document_id, addition.job_id, file.hash_hex)
+
+    async def _let_settle(self, file: SeenFile) -> None:
+        """Two writes within one tick of a file system's clock leave the same time; the second must not be
+        missed."""
+        age_s = time.time() - file.modified_us / 1_000_000
+        if 0 <= age_s < self._pace.settle_s:
+            await asyncio.sleep(self._pace.settle_s - age_s)
+
+    def _is_known(self, known: Document, file: FileContent) -> bool:
+        """Whether this content was read, or refused, before and need not be looked at again."""
+        wanted = self._origin.wanted
+        if known.owner != wanted.owner or known.modified_us == UNSETTLED_US:
+            return False
+        if known.refused_hash:
+            return file.hash_hex == known.refused_hash
+        return file.hash_hex == known.content_hash and known.tags == wanted.tags
+
+    def _count_known(self, known: Document, task: ToRead) -> None:
+        if known.refused_hash or known.status is DocumentStatus.FAILED:
+            self._fail(task, plain(known.error or "It cannot be read."))
+        else:
+            self._tally.unchanged += 1
+
+    async def _add(self, task: ToRead, file: FileContent) -> Addition:
+        """Raises BadRequestError when the refusal is kept, UnavailableError."""
+        upload = self._upload(task.file, file.content)
+        try:
+            return await self._knowledge.add(upload)
+        except BadRequestError as error:
+            kept = await self._knowledge.refuse(upload, error)
+            if kept.owner != upload.owner:  # an older version, that is no longer for its owner to search
+                await self._knowledge.erase(kept.document_id)
+                await self._knowledge.refuse(upload, error)
+            raise
+
+    def _upload(self, file: SeenFile, content: bytes) -> Upload:
+        return Upload(
+            owner=self._origin.wanted.owner,
+            file_name=file.path.rpartition("/")[2],
+            content=content,
+            external_id=file.external_id,
+            tags=self._origin.wanted.tags,
+            source=self._origin.name,
+            modified_us=file.modified_us,
+        )
+
+    async def _follow(self, document_id: str, job_id: str) -> None:
+        """Raises UnavailableError for what may pass, WenmaiError for what the file itself is to blame for.
+
+        The job has tried again itself. When it fails and none of the others gets through, more need not be
+        begun.
+        """
+        done_before = self._jobs_done
+        job = await self._knowledge.wait(job_id, [self._origin.wanted.owner])
+        if job.stage is JobStage.DONE:
+            self._jobs_done += 1
+            return
+        if job.stage is JobStage.CANCELLED:  # somebody removed it: the next run sees what is there
+            raise FileChangedError(job.file_name)
+        why = job.error or "It could not be stored."
+        if not job.retryable:
+            raise WenmaiError(why)
+        if self._jobs_done == done_before:
+            self._patience.lose(why)
+        await self._knowledge.note_modified(document_id, UNSETTLED_US)
+        raise UnavailableError(why)

@@ -1,0 +1,151 @@
+"""One run over one source: a look at its folder, a plan, files read in, documents of gone ones removed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from core.errors import UnavailableError
+from core.knowledge import Document
+from services.sync.contract import SyncedKnowledge
+from services.sync.in_flight import Patience, SyncPace
+from services.sync.intake import FileIntake, Origin
+from services.sync.plan import Plan, make_plan, too_many_gone
+from services.sync.reports import Tally
+from services.sync.scanner import FolderScanner, Scan, plain, shown_path
+
+
+class SyncStep(StrEnum):
+    LOOKING = "looking"
+    READING = "reading"
+    REMOVING = "removing"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncProgress:
+    """Of the source that is followed just now; `done` of `total` files are read in, or documents removed."""
+
+    source: str
+    step: SyncStep
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceParts:
+    """What one run works with; `tell` hears how far it is."""
+
+    knowledge: SyncedKnowledge
+    scanner: FolderScanner
+    origin: Origin
+    tally: Tally
+    pace: SyncPace
+    tell: Callable[[SyncProgress], None]
+
+
+class SourceRun:
+    """`allow_removals`: do it even when most files are gone."""
+
+    def __init__(self, parts: SourceParts, *, allow_removals: bool = False) -> None:
+        self._parts = parts
+        self._knowledge = parts.knowledge
+        self._tally = parts.tally
+        self._allow_removals = allow_removals
+        self._patience = Patience(parts.pace.pauses_s)
+        self._intake = FileIntake(parts.knowledge, parts.origin, parts.tally, self._patience, parts.pace)
+        self._progress = SyncProgress(parts.origin.name, SyncStep.LOOKING)
+
+    async def run(self) -> None:
+        """What happened is in the tally, also when it is cancelled half-way."""
+        self._tell(SyncStep.LOOKING, 0)
+        scan = await self._parts.scanner.scan()
+        try:
+            documents = await self._patience.call(self._documents)
+        except UnavailableError as error:
+            self._tally.problem = f"What is stored could not be asked for: {error}"
+            return
+        if not self._may_go_on(scan, len(documents)):
+            return
+        plan = await asyncio.to_thread(make_plan, documents, scan, self._parts.origin.wanted)
+        self._note(scan, plan)
+        early: Sequence[Document] = plan.gone
+        later: Sequence[Document] = plan.moved
+        if self._are_too_many(len(early) + len(later), plan):
+            early, later = (), (*early, *later)
+        await self._remove(early)
+        if plan.to_read:
+            self._tell(SyncStep.READING, len(plan.to_read))
+            await self._intake.read_all(plan.to_read, self._tell_done)
+        await self._remove_later(plan, later)
+        self._tally.stopped = self._patience.lost
+
+    def _tell(self, step: SyncStep, total: int) -> None:
+        self._progress = SyncProgress(self._parts.origin.name, step, 0, total)
+        self._parts.tell(self._progress)
+
+    def _tell_done(self) -> None:
+        self._progress = replace(self._progress, done=self._progress.done + 1)
+        self._parts.tell(self._progress)
+
+    async def _documents(self) -> list[Document]:
+        return [document async for document in self._knowledge.of_source(self._parts.origin.name)]
+
+    def _may_go_on(self, scan: Scan, known: int) -> bool:
+        """A folder that is away must not be taken for one whose files were all removed."""
+        if scan.problem:
+            self._tally.problem = f"{scan.problem}: nothing was read and nothing removed."
+        elif scan.is_empty and known and not self._allow_removals:
+            self._tally.problem = (
+                f"The folder is empty, though {known} documents of it are known: nothing was removed. "
+                f"Is its disk mounted? If it is meant to be empty: {self._command}"
+            )
+            self._tally.held_back = known
+        return not self._tally.problem
+
+    @property
+    def _command(self) -> str:
+        return f"wenmai sync --source {self._parts.origin.name} --yes"
+
+    def _note(self, scan: Scan, plan: Plan) -> None:
+        self._tally.skipped = scan.kinds
+        self._tally.unchanged = plan.unchanged
+        for bad in scan.bad:
+            self._tally.fail(bad.path, bad.reason)
+        for refused in plan.refused:
+            self._tally.fail(shown_path(refused.file.path), plain(refused.reason))
+
+    def _are_too_many(self, lost: int, plan: Plan) -> bool:
+        return not self._allow_removals and too_many_gone(lost, plan.known)
+
+    async def _remove_later(self, plan: Plan, lost: Sequence[Document]) -> None:
+        """What has another name now was read under it before; its old document goes in any case."""
+        if self._patience.lost:
+            self._tally.not_reached += len(lost)
+            return
+        moved = [document for document in lost if document.content_hash in self._intake.hashes]
+        gone = [document for document in lost if document.content_hash not in self._intake.hashes]
+        if self._are_too_many(len(gone), plan):
+            self._hold_back(len(gone), plan)
+            gone = []
+        await self._remove([*moved, *gone])
+
+    def _hold_back(self, gone: int, plan: Plan) -> None:
+        self._tally.held_back = gone
+        self._tally.problem = (
+            f"{gone} of {plan.known} files are gone, more than half: their documents were not removed. "
+            f"If that is meant: {self._command}"
+        )
+
+    async def _remove(self, documents: Sequence[Document]) -> None:
+        if documents:
+            self._tell(SyncStep.REMOVING, len(documents))
+        for document in documents:
+            try:
+                await self._patience.call(lambda: self._knowledge.erase(document.document_id))  # noqa: B023
+            except UnavailableError:
+                self._tally.not_reached += 1
+            else:
+                self._tally.removed += 1
+            self._tell_done()

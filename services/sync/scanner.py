@@ -1,0 +1,282 @@
+"""A source's folder, walked in threads, some hundred entries at a time.
+
+Links are not followed, neither of files nor of folders: a folder that is read in says what is in it, not what
+somebody points at from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from config.knowledge import SourceSettings
+from core.errors import BadRequestError, StartRefusedError
+from services.knowledge.parsing.formats import is_supported, save_as
+from services.knowledge.parsing.names import base_name
+from services.knowledge.upload import MAX_EXTERNAL_ID_CHARS
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+
+# What a look at a folder finds: files, files that cannot be followed, and the names they go by.
+
+
+_UNSHOWABLE = frozenset(("Cc", "Cs", "Zl", "Zp"))
+_HASH_CHARS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """`path` is below the source's folder, as the file system spells it, its parts joined by "/";
+    `modified_us` is UTC microseconds."""
+
+    path: str
+    external_id: str
+    size_bytes: int
+    modified_us: int
+
+
+def modified_us_of(status: os.stat_result) -> int:
+    """Never 0, which stands for a file that is to be read again."""
+    return status.st_mtime_ns // 1_000 or 1
+
+
+@dataclass(frozen=True, slots=True)
+class BadFile:
+    """A file, or a folder, that is there and cannot be followed. `path` is fit to be shown."""
+
+    path: str
+    external_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KindCount:
+    """How many files have an ending that cannot be read; "" for those without one."""
+
+    ending: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One look at a source's folder. `unseen` are the beginnings of the external ids below folders that
+    could not be looked into: what they hold is unknown, not gone. `problem`: nothing could be seen, and why.
+    """
+
+    files: tuple[SeenFile, ...] = ()
+    bad: tuple[BadFile, ...] = ()
+    unseen: tuple[str, ...] = ()
+    kinds: tuple[KindCount, ...] = ()
+    problem: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.files or self.bad or self.unseen or self.kinds)
+
+
+def external_id_of(source: str, path: str) -> str:
+    """`source/path` in NFC; one that is too long ends in a fingerprint instead of its end."""
+    whole = _whole_id(source, path)
+    if len(whole) <= MAX_EXTERNAL_ID_CHARS:
+        return whole
+    fingerprint = hashlib.sha256(whole.encode("utf-8", "surrogateescape")).hexdigest()[:_HASH_CHARS]
+    return f"{whole[: MAX_EXTERNAL_ID_CHARS - _HASH_CHARS - 1]}~{fingerprint}"
+
+
+def ids_below(source: str, folder: str) -> str:
+    """What the external ids of all files below the folder begin with, and maybe a few more."""
+    return _whole_id(source, f"{folder}/")[: MAX_EXTERNAL_ID_CHARS - _HASH_CHARS - 1]
+
+
+def _whole_id(source: str, path: str) -> str:
+    return unicodedata.normalize("NFC", f"{source}/{path}")
+
+
+def shown_path(path: str) -> str:
+    """In NFC, with escapes for what cannot be shown or stored."""
+    return "".join(
+        char.encode("unicode_escape").decode() if unicodedata.category(char) in _UNSHOWABLE else char
+        for char in unicodedata.normalize("NFC", path)
+    )
+
+
+def name_problem(name: str) -> str:
+    """Why a file or folder of this name cannot be followed; "" when it can."""
+    if any("\ud800" <= char <= "\udfff" for char in name):
+        return "Its name is not valid UTF-8 text: rename it."
+    if any(unicodedata.category(char) in _UNSHOWABLE for char in name):
+        return "Its name has a control character in it: rename it."
+    return ""
+
+
+def file_name_problem(path: str) -> str:
+    name = PurePosixPath(path).name
+    if problem := name_problem(name):
+        return problem
+    try:
+        base_name(name)
+    except BadRequestError as error:
+        return plain(error)
+    return ""
+
+
+def plain(error: Exception | str) -> str:
+    """A refusal's message without the name of an upload's form field."""
+    message = str(error).removeprefix("file: ")
+    return message[:1].upper() + message[1:]
+
+
+SLICE_ENTRIES = 500
+LONGEST_ENDING = 12
+_SYSTEM_FILES = frozenset(("thumbs.db", "desktop.ini", "ehthumbs.db"))
+_TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".download", ".swp", "~")
+
+
+class FolderScanner:
+    """Looks at one source's folder, again and again."""
+
+    def __init__(self, source: str, settings: SourceSettings, max_file_bytes: int) -> None:
+        """Raises StartRefusedError when a pattern cannot be understood."""
+        self.source = source
+        self.max_file_bytes = max_file_bytes
+        self._folder = settings.folder
+        self._include = _patterns(source, "include", settings.include)
+        self._exclude = _patterns(source, "exclude", settings.exclude)
+
+    async def scan(self) -> Scan:
+        """In the order of the paths. Cancelled, it ends after the present slice."""
+        walk = _Walk(self, os.fspath(self._folder))
+        while await asyncio.to_thread(walk.go_on):
+            pass
+        return await asyncio.to_thread(walk.found)
+
+    def follows(self, path: str) -> bool:
+        """Whether the patterns want the file."""
+        return self._include.match_file(path) and not self._exclude.match_file(path)
+
+    def enters(self, path: str) -> bool:
+        """Whether a folder is looked into."""
+        return not self._exclude.match_file(f"{path}/")
+
+
+def _patterns(source: str, setting: str, lines: tuple[str, ...]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # only needed where sources are configured
+
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError as error:
+        raise StartRefusedError(
+            f"sources.{source}.{setting} is refused: patterns as in .gitignore ({error})."
+        ) from None
+
+
+def is_left_out(name: str) -> bool:
+    """Hidden, an office program's lock, an unfinished download, or the system's own: nobody's document."""
+    lowered = name.lower()
+    return name.startswith((".", "~$")) or lowered in _SYSTEM_FILES or lowered.endswith(_TEMPORARY)
+
+
+class _Walk:
+    """One walk; used by one thread after the other."""
+
+    def __init__(self, scanner: FolderScanner, root: str) -> None:
+        self._scanner = scanner
+        self._root = root
+        self._todo = [""]
+        self._files: dict[str, SeenFile] = {}
+        self._bad: list[BadFile] = []
+        self._unseen: list[str] = []
+        self._kinds: Counter[str] = Counter()
+        self._problem = ""
+
+    def go_on(self) -> bool:
+        """One slice more. Returns whether there is another."""
+        left = SLICE_ENTRIES
+        while self._todo and left > 0:
+            left -= self._enter(self._todo.pop())
+        return bool(self._todo)
+
+    def found(self) -> Scan:
+        kinds = tuple(KindCount(ending, count) for ending, count in self._kinds.most_common())
+        files = tuple(sorted(self._files.values(), key=lambda file: file.path))
+        bad = tuple(sorted(self._bad, key=lambda each: each.path))
+        return Scan(files, bad, tuple(self._unseen), kinds, self._problem)
+
+    def _enter(self, folder: str) -> int:
+        """Returns how many entries it has."""
+        try:
+            with os.scandir(os.path.join(self._root, folder)) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
+                for entry in listed:
+                    self._look(f"{folder}/{entry.name}" if folder else entry.name, entry)
+        except OSError as error:
+            self._cannot_enter(folder, error)
+            return 1
+        return len(listed) + 1
+
+    def _cannot_enter(self, folder: str, error: OSError) -> None:
+        if not folder:
+            self._problem = f"The folder cannot be looked into ({error.strerror or type(error).__name__})"
+            return
+        self._unseen.append(ids_below(self._scanner.source, folder))
+        if not isinstance(error, FileNotFoundError):  # removed meanwhile: the next look knows
+            self._refuse(folder, f"The folder cannot be looked into: {error.strerror}.")
+
+    def _look(self, path: str, entry: os.DirEntry[str]) -> None:
+        if is_left_out(entry.name) or entry.is_symlink():
+            return
+        if entry.is_dir(follow_symlinks=False):
+            self._see_folder(path, entry.name)
+        elif entry.is_file(follow_symlinks=False) and self._scanner.follows(shown_path(path)):
+            self._see_file(path, entry)
+
+    def _see_folder(self, path: str, name: str) -> None:
+        if not self._scanner.enters(shown_path(path)):
+            return
+        if problem := name_problem(name):
+            self._refuse(path, f"{problem} Nothing in this folder is read.")
+        else:
+            self._todo.append(path)
+
+    def _see_file(self, path: str, entry: os.DirEntry[str]) -> None:
+        if better := save_as(entry.name):
+            self._refuse(path, f"Files of this kind cannot be read: save it as {better} in its own program.")
+        elif not is_supported(entry.name):
+            self._kinds[_ending(entry.name)] += 1
+        elif problem := file_name_problem(path):
+            self._refuse(path, problem)
+        else:
+            self._measure(path, entry)
+
+    def _measure(self, path: str, entry: os.DirEntry[str]) -> None:
+        external_id = external_id_of(self._scanner.source, path)
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:  # removed meanwhile
+            return
+        except OSError as error:
+            self._refuse(path, f"It cannot be read: {error.strerror}.")
+            return
+        if external_id in self._files:
+            self._refuse(path, "Another file beside it has the same name, written with other Unicode forms.")
+        elif status.st_size > (most := self._scanner.max_file_bytes):
+            self._refuse(path, f"It has {status.st_size:,} bytes; MAX_UPLOAD_BYTES allows {most:,}.")
+        else:
+            seen = SeenFile(path, external_id, status.st_size, modified_us_of(status))
+            self._files[external_id] = seen
+
+    def _refuse(self, path: str, reason: str) -> None:
+        self._bad.append(BadFile(shown_path(path), external_id_of(self._scanner.source, path), reason))
+
+
+def _ending(name: str) -> str:
+    ending = shown_path(PurePosixPath(name).suffix.lower())
+    return ending if len(ending) <= LONGEST_ENDING else "other"

@@ -1,0 +1,91 @@
+"""An import is written whole, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from qdrant_client import models
+
+from api.sessions.importing import SessionImporter
+from core.conversation.importing import GivenSession, GivenTurn
+from core.conversation.turns import Turn, TurnStatus
+from core.errors import StoreUnavailableError, UnknownSessionError
+from services.conversation.sessions import SessionStore
+from services.conversation.turns import TurnStore, TurnVectors
+from services.store.dialect import VectorStore
+from tests.services.conversation.stores import SESSIONS, TURNS, open_edge
+from tests.support.copies import uid
+
+
+class FailingTurnStore(TurnStore):
+    """Fails at the second batch, as a store whose disk is full does."""
+
+    written = 0
+
+    async def put_many(self, turns: Sequence[tuple[Turn, TurnVectors]]) -> None:
+        if self.written:
+            raise StoreUnavailableError("the disk is full")
+        self.written += len(turns)
+        await super().put_many(turns)
+
+
+def many(count: int) -> GivenSession:
+    return GivenSession("local", [GivenTurn(f"q{at}", f"a{at}") for at in range(count)], uid())
+
+
+async def is_empty(store: VectorStore) -> bool:
+    return [(await store.count(name)).count for name in (TURNS, SESSIONS)] == [0, 0]
+
+
+async def test_when_the_store_fails_on_the_way_nothing_is_left(tmp_path: Path) -> None:
+    """Discriminates: not taking back what was written; writing the session's record first."""
+    async with open_edge(tmp_path) as store:
+        turns = FailingTurnStore(store, TURNS)
+        with pytest.raises(StoreUnavailableError):
+            await SessionImporter(SessionStore(store, SESSIONS), turns).run(many(250))
+        assert turns.written
+        assert await is_empty(store)
+        whole = SessionImporter(SessionStore(store, SESSIONS), TurnStore(store, TURNS))
+        assert len((await whole.run(many(250))).turn_ids) == 250
+
+
+async def test_what_a_crash_left_of_an_import_is_nobodys_session_and_goes_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: no note of what is being written."""
+    async with open_edge(tmp_path) as store:
+        sessions, turns = SessionStore(store, SESSIONS), TurnStore(store, TURNS)
+        importer = SessionImporter(sessions, turns)
+        await importer.run(many(3))
+        cut = uid()
+        await sessions.reserve(cut, "local")
+        await turns.put_many([(Turn(uid(), cut, "local", "q", 1, TurnStatus.COMPLETED), TurnVectors())])
+        for owner in ("local", ""):
+            with pytest.raises(UnknownSessionError):
+                await sessions.get(cut, owner)
+        assert await importer.discard_unfinished(min_age_s=60) == 0
+        assert await importer.discard_unfinished() == 1
+        assert await turns.count() == 3
+        assert not await sessions.exists(cut)
+
+
+async def test_imported_turns_have_their_sparse_vectors_at_once_and_are_given_to_the_index(
+    tmp_path: Path,
+) -> None:
+    given = GivenSession("local", [GivenTurn("cats", "purr"), GivenTurn("/help", "…", command="help")])
+    told: list[str] = []
+    async with open_edge(tmp_path) as store:
+        importer = SessionImporter(
+            SessionStore(store, SESSIONS),
+            TurnStore(store, TURNS),
+            index=lambda turns: told.extend(turn.user_query for turn in turns),
+        )
+        imported = await importer.run(given)
+        records = await store.retrieve(TURNS, imported.turn_ids, with_vectors=True)
+    vectors = [record.vector for record in records]
+    assert isinstance(vectors[0], dict)
+    assert isinstance(vectors[0]["sparse"], models.SparseVector)
+    assert not vectors[1]
+    assert (told, imported.indexing) == (["cats"], 1)

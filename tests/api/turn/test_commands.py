@@ -1,0 +1,79 @@
+"""Slash commands carried out on a real store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from api.turn.commands import CommandRunner
+from core.conversation.commands import CommandLanguage, parse_command
+from core.conversation.persona import PersonaDraft, PersonaRules
+from core.errors import BadRequestError
+from services.conversation.sessions import Session, SessionStore
+from tests.services.conversation.stores import SESSIONS, open_edge, uid
+
+
+@pytest.fixture
+async def sessions(tmp_path: Path) -> AsyncIterator[SessionStore]:
+    async with open_edge(tmp_path) as store:
+        yield SessionStore(store, SESSIONS)
+
+
+async def run(sessions: SessionStore, session: Session, text: str, language: CommandLanguage = "en") -> str:
+    command = parse_command(text)
+    assert command is not None
+    return await CommandRunner(sessions).run(command, session, "local", language)
+
+
+async def test_help_names_every_command_in_the_language_asked_for(sessions: SessionStore) -> None:
+    session = await sessions.create(uid(1), "local")
+    chinese, english = (
+        await run(sessions, session, "/help", "zh"),
+        await run(sessions, session, "/help", "en"),
+    )
+    for text in (chinese, english):
+        assert all(f"`/{name}" in text for name in ("help", "clear", "persona"))
+    assert ("可用的命令" in chinese, "可用的命令" in english) == (True, False)
+    assert await run(sessions, session, "/help", None) == f"{chinese}\n\n{english}"
+
+
+async def test_a_persona_is_set_shown_replaced_and_cleared(sessions: SessionStore) -> None:
+    session = await sessions.create(uid(1), "local")
+    assert "no persona" in await run(sessions, session, "/persona")
+    assert "set" in await run(sessions, session, "/persona Be kind.\nBe brief.")
+    assert (await run(sessions, session, "/persona")).endswith(":\n\nBe kind.\nBe brief.")
+    first = (await sessions.get(uid(1), "local")).persona
+    await run(sessions, session, "/persona Be quick.")
+    second = (await sessions.get(uid(1), "local")).persona
+    assert first is not None
+    assert second is not None
+    assert (second.persona_id, second.text) == (first.persona_id, "Be quick.")
+    assert "清除" in await run(sessions, session, "/persona CLEAR", "zh")
+    assert (await sessions.get(uid(1), "local")).persona is None
+
+
+async def test_a_persona_shows_its_name(sessions: SessionStore) -> None:
+    session = await sessions.create(uid(1), "local")
+    await sessions.set_persona(uid(1), "local", PersonaDraft("Be kind.", "Kind"))
+    assert await run(sessions, session, "/persona", "zh") == "本会话的人设 (Kind):\n\nBe kind."
+
+
+async def test_clear_changes_no_record(sessions: SessionStore) -> None:
+    session = await sessions.create(uid(1), "local", "Title")
+    assert "anew" in await run(sessions, session, "/clear")
+    assert await sessions.get(uid(1), "local") == session
+
+
+async def test_a_persona_over_the_limit_is_refused_before_anything_is_written(sessions: SessionStore) -> None:
+    """Discriminates: checking only in `check`, or only in `run`."""
+    session = await sessions.create(uid(1), "local")
+    runner = CommandRunner(sessions, PersonaRules(max_chars=5))
+    command = parse_command("/persona too long")
+    assert command is not None
+    with pytest.raises(BadRequestError, match=r"^question: "):
+        runner.check(command)
+    with pytest.raises(BadRequestError):
+        await runner.run(command, session, "local", "en")
+    assert (await sessions.get(uid(1), "local")).persona is None

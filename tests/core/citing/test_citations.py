@@ -1,0 +1,159 @@
+"""Citations and the marks that name them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.citing.citations import KnownDocuments, cite, cited_by, claims, find_marks, placed
+from core.citing.passages import Span
+from core.knowledge import Candidate, Chunk
+
+COUNT = 5
+
+
+def named(answer: str, count: int = COUNT) -> list[int]:
+    return sorted({number for mark in find_marks(answer, count) for number in mark.numbers})
+
+
+def candidate(text: str, key_passage: str = "") -> Candidate:
+    chunk = Chunk("c", "d", "fees.md", text, 0, "Fees", 2, 10, 10 + len(text), "2026-01", "0123abcd")
+    return Candidate(chunk, probability=0.123456, key_passage=key_passage, reason="why")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("每月 99 元 [1]。", [1]),
+        ("每月 99 元[1][2]。", [1, 2]),
+        ("It costs 99 yuan[3].", [3]),
+        ("见 [1, 2] 和【3，4】", [1, 2, 3, 4]),
+        ("So it is [1-3], [5].", [1, 2, 3, 5]),
+        ("[2–4]", [2, 3, 4]),
+        ("So it is.[^1] And more.[^2][^3]", [1, 2, 3]),
+        ("退款需要七天（来源 1）。", [1]),
+        ("退款需要七天（见来源：2、3）。", [2, 3]),
+        ("Refunds take a week (source 1) [Sources 2 and 4].", [1, 2, 4]),
+        ("【资料4】", [4]),
+        ("维生素C[1]，MAX_RECENT_TURNS[2]，GPT4[3]，1937[4]", [1, 2, 3, 4]),
+        ("> a quoted line\n> and its end [2]", [2]),
+        ("| fee | 99 [1] |\n", [1]),
+        ("1. first [1]\n\n    goes on [2]\n", [1, 2]),
+        ("`code` and [1] and ``a ` [3]`` end", [1]),
+        ("根据[1]:如下", [1]),
+    ],
+)
+def test_a_mark_is_recognised_in_every_form_models_write(answer: str, expected: list[int]) -> None:
+    assert named(answer) == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "[0] [6] [99] [2024] [1000]",
+        "```\nx[1] = [2]\n```",
+        "~~~python\n[1]\n``` [2]\n~~~",
+        "```\n[1] never closed\n",
+        "> ```\n> [1]\n> ```",
+        "text:\n\n    indented [1]\n\n    code [2]\n",
+        "`[1]` and ``[2] ` [3]``",
+        "a[1] x[2], items_2[3], myList[4], f()[5], args[1]",
+        "[1](https://example.com) ![2](image.png) [text][3]",
+        "[1] is a link\n\n[1]: https://example.com",
+        "a note[^1]\n\n[^1]: The model's own footnote.",
+        "from [0, 1] to [0-5]",
+        "in [1-100] and [3-1] and [2019-2023]",
+        "m[i][2]",
+        "\\[1\\] and \\[ 2 ]",
+        "https://example.com/?ids[1]=2",
+        "(1) and (2) and （3）",
+        "[1.5] [a1] [1a] [ ]",
+    ],
+)
+def test_what_only_looks_like_a_mark_is_none(answer: str) -> None:
+    """Discriminates: dropping any one of the rules of `_stands_alone`, `_prose` or `_code_spans`."""
+    assert named(answer) == []
+
+
+def test_numbers_out_of_range_leave_the_others() -> None:
+    assert named("[2, 9] and [7]", count=3) == [2]
+
+
+@given(st.text(alphabet="[](){}1234590,-–^`~ \n\t>:=a_C源来（）【】来源.", max_size=300), st.integers(0, 9))
+def test_marks_stand_where_they_say_and_name_sources_only(answer: str, count: int) -> None:
+    end = 0
+    for mark in find_marks(answer, count):
+        assert end <= mark.start < mark.end <= len(answer)
+        assert mark.numbers
+        assert all(1 <= number <= count for number in mark.numbers)
+        end = mark.end
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["[", "[1", "[1]", "`", "```\n", "(source ", "[1,", "a[1] ", "\n", "[^1]:x\n", "`a``b", "    [1]\n\n"],
+)
+def test_marks_of_a_long_hostile_answer_are_found_in_linear_time(unit: str) -> None:
+    answer = unit * (200_000 // len(unit))
+    started = time.process_time()
+    claims(answer, list(find_marks(answer, 10)))
+    assert time.process_time() - started < 2.0
+
+
+def test_a_claim_is_what_the_answer_says_before_the_mark() -> None:
+    answer = "开头。\n\n专业版每月 99 元[1]。退款七天[2][3]；\n\n\n团队版 [1]"
+    said = claims(answer, list(find_marks(answer, COUNT)))
+    assert said[1].split() == ["专业版每月", "99", "元", "团队版"]
+    assert said[2] == said[3]
+    assert "退款七天" in said[2]
+
+
+def test_a_citation_keeps_the_text_its_place_the_version_and_the_date() -> None:
+    found = candidate("前文。\U00020000 关键。后文。")
+    citation = cite([found], [Span(3, 8)])[0]
+    assert citation.index == 1
+    assert citation.key_passage == "\U00020000 关键。" == citation.text[3:8]
+    assert (citation.passage_start, citation.passage_end) == (3, 8)
+    assert (citation.version, citation.date, citation.score) == ("0123abcd", "2026-01", 0.1235)
+    assert (citation.page, citation.heading, citation.char_start) == (2, "Fees", 10)
+
+
+def test_the_passage_a_judge_chose_wins_where_it_is_verbatim() -> None:
+    chosen = cite(
+        [candidate("One. Two.", "Two."), candidate("One. Two.", "Three.")], [Span(0, 4), Span(0, 4)]
+    )
+    assert [citation.key_passage for citation in chosen] == ["Two.", "One."]
+    assert [citation.passage_start for citation in chosen] == [5, 0]
+
+
+def test_without_a_passage_a_citation_is_whole_and_has_no_place() -> None:
+    citation = cite([candidate("One. Two.")])[0]
+    assert (citation.key_passage, citation.passage_start, citation.passage_end) == ("", None, None)
+
+
+def test_those_the_answer_used_are_marked() -> None:
+    citations = cited_by(cite([candidate("a"), candidate("b"), candidate("c")]), "so [1][3].")
+    assert [citation.cited for citation in citations] == [True, False, True]
+
+
+def test_a_place_that_does_not_hold_the_passage_is_dropped() -> None:
+    right = cite([candidate("One. Two.")], [Span(5, 9)])[0]
+    assert placed(right) == right
+    wrong = placed(replace(right, passage_start=4))
+    assert (wrong.passage_start, wrong.passage_end, wrong.key_passage) == (None, None, "Two.")
+    assert placed(replace(right, passage_end=None)).passage_start is None
+
+
+def test_a_document_that_is_gone_and_one_that_changed_are_told_apart() -> None:
+    citation = cite([candidate("a")])[0]
+    there, other = KnownDocuments({"d": "0123abcdef"}), KnownDocuments({"d": "ffff"})
+    assert (there.lack(citation), there.changed(citation)) == (False, False)
+    assert (other.lack(citation), other.changed(citation)) == (False, True)
+    assert (KnownDocuments().lack(citation), KnownDocuments().changed(citation)) == (True, False)
+    assert not KnownDocuments().lack(replace(citation, document_id=""))
+    assert not other.changed(replace(citation, version=""))

@@ -1,0 +1,86 @@
+"""Slash commands are told from questions by their first word alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.conversation.commands import Command, CommandName, command_language, parse_command
+from core.conversation.persona import PersonaRules
+from core.errors import BadRequestError
+
+HELP, CLEAR, PERSONA = CommandName.HELP, CommandName.CLEAR, CommandName.PERSONA
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/help", Command(HELP)),
+        ("  /HELP \n", Command(HELP)),
+        ("／help", Command(HELP)),
+        ("／ｈｅｌｐ", Command(HELP)),
+        ("/help me", Command(HELP, "me")),
+        ("/clear", Command(CLEAR)),
+        ("/persona", Command(PERSONA)),
+        ("/persona clear", Command(PERSONA, "clear")),
+        ("/Persona\u3000你是一位老师", Command(PERSONA, "你是一位老师")),
+        ("/persona\nYou are a pirate.\n\nSay arr.", Command(PERSONA, "You are a pirate.\n\nSay arr.")),
+    ],
+)
+def test_a_command_is_known_by_its_first_word(text: str, expected: Command) -> None:
+    assert parse_command(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "/", "／", "//help", "/helper", "/help?", "/etc/passwd 是什么?", "/clear/all", "/ help", "help",
+     "what does /help do?", "/persona:x", "/persona,clear", "/人设", "/unknown clear"],
+)  # fmt: skip
+def test_anything_else_is_a_question(text: str) -> None:
+    """Discriminates: matching the name as a prefix of the first word, or anywhere in the text."""
+    assert parse_command(text) is None
+
+
+@given(st.text(max_size=60) | st.text("/／hHeElLpP cClLaArR\n\u3000", max_size=12))
+def test_no_text_crashes_the_parser_and_what_it_takes_is_all_kept(text: str) -> None:
+    """Discriminates: dropping the argument's second line; taking a text without a slash."""
+    command = parse_command(text)
+    if command is None:
+        return
+    words = text.split()
+    assert words[0][0] in "/／"
+    assert command.argument.split() == words[1:]
+
+
+def test_only_persona_with_a_text_sets_one() -> None:
+    assert Command(PERSONA, "clear").persona_text is None
+    assert Command(PERSONA, "CLEAR").clears_persona
+    assert Command(PERSONA).persona_text is None
+    assert Command(HELP, "me").persona_text is None
+    assert Command(PERSONA, "clear and short").persona_text == "clear and short"
+
+
+def test_the_answer_is_in_the_language_of_the_text_or_else_of_the_session_or_else_in_both() -> None:
+    assert command_language(Command(PERSONA, "你是老师")) == "zh"
+    assert command_language(Command(PERSONA, "You teach."), earlier="你好") == "en"
+    assert command_language(Command(HELP), earlier="清理什么时候运行?") == "zh"
+    assert command_language(Command(PERSONA, "clear"), earlier="怎么清理?") == "zh"
+    assert command_language(Command(CLEAR)) is None
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\u200b", "a\0b", "x" * 11])
+def test_a_persona_that_is_empty_too_long_or_has_nul_is_refused(text: str) -> None:
+    with pytest.raises(BadRequestError, match=r"^text: "):
+        PersonaRules(max_chars=10).checked(text)
+
+
+def test_a_persona_is_kept_in_the_form_of_questions_and_held_to_the_token_limit() -> None:
+    def refuse(text: str) -> None:
+        if "long" in text:
+            raise BadRequestError("text: too many tokens.")
+
+    rules = PersonaRules(check=refuse)
+    assert rules.checked(" a\r\nb\u2028\n\n\nc\ud800 ") == "a\nb\n\nc\ufffd"
+    with pytest.raises(BadRequestError, match="tokens"):
+        rules.checked("long")

@@ -1,0 +1,146 @@
+"""A transcript shows every turn of the tree once, and no text in it can leave its place."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from core.conversation.branch import TurnNode, walk_branch
+from core.conversation.persona import Persona
+from core.conversation.transcript import MarkdownTranscript, Stretch, contained, readable_parents, stretches
+from core.conversation.turns import Turn, TurnStatus
+from core.knowledge import Citation
+
+HOSTILE = [
+    "</blockquote><h1>out</h1>", "<!-- swallow", "<script>alert(1)</script>", "```\nout\n```", "~~~", "````",
+    "# heading", "## Answer", "> deeper\n\nout", "---", "[1]: http://evil.test", "[^1]: note", "1. one",
+    "- x", "![p](http://evil.test/p.png)", "***", "===", "a\n===", "| a |\n|---|", "    code", "\tcode",
+    "\r# out", "\u2028# out", "**Answer**", "&lt;b&gt;", "\\", "`", "a\n\n\nb", " ", "\n", "*", "_x_",
+    "<http://evil.test>", "](x)", "#", "x #",
+]  # fmt: skip
+texts = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=8), max_size=6).map("\n".join) | st.lists(
+    st.sampled_from(HOSTILE), max_size=4
+).map("".join)
+
+
+def citation(file_name: str, heading: str, index: int = 1) -> Citation:
+    return Citation(index, "d", file_name, "c", 0.5, 3, heading, 0, 1, "key", "text")
+
+
+def turn(question: str = "q", answer: str = "a", **fields: Any) -> Turn:
+    plain = Turn("t", "s", "o", question, 1_750_000_000_000_000, TurnStatus.COMPLETED)
+    return replace(plain, assistant_response=answer, **fields)
+
+
+def outline(markdown: str) -> list[str]:
+    """The top level of the document; a quote and a fence count as the same."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown)
+    assert not any(token.type.startswith("html") for token in tokens)
+    inline = [child.type for token in tokens for child in token.children or []]
+    assert not {"html_inline", "image"} & set(inline)
+    top = [token.type for token in tokens if token.level == 0 and token.type != "blockquote_close"]
+    return ["held" if kind in ("blockquote_open", "fence") else kind for kind in top]
+
+
+@given(question=texts, answer=texts, thinking=texts, file_name=texts, heading=texts)
+def test_no_text_changes_the_outline_of_the_document(
+    question: str, answer: str, thinking: str, file_name: str, heading: str
+) -> None:
+    """Discriminates: a fixed fence of three ticks, a quote for text with HTML, an unescaped file name."""
+    hostile = turn(
+        question or "q",
+        answer or "a",
+        thinking=thinking or "t",
+        sources=(citation(file_name, heading),),
+    )
+    told = MarkdownTranscript("en").turn(1, hostile)
+    plain = turn("q", "a", thinking="t", sources=(citation("f", "h"),))
+    assert outline(told) == outline(MarkdownTranscript("en").turn(1, plain))
+
+
+@given(title=texts, name=texts, text=texts)
+def test_neither_a_title_nor_a_persona_changes_the_outline(title: str, name: str, text: str) -> None:
+    """Discriminates: an unescaped title."""
+    told = MarkdownTranscript("en").head("s", title, 0, 1, Persona("p", name, text, 0))
+    plain = MarkdownTranscript("en").head("s", "x", 0, 1, Persona("p", "x", "x", 0))
+    assert outline(told) == outline(plain)
+
+
+def test_ordinary_text_is_quoted_and_keeps_its_markup() -> None:
+    assert contained("**bold**\n\n- item") == "> **bold**\n>\n> - item"
+
+
+def test_text_that_reaches_out_is_fenced_longer_than_its_own_fences() -> None:
+    assert contained("<b>\n````\nx") == "`````text\n<b>\n````\nx\n`````"
+
+
+def test_a_turn_shows_its_time_its_status_and_its_sources() -> None:
+    told = MarkdownTranscript("en").turn(
+        4, turn("Why?", "Half an", status=TurnStatus.CANCELLED, sources=(citation("a_b.md", "Intro", 2),))
+    )
+    assert told == (
+        "### 4 · 2025-06-15 15:06:40 UTC · cancelled\n\n**Question**\n\n> Why?\n\n**Answer**\n\n> Half an\n\n"
+        "**Sources**\n\n2. “a\\_b.md”, Intro, page 3\n\n"
+    )
+
+
+def nodes_of(parents: Mapping[str, str | None]) -> dict[str, TurnNode]:
+    """In the order of the mapping."""
+    return {
+        turn_id: TurnNode(turn_id, parent, at, at, TurnStatus.COMPLETED)
+        for at, (turn_id, parent) in enumerate(parents.items())
+    }
+
+
+def test_the_newest_branch_comes_first_and_the_others_under_where_they_leave_it() -> None:
+    nodes = nodes_of({"a": None, "b": "a", "x": "b", "y": "a", "c": "b", "r": None, "d": "c"})
+    assert stretches(nodes, readable_parents(nodes)) == [
+        Stretch(("a", "b", "c", "d"), 1, None),
+        Stretch(("x",), 5, 2),
+        Stretch(("y",), 6, 1),
+        Stretch(("r",), 7, None),
+    ]
+    headings = [MarkdownTranscript("en").heading(each) for each in stretches(nodes, readable_parents(nodes))]
+    assert [text.strip() for text in headings] == [
+        "## Conversation", "## Branch from turn 2", "## Branch from turn 1", "## Another beginning",
+    ]  # fmt: skip
+
+
+def test_an_unreadable_turn_is_walked_past_and_a_missing_parent_makes_a_root() -> None:
+    nodes = nodes_of({"a": None, "c": "gap2", "d": "gone"})
+    assert readable_parents(nodes, {"gap": "a", "gap2": "gap"}) == {"a": None, "c": "a", "d": None}
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=12), st.randoms())
+def test_any_graph_gives_a_forest_that_has_every_turn_once(
+    targets: list[int], shuffle: random.Random
+) -> None:
+    """Discriminates: not cutting a cycle; starting only from turns without children."""
+    names = [str(at) for at in range(len(targets))]
+    order = names[:]
+    shuffle.shuffle(order)
+    given_parents = {name: str(targets[int(name)]) for name in order}
+    nodes = nodes_of({name: parent if parent != "12" else None for name, parent in given_parents.items()})
+    parents = readable_parents(nodes)
+    for name in names:
+        walk = walk_branch(nodes_of(parents), name)
+        assert parents[walk[0].turn_id] is None
+    told = stretches(nodes, parents)
+    assert sorted(turn_id for each in told for turn_id in each.turn_ids) == sorted(names)
+    numbers = {turn_id: each.first + at for each in told for at, turn_id in enumerate(each.turn_ids)}
+    assert sorted(numbers.values()) == list(range(1, len(names) + 1))
+    for each in told:
+        above = parents[each.turn_ids[0]]
+        assert each.after == (numbers[above] if above else None)
+
+
+def test_a_chain_of_ten_thousand_turns_is_laid_out_without_recursion() -> None:
+    nodes = nodes_of({str(at): str(at - 1) if at else None for at in range(10_000)})
+    (only,) = stretches(nodes, readable_parents(nodes))
+    assert len(only.turn_ids) == 10_000

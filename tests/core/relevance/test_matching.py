@@ -1,0 +1,187 @@
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.relevance.matching import (
+    MAX_QUESTION_CHARS,
+    MAX_REPEATS,
+    MAX_TERMS,
+    MAX_TEXT_CHARS,
+    Hits,
+    QuestionWords,
+    covered_nearby,
+)
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import encode_query, folded, is_cjk, word_pieces, words_of
+
+ASKED, BEFORE, ALL_BEFORE, ANSWER = range(4)
+
+
+def ask(question: str, *previous: str) -> Query:
+    return Query(question, (QueryForm(question, [], encode_query(question)),), previous)
+
+
+def found_in(question: str, text: str) -> list[tuple[int, str]]:
+    words = QuestionWords.of(ask(question))
+    hits = words.hits(text)
+    return [(at, words.terms[number]) for at, number in zip(hits.positions, hits.terms, strict=True)]
+
+
+def weights_of(words: QuestionWords, row: int) -> dict[str, float]:
+    return {
+        term: float(weight) for term, weight in zip(words.terms, words.rows[row], strict=True) if weight > 0
+    }
+
+
+def test_chinese_terms_are_found_wherever_they_stand_and_words_by_their_stem() -> None:
+    assert found_in("费用 uploads", "费用：uploading，团队费用") == [(0, "费用"), (3, "upload"), (15, "费用")]
+
+
+def test_full_width_letters_and_capitals_are_found() -> None:
+    """Discriminates: searching the text as it was written."""
+    assert found_in("PDF 文件", "ＰＤＦ文件和pdf") == [(0, "pdf"), (3, "文件"), (6, "pdf")]
+    assert found_in("卡拉OK的歌", "卡拉ok") == [(0, "卡拉"), (2, "ok")]
+
+
+def test_an_identifier_is_found_whole_and_in_its_parts() -> None:
+    assert (4, "recent") in found_in("MAX_RECENT_TURNS", "the recent ones")
+    whole = found_in("MAX_RECENT_TURNS", "MAX_RECENT_TURNS = 5")
+    assert {term for _, term in whole} == {"max_recent_turns", "max", "recent", "turn"}
+    assert {at for at, _ in whole} == {0}
+
+
+def test_a_latin_word_inside_another_is_not_found() -> None:
+    """Discriminates: finding every term by substring."""
+    assert found_in("the fee", "coffee and toffee") == []
+
+
+def test_a_text_that_says_one_word_for_ever_costs_no_more_than_a_few_places() -> None:
+    assert len(found_in("费用", "费用" * 1000)) == MAX_REPEATS
+    assert found_in("费用", "。" * MAX_TEXT_CHARS + "费用") == []
+
+
+def test_the_rows_are_the_question_the_one_before_all_before_and_the_last_answer() -> None:
+    """Discriminates: swapping the row of the one before with that of all before."""
+    words = QuestionWords.of(replace(ask("费用？", "专业版好吗", "团队版呢"), last_answer="回收站"))
+    rows = [set(weights_of(words, row)) for row in range(4)]
+    assert rows[ASKED] == {"费用"}
+    assert "团队" in rows[BEFORE]
+    assert "专业" not in rows[BEFORE]
+    assert {"团队", "专业"} < rows[ALL_BEFORE]
+    assert "回收" in rows[ANSWER]
+
+
+def test_without_an_earlier_question_its_rows_are_empty() -> None:
+    words = QuestionWords.of(ask("费用？"))
+    assert words.rows.shape == (4, len(words.terms))
+    assert words.rows[BEFORE:].sum() == 0
+    assert QuestionWords.of(ask("是什么？")).rows.shape == (4, 0)
+
+
+def test_the_question_keeps_its_terms_however_long_the_answer_was() -> None:
+    """Discriminates: keeping the last MAX_TERMS in place of the first."""
+    words = QuestionWords.of(
+        replace(ask("what about quokkas?"), last_answer=" ".join(f"q{at}" for at in range(300)))
+    )
+    assert len(words.terms) == MAX_TERMS
+    assert set(weights_of(words, ASKED)) == {"quokka"}
+
+
+def test_of_a_very_long_question_the_end_counts() -> None:
+    words = QuestionWords.of(ask("开头 " + "x" * MAX_QUESTION_CHARS + " 结尾"))
+    assert "结尾" in words.terms
+    assert "开头" not in words.terms
+
+
+def test_a_term_counts_once_in_here() -> None:
+    assert Hits([0, 4, 9], [1, 1, 2]).here(4).tolist() == [0.0, 1.0, 1.0, 0.0]
+    assert Hits([], []).here(0).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("positions", "numbers", "width", "expected"),
+    [
+        ([], [], 10, 0.0),
+        ([3], [1], 10, 0.3),
+        ([0, 10], [0, 1], 10, 0.5),  # as far apart as the width is still near
+        ([0, 11], [0, 1], 10, 0.3),
+        ([0, 1, 2], [1, 1, 1], 10, 0.3),  # the same again adds nothing
+        ([0, 5, 30, 31], [0, 1, 0, 2], 10, 0.7),
+        ([0, 0, 0], [0, 1, 2], 0, 1.0),  # an identifier and its parts stand at one place
+    ],
+)
+def test_covered_nearby_by_hand(
+    positions: list[int], numbers: list[int], width: int, expected: float
+) -> None:
+    assert covered_nearby(np.array([0.2, 0.3, 0.5]), Hits(positions, numbers), width) == pytest.approx(
+        expected
+    )
+
+
+def nearby_by_definition(weight: list[float], hits: list[tuple[int, int]], width: int) -> float:
+    best = max((weight[number] for _, number in hits), default=0.0)
+    for (start, _), (end, _) in combinations(hits, 2):
+        if end - start <= width:
+            best = max(best, sum(weight[n] for n in {n for at, n in hits if start <= at <= end}))
+    return best
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.3, 1.0]), min_size=4, max_size=4),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), max_size=12),
+    st.integers(0, 40),
+)
+def test_covered_nearby_is_the_best_window_there_is(
+    weight: list[float], places: list[tuple[int, int]], width: int
+) -> None:
+    """Discriminates: `<=` for `<` at the window's edge; losing a term that stands twice."""
+    hits = sorted(places)
+    swept = covered_nearby(np.array(weight), Hits([at for at, _ in hits], [n for _, n in hits]), width)
+    assert swept == pytest.approx(nearby_by_definition(weight, hits, width))
+
+
+WORDS = st.sampled_from(
+    [
+        "费用",
+        "专业版",
+        "回收站",
+        "MAX_UPLOAD_MB",
+        "uploads",
+        "Uploaded",
+        "C++",
+        "v1.2",
+        "İstanbul",
+        "ＰＤＦ",
+        "한국어",
+    ]
+)
+TEXT = st.text(max_size=60) | st.lists(WORDS | st.text(max_size=4), max_size=12).map(" ".join)
+
+
+@given(TEXT, TEXT)
+def test_a_hit_really_holds_its_term(question: str, text: str) -> None:
+    """Discriminates: positions left in the order of the terms; matching Latin terms by substring."""
+    words = QuestionWords.of(ask(question))
+    hits = words.hits(text)
+    assert hits.positions == sorted(hits.positions)
+    lowered = folded(text[:MAX_TEXT_CHARS])
+    by_place = dict(words_of(lowered))
+    for at, number in zip(hits.positions, hits.terms, strict=True):
+        term = words.terms[number]
+        if is_cjk(term):
+            assert lowered.lower().startswith(term, at)
+        else:
+            assert term in word_pieces(by_place[at])
+
+
+@given(TEXT, st.lists(TEXT, max_size=3))
+def test_a_text_that_repeats_the_question_holds_all_of_it(question: str, previous: list[str]) -> None:
+    words = QuestionWords.of(ask(question, *previous))
+    here = words.hits(question).here(len(words.terms))
+    asked = words.rows[ASKED]
+    if len(folded(question)) <= MAX_QUESTION_CHARS:
+        assert here @ asked == pytest.approx(asked.sum())

@@ -1,0 +1,208 @@
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.relevance.query import SparseTerms
+from core.relevance.sparse import (
+    AVERAGE_WORDS,
+    K1,
+    B,
+    DocumentWords,
+    encode_document,
+    encode_query,
+    folded,
+    is_cjk,
+    question_terms,
+    terms,
+    word_pieces,
+    words_of,
+)
+
+
+def score(question: str, document: str) -> float:
+    weights = encode_document(document)
+    found = dict(zip(weights.indices, weights.values, strict=True))
+    query = encode_query(question)
+    return sum(
+        value * found.get(index, 0.0) for index, value in zip(query.indices, query.values, strict=True)
+    )
+
+
+def weight(question: str) -> float:
+    return sum(term.weight for term in question_terms(question))
+
+
+@pytest.mark.parametrize(
+    ("question", "right", "wrong"),
+    [
+        ("专业版的费用是多少？", "专业版每月的费用为九十九元。", "团队版支持多人协作与审计。"),
+        (
+            "天城文在何時成為標準書寫系統？",
+            "天城文被定為梵語的標準書寫系統。",
+            "梵語的學術研究由德國學者開創。",
+        ),
+        (
+            "How are turns deleted?",
+            "A turn can be deleted by its owner.",
+            "Sessions are listed newest first.",
+        ),
+        ("What is MAX_RECENT_TURNS?", "MAX_RECENT_TURNS bounds the history.", "The history is bounded."),
+        ("升级到 v1.2 以后", "版本 1.2 的升级说明", "版本 3.4 的升级说明"),
+        ("错误 E1001", "遇到 e1001 时请重启", "遇到 e2001 时请重启"),
+        ("C++ 怎么编译", "用 cmake 编译 C++ 程序", "用 tsc 编译 TypeScript"),
+        ("ＰＤＦ 能上传吗", "支持上传 pdf 文件", "支持上传图片"),
+        ("how do I set the recent turns", "set maxRecentTurns in the file", "set the colour in the file"),
+    ],
+)
+def test_the_document_with_the_words_scores_higher(question: str, right: str, wrong: str) -> None:
+    assert score(question, right) > score(question, wrong)
+
+
+def test_stop_words_alone_make_no_vector() -> None:
+    assert encode_query("这是什么？") == SparseTerms([], [])
+    assert encode_query("who is it?") == SparseTerms([], [])
+    assert encode_query("") == SparseTerms([], [])
+
+
+def test_an_acronym_that_looks_like_a_stop_word_is_kept() -> None:
+    assert [term.text for term in question_terms("IT 部门")] == ["it", "部门"]
+
+
+def test_identifiers_are_kept_whole_and_in_parts() -> None:
+    assert terms("MAX_RECENT_TURNS") == ["max_recent_turns", "max", "recent", "turn"]
+    assert terms("Python 3.11") == ["python", "3.11"]
+
+
+def test_a_long_chinese_word_does_not_count_more_than_two_words() -> None:
+    """Discriminates: giving every bigram of a word the full weight 1."""
+    assert weight("中国人民大学") < 2.1
+    assert weight("费用") == 1.0
+
+
+def test_a_word_said_often_saturates() -> None:
+    once, often = score("费用", "费用"), score("费用", "费用" * 50)
+    assert once < often < once * 2.3
+
+
+def test_a_longer_document_with_the_same_word_scores_lower() -> None:
+    assert score("费用", "费用" + "其他内容很多" * 100) < score("费用", "费用")
+
+
+def test_the_weight_of_a_word_is_bm25s() -> None:
+    """Discriminates: leaving the length out, or taking it in characters."""
+    [weight] = encode_document("fee fee fee").values
+    assert weight == pytest.approx(3 * (K1 + 1) / (3 + K1 * (1 - B + B * 3 / AVERAGE_WORDS)))
+
+
+def test_a_passage_of_a_line_beats_a_whole_chunk_that_says_the_word_twice() -> None:
+    """Discriminates: b = 0.5, with which short passages lose."""
+    assert score("费用", "费用是九十九元") > score("费用", "费用与费用" + "别的内容还有很多" * 35)
+
+
+def test_a_document_added_in_pieces_has_the_vector_of_the_whole() -> None:
+    pieces = ["专业版的费用。", "Running turns, ", "费用 MAX_UPLOAD_MB"]
+    words = DocumentWords()
+    for piece in pieces:
+        words.add(piece)
+    assert words.vector() == encode_document("".join(pieces))
+
+
+def test_words_outside_the_scripts_without_spaces_have_their_places() -> None:
+    assert list(words_of("费用 fee，C++和 v1.2.")) == [(3, "fee"), (7, "C++"), (12, "v1.2")]
+    assert list(words_of("只有中文")) == []
+
+
+@given(st.text(alphabet="费用abzAB_1.2- +'’ЖЩé"))
+def test_the_pieces_of_a_texts_words_are_its_terms(text: str) -> None:
+    """Discriminates: pieces of a word that are not lower-cased or stemmed as the index has them."""
+    found = {piece for _, word in words_of(folded(text)) for piece in word_pieces(word)}
+    assert found == {term for term in terms(text) if not is_cjk(term)}
+
+
+def test_hashes_are_the_same_in_another_process() -> None:
+    code = "from core.relevance.sparse import encode_query; print(encode_query('费用 turns').indices)"
+    reply = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": "7", "PYTHONPATH": "."},
+    )
+    assert reply.stdout.strip() == str(encode_query("费用 turns").indices)
+
+
+def test_importing_loads_no_dictionary() -> None:
+    code = (
+        "import sys; from core.relevance.sparse import encode_query; "
+        "encode_query('turns'); print('rjieba' in sys.modules)"
+    )
+    reply = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": "."}
+    )
+    assert reply.stdout.strip() == "False"
+
+
+@given(st.text())
+def test_indices_are_u32_ascending_and_unique_with_positive_weights(text: str) -> None:
+    for vector in (encode_document(text), encode_query(text)):
+        assert vector.indices == sorted(set(vector.indices))
+        assert all(0 <= index < 2**32 for index in vector.indices)
+        assert len(vector.values) == len(vector.indices)
+        assert all(value > 0 for value in vector.values)
+
+
+@given(st.text(alphabet="费用是多少的了问脉专业版abc_. 12"))
+def test_a_question_is_found_in_a_document_of_the_same_words(text: str) -> None:
+    assert set(encode_query(text).indices) == set(encode_document(text).indices)
+
+
+def test_threads_do_not_disturb_each_other() -> None:
+    """Discriminates: one stemmer for all threads, which mixes up the words in work."""
+    words = [
+        f"{random.Random(at).choice(['running', 'conversations', 'relational'])}{'x' * (at % 7)}"
+        for at in range(3000)
+    ]
+    expected = encode_document(" ".join(words))
+    found: list[SparseTerms] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(encode_document(" ".join(words)))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+
+
+HOSTILE = {
+    "one word": "a" * 1_000_000,
+    "joiners": "a." * 500_000,
+    "camels": "aB" * 500_000,
+    "letters": "a b " * 250_000,
+    "distinct words": " ".join(f"w{at:x}q" for at in range(150_000)),
+    "one character": "啊" * 333_333,
+    "sentence": "中国人民大学文学院前身是什么呢我们" * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_megabyte_of_hostile_text_takes_less_than_a_second(name: str) -> None:
+    encode_query("预热 warm")
+    started = time.process_time()
+    encode_document(HOSTILE[name])
+    assert time.process_time() - started < 1.0
+
+
+def test_a_question_takes_less_than_a_millisecond() -> None:
+    question = "问脉专业版每个月的费用是多少，MAX_RECENT_TURNS 的默认值是多少？"
+    encode_query(question)
+    started = time.process_time()
+    for _ in range(200):
+        encode_query(question)
+    assert (time.process_time() - started) / 200 < 0.001

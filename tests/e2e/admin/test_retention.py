@@ -1,0 +1,166 @@
+"""Retention over HTTP: limits of sessions, the clean-up, its receipts, and what a reader sees afterwards."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.conversation.turns import Turn, TurnStatus
+from core.errors import ConflictError
+from core.operations.expiry import DAY_US, GUARDED_TURNS
+from tests.support.app import App, make_settings, open_app
+
+ADMIN = {"Authorization": "Bearer admin-key-of-thirty-two-characters!"}
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    async with open_app(make_settings(tmp_path)) as opened:
+        yield opened
+
+
+async def new_session(app: App, **changes: Any) -> str:
+    session_id = str((await app.client.post("/sessions", json={})).json()["session_id"])
+    if changes:
+        changed = await app.client.patch(f"/sessions/{session_id}", json=changes)
+        assert changed.status_code == 200, changed.text
+    return session_id
+
+
+async def aged_turn(app: App, session_id: str, days: float, parent: str | None = None) -> str:
+    """Stored as the server stores it, `days` ago."""
+    turn = Turn(
+        turn_id=str(uuid.uuid4()),
+        session_id=session_id,
+        owner="local",
+        user_query="What is the fee?",
+        created_us=time.time_ns() // 1_000 - int(days * DAY_US),
+        status=TurnStatus.COMPLETED,
+        parent_turn_id=parent,
+        assistant_response="300 yuan.",
+    )
+    await app.container.conversations.add_conversation_turn(turn)
+    return turn.turn_id
+
+
+async def clean_up(app: App, **params: str) -> dict[str, Any]:
+    response = await app.client.post("/admin/cleanup", params=params)
+    assert response.status_code == 200, response.text
+    report: dict[str, Any] = response.json()
+    return report
+
+
+async def parents(app: App, session_id: str) -> dict[str, str | None]:
+    turns = (await app.client.get(f"/sessions/{session_id}/tree")).json()["turns"]
+    return {turn["turn_id"]: turn["parent_turn_id"] for turn in turns}
+
+
+async def test_a_clean_up_goes_by_each_sessions_limit_and_leaves_a_receipt(app: App) -> None:
+    """Discriminates: a limit that PATCH stores and expiry does not read; a dry run that deletes."""
+    plain, short = await new_session(app), await new_session(app, expire_days=7)
+    long, held = await new_session(app, expire_days=90), await new_session(app, expire_days=1, hold=True)
+    for session_id in (plain, short, long, held):
+        for days in (100, 40, 10):
+            await aged_turn(app, session_id, days)
+    dry = await clean_up(app)
+    assert (dry["matched"], dry["deleted"], dry["receipt_id"]) == (6, 0, "")
+    report = await clean_up(app, dry_run="false")
+    assert report["sessions"] == {plain: 2, short: 3, long: 1}
+    assert (report["deleted"], report["held"], report["total_after"]) == (6, 3, 6)
+    assert [len(await parents(app, each)) for each in (plain, long, held)] == [1, 2, 3]
+    receipts = (await app.client.get("/admin/receipts", params={"kind": "expiry"})).json()["receipts"]
+    assert [(each["receipt_id"], each["reason"]) for each in receipts] == [(report["receipt_id"], "request")]
+    assert receipts[0]["counts"]["turns"] == 6
+    assert "fee" not in str(receipts)
+
+
+async def test_a_reader_sees_no_expired_turn_and_its_children_as_roots(app: App) -> None:
+    """Discriminates: a kept tree that outlives the deletion."""
+    session_id = await new_session(app)
+    old = await aged_turn(app, session_id, 31)
+    child = await aged_turn(app, session_id, 29, old)
+    leaf = await aged_turn(app, session_id, 28, child)
+    assert await parents(app, session_id) == {old: None, child: old, leaf: child}
+    await clean_up(app, dry_run="false")
+    assert await parents(app, session_id) == {child: None, leaf: child}
+    branch = (await app.client.get(f"/sessions/{session_id}/turns", params={"leaf": leaf})).json()["turns"]
+    assert [turn["turn_id"] for turn in branch] == [child, leaf]
+    assert (await app.client.get(f"/turns/{old}")).status_code == 404
+    assert (await app.client.get(f"/turns/{child}")).json()["parent_turn_id"] is None
+    asked = await app.ask("And now?", session_id=session_id, parent_turn_id=leaf)
+    assert asked.finished["status"] == "completed"
+
+
+async def test_the_nightly_run_says_so_in_its_receipt(app: App) -> None:
+    session_id = await new_session(app)
+    await aged_turn(app, session_id, 31)
+    report = await app.container.conversations.cleanup_expired_conversations()
+    newest = (await app.client.get("/admin/receipts", params={"limit": 1, "kind": "expiry"})).json()[
+        "receipts"
+    ][0]
+    assert (newest["reason"], newest["counts"]["turns"]) == ("schedule", report.deleted == 1)
+
+
+async def test_a_clock_that_is_not_believed_stops_the_nightly_run_and_nobody_who_asks_for_it(
+    app: App,
+) -> None:
+    """Discriminates: the doubt lost on the way to the schedule, or asked of a person."""
+    session_id = await new_session(app)
+    for _ in range(GUARDED_TURNS + 1):
+        await aged_turn(app, session_id, 400)
+    with pytest.raises(ConflictError, match="clean up by hand") as refused:
+        await app.container.conversations.cleanup_expired_conversations(unattended=True)
+    assert (await clean_up(app))["refusal"] == str(refused.value)
+    assert len(await parents(app, session_id)) == GUARDED_TURNS + 1
+    assert (await clean_up(app, dry_run="false"))["deleted"] == GUARDED_TURNS + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "params"),
+    [
+        ("/admin/cleanup", {"days": "0"}),
+        ("/admin/cleanup", {"days": "-1"}),
+        ("/admin/cleanup", {"days": "thirty"}),
+        ("/admin/cleanup", {"days": "1000000000"}),
+        ("/admin/cleanup", {"dry_run": "perhaps"}),
+        ("/admin/cleanup", {"reason": "schedule"}),
+        ("/admin/receipts", {"limit": "0"}),
+        ("/admin/receipts", {"kind": "theft"}),
+    ],
+)
+async def test_bad_parameters_are_refused_by_name_and_delete_nothing(
+    app: App, path: str, params: dict[str, str]
+) -> None:
+    await aged_turn(app, await new_session(app), 40)
+    method = "GET" if path.endswith("receipts") else "POST"
+    apply = {"dry_run": "false"} if method == "POST" else {}
+    refused = await app.client.request(method, path, params={**apply, **params})
+    assert refused.status_code == 422
+    assert next(iter(params)) in refused.json()["error"]["message"]
+    assert await app.container.conversations.turns.count() == 1
+
+
+async def test_receipts_are_for_administrators(tmp_path: Path) -> None:
+    keys = {
+        "api_keys": ("a-user-key-of-thirty-two-characters!",),
+        "admin_api_keys": (ADMIN["Authorization"][7:],),
+    }
+    async with open_app(make_settings(tmp_path, server=keys)) as app:
+        mine = {"Authorization": f"Bearer {keys['api_keys'][0]}"}
+        assert (await app.client.get("/admin/receipts")).status_code == 401
+        assert (await app.client.get("/admin/receipts", headers=mine)).status_code == 403
+        assert (await app.client.get("/admin/receipts", headers=ADMIN)).json() == {
+            "receipts": [],
+            "next": None,
+        }
+
+
+async def test_statistics_tell_the_bytes_on_the_disk_where_the_engine_does(app: App) -> None:
+    stats = (await app.client.get("/admin/stats")).json()
+    known = app.container.space is not None
+    assert isinstance(stats["bytes_on_disk"], int) is known

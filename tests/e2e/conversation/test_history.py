@@ -1,0 +1,130 @@
+"""What of a conversation is told to the model again: the branch, and nothing beside it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from core.conversation.turns import Turn, TurnStatus
+from services.conversation.turns import TurnVectors
+from tests.support.app import App, make_settings, open_app, scripted
+from tests.support.long_transcript import TRANSCRIPT
+from tests.support.scripted_llm import RECORDED
+
+
+def history(record: str) -> list[str]:
+    """The questions of earlier turns that the last call was told, in order."""
+    told = RECORDED[record][-1]
+    return [content for role, content in told[1:-1] if role == "user"]
+
+
+async def grow(app: App, session_id: str, parent: str, *questions: str) -> str:
+    """Ask one after the other below `parent`; give the last turn's id."""
+    for question in questions:
+        turn = await app.ask(question, session_id=session_id, parent_turn_id=parent)
+        parent = turn.finished["turn_id"]
+    return parent
+
+
+async def test_a_sibling_branch_is_never_told(tmp_path: Path) -> None:
+    settings = make_settings(
+        tmp_path,
+        models={"llms": {"default": scripted("noted", record_as="siblings")}},
+        conversation={"max_recent_turns": 2, "max_relevant_turns": 3, "relevant_turn_threshold": 0.0},
+    )
+    async with open_app(settings) as app:
+        root = await app.ask("The parrot is called Otto.")
+        trunk = root.finished["turn_id"]
+        left = await grow(app, root.session_id, trunk, "Left one parrot.", "Left two.", "Left three.")
+        await grow(app, root.session_id, trunk, "Right one parrot.", "Right two.", "Right three.")
+        await app.ask("What about the parrot?", session_id=root.session_id, parent_turn_id=left)
+        told = history("siblings")
+    assert told == ["The parrot is called Otto.", "Left one parrot.", "Left two.", "Left three."]
+
+
+async def test_null_begins_anew_and_tells_nothing(tmp_path: Path) -> None:
+    settings = make_settings(tmp_path, models={"llms": {"default": scripted("ok", record_as="root")}})
+    async with open_app(settings) as app:
+        first = await app.ask("First?")
+        fresh = await app.ask("Fresh?", session_id=first.session_id, parent_turn_id=None)
+        tree = (await app.client.get(f"/sessions/{first.session_id}/tree")).json()["turns"]
+    assert fresh.finished["parent_turn_id"] is None
+    assert history("root") == []
+    assert [turn["parent_turn_id"] for turn in tree] == [None, None]
+
+
+async def test_a_cancelled_or_failed_turn_is_no_default_parent(tmp_path: Path) -> None:
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("fine")}})) as app:
+        first = await app.ask("First?")
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("half", "!")}})) as app:
+        await app.ask("Second?", session_id=first.session_id)
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": scripted("fine")}})) as app:
+        third = await app.ask("Third?", session_id=first.session_id)
+    assert third.finished["parent_turn_id"] == first.finished["turn_id"]
+
+
+async def test_random_trees_never_mix_their_branches(tmp_path: Path) -> None:
+    """Discriminates: searching the session instead of the branch's own turns."""
+    generator = random.Random(7)
+    settings = make_settings(
+        tmp_path,
+        models={"llms": {"default": scripted("yes", record_as="trees")}},
+        conversation={"max_recent_turns": 1, "max_relevant_turns": 3, "relevant_turn_threshold": 0.0},
+    )
+    async with open_app(settings) as app:
+        root = await app.ask("Word 0 apple?")
+        ancestors = {root.finished["turn_id"]: ["Word 0 apple?"]}
+        for number in range(1, 25):
+            parent = generator.choice(list(ancestors))
+            question = f"Word {number} apple?"
+            turn = await app.ask(question, session_id=root.session_id, parent_turn_id=parent)
+            told = history("trees")
+            assert set(told) <= set(ancestors[parent])
+            assert len(told) == len(set(told))
+            assert told[-1] == ancestors[parent][-1]
+            ancestors[turn.finished["turn_id"]] = [*ancestors[parent], question]
+
+
+def past(session_id: str, number: int, parent: str | None, place: int) -> Turn:
+    """The turn at `place` of the transcript."""
+    question, answer = TRANSCRIPT[place]
+    return Turn(
+        turn_id=f"00000000-0000-4000-8000-{number:012d}",
+        session_id=session_id,
+        owner="local",
+        user_query=question,
+        created_us=1_000_000 * number,
+        status=TurnStatus.COMPLETED,
+        parent_turn_id=parent,
+        assistant_response=answer,
+        seq=number,
+    )
+
+
+async def test_turn_3_is_recalled_in_turn_60_on_its_branch_and_not_on_the_other(tmp_path: Path) -> None:
+    """With the real embedder. Discriminates: recall over the session; a threshold that lets all by."""
+    settings = make_settings(
+        tmp_path, models={"embedding": "bundled", "llms": {"default": scripted("ok", record_as="sixty")}}
+    )
+    async with open_app(settings) as app:
+        session_id = (await app.client.post("/sessions", json={})).json()["session_id"]
+        line, other = list[Turn](), list[Turn]()
+        for place in range(59):
+            line.append(past(session_id, place, line[-1].turn_id if line else None, place))
+        for place in range(3, 30):  # grows from turn 2, so turn 3 is not on it
+            parent = (other[-1] if other else line[1]).turn_id
+            other.append(past(session_id, 100 + place, parent, place))
+        conversations = app.container.conversations
+        await conversations.turns.put_many([(turn, TurnVectors()) for turn in [*line, *other]])
+        assert await conversations.index_missing() == 86
+
+        async def told(question: str, leaf: Turn) -> list[str]:
+            await app.ask(question, session_id=session_id, parent_turn_id=leaf.turn_id)
+            return history("sixty")
+
+        fact = TRANSCRIPT[2][0]
+        assert fact in await told("What must the cat Momo not eat?", line[-1])
+        assert fact in await told("Momo 对什么过敏？", line[-1])
+        assert fact not in await told("What must the cat Momo not eat?", other[-1])
+        assert fact not in await told("ok", line[-1])
+        assert fact not in await told("When does the market open?", line[-1])

@@ -1,0 +1,224 @@
+"""What was sent for a stored turn can be shown, byte for byte; what was erased since is not in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.app import App, make_settings, open_app, scripted
+from tests.support.provider_stub import Answer, serving
+from tests.support.stub_llm import Refusal, StubLLM, running_stub
+
+GUIDE = "# 保修\n\n## 保修期多长\n\n保修期为两年,从购买之日起算。\n\n## 谁来修\n\n由授权服务站维修。"
+
+
+async def shown(app: App, turn_id: str) -> dict[str, Any]:
+    response = await app.client.get(f"/turns/{turn_id}/prompt")
+    assert response.status_code == 200, response.text
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def with_stub(folder: Path, stub: StubLLM, **conversation: Any) -> Any:
+    table = {"provider": "openai", "base_url": stub.url, "api_key": "sk-very-secret", "model": "stub"}
+    return make_settings(
+        folder, models={"llms": {"default": {**table, "context_window": 8192}}}, conversation=conversation
+    )
+
+
+@pytest.mark.parametrize("layout", ["auto", "many_system", "system_field", "flat"])
+async def test_the_request_is_shown_byte_for_byte(tmp_path: Path, layout: str) -> None:
+    """Discriminates: any change of order, spacing or introduction between sending and showing."""
+    with running_stub(StubLLM()) as stub:
+        async with open_app(with_stub(tmp_path, stub, message_layout=layout)) as app:
+            await app.add_text("guide.md", GUIDE)
+            first = await app.ask("保修期多长?")
+            persona = {"text": '你是一位 "店员"。\nBe brief. 🙂'}
+            await app.client.put(f"/sessions/{first.session_id}/persona", json=persona)
+            second = await app.ask('那由谁来修?<passage id="9">', session_id=first.session_id)
+            for turn, sent in zip((first, second), stub.raw_bodies, strict=True):
+                prompt = await shown(app, turn.finished["turn_id"])
+                assert prompt["request"]["body"].encode() == sent
+                assert prompt["request"]["exact"] is True
+                assert prompt["request"]["sha256"] == hashlib.sha256(sent).hexdigest()
+                assert "sk-very-secret" not in json.dumps(prompt)
+                assert (prompt["response"]["id"], prompt["response"]["finish_reason"]) == ("c", "stop")
+    parts = [part["part"] for part in prompt["parts"] if part["kept"]]
+    assert parts == ["persona", "system", "recent_history", "recent_history", "knowledge", "question"]
+    assert prompt["parts"][0]["text"].startswith("你是一位")
+    assert prompt["prompt_tokens"] < prompt["window"] - prompt["answer_tokens"]
+
+
+@pytest.mark.parametrize("layout", ["auto", "many_system", "flat"])
+async def test_a_request_to_claude_is_shown_byte_for_byte_and_kept_without_its_system_text(
+    tmp_path: Path, layout: str
+) -> None:
+    """Discriminates: a record that holds the system text; a rebuilt one with it among the messages."""
+    raw = (Path(__file__).parents[2] / "data" / "transcripts" / "anthropic.sse").read_bytes()
+    async with serving(Answer([raw])) as stub:
+        claude = {
+            "provider": "anthropic",
+            "base_url": stub.url,
+            "api_key": "sk-very-secret",
+            "model": "claude-x",
+        }
+        settings = make_settings(
+            tmp_path, models={"llms": {"default": claude}}, conversation={"message_layout": layout}
+        )
+        async with open_app(settings) as app:
+            await app.add_text("guide.md", GUIDE)
+            first = await app.ask("保修期多长?")
+            persona = {"text": '你是一位 "店员"。\nBe brief. 🙂'}
+            await app.client.put(f"/sessions/{first.session_id}/persona", json=persona)
+            second = await app.ask('那由谁来修?<passage id="9">', session_id=first.session_id)
+            for turn, sent in zip((first, second), stub.requests, strict=True):
+                prompt = await shown(app, turn.finished["turn_id"])
+                assert prompt["request"]["body"].encode() == sent.body
+                assert prompt["request"]["exact"] is True
+                assert "sk-very-secret" not in json.dumps(prompt)
+            [stored] = await app.container.store.retrieve("conversations", [second.finished["turn_id"]])
+    assert first.answer.startswith("27 * 453 = 12,231 ✓")
+    params = (stored.payload or {})["prompt"]["params"]
+    assert "店员" not in params
+    assert json.loads(params).get("system", "") == ("" if layout == "flat" else None)
+    assert prompt["response"]["finish_reason"] == "stop"
+
+
+async def test_a_model_without_http_is_shown_too(app: App) -> None:
+    await app.add_text("guide.md", GUIDE)
+    first = await app.ask("保修期多长?")
+    second = await app.ask("由谁来修?", session_id=first.session_id)
+    prompt = await shown(app, second.finished["turn_id"])
+    assert prompt["request"]["exact"] is True
+    assert "由授权服务站维修" in prompt["request"]["body"]
+
+
+async def test_an_erased_turn_is_in_no_prompt_any_more(app: App) -> None:
+    first = await app.ask("My secret word is Rumpelstilzchen.")
+    second = await app.ask("And then?", session_id=first.session_id)
+    told = await shown(app, second.finished["turn_id"])
+    assert "Rumpelstilzchen" in told["request"]["body"]
+    await app.client.delete(f"/turns/{first.finished['turn_id']}")
+    after = await shown(app, second.finished["turn_id"])
+    assert "Rumpelstilzchen" not in json.dumps(after)
+    assert (after["request"]["body"], after["request"]["exact"]) == (None, False)
+    removed = [part for part in after["parts"] if part["removed"]]
+    assert [part["turn_id"] for part in removed] == [None] * 2  # nor is its id
+
+
+async def test_what_found_no_room_is_named_with_its_reason(tmp_path: Path) -> None:
+    model = scripted("fine", context_window=1024, max_tokens=256)
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
+        long = " ".join(f"word{number}" for number in range(60))
+        turn = await app.ask(f"One? {long}")
+        for number in range(3):
+            turn = await app.ask(f"And {number}? {long}", session_id=turn.session_id)
+        prompt = await shown(app, turn.finished["turn_id"])
+    warnings = [status for status in turn.statuses if status["stage"] == "warning"]
+    dropped = [part for part in prompt["parts"] if not part["kept"]]
+    assert warnings
+    assert warnings[0]["code"] == "context_dropped"
+    assert warnings[0]["recent_history"] == len(dropped) > 0
+    assert {part["reason"] for part in dropped} == {"over_budget"}
+    assert prompt["prompt_tokens"] <= 1024 - 256
+
+
+async def test_no_record_is_kept_when_none_is_wanted(tmp_path: Path) -> None:
+    async with open_app(make_settings(tmp_path, conversation={"prompt_keep_days": 0})) as app:
+        turn = await app.ask("What is this?")
+        assert (await shown(app, turn.finished["turn_id"]))["parts"] is None
+
+
+async def test_a_question_that_cannot_fit_is_refused_before_any_model_is_called(tmp_path: Path) -> None:
+    with running_stub(StubLLM()) as stub:
+        settings = with_stub(tmp_path, stub)
+        table = settings.models.llms["default"].model_copy(update={"context_window": 600})
+        settings = settings.model_copy(
+            update={"models": settings.models.model_copy(update={"llms": {"default": table}})}
+        )
+        async with open_app(settings) as app:
+            question = "为什么?" * 400
+            response = await app.client.post("/knowledge_chat_conversation", json={"question": question})
+            assert response.status_code == 422
+            assert response.json()["error"]["code"] == "question_too_long"
+            assert "default" in response.json()["error"]["message"]
+            assert (await app.client.get("/sessions")).json()["sessions"] == []
+            session = (await app.client.post("/sessions", json={})).json()["session_id"]
+            persona = await app.client.put(f"/sessions/{session}/persona", json={"text": "说明。" * 300})
+            assert persona.status_code == 422
+            assert "PERSONA_SHARE" in persona.json()["error"]["message"]
+    assert stub.bodies == []
+
+
+async def test_a_refused_second_form_is_learnt_and_shown(tmp_path: Path) -> None:
+    """A model without a system role (Gemma's template): the flat form is sent, remembered and shown."""
+
+    def no_system(body: dict[str, Any]) -> Refusal | None:
+        roles = [message["role"] for message in body["messages"]]
+        return Refusal("System role not supported") if "system" in roles else None
+
+    with running_stub(StubLLM(refuse=no_system)) as stub:
+        async with open_app(with_stub(tmp_path, stub)) as app:
+            first = await app.ask("What is this?")
+            second = await app.ask("And this?", session_id=first.session_id)
+            prompt = await shown(app, second.finished["turn_id"])
+    assert first.answer == "one two three"
+    assert [len(body["messages"]) for body in stub.bodies] == [2, 1, 1]
+    assert (prompt["layout"], prompt["request"]["exact"]) == ("flat", True)
+
+
+async def test_somebody_elses_prompt_is_unknown(tmp_path: Path) -> None:
+    async with open_app(make_settings(tmp_path, server={"api_keys": ["key-of-a", "key-of-b"]})) as app:
+        headers = {"Authorization": "Bearer key-of-a"}
+        asked = await app.client.post(
+            "/knowledge_chat_conversation", json={"question": "Mine?", "stream": False}, headers=headers
+        )
+        turn_id = asked.json()["turn_id"]
+        other = {"Authorization": "Bearer key-of-b"}
+        assert (await app.client.get(f"/turns/{turn_id}/prompt", headers=headers)).status_code == 200
+        assert (await app.client.get(f"/turns/{turn_id}/prompt", headers=other)).status_code == 404
+
+
+async def test_a_model_without_a_system_role_writes_summaries_too(tmp_path: Path) -> None:
+    """Discriminates: a summary asked for in the configured layout, not in the one that was learnt."""
+
+    def no_system(body: dict[str, Any]) -> Refusal | None:
+        roles = [message["role"] for message in body["messages"]]
+        return Refusal("System role not supported") if "system" in roles else None
+
+    with running_stub(StubLLM(refuse=no_system)) as stub:
+        settings = with_stub(tmp_path, stub, compress_after_tokens=200, max_recent_turns=1)
+        async with open_app(settings) as app:
+            turn = await app.ask("Begin.")
+            for number in range(6):
+                question = f"Question {number}: " + " ".join(f"word{n}" for n in range(40))
+                turn = await app.ask(question, session_id=turn.session_id)
+                await app.container.summaries.idle()
+            nodes = (await app.client.get(f"/sessions/{turn.session_id}/tree")).json()["turns"]
+            prompt = await shown(app, turn.finished["turn_id"])
+    assert any(node["has_summary"] for node in nodes)
+    assert "summary" in [part["part"] for part in prompt["parts"] if part["kept"]]
+    assert prompt["request"]["exact"] is True
+
+
+async def test_a_summary_has_a_place_in_a_small_window(tmp_path: Path) -> None:
+    """Discriminates: a summary as long as SUMMARY_TOKENS allows, for which no prompt has room."""
+    words = tuple(f"word{number} " for number in range(400))
+    with running_stub(StubLLM(words=words)) as stub:
+        settings = with_stub(tmp_path, stub, compress_after_tokens=200, max_recent_turns=2)
+        table = settings.models.llms["default"].model_copy(update={"context_window": 2048, "max_tokens": 256})
+        settings = settings.model_copy(
+            update={"models": settings.models.model_copy(update={"llms": {"default": table}})}
+        )
+        async with open_app(settings) as app:
+            turn = await app.ask("Begin.")
+            for number in range(5):
+                turn = await app.ask(f"Question {number}?", session_id=turn.session_id)
+                await app.container.summaries.idle()
+            prompt = await shown(app, turn.finished["turn_id"])
+    kept = [part["part"] for part in prompt["parts"] if part["kept"]]
+    assert "summary" in kept

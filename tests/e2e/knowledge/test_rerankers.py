@@ -1,0 +1,104 @@
+"""Rerankers by choice and the judge, through the real application."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from tests.services.adapters.http.http_stub import Reply, http_stub
+from tests.support.app import make_settings, open_app, scripted
+
+GUIDE = "# Models\nSet OPENAI_BASE_URL to change the model.\n"
+QUESTION = "How to change the model?"
+WARNING = "reranker_unavailable"
+
+
+class BrokenReranker(BaseNodePostprocessor):
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        raise RuntimeError("the model is gone")
+
+
+def warnings(statuses: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(each["code"], each["message"]) for each in statuses if each["stage"] == "warning"]
+
+
+async def test_a_rerank_server_judges_and_when_it_dies_the_built_in_one_does_and_says_so(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: a fallback that only the log knows of; one that ends the turn."""
+    with http_stub(Reply([{"index": 0, "score": 0.875}]), Reply({}, 503)) as stub:
+        settings = make_settings(tmp_path, models={"reranker": "http", "reranker_url": stub.url})
+        async with open_app(settings) as app:
+            await app.add_text("guide.md", GUIDE)
+            judged = await app.ask(QUESTION)
+            fallen = await app.ask(QUESTION)
+            chinese = await app.ask("怎么更换模型?", session_id=fallen.session_id)
+    assert (judged.sources[0]["score"], warnings(judged.statuses)) == (0.875, [])
+    assert fallen.finished["status"] == "completed"
+    assert fallen.sources[0]["score"] not in (0.0, 0.875)
+    assert warnings(fallen.statuses) == [
+        (WARNING, "The reranker cannot be reached: the built-in one ranked this time.")
+    ]
+    assert warnings(chinese.statuses) == [(WARNING, "重排服务暂时不可用,本轮改用内置的重排。")]
+    assert stub.bodies[0]["query"] == QUESTION
+
+
+async def test_a_reranker_class_that_fails_is_replaced_too(tmp_path: Path) -> None:
+    path = "llama_index:tests.e2e.knowledge.test_rerankers:BrokenReranker"
+    async with open_app(make_settings(tmp_path, models={"reranker": path})) as app:
+        await app.add_text("guide.md", GUIDE)
+        turn = await app.ask(QUESTION)
+        found = (await app.client.post("/search", json={"question": QUESTION})).json()
+    assert [code for code, _ in warnings(turn.statuses)] == [WARNING]
+    assert turn.sources
+    assert found["candidates"]
+
+
+async def test_what_the_judge_refuses_is_neither_told_nor_cited_and_the_prompt_says_why(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: showing all candidates when the judge refused every one."""
+    judge = scripted("```json\n{'can_answer': 'no', 'reason': 'off topic',}\n```")
+    settings = make_settings(
+        tmp_path,
+        models={"llms": {"default": scripted("ok"), "judge": judge}},
+        retrieval={"rerank_score_threshold": 0.0},
+    )
+    async with open_app(settings) as app:
+        await app.add_text("guide.md", GUIDE)
+        turn = await app.ask(QUESTION, use_insert_block=True, insert_block_llm_id="judge")
+        prompt = (await app.client.get(f"/turns/{turn.finished['turn_id']}/prompt")).json()
+    assert turn.sources == []
+    filtering = next(status for status in turn.statuses if status["stage"] == "filtering")
+    assert (filtering["used"], filtering["refused"]) == (0, 1)
+    assert "Nothing relevant" in filtering["message"]
+    assert [part["reason"] for part in prompt["parts"] if part["part"] == "knowledge"] == ["judged_useless"]
+
+
+async def test_a_follow_up_is_judged_with_the_questions_before_it(tmp_path: Path) -> None:
+    from tests.support.scripted_llm import RECORDED
+
+    judge = scripted('{"can_answer": true}', record_as="judge-follow-up")
+    settings = make_settings(
+        tmp_path,
+        models={"llms": {"default": scripted("ok"), "judge": judge}},
+        retrieval={"rerank_score_threshold": 0.0},
+    )
+    async with open_app(settings) as app:
+        await app.add_text("guide.md", GUIDE)
+        first = await app.ask(QUESTION)
+        await app.ask(
+            "And its default?",
+            session_id=first.session_id,
+            use_insert_block=True,
+            insert_block_llm_id="judge",
+        )
+    told = json.loads(RECORDED["judge-follow-up"][-1][-1][1])
+    assert (told["earlier_questions"], told["question"]) == ([QUESTION], "And its default?")

@@ -1,0 +1,74 @@
+"""The tags of the documents somebody may read, and what else the page is told before it asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.wiring.parts import SHARED_OWNER
+from core.knowledge import Document, DocumentStatus
+from services.knowledge.documents import DocumentStore
+from tests.support.app import App, make_settings, open_app, scripted
+
+
+async def tags(client: httpx.AsyncClient, key: str = "") -> list[tuple[str, int]]:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    response = await client.get("/tags", headers=headers)
+    assert response.status_code == 200, response.text
+    return [(each["tag"], each["documents"]) for each in response.json()["tags"]]
+
+
+async def test_tags_come_with_their_documents_the_most_first_then_by_name(app: App) -> None:
+    """Discriminates: counting chunks; the order of the engine; a tag that outlives its documents."""
+    assert await tags(app.client) == []
+    long = "\n\n".join(f"# Part {n}\n{'The heron pass costs ten. ' * 60}" for n in range(6))
+    first = await app.add_text("one.md", long, tags="合同,2024")
+    second = await app.add_text("two.md", "The owl pass costs two.", tags="2024,beta")
+    await app.add_text("three.md", "The elk pass costs three.")
+    assert await tags(app.client) == [("2024", 2), ("beta", 1), ("合同", 1)]
+    listed = await app.client.get("/documents", params={"tag": "2024"})
+    assert len(listed.json()["documents"]) == 2
+    await app.client.patch(f"/documents/{second}", json={"tags": ["alpha"]})
+    assert await tags(app.client) == [("2024", 1), ("alpha", 1), ("合同", 1)]
+    await app.client.delete(f"/documents/{first}")
+    assert await tags(app.client) == [("alpha", 1)]
+
+
+def shared(tag: str) -> Document:
+    return Document(
+        document_id="5f0c1c62-0000-4000-8000-000000000001", owner=SHARED_OWNER, file_name="guide.md",
+        content_hash="0" * 64, size_bytes=1, created_us=1, status=DocumentStatus.READY, tags=(tag,),
+    )  # fmt: skip
+
+
+async def test_only_tags_of_documents_one_may_read_are_told(tmp_path: Path) -> None:
+    """Discriminates: counting without the owners, or without the shared ones."""
+    settings = make_settings(tmp_path, server={"api_keys": ["mine", "other"]})
+    async with open_app(settings) as app:
+        for key, tag in (("mine", "secret"), ("other", "theirs")):
+            added = await app.client.post(
+                "/documents", files={"file": ("a.md", b"The heron pass costs ten.")},
+                data={"tags": tag}, headers={"authorization": f"Bearer {key}"},
+            )  # fmt: skip
+            assert added.status_code == 201, added.text
+        await DocumentStore(app.container.store, settings.store, lambda: 1).save(shared("guide"))
+        assert await tags(app.client, "mine") == [("guide", 1), ("secret", 1)]
+        assert await tags(app.client, "other") == [("guide", 1), ("theirs", 1)]
+        assert (await app.client.get("/tags")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("llms", "judges"),
+    [({}, False), ({"default": {"provider": "extractive"}, "big": scripted("x")}, True)],
+)
+async def test_a_page_is_told_its_limits_and_whether_a_model_can_judge(
+    tmp_path: Path, llms: dict[str, Any], judges: bool
+) -> None:
+    settings = make_settings(tmp_path, models={"llms": llms}, conversation={"max_persona_chars": 77})
+    async with open_app(settings) as app:
+        told = (await app.client.get("/settings/public")).json()
+    assert (told["max_persona_chars"], told["insert_block"]) == (77, judges)
+    assert told["rerank_top_n"] == {"default": 10, "max": 50}

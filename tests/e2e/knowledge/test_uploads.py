@@ -1,0 +1,107 @@
+"""Uploads: the name is metadata, the content decides, and what is refused leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from services.knowledge.base import UPLOADED_BYTES
+from tests.support import make_files
+from tests.support.app import App
+
+TEXT = b"# Title\nThe rhubarb festival is in June.\n"
+
+
+async def post(app: App, name: str, content: bytes) -> tuple[int, dict[str, object]]:
+    response = await app.client.post("/documents", files={"file": (name, content)})
+    return response.status_code, response.json()
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd.md", "..\\..\\x.md", "/abs/x.md", "C:\\x.md"])
+async def test_a_path_in_the_name_is_only_a_name(app: App, name: str) -> None:  # B33–B36
+    status, body = await post(app, name, TEXT)
+    assert status == 201
+    document = body["document"]
+    assert isinstance(document, dict)
+    assert document["file_name"] in ("passwd.md", "x.md")
+
+
+@pytest.mark.parametrize("name", ["x" * 5_000 + ".md", "CON.txt", ".", ".."])
+async def test_a_name_that_is_none_is_refused(app: App, name: str) -> None:  # B37–B40
+    status, body = await post(app, name, TEXT)
+    assert status == 422, body
+    assert (await app.container.store.count("documents")).count == 0
+
+
+async def test_the_same_bytes_are_one_document_and_other_bytes_another(app: App) -> None:  # B42–B43
+    first, created = await post(app, "a.md", TEXT)
+    again, existing = await post(app, "b.md", TEXT)
+    other, _ = await post(app, "a.md", TEXT + b"More.")
+    assert (first, again, other) == (201, 200, 201)
+    assert created["document"]["document_id"] == existing["document"]["document_id"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status", "code"),
+    [
+        ("a.md", b"", 422, "empty_file"),  # B44
+        ("a.pdf", b"MZ\x90\x00" + b"\0" * 200, 415, "unsupported_media_type"),  # B45
+        ("a.pdf", b"%PNG not a pdf at all", 415, "unsupported_media_type"),  # B46
+        ("a.exe", b"MZ\x90\x00", 415, "unsupported_media_type"),
+    ],
+)
+async def test_content_that_is_not_what_it_says_is_refused(
+    app: App, name: str, content: bytes, status: int, code: str
+) -> None:
+    seen, body = await post(app, name, content)
+    error = body["error"]
+    assert isinstance(error, dict)
+    assert (seen, error["code"]) == (status, code)
+    assert (await app.container.store.count("documents")).count == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (make_files.encrypted_pdf("a password"), "encrypted"),  # B47
+        (make_files.pdf([[]]), "no_text"),  # B48
+    ],
+)
+async def test_an_encrypted_or_a_scanned_pdf_is_refused_with_its_reason(
+    app: App, content: bytes, code: str
+) -> None:
+    status, body = await post(app, "scan.pdf", content)
+    assert (status, body["error"]["code"]) == (422, code)  # type: ignore[index]
+    assert (await app.container.store.count("documents")).count == 0
+
+
+async def test_without_a_file_or_a_form_the_answer_says_so(app: App) -> None:
+    missing = await app.client.post("/documents", files={"other": ("a.md", TEXT)})
+    assert (missing.status_code, missing.json()["error"]["message"]) == (422, "missing: file")
+    untyped = await app.client.post("/documents", content=TEXT)
+    assert untyped.status_code == 415
+    broken = await app.client.post(
+        "/documents", content=b"x", headers={"content-type": "multipart/form-data"}
+    )
+    assert broken.status_code == 400
+
+
+async def test_a_deleted_document_leaves_no_chunk_and_is_not_found_again(app: App) -> None:
+    document_id = await app.add_text("fair.md", TEXT.decode())
+    assert (await app.ask("When is the rhubarb festival?")).sources
+    deleted = await app.client.delete(f"/documents/{document_id}")
+    assert deleted.status_code == 200
+    assert (await app.container.store.count("knowledge")).count == 0
+    assert (await app.client.get(f"/documents/{document_id}")).status_code == 404
+    assert not (await app.ask("When is the rhubarb festival?")).sources
+
+
+async def test_an_upload_waits_its_turn_until_there_is_room_for_its_bytes(app: App) -> None:
+    """Discriminates: reading an upload into memory before the budget has room for it."""
+    async with app.container.knowledge.uploads.hold(UPLOADED_BYTES):
+        waiting = asyncio.create_task(post(app, "a.md", TEXT))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        assert (await app.container.store.count("documents")).count == 0
+    assert (await waiting)[0] == 201

@@ -1,0 +1,201 @@
+"""The commands of backup, restore and moving, as an operator runs them (RELIABILITY B112, B113)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from config.settings import Settings
+from routes import backup_routes
+from routes.app import create_app
+from scripts.commands import backup, migrate_store, restore
+from scripts.commands.maintenance import CommandError
+from tests.support.app import HASHING, make_settings, open_app
+from tests.support.commands import command
+
+QUESTION = "How long is the leave?"
+
+
+def settings_of(folder: Path) -> Settings:
+    return make_settings(folder, store={"low_disk_mb": 64})
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A data folder with a document and a turn, and the turn's session."""
+    folder = tmp_path_factory.mktemp("kept")
+
+    async def fill() -> str:
+        async with open_app(settings_of(folder)) as app:
+            await app.add_text("leave.md", "# Leave\n\nThe leave is five days.")
+            return (await app.ask(QUESTION)).session_id
+
+    return folder, asyncio.run(fill())
+
+
+async def back_up(settings: Settings, *arguments: str) -> int:
+    return await backup._back_up(settings, backup._parse(arguments))
+
+
+async def move(*arguments: str) -> int:
+    return await migrate_store._move(Settings(), migrate_store._parse(arguments))
+
+
+async def questions(folder: Path, session_id: str) -> list[str]:
+    async with open_app(settings_of(folder)) as app:
+        turns = (await app.client.get(f"/sessions/{session_id}/turns")).json()["turns"]
+        found = (await app.client.post("/search", json={"question": "five days of leave"})).json()
+        assert found["candidates"]
+    return [turn["user_query"] for turn in turns]
+
+
+async def test_a_backup_comes_back_elsewhere_and_only_into_an_empty_store(
+    session: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, session_id = session
+    to = {"DATA_DIR": str(tmp_path / "new"), "EMBEDDING": HASHING}
+    from_ = {"DATA_DIR": str(folder), "EMBEDDING": HASHING, "LOW_DISK_MB": "64"}
+    archive = tmp_path / "kept.wenmai.zip"
+    made = await asyncio.to_thread(command, "backup", "--to", str(archive), **from_)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert ["conversations", "1"] in [line.split() for line in made.stdout.splitlines()]
+    shown = await asyncio.to_thread(command, "restore", str(archive), **to)
+    assert shown.returncode == 0
+    assert "Nothing was changed" in shown.stdout
+    assert not (tmp_path / "new").exists()
+    done = await asyncio.to_thread(command, "restore", str(archive), "--apply", **to)
+    assert done.returncode == 0, done.stderr
+    assert await questions(tmp_path / "new", session_id) == [QUESTION]
+    again = await asyncio.to_thread(command, "restore", str(archive), "--apply", **to)
+    assert again.returncode == 2
+    assert "not empty" in again.stderr
+    assert again.stderr.count("\n") == 1
+
+
+async def test_a_damaged_archive_is_told_by_verify_and_refused_by_restore(
+    session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = tmp_path / "kept.wenmai.zip"
+    assert await back_up(settings_of(session[0]), "--to", str(archive)) == 0
+    assert await back_up(settings_of(tmp_path), "--verify", str(archive)) == 0
+    assert "is whole" in capsys.readouterr().out
+    whole = bytearray(archive.read_bytes())
+    whole[len(whole) // 3] ^= 1
+    archive.write_bytes(whole)
+    with pytest.raises(CommandError) as told:
+        await back_up(settings_of(tmp_path), "--verify", str(archive))
+    assert told.value.exit_code == 1
+    refused = await asyncio.to_thread(
+        command, "restore", str(archive), "--apply", DATA_DIR=str(tmp_path / "new"), EMBEDDING=HASHING
+    )
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert not (tmp_path / "new").exists()
+
+
+async def test_the_list_and_what_is_refused(
+    session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(session[0])
+    assert await back_up(settings, "--to", str(tmp_path), "--keep", "1") == 0
+    assert await back_up(settings, "--to", str(tmp_path), "--keep", "1") == 0
+    assert "removed wenmai-" in capsys.readouterr().out
+    assert await back_up(settings, "--list", "--to", str(tmp_path)) == 0
+    assert capsys.readouterr().out.count("wenmai-") == 1
+    there = tmp_path / "there.wenmai.zip"
+    there.touch()
+    for refused in (["--to", str(there)], ["--to", str(tmp_path / "a.zip")]):
+        with pytest.raises(CommandError) as told:
+            await back_up(settings, *refused)
+        assert told.value.exit_code == 2
+
+
+async def test_a_data_folder_without_a_store_is_refused_and_not_made(tmp_path: Path) -> None:
+    none = await asyncio.to_thread(command, "backup", DATA_DIR=str(tmp_path / "none"), EMBEDDING=HASHING)
+    assert none.returncode == 2
+    assert "there is no store" in none.stderr
+    assert not (tmp_path / "none").exists()
+
+
+async def test_a_backup_folder_that_is_a_file_is_told_in_one_plain_line(
+    session: tuple[Path, str], tmp_path: Path
+) -> None:
+    """Discriminates: the operating system's words, "[Errno 17] File exists"."""
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        settings = make_settings(session[0], store={"low_disk_mb": 64, "backup_dir": folder})
+        for arguments in ([], ["--list"]):
+            with pytest.raises(CommandError) as told:
+                await back_up(settings, *arguments)
+            assert (str(told.value), told.value.exit_code) == (f"BACKUP_DIR {folder} is not a folder", 2)
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[str]:
+    """The app on a loopback port, with its store open in it."""
+    app = create_app(settings)
+    if "/admin/backups" not in {getattr(route, "path", "") for route in app.routes}:
+        app.include_router(backup_routes.router)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started:  # noqa: ASYNC110 — uvicorn tells it by no event
+            await asyncio.sleep(0.05)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        await task
+
+
+async def test_a_running_server_is_asked_and_writes_into_its_own_folder(
+    session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(session[0])
+    async with serving(settings) as url:
+        assert await back_up(settings, "--url", url) == 0
+        (made,) = (session[0] / "backups").glob("*.wenmai.zip")
+        assert str(made) in capsys.readouterr().out
+        with pytest.raises(CommandError, match="omit --to") as told:
+            await back_up(settings, "--url", url, "--to", str(tmp_path))
+        assert told.value.exit_code == 2
+
+
+async def test_a_store_is_moved_and_shown_first(
+    session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, session_id = session
+    places = ("--from", str(folder), "--to", str(tmp_path / "moved"))
+    assert await move(*places) == 0
+    assert "Nothing was changed" in capsys.readouterr().out
+    assert not (tmp_path / "moved").exists()
+    assert await move(*places, "--apply") == 0
+    assert await questions(tmp_path / "moved", session_id) == [QUESTION]
+
+
+async def test_a_move_onto_itself_or_to_no_address_is_refused_without_the_key(
+    session: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "the-secret")
+    folder = str(session[0])
+    for to in (folder, "http://user:the-secret@ bad"):
+        with pytest.raises(CommandError) as told:
+            await move("--from", folder, "--to", to, "--to-key-env", "MY_KEY")
+        assert told.value.exit_code == 2
+        assert "the-secret" not in str(told.value)
+
+
+async def test_restore_without_the_archives_embedding_names_the_way_out(
+    session: tuple[Path, str], tmp_path: Path
+) -> None:
+    archive = tmp_path / "kept.wenmai.zip"
+    await back_up(settings_of(session[0]), "--to", str(archive))
+    options = restore._parse([str(archive), "--apply", "--as-is"])
+    other = make_settings(tmp_path / "new", models={"embedding": "bundled"})
+    assert await restore._restore(other, options) == 0
+    refused = await asyncio.to_thread(command, "restore", str(archive), DATA_DIR=str(tmp_path / "x"))
+    assert refused.returncode == 2
+    assert "--as-is" in refused.stderr

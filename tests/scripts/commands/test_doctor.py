@@ -1,0 +1,335 @@
+"""The doctor: one line a check, exit codes, nothing secret, nothing said, and an end in time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from qdrant_client import models
+
+from api.container import check_schedule as refuse_schedule
+from config.knowledge import SourceSettings
+from config.settings import LLMSettings, ModelSettings, StoreSettings, load_settings
+from scripts import wenmai
+from scripts.commands import doctor
+from services.operations.doctor.findings import Finding, Level
+from services.operations.doctor.machine import (
+    DAY_S,
+    check_backups,
+    check_clock,
+    check_data_dir,
+    check_disk,
+    check_libraries,
+    check_old_stores,
+    check_python,
+    check_schedule,
+    check_sources,
+    pinned_libraries,
+)
+from services.operations.doctor.models import check_models, host_of
+from services.operations.doctor.store import BUNDLED_NAME, check_store, embedding_name
+from tests.support.app import HASHING, make_settings, open_app
+from tests.support.hashing_embedding import DIMENSION
+from tests.support.server import running_server
+
+QUICK = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
+SECRET = "sk-planted-secret-0123456789"
+SAID = "planted question about the quarterly numbers"
+NOW_S = 1_800_000_000.0
+GONE = "00000000-0000-4000-8000-00000000beef"
+UNKNOWN = "00000000-0000-4000-8000-00000000dead"
+
+
+@dataclass(frozen=True)
+class Shown:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Run(Protocol):
+    def __call__(self, *arguments: str, **environment: str) -> Shown: ...
+
+
+@pytest.fixture
+def run_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command in this process, on `tmp_path` as its data folder."""
+
+    def run(*arguments: str, **environment: str) -> Shown:
+        values = {"WENMAI_CONFIG": "", "DATA_DIR": str(tmp_path), **QUICK, **environment}
+        for name, value in values.items():
+            monkeypatch.setenv(name, value)
+        capsys.readouterr()
+        return Shown(doctor.main(arguments), *capsys.readouterr())
+
+    return run
+
+
+def levels(findings: list[Finding]) -> dict[str, Level]:
+    return {finding.name: finding.level for finding in findings}
+
+
+def test_on_an_empty_folder_every_check_has_one_line_and_the_exit_code_is_0(
+    tmp_path: Path, run_doctor: Run
+) -> None:
+    shown = run_doctor()
+    assert (shown.returncode, shown.stderr) == (0, "")
+    lines = shown.stdout.splitlines()
+    assert all(line.split()[0] in ("ok", "warn", "fail") for line in lines)
+    for name in ("python", "libraries", "configuration", "data folder", "disk", "backups", "clock", "store"):
+        assert sum(line[6:].startswith(name) for line in lines) == 1
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_refused_configuration_is_the_only_line_and_exits_with_2(run_doctor: Run) -> None:
+    shown = run_doctor(MAX_RECENT_TURNS="-1")
+    assert shown.returncode == 2
+    assert shown.stdout.splitlines() == [line for line in shown.stdout.splitlines() if "fail" in line]
+    assert "MAX_RECENT_TURNS" in shown.stdout
+    as_json = json.loads(run_doctor("--json", HOST="0.0.0.0", MAX_RECENT_TURNS="5").stdout)
+    assert [each["level"] for each in as_json] == ["fail"]
+    assert "API_KEYS" in as_json[0]["sentence"]
+
+
+async def plant(data: Path) -> str:
+    """What must not be told, in a store that has faults to tell of. Returns the id of a session."""
+    async with open_app(make_settings(data)) as app:
+        streamed = await app.ask(SAID)
+        await app.add_text("planted.md", SAID)
+        store = app.container.store
+        broken = {"user_query": SAID, "session_id": UNKNOWN, "parent_turn_id": GONE, "created_us": "no"}
+        await store.upsert("conversations", [models.PointStruct(id=UNKNOWN, vector={}, payload=broken)])
+        chunk = {"document_id": UNKNOWN, "text": SAID}
+        await store.upsert("knowledge", [models.PointStruct(id=UNKNOWN, vector={}, payload=chunk)])
+    return streamed.session_id
+
+
+def test_neither_a_key_nor_a_text_is_ever_printed(tmp_path: Path, run_doctor: Run) -> None:
+    """Discriminates: printing a base URL with its user; printing a stored title or question."""
+    session_id = asyncio.run(plant(tmp_path))
+    environment = {
+        "API_KEYS": SECRET,
+        "ADMIN_API_KEYS": SECRET,
+        "OPENAI_API_KEY": SECRET,
+        "OPENAI_BASE_URL": f"http://user:{SECRET}@127.0.0.1:9/v1?key={SECRET}",
+        "QDRANT_API_KEY": SECRET,
+    }
+    for more in ([], ["--json"]):
+        shown = run_doctor(*more, **environment)
+        assert shown.returncode == 1
+        told = shown.stdout + shown.stderr
+        assert SECRET not in told
+        assert "planted" not in told
+        assert session_id not in told
+    for part in ("1 sessions have turns and no record", "no time that can be read", "follow one that was"):
+        assert part in shown.stdout
+    assert "1 chunks belong to no document" in shown.stdout
+    assert "127.0.0.1:9 cannot be reached" in shown.stdout
+
+
+def test_while_a_server_runs_it_is_asked_what_is_stored(tmp_path: Path, run_doctor: Run) -> None:
+    with running_server(tmp_path, **QUICK) as server:
+        shown = run_doctor("--url", server.url)
+        elsewhere = run_doctor("--url", "http://127.0.0.1:9")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "ready at" in shown.stdout
+    assert "in use by the server: turns 0" in shown.stdout
+    assert "the next clean-up is at" in shown.stdout
+    assert elsewhere.returncode == 1
+    assert "does not answer" in elsewhere.stdout
+
+
+def test_endpoints_that_hang_do_not_hold_it_up() -> None:
+    """Discriminates: no time-out; one endpoint asked after the other."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        models_ = ModelSettings(
+            openai_base_url=url, openai_api_key=SECRET, embedding="openai", reranker="http", reranker_url=url
+        )
+        llms = {f"m{n}": LLMSettings(provider="openai", model="m", base_url=url) for n in range(4)}
+        began = time.monotonic()
+        found = asyncio.run(check_models(models_, llms))
+        assert time.monotonic() - began < 8
+    assert len(found) == 6
+    assert {finding.level for finding in found} == {Level.FAIL}
+    assert all("does not answer in time" in finding.sentence for finding in found)
+
+
+async def test_models_on_this_machine_are_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    here = ModelSettings(embedding=f"sentence-transformers:{tmp_path / 'model'}")
+    gone = ModelSettings(embedding=f"sentence-transformers:{tmp_path / 'gone'}")
+    gguf = {"local": LLMSettings(provider="gguf", model=str(tmp_path / "gone.gguf"))}
+    assert [each.level for each in await check_models(here, {})] == [Level.OK]
+    assert [each.level for each in await check_models(gone, gguf)] == [Level.FAIL, Level.FAIL]
+    assert host_of("https://user:secret@api.test:8443/v1?key=secret") == "https://api.test:8443"
+
+
+def test_libraries_are_compared_with_those_that_were_tested() -> None:
+    assert check_libraries(pinned_libraries()).level is Level.OK
+    assert check_libraries(["qdrant-edge-py==0.0.1"]).level is Level.WARN
+    assert check_libraries(["no-such-library==1"]).level is Level.FAIL
+    assert check_libraries(["no-such-library==1; sys_platform == 'win32'"]).level is Level.OK
+    assert check_python((3, 10)).level is Level.FAIL
+
+
+def test_the_data_folder_the_disk_backups_and_old_stores_are_judged(tmp_path: Path) -> None:
+    store = StoreSettings(data_dir=tmp_path / "data")
+    assert check_data_dir(store).level is Level.OK
+    assert check_backups(store, NOW_S).level is Level.WARN
+    assert check_old_stores(tmp_path / "data" / "store") is None
+    (tmp_path / "data").mkdir(mode=0o700)
+    assert check_data_dir(store).level is Level.OK
+    store.data_dir.chmod(0o755)
+    assert check_data_dir(store).level is Level.WARN
+    (tmp_path / "data" / "store.before-20260101T000000000Z").mkdir()
+    old = check_old_stores(tmp_path / "data" / "store")
+    assert old is not None
+    assert old.level is Level.WARN
+    store.backups.mkdir()
+    (store.backups / "a.tar").touch()
+    written_s = (store.backups / "a.tar").stat().st_mtime
+    assert check_backups(store, written_s + DAY_S).level is Level.OK
+    assert check_backups(store, written_s + 9 * DAY_S).level is Level.WARN
+    assert check_disk(store).level is Level.OK
+    assert check_disk(StoreSettings(data_dir=tmp_path, low_disk_mb=1_000_000)).level is Level.WARN
+    (tmp_path / "file").touch()
+    assert check_data_dir(StoreSettings(data_dir=tmp_path / "file")).level is Level.FAIL
+
+
+def test_a_clock_that_cannot_be_right_and_a_zone_that_is_none_are_told() -> None:
+    assert check_clock(NOW_S, None).level is Level.OK
+    assert check_clock(NOW_S, int((NOW_S - 5) * 1e6)).level is Level.OK
+    assert check_clock(NOW_S, int((NOW_S + 3_600) * 1e6)).level is Level.WARN
+    assert check_clock(86_400.0, None).level is Level.FAIL
+    settings = load_settings(conversation={"timezone": "Mars/Olympus"})
+    assert check_schedule(settings.conversation, refuse_schedule).level is Level.FAIL
+
+
+def test_a_schedule_is_judged_as_a_start_does() -> None:
+    """Discriminates: a doctor that looks at the time zone alone."""
+    for cron, level in (("nonsense", Level.FAIL), ("0 3 31 2 *", Level.FAIL), ("0 3 * * 0", Level.OK)):
+        settings = load_settings(conversation={"cleanup_cron": cron})
+        found = check_schedule(settings.conversation, refuse_schedule)
+        assert found.level is level
+        assert cron in found.sentence
+
+
+def test_folders_that_cannot_be_used_are_named(tmp_path: Path, run_doctor: Run) -> None:
+    """Discriminates: rights alone, of which root has all; a backup folder only looked for."""
+    (tmp_path / "file").touch()
+    shown = run_doctor("--fast", BACKUP_DIR=str(tmp_path / "file"))
+    assert shown.returncode == 1
+    assert f"fail  backups        BACKUP_DIR {tmp_path / 'file'} cannot be used" in shown.stdout
+    for place in ("/proc/y", str(tmp_path / "file" / "below")):
+        store = StoreSettings(data_dir=Path(place))
+        found = check_data_dir(store)
+        assert (found.level, place in found.sentence) == (Level.FAIL, True)
+        assert (
+            check_backups(StoreSettings(data_dir=tmp_path, backup_dir=Path(place)), NOW_S).level is Level.FAIL
+        )
+    assert check_backups(StoreSettings(data_dir=tmp_path), NOW_S).level is Level.WARN
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+async def test_a_sound_store_is_well_and_another_embedding_is_not(tmp_path: Path) -> None:
+    async with open_app(make_settings(tmp_path)) as app:
+        await app.ask("How many days?")
+        await app.client.post("/sessions", json={})
+        await app.add_text("leave.md", "Five days of leave.")
+        await app.ask("/help")
+        await app.container.conversations.index_missing()
+        names, store = app.container.settings.store, app.container.store
+        found = await check_store(store, names, ModelSettings(embedding=HASHING))
+        assert {finding.level for finding in found.findings} == {Level.OK}, found.findings
+        assert found.newest_turn_us is not None
+        other = await check_store(store, names, ModelSettings())
+        assert levels(other.findings)["embedding"] is Level.FAIL
+        await store.delete_collection("documents")
+        await store.delete_collection("sessions")
+        assert (await check_store(store, names, ModelSettings(embedding=HASHING))).findings
+
+
+async def test_what_a_crash_left_is_told_with_the_command_that_mends_it(tmp_path: Path) -> None:
+    async with open_app(make_settings(tmp_path)) as app:
+        names, store = app.container.settings.store, app.container.store
+        base = {"session_id": UNKNOWN, "user_query": "q", "created_us": 5, "status": "completed"}
+        await store.upsert(
+            "conversations",
+            [
+                models.PointStruct(id=1, vector={}, payload=base),
+                models.PointStruct(id=2, vector={}, payload={**base, "status": "running"}),
+                models.PointStruct(
+                    id=3, vector={"question": [1.0] * DIMENSION, "turn": [1.0] * DIMENSION}, payload=base
+                ),
+            ],
+        )
+        await store.upsert(
+            "documents", [models.PointStruct(id=1, vector={}, payload={"status": "ingesting"})]
+        )
+        found = await check_store(store, names, ModelSettings(embedding=HASHING))
+    told = {finding.name: finding for finding in found.findings}
+    assert told["vectors"].sentence.startswith("1 turns")
+    assert told["running"].sentence.startswith("1 turns")
+    assert told["documents"].level is Level.WARN
+    assert "wenmai repair" in told["sessions"].sentence
+
+
+def test_the_embeddings_name_is_told_without_loading_it() -> None:
+    from services.adapters.e5.embedding import NAME
+
+    assert NAME == BUNDLED_NAME
+    for embedding, name in (
+        ("bundled", NAME),
+        ("sentence-transformers:BAAI/bge-m3", "bge-m3"),
+        ("openai", "text-embedding-3-small"),
+        (HASHING, HASHING.partition(":")[2]),
+    ):
+        assert embedding_name(ModelSettings(embedding=embedding)) == name
+
+
+def test_fast_does_not_look_into_the_store(tmp_path: Path, run_doctor: Run) -> None:
+    (tmp_path / "store").mkdir()
+    assert "not looked into" in run_doctor("--fast").stdout
+
+
+def test_one_command_lists_and_runs_all_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wenmai.main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name} " in shown for name in wenmai.COMMANDS)
+    assert wenmai.main([]) == 0
+    assert capsys.readouterr().out == shown
+    assert wenmai.main(["docter"]) == 2
+    assert wenmai.main(["serve", "--port", "1"]) == 2
+    assert wenmai.main(["serve", "--help"]) == 0
+    monkeypatch.setenv("DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("WENMAI_CONFIG", "")
+    capsys.readouterr()
+    assert wenmai.main(["doctor", "--fast", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_followed_folders_are_looked_at(tmp_path: Path) -> None:
+    """Discriminates: a missing folder that is only warned of."""
+    for name in ("full", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "full" / "a.md").write_text("text")
+    sources = {name: SourceSettings(folder=tmp_path / name) for name in ("full", "empty", "missing")}
+    levels = [finding.level for finding in check_sources(sources)]
+    assert levels == [Level.OK, Level.WARN, Level.FAIL]
+
+
+def test_a_sync_schedule_is_judged_as_a_start_does() -> None:
+    """Discriminates: CLEANUP_CRON named in the place of SYNC_CRON."""
+    settings = load_settings(conversation={"cleanup_cron": "0 3 * * 0"})
+    found = check_schedule(settings.conversation, refuse_schedule, sync_cron="every minute")
+    assert found.level is Level.FAIL
+    assert "SYNC_CRON" in found.sentence

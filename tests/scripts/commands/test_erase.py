@@ -1,0 +1,152 @@
+"""The command that erases: both ways to the store, dry by default, exit codes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from config.settings import Settings
+from scripts.commands import erase
+from scripts.commands.maintenance import CommandError
+from tests.support.app import HASHING, make_settings, open_app, scripted
+from tests.support.commands import command
+from tests.support.server import running_server
+
+NOBODY = str(uuid.uuid4())
+FEES = "Rumpelstilzchen pays nine golden ducats for the spinning wheel every autumn."
+
+
+async def run_it(settings: Settings, *arguments: str) -> int:
+    return await erase._erase(settings, erase._parse(arguments))
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The JSON, after what a test's logging prints."""
+    out = capsys.readouterr().out
+    told: dict[str, Any] = json.loads(out[out.index("{\n") :])
+    return told
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return make_settings(
+        tmp_path / "data",
+        models={"llms": {"default": scripted(f"{FEES} [1]")}},
+        conversation={"qa_log": tmp_path / "log"},
+        retrieval={"rerank_score_threshold": 0.0},
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--turn", "x"],
+        ["--turn", NOBODY, "--session", NOBODY],
+        ["--session", NOBODY, "--apply"],
+        ["--owner", "", "--apply", "--yes"],
+        ["--owner", "\udcff\udcfe"],
+        ["--session", "\udcff\udcfe"],
+        ["--session", str(uuid.UUID(int=0))],
+        ["--turn", str(uuid.UUID(int=0))],
+        ["--owner", "x", "--backups", "burn"],
+        ["everything"],
+    ],
+)
+def test_bad_usage_exits_with_2_and_changes_nothing(arguments: list[str], tmp_path: Path) -> None:
+    shown = command("erase", *arguments, DATA_DIR=str(tmp_path))
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "Traceback" not in shown.stderr
+    assert shown.stderr.count("\n") == 1 or shown.stderr.startswith("usage:")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_it_counts_first_and_erases_when_told(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with open_app(settings) as app:
+        document = await app.add_text("fees.md", FEES)
+        asked = await app.ask("How much?")
+        second = await app.ask("And then?", session_id=asked.session_id)
+    assert await run_it(settings, "--session", asked.session_id) == 0
+    assert "Nothing was changed" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="--yes") as refused:
+        await run_it(settings, "--document", document, "--apply")
+    assert refused.value.exit_code == 2
+    assert await run_it(settings, "--document", document, "--apply", "--yes", "--json") == 0
+    told = printed(capsys)
+    turns = {asked.finished["turn_id"], second.finished["turn_id"]}
+    assert (set(told["quoted_in"]["turn_ids"]), told["proof"]["hits"]) == (turns, 0)
+    assert await run_it(settings, "--document", document, "--apply", "--yes") == 0  # once more
+    assert await run_it(settings, "--turn", asked.finished["turn_id"], "--apply", "--yes") == 0
+    assert await run_it(settings, "--turn", asked.finished["turn_id"], "--apply", "--yes") == 0
+    assert "Nothing of it was found." in capsys.readouterr().out
+    assert await run_it(settings, "--owner", "local", "--apply", "--yes", "--json") == 0
+    told = printed(capsys)
+    assert (told["counts"], told["proof"]["complete"]) == (
+        {"turns": 1, "sessions": 1, "log_lines": 1},
+        True,
+    )
+    async with open_app(settings) as app:
+        assert (await app.client.get("/sessions")).json()["sessions"] == []
+
+
+async def test_what_is_left_in_backups_alone_is_told_and_is_no_failure(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: an exit code that counts the archives, too."""
+    async with open_app(settings) as app:
+        asked = await app.ask("How much?")
+        await app.container.backups.create()
+    [archive] = settings.store.backups.iterdir()
+    one = ("--turn", asked.finished["turn_id"], "--apply", "--yes")
+    assert await run_it(settings, *one, "--backups", "keep") == 0
+    told = capsys.readouterr().out
+    assert f"\nleft in 1 backup: {archive.name}\n" in told
+    assert "--backups delete" in told
+    assert await run_it(settings, *one, "--delete-backups") == 0
+    assert not archive.exists()
+
+
+def test_a_running_server_is_asked(tmp_path: Path) -> None:
+    with running_server(tmp_path, EMBEDDING=HASHING, LOAD_SAMPLE="false", ADMIN_API_KEYS="secret") as server:
+        headers = {"authorization": "Bearer secret"}
+        body = {"question": "Who?", "stream": False}
+        url = f"{server.url}/knowledge_chat_conversation"
+        session = httpx.post(url, json=body, headers=headers, timeout=30).json()["session_id"]
+        where = {"DATA_DIR": str(tmp_path), "EMBEDDING": HASHING}
+        arguments = ("--session", session, "--url", server.url, "--api-key", "secret", "--json")
+        counted = command("erase", *arguments, **where)
+        assert (counted.returncode, json.loads(counted.stdout)["counts"]) == (0, {"sessions": 1, "turns": 1})
+        done = command("erase", *arguments, "--apply", "--yes", **where)
+        assert (done.returncode, json.loads(done.stdout)["proof"]["hits"]) == (0, 0)
+        assert httpx.get(f"{server.url}/sessions/{session}", headers=headers).status_code == 404
+
+
+@pytest.mark.parametrize("place", ["erase.traces", "erase.points"])
+async def test_an_erasure_that_was_killed_is_finished_by_a_repeat(tmp_path: Path, place: str) -> None:
+    """Discriminates: a point that goes before its traces and cannot be named any more."""
+    where = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
+    settings = make_settings(tmp_path)
+    async with open_app(settings) as app:
+        root = await app.ask("Who is Rumpelstilzchen?")
+        await app.ask("And then?", session_id=root.session_id)
+    killed = command(
+        "erase", "--turn", root.finished["turn_id"], "--apply", "--yes",
+        DATA_DIR=str(tmp_path), WENMAI_FAILPOINT=place, **where,
+    )  # fmt: skip
+    assert killed.returncode == -9
+    repeated = command(
+        "erase", "--turn", root.finished["turn_id"], "--apply", "--yes", "--json",
+        DATA_DIR=str(tmp_path), **where,
+    )  # fmt: skip
+    assert (repeated.returncode, json.loads(repeated.stdout)["proof"]["hits"]) == (0, 0)
+    async with open_app(settings) as app:
+        records, _ = await app.container.store.scroll("conversations", limit=10)
+        assert [(record.payload or {}).get("parent_turn_id") for record in records] == [None]
+        assert root.finished["turn_id"] not in json.dumps([record.payload for record in records])

@@ -1,0 +1,164 @@
+"""The measuring command on two small sets of our own, through the services and through a server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from scripts.commands.evaluate import main
+from scripts.evaluation.baselines import whole_collections
+from scripts.evaluation.figures import Answer
+from scripts.evaluation.in_process import open_services
+from scripts.evaluation.knowledge import ask, read_in
+from scripts.evaluation.server import open_server
+from scripts.evaluation.sets import load_set
+from scripts.evaluation.target import Target
+from tests.support.app import HASHING
+from tests.support.commands import command
+from tests.support.server import ROOT, running_server
+
+SETS = ROOT / "tests" / "data" / "sets"
+
+
+@pytest.fixture(autouse=True)
+def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDDING", HASHING)
+    monkeypatch.setenv("WENMAI_CONFIG", "")
+
+
+def runs(path: Path) -> dict[str, dict[str, Any]]:
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {row["query_id"]: row for row in rows}
+
+
+def rows_of(path: Path, name: str) -> dict[str, dict[str, Any]]:
+    figures = json.loads(path.read_text(encoding="utf-8"))
+    return {row["name"]: row for row in figures[name]["rows"]}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Everything in the folder measured once: the folder of results, and what was printed."""
+    out = tmp_path_factory.mktemp("measured")
+    done = command(
+        "evaluate", str(SETS), "--out", str(out), "--cache", str(out / "vectors"), "--by", "kind",
+        EMBEDDING=HASHING,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
+def test_documents_are_found_through_the_real_services(measured: tuple[Path, str]) -> None:
+    """By hand: q1 and q2 have two relevant lines, one document, so half of them stands first."""
+    out, _ = measured
+    run = runs(out / "bakery.jsonl")
+    assert run["q1"]["ranked"][:2] == run["q2"]["ranked"][:2] == ["z3", "z3-again"]
+    assert (run["q3"]["ranked"][0], run["q4"]["ranked"][0]) == ("e1", "e2")
+    ours = rows_of(out / "figures.json", "bakery")["wenmai"]
+    assert ours["retrieval"] == {
+        "questions": 4, "recall_1": 0.75, "recall_5": 1.0, "recall_10": 1.0, "ndcg_10": 1.0, "mrr_10": 1.0,
+    }  # fmt: skip
+    assert (ours["refusal"]["answerable"], ours["refusal"]["unanswerable"]) == (4, 2)
+    assert ours["ms_p50"] > 0
+
+
+def test_a_question_meets_only_its_scope_and_the_whole_list_is_kept(measured: tuple[Path, str]) -> None:
+    """Discriminates: one owner for all scopes, and a run cut off at the threshold."""
+    run = runs(measured[0] / "bakery.jsonl")
+    assert sorted(run["q5"]["ranked"]) == ["z1", "z2", "z3", "z3-again"]
+    assert sorted(run["q6"]["ranked"]) == ["e1", "e2", "e3"]
+    assert run["q6"]["scores"] == sorted(run["q6"]["scores"], reverse=True)
+    assert all(0 <= score <= 1 for score in run["q6"]["scores"])
+
+
+def test_the_table_has_our_lists_beside_the_plain_ones_and_others(measured: tuple[Path, str]) -> None:
+    out, printed = measured
+    lists = rows_of(out / "figures.json", "bakery")
+    assert list(lists) == ["wenmai", "dense", "sparse", "rrf", "rrf, human rewrite"]
+    assert lists["rrf, human rewrite"]["retrieval"]["questions"] == 1
+    assert lists["sparse"]["retrieval"]["recall_5"] == 1.0
+    assert "| bakery | a published one | – | – | 0.500 | – | 0.625 |" in printed
+    assert "bakery follow-up" in printed
+    assert "bakery: 1 documents refused: empty_file" in printed
+    assert "rewrites: skipped" in printed
+    assert (out / "table.md").read_text(encoding="utf-8") in printed
+
+
+def test_a_conversation_is_recalled_turn_by_turn(measured: tuple[Path, str]) -> None:
+    out, _ = measured
+    run = runs(out / "friends.jsonl")
+    assert (run["m1"]["ranked"][0], run["m2"]["ranked"][0]) == ("a1", "a3")
+    assert run["m3"]["ranked"] == ["c1"]  # never another session's
+    lists = rows_of(out / "figures.json", "friends")
+    assert list(lists) == ["wenmai", "wenmai, told", "dense", "sparse", "rrf"]
+    assert lists["wenmai"]["retrieval"]["recall_1"] == 1.0
+
+
+def test_a_set_without_unanswerable_questions_is_asked_again_without_its_answers(
+    measured: tuple[Path, str],
+) -> None:
+    out, printed = measured
+    ours = rows_of(out / "figures.json", "tea")["wenmai"]
+    assert (ours["refusal"]["answerable"], ours["refusal"]["unanswerable"]) == (2, 2)
+    assert ours["retrieval"]["questions"] == 2
+    assert "tea: refusal: 2 questions asked again where their answers are not" in printed
+
+
+def test_vectors_are_kept_from_run_to_run(measured: tuple[Path, str]) -> None:
+    """Discriminates: a cache that is not asked."""
+    vectors = measured[0] / "vectors"
+    first = {path.name: path.stat().st_mtime_ns for path in vectors.iterdir()}
+    assert main([str(SETS), "--sets", "friends", "--cache", str(vectors)]) == 0
+    assert {path.name: path.stat().st_mtime_ns for path in vectors.iterdir()} == first
+
+
+async def answers_of(target: Target) -> list[Answer]:
+    parts = whole_collections(load_set(SETS / "bakery"))
+    library = await read_in(target, parts, lambda: None)
+    return [answer for part in parts for answer in await ask(target, part, library, lambda: None)]
+
+
+async def test_a_server_answers_as_the_services_do() -> None:
+    """Discriminates: previous questions or the scope's key not sent."""
+    async with open_services(None) as services:
+        ours = await answers_of(services)
+    owners = [part.owner for part in whole_collections(load_set(SETS / "bakery"))]
+    async with open_server(owners, "", []) as server:
+        served = await answers_of(server)
+    for one, other in zip(ours, served, strict=True):
+        assert [line for line, _ in one.ranked] == [line for line, _ in other.ranked]
+        assert [score for _, score in one.ranked] == pytest.approx([score for _, score in other.ranked])
+
+
+def test_a_running_server_must_be_empty_and_have_a_key_for_every_scope(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is empty again afterwards. Discriminates: documents that are left behind."""
+    keys = "k-0123456789,k-9876543210"
+    rest = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false", "API_KEYS": keys}
+    with running_server(tmp_path / "served", **rest) as server:
+        given = [str(SETS), "--sets", "bakery", "--limit", "2", "--url", server.url]
+        monkeypatch.setenv("API_KEYS", "k-0123456789")
+        assert main(given) == 1
+        assert "2 collections need as many API keys" in capsys.readouterr().err
+        monkeypatch.setenv("API_KEYS", keys)
+        assert main(given) == 0
+        for key in keys.split(","):
+            left = httpx.get(f"{server.url}/documents", headers={"X-API-Key": key}).json()
+            assert left["documents"] == []
+    assert "| bakery | wenmai | 2 |" in capsys.readouterr().out
+
+
+def test_a_folder_without_sets_and_a_broken_set_are_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path)]) == 1
+    assert "no folder with queries.jsonl" in capsys.readouterr().err
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "queries.jsonl").touch()
+    assert main([str(tmp_path)]) == 2
+    assert "half/corpus.jsonl cannot be read" in capsys.readouterr().err

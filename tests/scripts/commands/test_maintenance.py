@@ -1,0 +1,338 @@
+"""The maintenance commands: usage, both ways to the store, exit codes (RELIABILITY B104–B111)."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.wiring.maintenance import open_maintenance
+from config.settings import Settings, load_settings
+from config.sources import ConfigurationError
+from core.operations.receipts import ReceiptKind
+from scripts import backfill_parent_turns, cleanup_expired
+from scripts.commands.maintenance import (
+    EXIT_NO_READER,
+    CommandError,
+    Server,
+    ask_server,
+    refusal,
+    run,
+    server_of,
+)
+from services.operations.retention.cleanup import DAY_US, ExpiryReport
+from tests.services.conversation.stores import uid, write_point
+from tests.support.app import HASHING, make_settings
+from tests.support.commands import command
+from tests.support.server import ROOT, RunningServer, clean_environment, running_server
+
+SESSION = uid(100)
+
+
+async def clean_up(settings: Settings, *arguments: str) -> int:
+    return await cleanup_expired._clean_up(settings, cleanup_expired._parse(arguments))
+
+
+async def repair(settings: Settings, *arguments: str) -> int:
+    return await backfill_parent_turns._repair(settings, backfill_parent_turns._parse(arguments))
+
+
+async def old_turns(settings: Settings, *days_ago: float) -> None:
+    """Turns of this age, as an earlier version wrote them, in one session."""
+    async with open_maintenance(settings) as maintenance:
+        for number, days in enumerate(days_ago):
+            moment = time.gmtime(time.time() - days * DAY_US / 1e6)
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", moment)
+            await write_point(
+                maintenance.conversations.turns._store, uid(number), session_id=SESSION, timestamp=stamp
+            )
+
+
+async def stored(settings: Settings) -> int:
+    async with open_maintenance(settings) as maintenance:
+        return await maintenance.conversations.turns.count()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return make_settings(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, Path]]:
+    """A server with a key, and the folder that it has open."""
+    folder = tmp_path_factory.mktemp("maintained")
+    with running_server(folder, EMBEDDING=HASHING, LOAD_SAMPLE="false", ADMIN_API_KEYS="secret") as server:
+        yield server, folder
+
+
+@pytest.mark.parametrize("script", ["cleanup_expired", "backfill_parent_turns"])
+def test_help_comes_at_once(script: str) -> None:
+    """Red when a model library is imported before the arguments are read."""
+    code = f"import sys, scripts.{script} as s; s._parse([]); print(sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=clean_environment({}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "qdrant_client" not in loaded.stdout
+    assert "pydantic" not in loaded.stdout
+    shown = command(script, "--help")
+    assert (shown.returncode, "--apply" in shown.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("cleanup_expired", ["--days", "0"]),
+        ("cleanup_expired", ["--days", "0", "--apply", "--yes"]),
+        ("cleanup_expired", ["--days", "soon"]),
+        ("cleanup_expired", ["--delete"]),
+        ("backfill_parent_turns", ["--assume-timezone", "Mars/Olympus"]),
+        ("backfill_parent_turns", ["everything"]),
+    ],
+)
+def test_bad_usage_exits_with_2(script: str, arguments: list[str]) -> None:
+    shown = command(script, *arguments)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "Traceback" not in shown.stderr
+
+
+def test_a_bad_configuration_is_one_line_and_exits_with_2(tmp_path: Path) -> None:
+    shown = command("cleanup_expired", DATA_DIR=str(tmp_path), CONVERSATION_EXPIRE_DAYS="0")
+    assert shown.returncode == 2
+    assert "CONVERSATION_EXPIRE_DAYS" in shown.stderr
+    assert len(shown.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("CONVERSATION_EXPIRE_DAYS", "0", "1"),
+        ("CONVERSATION_EXPIRE_DAYS", "-1", "1"),
+        ("CONVERSATION_EXPIRE_DAYS", "thirty", "integer"),
+        ("CONVERSATION_EXPIRE_DAYS", "1e9", "integer"),
+        ("CONVERSATION_EXPIRE_DAYS", "1000000000", "36500"),
+        ("CONVERSATION_EXPIRE_DAYS", "29.5", "integer"),
+        ("MAX_RECENT_TURNS", "-1", "0"),
+        ("MAX_RECENT_TURNS", "many", "integer"),
+        ("RERANK_SCORE_THRESHOLD", "nan", "finite"),
+        ("RERANK_SCORE_THRESHOLD", "1.5", "1"),
+        ("RELEVANT_TURN_THRESHOLD", "NaN", "finite"),
+        ("PROMPT_KEEP_DAYS", "-1", "0"),
+        ("LOW_DISK_MB", "0", "64"),
+        ("OPERATIONS_COLLECTION", "conversations", "CONVERSATION_COLLECTION"),
+        ("SESSION_COLLECTION", "documents", "DOCUMENT_COLLECTION"),
+    ],
+)
+def test_a_setting_out_of_its_range_stops_every_start_and_deletes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, allowed: str
+) -> None:
+    """B92 to B97, in this process; that the commands exit with 2 is tested once above and below."""
+    monkeypatch.setenv("DATA_DIR", str(tmp_path))
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings()
+    line = str(refused.value)
+    assert (name in line, value in line, allowed in line, "\n" in line) == (True, True, True, False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("script", ["serve", "cleanup_expired"])
+@pytest.mark.parametrize("value", ["-1", "1000000000"])
+def test_a_wrong_age_limit_exits_with_2_wherever_it_is_read(tmp_path: Path, script: str, value: str) -> None:
+    shown = command(script, DATA_DIR=str(tmp_path), CONVERSATION_EXPIRE_DAYS=value)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert (value in shown.stderr, len(shown.stderr.splitlines())) == (True, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_dry_run_counts_and_apply_deletes(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await old_turns(settings, 40, 31, 29)
+    assert await clean_up(settings, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["matched"], report["deleted"], report["dry_run"]) == (2, 0, True)
+    assert report["total_after"] == 3
+    assert await clean_up(settings, "--apply") == 0
+    assert "turns deleted" in capsys.readouterr().out
+    assert await stored(settings) == 1
+
+
+async def test_fewer_days_than_configured_need_a_yes(settings: Settings) -> None:
+    await old_turns(settings, 29, 1)
+    with pytest.raises(CommandError, match="--yes") as refused:
+        await clean_up(settings, "--apply", "--days", "7")
+    assert refused.value.exit_code == 2
+    assert await clean_up(settings, "--days", "7") == 0
+    assert await stored(settings) == 2
+    assert await clean_up(settings, "--apply", "--days", "7", "--yes") == 0
+    assert await stored(settings) == 1
+
+
+async def test_what_was_deleted_is_receipted_as_a_command(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await old_turns(settings, 40, 31, 29)
+    assert await clean_up(settings, "--apply") == 0
+    async with open_maintenance(settings) as maintenance:
+        (receipt,) = await maintenance.receipts.newest(kind=ReceiptKind.EXPIRY)
+    assert (receipt.reason, receipt.counts["turns"], receipt.error) == ("command", 2, "")
+    shown = capsys.readouterr().out
+    assert receipt.receipt_id in shown
+    assert f"{SESSION}  2" in shown
+
+
+async def test_times_that_cannot_be_read_are_named(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with open_maintenance(settings) as maintenance:
+        store = maintenance.conversations.turns._store
+        await write_point(store, uid(7), session_id=SESSION, timestamp="last spring")
+    assert await clean_up(settings, "--apply") == 0
+    assert uid(7) in capsys.readouterr().out
+    assert await stored(settings) == 1
+
+
+async def test_a_clock_that_is_not_believed_is_told_and_a_person_may_go_on(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: the doubt lost on the way to the command, or asked of a person."""
+    await old_turns(settings, *[400.0] * 51)
+    assert await clean_up(settings) == 0
+    assert "The nightly run would do nothing" in capsys.readouterr().out
+    assert await clean_up(settings, "--apply") == 0
+    assert await stored(settings) == 0
+
+
+async def test_the_plan_of_a_repair_is_shown_and_saved(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await old_turns(settings, 3, 2, 1)
+    file = tmp_path / "plan.json"
+    assert await repair(settings, "--json", str(file)) == 0
+    assert "Nothing was changed" in capsys.readouterr().out
+    (session,) = json.loads(file.read_text(encoding="utf-8"))["sessions"]
+    assert [change["parent_turn_id"] for change in session["changes"]] == [None, uid(0), uid(1)]
+
+
+async def test_a_second_repair_has_nothing_to_do(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await old_turns(settings, 2, 1)
+    assert await repair(settings, "--apply") == 0
+    assert "nothing to repair" not in capsys.readouterr().out
+    assert await repair(settings, "--apply") == 0
+    assert "nothing to repair" in capsys.readouterr().out
+
+
+async def test_an_empty_store_is_fine_and_an_unknown_session_is_not(settings: Settings) -> None:
+    assert await repair(settings) == 0
+    assert await clean_up(settings, "--apply") == 0
+    with pytest.raises(CommandError, match=SESSION) as failed:
+        await repair(settings, "--session", SESSION)
+    assert failed.value.exit_code == 1
+
+
+async def test_with_a_server_running_the_server_does_it(
+    small_server: tuple[RunningServer, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, folder = small_server
+    settings = make_settings(folder, server={"admin_api_keys": ("secret",)})
+    assert await clean_up(settings, "--url", server.url, "--apply", "--json") == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["dry_run"] is False
+    assert server.url in shown.err
+    assert await repair(settings, "--url", server.url, "--apply") == 0
+    assert "nothing to repair" in capsys.readouterr().out
+
+
+async def test_a_wrong_key_is_told_in_the_servers_words(small_server: tuple[RunningServer, Path]) -> None:
+    server, folder = small_server
+    with pytest.raises(CommandError, match=r"401.*API key"):
+        await clean_up(make_settings(folder), "--url", server.url, "--api-key", "wrong")
+
+
+async def test_a_locked_store_without_a_server_is_explained(small_server: tuple[RunningServer, Path]) -> None:
+    with pytest.raises(CommandError, match="--url"):
+        await clean_up(make_settings(small_server[1]), "--url", "http://127.0.0.1:9")
+
+
+async def test_an_answer_of_something_else_is_not_believed(small_server: tuple[RunningServer, Path]) -> None:
+    server = Server(small_server[0].url, "secret")
+    with pytest.raises(CommandError, match=r"405|404"):
+        await ask_server(server, "/health/ready", {}, ExpiryReport)
+
+
+@pytest.mark.parametrize("server", [Server("http://127.0.0.1:9", "\udcff"), Server("http://127.0.0.1:9")])
+async def test_what_cannot_be_sent_is_refused_in_one_line(server: Server) -> None:
+    """Discriminates: a traceback of UnicodeEncodeError."""
+    with pytest.raises(CommandError, match="cannot be sent") as told:
+        await ask_server(server, "/admin/x", {"owner": "\udcff"}, ExpiryReport)
+    assert told.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_code", "said"),
+    [(409, 2, "busy"), (422, 2, "busy"), (503, 1, "busy"), (403, 1, r"ADMIN_API_KEYS \(--api-key\)")],
+)
+def test_a_refusal_of_the_server_is_told_by_the_exit_code(status: int, exit_code: int, said: str) -> None:
+    error = refusal(httpx.Response(status, json={"error": {"message": "busy"}}))
+    assert error.exit_code == exit_code
+    assert re.search(said, str(error))
+
+
+def test_output_that_nobody_reads_ends_quietly() -> None:
+    """Discriminates: `[Errno 32] Broken pipe` on standard error, at once or when Python ends."""
+    code = "import sys\nfrom scripts.commands.maintenance import run\n"
+    code += "async def work(_):\n    sys.stdin.read()\n    print('x' * int(sys.argv[1]))\n    return 0\n"
+    code += "sys.exit(run(work))"
+    for size in ("10", "1000000"):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, size], cwd=ROOT, env=clean_environment({}),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        process.stdin.close()
+        told = process.stderr.read()
+        process.stderr.close()
+        assert (process.wait(60), told) == (EXIT_NO_READER, b"")
+
+
+def test_what_would_steer_a_terminal_is_not_printed_raw(capsys: pytest.CaptureFixture[str]) -> None:
+    async def refuse(_: Settings) -> int:
+        raise CommandError("a\x1b[2Jb\nc 退款")
+
+    assert run(refuse) == 1
+    assert capsys.readouterr().err == "wenmai: a\\x1b[2Jb\nc 退款\n"
+
+
+def test_days_that_are_no_number_are_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    for days in ("abc", "0", "36501", "9" * 5_000):
+        with pytest.raises(SystemExit) as ended:
+            cleanup_expired._parse(["--days", days])
+        assert ended.value.code == 2
+        assert f"--days: {days}: a number of days from 1 to 36500" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "url"), [("127.0.0.1", "http://127.0.0.1:8123"), ("::", "http://[::1]:8123")]
+)
+def test_the_address_comes_from_host_and_port(tmp_path: Path, host: str, url: str) -> None:
+    settings = make_settings(tmp_path, server={"host": host, "port": 8123, "api_keys": ("one", "two")})
+    assert server_of(settings, None, None) == Server(url, "one")
+    assert server_of(settings, "http://elsewhere/", "mine") == Server("http://elsewhere", "mine")

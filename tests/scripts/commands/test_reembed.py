@@ -1,0 +1,269 @@
+"""Another embedding is configured: the start is refused, re-embedding mends it, everything is found again."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from qdrant_client import AsyncQdrantClient, models
+
+from api.container import open_container
+from api.wiring.maintenance import open_reembedding
+from api.wiring.parts import Reembedding
+from config.settings import Settings, StoreSettings
+from core.errors import StartRefusedError
+from scripts.commands import reembed
+from scripts.commands.maintenance import CommandError
+from services.models.embedding import EmbeddingService
+from services.store.collections import ensure_collections
+from services.store.dialect import VectorStore
+from tests.services.adapters.edge.stores import NO_INDEX_WARNING
+from tests.support.app import HASHING, App, make_settings, open_app
+from tests.support.commands import command
+from tests.support.hashing_embedding import HashingEmbedding
+from tests.support.wider_embedding import WIDER, WiderEmbedding
+
+OTHER = WIDER
+QUESTION = "How many days of leave are there?"
+
+
+def with_embedding(folder: Path, name: str) -> Settings:
+    return make_settings(folder, models={"embedding": name})
+
+
+def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return command("reembed", *arguments, DATA_DIR=str(folder), EMBEDDING=OTHER)
+
+
+async def apply(folder: Path, *arguments: str) -> int:
+    return await reembed._reembed(with_embedding(folder, OTHER), reembed._parse(["--apply", *arguments]))
+
+
+@asynccontextmanager
+async def filled(folder: Path) -> AsyncIterator[tuple[App, str]]:
+    """A store with a document and a turn, and the id of the turn's session."""
+    async with open_app(with_embedding(folder, HASHING)) as app:
+        await app.add_text("leave.md", "# Leave\n\nThere are five days of leave a year.")
+        streamed = await app.ask(QUESTION)
+        yield app, streamed.session_id
+
+
+def store_folders(folder: Path) -> list[str]:
+    return sorted(entry.name.partition("before-")[0] for entry in folder.glob("store*"))
+
+
+def old_store(folder: Path) -> Path:
+    (old,) = folder.glob("store.before-*")
+    return old
+
+
+async def test_after_the_embedding_changed_reembedding_makes_everything_found_again(tmp_path: Path) -> None:
+    async with filled(tmp_path) as (_, session_id):
+        pass
+    with pytest.raises(StartRefusedError, match=r"python -m scripts\.reembed"):
+        async with open_container(with_embedding(tmp_path, OTHER)):
+            pass
+    done = run_command(tmp_path, "--apply")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert "conversations: 1 points, 1 of them embedded" in done.stdout
+    assert store_folders(tmp_path) == ["store", "store."]
+    async with open_app(with_embedding(tmp_path, OTHER)) as app:
+        found = (await app.client.post("/search", json={"question": QUESTION})).json()
+        assert "leave.md" in str(found)
+        turns = (await app.client.get(f"/sessions/{session_id}/turns")).json()
+        assert QUESTION in str(turns)
+        vector = WiderEmbedding().get_query_embedding(QUESTION)
+        for name in ("question", "turn"):
+            best = await app.container.store.query_points("conversations", vector, using=name, limit=1)
+            assert best.points[0].score > 0.5
+
+
+async def test_without_apply_it_only_tells_what_it_would_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with filled(tmp_path):
+        pass
+    assert await reembed._reembed(with_embedding(tmp_path, OTHER), reembed._parse([])) == 0
+    shown = capsys.readouterr().out
+    for part in (
+        "HashingEmbedding (32 dimensions)",
+        "WiderEmbedding (40 dimensions)",
+        "about 1 s",
+        "--apply",
+    ):
+        assert part in shown
+    assert store_folders(tmp_path) == ["store"]
+
+
+async def test_the_old_store_still_opens_with_the_old_embedding(tmp_path: Path) -> None:
+    async with filled(tmp_path):
+        pass
+    assert await apply(tmp_path) == 0
+    (tmp_path / "again").mkdir()
+    old_store(tmp_path).rename(tmp_path / "again" / "store")
+    async with open_container(with_embedding(tmp_path / "again", HASHING)) as container:
+        assert await container.conversations.turns.count() == 1
+
+
+async def test_a_store_in_use_by_a_server_that_does_not_answer_is_left_alone(tmp_path: Path) -> None:
+    async with filled(tmp_path):
+        shown = run_command(tmp_path, "--apply", "--url", "http://127.0.0.1:9")
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert "no server answers at http://127.0.0.1:9" in shown.stderr
+    assert "Traceback" not in shown.stderr
+    assert store_folders(tmp_path) == ["store"]
+
+
+async def test_two_at_once_do_not_take_each_others_copy_away(tmp_path: Path) -> None:
+    async with filled(tmp_path):
+        pass
+    settings = with_embedding(tmp_path, OTHER)
+    async with open_reembedding(settings) as parts, parts.open_target():
+        with pytest.raises(CommandError, match="another process has the store open"):
+            await apply(tmp_path, "--url", "http://127.0.0.1:9")
+        assert store_folders(tmp_path) == ["store", "store.reembed"]
+
+
+async def test_an_unfinished_copy_of_another_embedding_is_removed(tmp_path: Path) -> None:
+    async with filled(tmp_path):
+        pass
+    async with open_reembedding(with_embedding(tmp_path, OTHER)) as parts, parts.open_target() as target:
+        await ensure_collections(target, StoreSettings(), embedding_name="half", dimension=4)
+    assert await apply(tmp_path) == 0
+    assert store_folders(tmp_path) == ["store", "store."]
+
+
+async def test_going_back_takes_the_old_store_up_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: embedding everything anew for a model whose store is still there."""
+    async with filled(tmp_path):
+        pass
+    assert await apply(tmp_path) == 0
+    capsys.readouterr()
+    back = reembed._parse(["--apply", "--embedding", HASHING])
+    assert await reembed._reembed(with_embedding(tmp_path, OTHER), back) == 0
+    assert "conversations: 1 points, 0 of them embedded" in capsys.readouterr().out
+    async with open_container(with_embedding(tmp_path, HASHING)) as container:
+        assert await container.conversations.turns.count() == 1
+    with pytest.raises(CommandError, match="--embedding 'os:system'"):
+        reembed.with_embedding(with_embedding(tmp_path, HASHING), "os:system")
+
+
+async def test_a_run_interrupted_between_the_renames_is_finished_by_the_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with filled(tmp_path):
+        pass
+    assert await apply(tmp_path) == 0
+    (tmp_path / "store").rename(tmp_path / "store.reembed")
+    (tmp_path / "store.reembed" / "complete").write_text(old_store(tmp_path).name)
+    assert await apply(tmp_path) == 0
+    shown = capsys.readouterr().out
+    assert "Finished what an interrupted run had left" in shown
+    assert "Nothing to do" in shown
+
+
+async def test_without_a_store_there_is_nothing_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await apply(tmp_path) == 0
+    assert "Nothing to do" in capsys.readouterr().out
+    assert store_folders(tmp_path) == []
+    with pytest.raises(CommandError, match="QDRANT_URL"):
+        await apply(tmp_path, "--suffix", "new")
+
+
+def test_help_comes_at_once_and_bad_usage_exits_with_2() -> None:
+    shown = command("reembed", "--help")
+    assert (shown.returncode, "--apply" in shown.stdout) == (0, True)
+    assert command("reembed", "--drop").returncode == 2
+
+
+@pytest.mark.filterwarnings(NO_INDEX_WARNING)
+async def test_on_a_server_the_new_collections_settings_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    client = AsyncQdrantClient(":memory:")
+    store, names = cast(VectorStore, client), StoreSettings()
+    await ensure_collections(store, names, embedding_name="small", dimension=4)
+    embedding = EmbeddingService(WiderEmbedding(), "me/Wider Embedding", 40)
+    parts = Reembedding(store, embedding, lambda: nullcontext(store))
+    await reembed._into_collections(parts, names, reembed._parse([]))
+    assert not await store.collection_exists("sessions_me-wider-embedding")
+    await reembed._into_collections(parts, names, reembed._parse(["--apply"]))
+    await embedding.close()
+    shown = capsys.readouterr().out
+    for setting in ("CONVERSATION", "KNOWLEDGE", "DOCUMENT", "SESSION", "MEMORY"):
+        assert f"\n{setting}_COLLECTION=" in shown
+    told: dict[str, Any] = {
+        key.lower(): value for key, value in (line.split("=") for line in shown.splitlines() if "=" in line)
+    }
+    new = StoreSettings(**told)
+    await ensure_collections(store, new, embedding_name="me/Wider Embedding", dimension=40)
+    assert await store.collection_exists("sessions")
+    await client.close()
+
+
+def test_a_suffix_that_makes_no_name_is_refused() -> None:
+    assert reembed.safe_suffix("BAAI/bge-m3") == "baai-bge-m3"
+    assert reembed.safe_suffix("中文") == "new"
+    for suffix in ("x y", "x" * 64):
+        with pytest.raises(CommandError, match="--suffix"):
+            reembed.renamed(StoreSettings(), suffix)
+    taken = StoreSettings(knowledge_collection="conversations_x")
+    with pytest.raises(CommandError, match="conversations_x is in use"):
+        reembed.renamed(taken, "x")
+
+
+@pytest.mark.filterwarnings(NO_INDEX_WARNING)
+async def test_on_a_server_what_both_sides_wrote_after_the_change_is_kept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Discriminates: removing from the new ones what the old ones do not have; no note of the moment."""
+    client = AsyncQdrantClient(":memory:")
+    store, names = cast(VectorStore, client), StoreSettings()
+    await ensure_collections(store, names, embedding_name="small", dimension=4)
+    wider = EmbeddingService(WiderEmbedding(), "wider", 40)
+    small = EmbeddingService(HashingEmbedding(), "small", 32)
+    forth = Reembedding(store, wider, lambda: nullcontext(store))
+
+    async def write(collection: str, number: int, created_us: int | None = None) -> None:
+        payload = {"user_query": f"q{number}", "assistant_response": "a", "status": "completed"}
+        stamp = time.time_ns() // 1_000 if created_us is None else created_us
+        point = models.PointStruct(id=number, vector={}, payload={**payload, "created_us": stamp})
+        await store.upsert(collection, [point])
+
+    async def ids(collection: str) -> set[object]:
+        return {record.id for record in (await store.scroll(collection, limit=100))[0]}
+
+    await write("conversations", 1, 5)
+    await write("conversations", 2, 6)
+    await reembed._into_collections(forth, names, reembed._parse(["--apply"]))
+    await store.delete("conversations", models.PointIdsList(points=[2]))
+    await reembed._into_collections(forth, names, reembed._parse(["--apply"]))
+    assert await ids("conversations_wider") == {1}
+
+    await write("conversations", 3)  # by a server that has not been started anew yet
+    await write("conversations_wider", 4)  # by one that has
+    with pytest.raises(StartRefusedError, match="--catch-up"):
+        await reembed._into_collections(forth, names, reembed._parse(["--apply"]))
+    await reembed._into_collections(forth, names, reembed._parse(["--apply", "--catch-up"]))
+    assert await ids("conversations_wider") == {1, 3, 4}
+    assert await ids("conversations") == {1, 3}
+
+    await store.delete("conversations_wider", models.PointIdsList(points=[1]))
+    await store.delete_collection("conversations")
+    for collection in ("knowledge", "memories"):
+        await store.delete_collection(collection)
+    await ensure_collections(store, names, embedding_name="small", dimension=32)
+    back = Reembedding(store, small, lambda: nullcontext(store))
+    await reembed._into_collections(back, names, reembed._parse(["--apply", "--back-from", "wider"]))
+    assert await ids("conversations") == {3, 4}
+    assert "CONVERSATION_COLLECTION=conversations\n" in capsys.readouterr().out
+    for service in (wider, small):
+        await service.close()
+    await client.close()

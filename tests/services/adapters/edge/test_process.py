@@ -1,0 +1,258 @@
+"""The embedded store's process: who owns the folder, what outlives a kill, what requests do to each other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from qdrant_client import models
+
+from core.errors import StartRefusedError, StoreLockedError, StoreUnavailableError
+from services.adapters.edge import wire
+from services.adapters.edge.client import EdgeClient, open_edge_client
+from services.adapters.edge.collection import Refusal
+from services.adapters.edge.shards import Shards
+from services.store.dialect import StoreRequestError, UnsupportedByStoreError
+from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
+
+ROOT = Path(__file__).parents[4]
+
+# A server in miniature: opens the store in argv[1], writes one point after the other, and prints each
+# number once its write is acknowledged.
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from services.adapters.edge.client import open_edge_client
+from tests.services.adapters.edge.stores import COLLECTION, make_things, thing
+
+async def main():
+    async with open_edge_client(Path(sys.argv[1])) as client:
+        await make_things(client)
+        for n in range(100_000):
+            await client.upsert(COLLECTION, [thing(n)])
+            print(n, client.process_id, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[EdgeClient]:
+    async with open_edge_client(tmp_path) as opened:
+        await make_things(opened)
+        yield opened
+
+
+async def all_numbers(client: EdgeClient) -> list[int]:
+    return numbers((await client.scroll(COLLECTION, limit=100_000))[0])
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 — what is waited for happens in another process
+            await asyncio.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    """A zombie has ended; who should collect it is not the point here."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return state.stdout.strip()[:1] not in {"", "Z"}
+
+
+def start_writer(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+
+
+async def test_acknowledged_writes_are_there_after_the_process_is_killed(client: EdgeClient) -> None:
+    """Red if the channel were not replaced, or if acknowledged points lived in memory only."""
+    first = client.process_id
+    for n in range(200):
+        await client.upsert(COLLECTION, [thing(n)])
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: client._channel.ended)
+    assert await all_numbers(client) == list(range(200))
+    assert client.process_id != first
+
+
+async def test_requests_under_way_fail_as_unavailable_when_the_process_dies(client: EdgeClient) -> None:
+    os.kill(client.process_id, signal.SIGSTOP)
+    waiting = [asyncio.create_task(client.count(COLLECTION)) for _ in range(5)]
+    await asyncio.sleep(0.05)
+    os.kill(client.process_id, signal.SIGKILL)
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StoreUnavailableError] * 5
+    counts = await asyncio.gather(*(client.count(COLLECTION) for _ in range(5)))
+    assert [count.count for count in counts] == [0] * 5
+
+
+async def test_a_killed_server_leaves_its_acknowledged_writes_to_the_next_one(tmp_path: Path) -> None:
+    server = start_writer(tmp_path)
+    assert server.stdout is not None
+    acknowledged, store_pid = -1, 0
+    while acknowledged < 150:
+        acknowledged, store_pid = map(int, (await asyncio.to_thread(server.stdout.readline)).split())
+    server.kill()
+    acknowledged = max(
+        [acknowledged, *(int(line.split()[0]) for line in server.stdout if line.endswith("\n"))]
+    )
+    began = time.monotonic()
+    async with open_edge_client(tmp_path) as client:
+        took_s = time.monotonic() - began
+        present = await all_numbers(client)
+    server.wait()
+    server.stdout.close()
+    assert present[: acknowledged + 1] == list(range(acknowledged + 1))
+    assert took_s < 2
+    assert not is_running(store_pid)
+
+
+async def test_a_second_process_is_refused_in_one_plain_line(client: EdgeClient, tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreLockedError) as refused:
+        async with open_edge_client(tmp_path):
+            pass
+    assert time.monotonic() - began < 3
+    sentence = str(refused.value)
+    assert str(tmp_path) in sentence
+    assert str(os.getpid()) in sentence
+    assert "\n" not in sentence
+    await client.upsert(COLLECTION, [thing(1)])
+
+
+async def test_the_process_ends_with_its_client_and_the_folder_is_free_again(tmp_path: Path) -> None:
+    async with open_edge_client(tmp_path) as client:
+        await make_things(client)
+        await client.upsert(COLLECTION, [thing(1)])
+        pid = client.process_id
+    assert not is_running(pid)
+    async with open_edge_client(tmp_path) as again:
+        assert await all_numbers(again) == [1]
+
+
+async def test_interrupting_the_process_group_does_not_end_the_store(client: EdgeClient) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(client.process_id, number)
+    assert (await client.count(COLLECTION)).count == 0
+
+
+async def test_a_cancelled_request_leaves_the_others_in_step(client: EdgeClient) -> None:
+    """Red if a cancelled caller gave up its place in the queue of replies."""
+    await client.upsert(COLLECTION, [thing(n) for n in range(50)])
+
+    async def payload_of(n: int) -> int:
+        (record,) = await client.retrieve(COLLECTION, [nth_id(n)])
+        return numbers([record])[0]
+
+    tasks = [asyncio.create_task(payload_of(n)) for n in range(50)]
+    await asyncio.sleep(0)
+    for task in tasks[::3]:
+        task.cancel()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    kept = [(n, outcome) for n, outcome in enumerate(outcomes) if n % 3]
+    assert [n for n, _ in kept] == [outcome for _, outcome in kept]
+    assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes[::3])
+    assert await payload_of(7) == 7
+
+
+async def test_large_requests_of_many_tasks_do_not_mix(client: EdgeClient) -> None:
+    text = "字" * 50_000
+    await asyncio.gather(*(client.upsert(COLLECTION, [thing(n, text=text)]) for n in range(40)))
+    pages = await asyncio.gather(*(client.retrieve(COLLECTION, [nth_id(n)]) for n in range(40)))
+    assert [numbers(page) for page in pages] == [[n] for n in range(40)]
+
+
+async def test_a_bad_request_is_its_callers_alone(client: EdgeClient) -> None:
+    outcomes = await asyncio.gather(
+        client.upsert(COLLECTION, [thing(1)]),
+        client.scroll(COLLECTION, order_by="unindexed"),
+        client.count("nowhere"),
+        client.create_collection("../outside", {}),
+        client.count(COLLECTION),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes[1:4]] == [StoreRequestError] * 3
+    assert isinstance(outcomes[4], models.CountResult)
+    assert outcomes[4].count == 1
+
+
+async def test_an_unknown_construct_is_named(client: EdgeClient) -> None:
+    with pytest.raises(UnsupportedByStoreError, match="RecommendQuery"):
+        await client.query_points(
+            COLLECTION, query=models.RecommendQuery(recommend=models.RecommendInput()), using="turn"
+        )
+    circle = models.GeoRadius(center=models.GeoPoint(lon=1, lat=1), radius=1)
+    near = models.Filter(must=[models.FieldCondition(key="x", geo_radius=circle)])
+    with pytest.raises(UnsupportedByStoreError, match="geo_radius"):
+        await client.count(COLLECTION, near)
+
+
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    async with open_edge_client(tmp_path) as client:
+        pass
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        await client.count(COLLECTION)
+
+
+async def test_a_folder_that_is_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("not a folder")
+    with pytest.raises(StartRefusedError, match=r"data folder .*data cannot be used") as refused:
+        async with open_edge_client(tmp_path / "data"):
+            pass
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
+async def test_a_folder_that_may_not_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
+    read_only = tmp_path / "data"
+    os.mkdir(read_only, mode=stat.S_IRUSR | stat.S_IXUSR)
+    with pytest.raises(StartRefusedError, match="cannot be used"):
+        async with open_edge_client(read_only):
+            pass
+
+
+@pytest.mark.parametrize("damage", ["spec", "segments", "points", "payloads"])
+async def test_a_damaged_collection_refuses_the_start_and_is_never_empty(tmp_path: Path, damage: str) -> None:
+    async with open_edge_client(tmp_path) as client:
+        await make_things(client)
+        await client.upsert(COLLECTION, [thing(n) for n in range(20)])
+    folder = tmp_path / COLLECTION
+    if damage == "spec":
+        (folder / "collection.json").write_bytes(b'[{"turn"')
+    elif damage == "segments":
+        for file in (folder / "shard" / "segments").glob("*/segment.json"):
+            file.write_bytes(file.read_bytes()[:50])
+    elif damage == "payloads":
+        for file in (folder / "shard" / "segments").glob("*/payload_storage/page_*.dat"):
+            os.truncate(file, 100)
+    else:
+        (folder / "closed.json").write_text('{"points": 21}')
+    with pytest.raises(StartRefusedError, match=COLLECTION) as refused:
+        async with open_edge_client(tmp_path):
+            pass
+    assert "\n" not in str(refused.value)
+
+
+def test_a_full_disk_refuses_writes_and_still_reads_and_deletes(tmp_path: Path) -> None:
+    """The engine writes through mapped files: without room it would be killed in the middle of a write."""
+    roomy = Shards(tmp_path)
+    roomy.answer(wire.CreateCollection("c", wire.CollectionSpec({}, {"sparse": True})))
+    roomy.answer(wire.Upsert("c", [wire.Point(1, {}), wire.Point(2, {})]))
+    roomy.close()
+    full = Shards(tmp_path, reserve_bytes=1 << 62)
+    full.open_all()
+    with pytest.raises(Refusal, match="is full") as refused:
+        full.answer(wire.Upsert("c", [wire.Point(3, {})]))
+    assert refused.value.verdict is wire.Verdict.DISK_FULL
+    full.answer(wire.Delete("c", ids=[1]))
+    assert full.answer(wire.Count("c")) == 1
+    full.close()

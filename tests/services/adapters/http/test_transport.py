@@ -1,0 +1,261 @@
+"""Connections to a provider: reused, closed, never sent elsewhere; a failure is one plain sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from config.settings import LLMSettings
+from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
+from core.prompt.exchange import Exchange
+from core.prompt.messages import Message, Part, Role
+from services.adapters.http import transport as model_http
+from services.adapters.http.endpoint import endpoint
+from services.adapters.http.transport import open_model_client, retry_after_s
+from services.adapters.llms import provider as http_llm
+from services.adapters.llms.anthropic import make_anthropic_llm
+from services.adapters.llms.openai import make_openai_llm
+from services.adapters.llms.provider import HttpLLM
+from tests.support.provider_stub import Answer, serving
+
+KEY = "canary-key-7"
+ASKED = [Message(Role.USER, "Hi?", Part.QUESTION)]
+HI = b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n'
+STOP = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+CLAUDE = [
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","model":"c"}}\n\n',
+    b'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"hi"}}\n\n',
+]
+PROVIDERS = ["openai", "anthropic"]
+
+
+@asynccontextmanager
+async def opened(url: str, provider: str = "openai", read_timeout_s: float = 10) -> AsyncIterator[HttpLLM]:
+    entry = LLMSettings(provider=provider, model="m", base_url=url)
+    make = make_openai_llm if provider == "openai" else make_anthropic_llm
+    async with open_model_client(read_timeout_s) as client:
+        yield make(entry, KEY, client)
+
+
+async def ask(llm: HttpLLM, said: list[str] | None = None) -> str:
+    """`said` has what came before a failure."""
+    said = [] if said is None else said
+    async with aclosing(llm.stream_deltas(ASKED, Exchange())) as deltas:
+        async for delta in deltas:
+            said.append(delta.text)
+    return "".join(said)
+
+
+@pytest.mark.parametrize("late", [[], [0.05]])
+async def test_two_calls_share_one_connection(late: list[bytes | float]) -> None:
+    """Discriminates: a client per call; leaving an answer before the end of its body."""
+    async with serving(Answer([HI, STOP, DONE, *late])) as stub, opened(stub.url) as llm:
+        assert [await ask(llm), await ask(llm), await ask(llm)] == ["hi"] * 3
+        assert (stub.connections, len(stub.requests)) == (1, 3)
+
+
+async def test_calls_at_once_wait_for_no_connection() -> None:
+    """Discriminates: the usual limit of 100 connections to a host."""
+    async with serving(Answer([HI, 1.0, STOP, DONE])) as stub, opened(stub.url) as llm:
+        async with asyncio.timeout(10):
+            assert set(await asyncio.gather(*(ask(llm) for _ in range(150)))) == {"hi"}
+        assert stub.connections == 150
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_closing_the_generator_closes_the_connection(provider: str) -> None:
+    pieces = [HI] if provider == "openai" else CLAUDE
+    async with serving(Answer(pieces, end="never")) as stub, opened(stub.url, provider) as llm:
+        deltas = llm.stream_deltas(ASKED, Exchange())
+        assert (await anext(deltas)).text == "hi"
+        await deltas.aclose()
+        async with asyncio.timeout(1):
+            await stub.left.wait()
+
+
+async def test_a_cancelled_call_closes_the_connection() -> None:
+    async with serving(Answer(end="never")) as stub, opened(stub.url) as llm:
+        task = asyncio.create_task(ask(llm))
+        await asyncio.sleep(0.2)
+        assert len(stub.requests) == 1
+        task.cancel()
+        async with asyncio.timeout(1):
+            await stub.left.wait()
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent"])
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_a_redirect_is_a_refusal_and_the_key_goes_nowhere(provider: str, status: str) -> None:
+    """T16. Discriminates: following redirects, with or without the header."""
+    async with serving(Answer()) as elsewhere:
+        moved = Answer(status=status, headers=(("Location", f"{elsewhere.url}/v1"),))
+        async with serving(moved) as stub, opened(stub.url, provider) as llm:
+            with pytest.raises(LLMRefusedError) as caught:
+                await ask(llm)
+        assert (caught.value.status, caught.value.transient) == (int(status[:3]), False)
+        assert KEY in str(stub.requests[0].headers)
+        assert (elsewhere.connections, elsewhere.requests) == (0, [])
+
+
+async def test_the_environments_proxy_is_used_and_netrc_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    """Discriminates: aiohttp's trust_env, which fails on a key that stands in .netrc as well."""
+    monkeypatch.setenv("NETRC", f"{tmp_path}/netrc")
+    with open(f"{tmp_path}/netrc", "w") as file:  # noqa: ASYNC230
+        file.write("default login somebody password else\n")
+    async with serving(Answer([HI, STOP, DONE])) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//me:word@"))
+        monkeypatch.setenv("no_proxy", "")
+        async with opened("http://model.invalid/v1") as llm:
+            assert await ask(llm) == "hi"
+    assert proxy.requests[0].path == "http://model.invalid/v1/chat/completions"
+    assert proxy.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert proxy.requests[0].headers["proxy-authorization"].startswith("Basic ")
+
+
+def test_an_address_keeps_its_query_and_a_user_is_told_as_authorization() -> None:
+    to = endpoint("https://me:word@host/deployments/x?api-version=1", "chat/completions", {"a": "b"})
+    assert str(to.url) == "https://host/deployments/x/chat/completions?api-version=1"
+    assert to.headers["Authorization"].startswith("Basic ")
+    assert "word" not in repr(to)
+
+
+@pytest.mark.parametrize("address", ["http://host:99999/v1", "http://[::1/v1"])
+def test_an_address_that_is_none_refuses_the_start(address: str) -> None:
+    with pytest.raises(StartRefusedError, match="base_url"):
+        endpoint(address, "chat/completions", {})
+
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("7", 7),
+        ("0.5", 0.5),
+        ("-3", 0),
+        ("inf", None),
+        ("nan", None),
+        ("soon", None),
+        ("Fri, 02 Jan 2026 03:05:05 GMT", 60),
+        ("Fri, 02 Jan 2026 03:00:00 GMT", 0),
+        ("Fri, 02 Jan 2026 03:05:05 -0000", None),
+        ("Fri, 99 Jan 2026 03:05:05 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | None) -> None:
+    assert retry_after_s(value, NOW) == seconds
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(("status", "passing"), [(429, True), (529, True), (503, True), (401, False)])
+async def test_a_refusal_says_when_to_come_back(provider: str, status: int, passing: bool) -> None:
+    answer = Answer([b'{"error":{"message":"secret"}}'], f"{status} No", (("Retry-After", "4"),))
+    async with serving(answer) as stub, opened(stub.url, provider) as llm:
+        with pytest.raises(LLMRefusedError) as caught:
+            await ask(llm)
+    assert (caught.value.status, caught.value.transient) == (status, passing)
+    assert caught.value.retry_after_s == 4
+    assert "secret" not in str(caught.value)
+    assert "127.0.0.1" not in str(caught.value)
+
+
+async def test_a_refusal_without_an_end_is_read_no_further_than_it_is_worth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model_http, "REFUSAL_PATIENCE_S", 0.2)
+    for pieces in ([b"x" * 8_192] * 10_000, [b"so"]):
+        answer = Answer(pieces, "500 Oops", end="never")
+        async with serving(answer) as stub, opened(stub.url) as llm:
+            async with asyncio.timeout(5):
+                with pytest.raises(LLMRefusedError):
+                    await ask(llm)
+                await stub.left.wait()
+
+
+async def test_a_closed_port_may_be_tried_again() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        async with opened(f"http://127.0.0.1:{free.getsockname()[1]}") as llm:
+            with pytest.raises(LLMUnavailableError, match="could not be reached") as caught:
+                await ask(llm)
+    assert caught.value.transient
+
+
+async def test_a_host_that_cannot_be_one_fails_with_a_plain_sentence() -> None:
+    async with opened(f"http://{'a' * 70}.invalid/v1") as llm:
+        with pytest.raises(LLMUnavailableError, match=r"^The model's server could not be reached\.$"):
+            await ask(llm)
+
+
+@pytest.mark.parametrize(
+    ("answer", "passing"),
+    [
+        (Answer(framing="raw"), True),
+        (Answer(framing="raw", end="reset"), True),
+        (Answer(end="reset"), True),
+        (Answer(end="abrupt", headers=(("Content-Length", "10"),), framing="close"), True),
+        (Answer([HI, 0.05], end="reset"), False),
+        (Answer([HI, 0.05], end="abrupt", headers=(("Content-Length", "999"),), framing="close"), False),
+    ],
+)
+async def test_a_connection_that_breaks_is_transient_only_before_the_first_byte(
+    answer: Answer, passing: bool
+) -> None:
+    said: list[str] = []
+    async with serving(answer) as stub, opened(stub.url) as llm:
+        with pytest.raises(LLMUnavailableError) as caught:
+            await ask(llm, said)
+    assert caught.value.transient is passing
+    assert said == ([] if passing else ["hi"])
+
+
+async def test_what_came_before_a_reset_is_told_to_a_slow_reader() -> None:
+    """Discriminates: aiohttp's own order, which raises before it gives out what it holds."""
+    said: list[str] = []
+    async with serving(Answer([HI, 0.05, HI, HI, 0.05], end="reset")) as stub, opened(stub.url) as llm:
+        deltas = llm.stream_deltas(ASKED, Exchange())
+        said.append((await anext(deltas)).text)
+        await asyncio.sleep(0.3)
+        said.append((await anext(deltas)).text)
+        with pytest.raises(LLMUnavailableError, match="broke off"):
+            await anext(deltas)
+    assert said == ["hi", "hihi"]
+
+
+async def test_a_silent_server_meets_the_net_below_our_own_limits() -> None:
+    async with serving(Answer([HI], end="never")) as stub, opened(stub.url, read_timeout_s=0.3) as llm:
+        with pytest.raises(LLMUnavailableError, match="did not answer in time") as caught:
+            await ask(llm)
+    assert not caught.value.transient
+
+
+@pytest.mark.parametrize("framing", ["chunked", "close"])
+async def test_a_clean_end_without_the_end_mark_is_no_end(framing: str) -> None:
+    async with serving(Answer([HI], framing=framing)) as stub, opened(stub.url) as llm:
+        with pytest.raises(LLMTruncatedError):
+            await ask(llm)
+    async with serving(Answer(CLAUDE, framing=framing)) as stub, opened(stub.url, "anthropic") as llm:
+        with pytest.raises(LLMTruncatedError):
+            await ask(llm)
+
+
+@pytest.mark.parametrize("pieces", [[HI, STOP], [HI, DONE], [HI, STOP, b": ping\n\n", 0.2, b": ping\n\n"]])
+@pytest.mark.parametrize("end", ["never", "reset"])
+async def test_a_whole_answer_ends_though_its_connection_does_not(
+    monkeypatch: pytest.MonkeyPatch, pieces: list[bytes | float], end: str
+) -> None:
+    """Discriminates: waiting for the end of the body; a reset behind the end mark that spoils the answer."""
+    monkeypatch.setattr(http_llm, "END_PATIENCE_S", 0.3)
+    async with serving(Answer(pieces, end=end)) as stub, opened(stub.url) as llm, asyncio.timeout(2):
+        assert await ask(llm) == "hi"

@@ -1,0 +1,123 @@
+"""Recorded answers, cut and truncated everywhere (RELIABILITY P15, F9).
+
+The transcripts follow the providers' documented formats; beside each stands what it says.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.deltas import LLMDelta
+from core.errors import LLMTruncatedError
+from core.prompt.exchange import Exchange
+from services.adapters.llms.answer_reader import AnswerReader
+from services.adapters.llms.anthropic import AnthropicReader
+from services.adapters.llms.openai import OpenAIReader
+
+FOLDER = Path(__file__).parents[3] / "data" / "transcripts"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.sse"))
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a reader made of pieces; `reader` is as it was left."""
+
+    text: str
+    thinking: str
+    deltas: list[LLMDelta]
+    reader: AnswerReader
+
+
+@lru_cache
+def raw(name: str) -> bytes:
+    return (FOLDER / f"{name}.sse").read_bytes()
+
+
+@lru_cache
+def told(name: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    return parsed
+
+
+def read(name: str, *pieces: bytes) -> Read:
+    kind = AnthropicReader if name.startswith("anthropic") else OpenAIReader
+    reader = kind(Exchange())
+    given = [reader.read(piece) for piece in pieces if not reader.ended]
+    reader.check()
+    deltas = [delta for delta in given if delta is not None]
+    text, thinking = ("".join(getattr(delta, part) for delta in deltas) for part in ("text", "thinking"))
+    return Read(text, thinking, deltas, reader)
+
+
+def end_mark(name: str) -> int:
+    """How many bytes of a transcript hold the first of the provider's end marks and the end of its event.
+
+    Of CRLF the CR is enough.
+    """
+    whole = raw(name)
+    blank = b"\r\n\r\n" if b"\r\n\r\n" in whole else b"\n\n"
+    done = 0
+    for block in whole.split(blank):
+        done += len(block) + len(blank)
+        if b'"type":"message_stop"' in block or b"[DONE]" in block:
+            return done - len(blank) // 4
+        if b'"finish_reason":"' in block:
+            return done - len(blank) // 4
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_transcript_is_understood(name: str) -> None:
+    said, wanted = read(name, raw(name)), told(name)
+    last = said.deltas[-1]
+    assert (said.text, said.thinking) == (wanted["text"], wanted["thinking"])
+    assert said.reader.exchange.finish_reason == last.finish_reason == wanted["finish_reason"]
+    assert last.prompt_tokens == wanted["prompt_tokens"]
+    assert last.completion_tokens == wanted["completion_tokens"]
+    assert said.reader.exchange.response_id == wanted["id"]
+    assert said.reader.exchange.response_model == wanted["model"]
+    assert len(said.deltas) == 1, "one read is one delta"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_cut_changes_what_is_said(name: str) -> None:
+    """Discriminates: decoding what a read brought before its event is whole."""
+    whole, wanted = raw(name), told(name)
+    for place in range(len(whole)):
+        said = read(name, whole[:place], whole[place:])
+        assert (said.text, said.thinking) == (wanted["text"], wanted["thinking"])
+        assert said.reader.exchange.finish_reason == wanted["finish_reason"]
+    drip = read(name, *(whole[place : place + 1] for place in range(len(whole))))
+    assert (drip.text, drip.thinking, drip.reader.complete) == (wanted["text"], wanted["thinking"], True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_random_partitions_say_the_same(name: str) -> None:
+    whole, wanted, chance = raw(name), told(name), random.Random(name)
+    for _ in range(200):
+        places = sorted(chance.choices(range(len(whole) + 1), k=chance.randrange(40)))
+        edges = zip([0, *places], [*places, len(whole)], strict=True)
+        said = read(name, *(whole[start:end] for start, end in edges))
+        assert (said.text, said.thinking) == (wanted["text"], wanted["thinking"])
+        assert all(d.text or d.thinking or d.finish_reason or d.completion_tokens for d in said.deltas)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_cut_short_is_a_beginning_and_complete_only_with_the_end_mark(name: str) -> None:
+    """Discriminates: an end of the bytes taken for the end of the answer; half an event that is told."""
+    whole, wanted, mark = raw(name), told(name), end_mark(name)
+    for end in range(len(whole) + 1):
+        said = read(name, whole[:end])
+        assert wanted["text"].startswith(said.text)
+        assert wanted["thinking"].startswith(said.thinking)
+        assert said.reader.complete == (end >= mark), end
+        if said.reader.seen and end < mark:
+            with pytest.raises(LLMTruncatedError):
+                said.reader.check_end()

@@ -1,0 +1,173 @@
+import asyncio
+import gzip
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from pydantic import SecretStr
+
+from core.knowledge import Candidate, Chunk
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import encode_query
+from services.adapters.models.http_reranker import MAX_REPLY_BYTES, TEI_BATCH, HttpReranker
+from services.retrieval.foreign import ForeignReranker, RerankerUnavailableError
+from tests.services.adapters.http.http_stub import Reply, Stub, http_stub
+from tests.support.provider_stub import Answer, serving
+
+TEXTS = ("费用", "退款", "同步")
+
+
+def nodes(texts: Sequence[str] = TEXTS) -> list[NodeWithScore]:
+    return [
+        NodeWithScore(node=TextNode(id_=text, text=text, metadata={"file_name": "f.md"})) for text in texts
+    ]
+
+
+async def rerank(stub: Stub, model_name: str = "", key: str | None = None) -> list[tuple[str, float]]:
+    reranker = HttpReranker(stub.url, model_name, SecretStr(key) if key else None)
+    try:
+        ranked = await reranker.apostprocess_nodes(nodes(), query_bundle=QueryBundle("怎么退款"))
+    finally:
+        await reranker.aclose()
+    return [(node.node.node_id, node.score or 0.0) for node in ranked]
+
+
+TEI = [{"index": 1, "score": 0.9}, {"index": 0, "score": 0.1}, {"index": 2, "score": 0.3}]
+JINA = {"results": [{"index": row["index"], "relevance_score": row["score"], "document": {}} for row in TEI]}
+
+
+@pytest.mark.parametrize("body", [TEI, JINA])
+async def test_both_dialects_of_the_reply_are_understood(body: Any) -> None:
+    with http_stub(Reply(body)) as stub:
+        assert await rerank(stub) == [("退款", 0.9), ("同步", 0.3), ("费用", 0.1)]
+
+
+async def test_without_a_model_the_request_is_teis() -> None:
+    with http_stub(Reply(TEI)) as stub:
+        await rerank(stub)
+    assert stub.paths == ["/rerank"]
+    wanted = {"query": "怎么退款", "texts": list(TEXTS), "truncate": True, "raw_scores": False}
+    assert stub.bodies == [wanted]
+    assert stub.keys == [None]
+
+
+async def test_with_a_model_the_request_is_the_others() -> None:
+    with http_stub(Reply(JINA)) as stub:
+        await rerank(stub, "some-reranker", "secret-key")
+    assert stub.bodies == [
+        {"query": "怎么退款", "documents": list(TEXTS), "model": "some-reranker", "top_n": 3}
+    ]
+    assert stub.keys == ["Bearer secret-key"]
+
+
+async def test_raw_scores_become_probabilities() -> None:
+    with http_stub(
+        Reply([{"index": 0, "score": -800.0}, {"index": 1, "score": 0.0}, {"index": 2, "score": 800}])
+    ) as stub:
+        assert await rerank(stub) == [("同步", 1.0), ("退款", 0.5), ("费用", 0.0)]
+
+
+async def test_rows_that_point_nowhere_or_twice_add_nothing() -> None:
+    rows = [
+        {"index": 9, "score": 1.0},
+        {"index": -1, "score": 1.0},
+        {"index": 0, "score": 0.4},
+        {"index": 0, "score": 0.4},
+    ]
+    with http_stub(Reply(rows)) as stub:
+        assert await rerank(stub) == [("费用", 0.4)]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply({}, 500),
+        Reply({}, 302, (("Location", "/elsewhere"),)),
+        Reply(b"oops"),
+        Reply({"results": [{"index": 0}]}),
+        Reply([]),
+        Reply([{"index": 99, "score": 1.0}]),
+        Reply(b"[" + b" " * MAX_REPLY_BYTES + b"]"),
+        Reply(gzip.compress(b" " * 9_000_000), 200, (("Content-Encoding", "gzip"),)),
+    ],
+    ids=["500", "redirect", "no JSON", "no score", "nothing", "nothing of ours", "too long", "gzip"],
+)
+async def test_a_bad_reply_is_unavailable(reply: Reply) -> None:
+    with http_stub(reply) as stub:
+        with pytest.raises(RerankerUnavailableError):
+            await rerank(stub)
+        assert len(stub.bodies) == 1
+
+
+async def test_a_reply_that_ends_nowhere_is_bounded() -> None:
+    """Discriminates: reading a reply to its end before its size is looked at."""
+    endless = Answer(itertools.repeat(b" " * 65_536), headers=(("Content-Type", "application/json"),))
+    async with serving(endless) as stub:
+        reranker = HttpReranker(stub.url)
+        with pytest.raises(RerankerUnavailableError, match="bytes"):
+            await asyncio.wait_for(reranker.judge_pairs(["q"], TEXTS), 10)
+        await asyncio.wait_for(stub.left.wait(), 5)
+        await reranker.aclose()
+
+
+async def test_a_reply_that_drips_is_cut_by_the_time_limit_of_all() -> None:
+    """Discriminates: a time-out between two reads alone, which a byte now and then always meets."""
+    dripping = Answer(itertools.chain.from_iterable(itertools.repeat((b" ", 0.05))))
+    async with serving(dripping) as stub:
+        reranker = HttpReranker(stub.url, timeout_s=5)
+        candidate = Candidate(Chunk("c", "d", "f.md", "费用", 0))
+        asked = Query("费用", (QueryForm("费用", [], encode_query("费用")),))
+        with pytest.raises(RerankerUnavailableError, match="in time"):
+            await asyncio.wait_for(ForeignReranker(reranker, timeout_s=0.3).judge(asked, [candidate]), 5)
+        await asyncio.wait_for(stub.left.wait(), 5)
+        await reranker.aclose()
+
+
+async def test_a_busy_server_tells_when_to_come_back_and_is_not_waited_for() -> None:
+    with http_stub(Reply({}, 429, (("Retry-After", "60"),))) as stub:
+        with pytest.raises(RerankerUnavailableError) as caught:
+            await asyncio.wait_for(rerank(stub), 5)
+        assert len(stub.bodies) == 1
+    assert caught.value.retry_after_s == 60
+
+
+async def test_two_questions_are_asked_at_once_and_share_one_scale() -> None:
+    """Discriminates: deciding for each reply by itself whether its scores are raw."""
+    raw = [{"index": at, "score": score} for at, score in enumerate((3.0, 0.5, -2.0))]
+    plain = [{"index": at, "score": 0.0} for at in range(3)]
+    with http_stub(Reply(plain), Reply(raw)) as stub:
+        reranker = HttpReranker(stub.url)
+        rows = await reranker.judge_pairs(["甲", "乙"], TEXTS)
+        await reranker.aclose()
+    assert sorted(body["query"] for body in stub.bodies) == ["乙", "甲"]
+    assert [0.5, 0.5, 0.5] in rows
+    assert all(score is not None and 0 < score < 1 for row in rows for score in row)
+
+
+async def test_tei_is_asked_for_no_more_texts_than_it_takes() -> None:
+    rows = [{"index": at, "score": at / 100} for at in range(TEI_BATCH)]
+    with http_stub(Reply(rows)) as stub:
+        reranker = HttpReranker(stub.url)
+        (row,) = await reranker.judge_pairs(["q"], [f"text {at}" for at in range(TEI_BATCH + 3)])
+        await reranker.aclose()
+    assert sorted(len(body["texts"]) for body in stub.bodies) == [3, TEI_BATCH]
+    assert row == [*[at / 100 for at in range(TEI_BATCH)], 0.0, 0.01, 0.02]
+
+
+async def test_nobody_listening_is_unavailable_and_tells_no_key() -> None:
+    with http_stub(Reply(TEI)) as stub:
+        pass
+    with pytest.raises(RerankerUnavailableError) as caught:
+        await rerank(stub, key="secret-key")
+    assert "secret-key" not in str(caught.value)
+
+
+async def test_nothing_to_rank_asks_nobody() -> None:
+    with http_stub(Reply(TEI)) as stub:
+        reranker = HttpReranker(f"{stub.url}/v1/rerank")
+        assert await reranker.apostprocess_nodes([], query_bundle=QueryBundle("q")) == []
+        assert reranker.url == f"{stub.url}/v1/rerank"
+        await reranker.aclose()
+    assert stub.bodies == []

@@ -1,0 +1,244 @@
+"""Files that LibreOffice saved, read as a person reads them."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import docx
+import pptx
+import pytest
+from docx.enum.style import WD_STYLE_TYPE
+from docx.oxml.ns import nsmap
+from docx.oxml.parser import parse_xml
+from PIL import Image
+
+from core.errors import UnreadableDocumentError
+from services.adapters.readers.documents import parse_document
+from services.adapters.readers.pdf import place, without_margins
+from tests.support.documents import FIXTURES, fixture, members_of, sections_of, under, with_members
+from tests.support.make_files import docx_bytes
+
+
+def test_fixtures_are_small_enough_to_live_in_the_repository() -> None:
+    sizes = [path.stat().st_size for path in FIXTURES.iterdir()]
+    assert max(sizes) < 40_000
+    assert sum(sizes) < 400_000
+
+
+# ---- DOCX ----
+
+
+def test_a_word_file_has_its_heading_paths() -> None:
+    assert [section.heading for section in sections_of("handbook.docx")] == [
+        ("青禾员工手册",),
+        ("青禾员工手册", "年假"),
+        ("青禾员工手册", "年假", "天数"),
+        ("青禾员工手册", "Travel expenses"),
+        ("青禾员工手册", "Travel expenses", "Hotels"),
+        (),
+    ]
+
+
+def test_tracked_insertions_are_read_and_tracked_deletions_are_not() -> None:
+    """Discriminates: python-docx's paragraph.text, which leaves out w:ins."""
+    assert under(sections_of("handbook.docx"), "青禾员工手册") == "本手册适用于全体员工，包括实习生。"
+
+
+def test_a_footnote_stands_behind_the_paragraph_that_refers_to_it() -> None:
+    assert under(sections_of("handbook.docx"), "青禾员工手册", "年假") == (
+        "入职满一年的员工每年有十二天年假。\n\n未休的年假可顺延至次年三月底。\n\n"
+        "- 提前三个工作日申请\n\n- 由直属主管批准"
+    )
+
+
+def test_a_word_table_has_one_header_line_and_nested_tables_and_text_boxes_are_read() -> None:
+    assert under(sections_of("handbook.docx"), "青禾员工手册", "年假", "天数") == (
+        "| 部门 | 天数 / 初级 | 天数 / 高级 |\n| --- | --- | --- |\n"
+        "| 研发 | 12 | 18 |\n| 客服 | 10 | 夜班 20 |\n\n"
+        "A boxed remark follows.\n\nQuestions go to desk 4417."
+    )
+
+
+def test_what_page_headers_say_is_read_once_and_page_numbers_are_not() -> None:
+    assert under(sections_of("handbook.docx")) == "青禾公司 · 文号 QH-2031-077"
+
+
+def word(*body: str) -> bytes:
+    document = docx.Document()
+    for xml in body:
+        document.element.body.insert(-1, parse_xml(f'<w:p xmlns:w="{nsmap["w"]}">{xml}</w:p>'))
+    return docx_bytes(document)
+
+
+def text_of(*body: str) -> str:
+    return "\n".join(section.text for section in parse_document("a.docx", word(*body)).sections)
+
+
+def test_content_controls_fields_and_equations_are_read_and_ruby_is_said_once() -> None:
+    """Discriminates: python-docx's paragraph.text, which reads none of them."""
+    run = "<w:r><w:t>{}</w:t></w:r>"
+    control = f"<w:sdt><w:sdtContent>{run.format('chosen')}</w:sdtContent></w:sdt>"
+    field = f'<w:fldSimple w:instr="DATE">{run.format(" today")}</w:fldSimple>'
+    base = f"<w:rubyBase>{run.format('汉')}</w:rubyBase>"
+    ruby = f"<w:r><w:ruby><w:rt>{run.format('hàn')}</w:rt>{base}</w:ruby></w:r>"
+    assert text_of(control + field + ruby) == "chosen today汉"
+
+
+def test_moved_text_is_read_where_it_is_now() -> None:
+    run = "<w:r><w:t>moved</w:t></w:r>"
+    assert text_of(f"<w:moveFrom>{run}</w:moveFrom>", f"<w:moveTo>{run}</w:moveTo>") == "moved"
+
+
+def test_a_table_of_contents_is_not_read() -> None:
+    document = docx.Document()
+    document.styles.add_style("toc 1", WD_STYLE_TYPE.PARAGRAPH)
+    document.add_paragraph("Chapter One ... 3", style="toc 1")
+    document.add_paragraph("Body.")
+    assert [section.text for section in parse_document("a.docx", docx_bytes(document)).sections] == ["Body."]
+
+
+def test_a_table_of_one_cell_is_a_frame_around_text() -> None:
+    document = docx.Document()
+    document.add_table(rows=1, cols=1).rows[0].cells[0].text = "framed"
+    assert parse_document("a.docx", docx_bytes(document)).sections[0].text == "framed"
+
+
+# ---- PPTX ----
+
+
+def test_slides_are_sections_with_number_and_title() -> None:
+    assert [(section.page, section.heading) for section in sections_of("launch.pptx")] == [
+        (1, ("新品发布计划",)), (2, ("时间表",)), (3, ("Budget",)), (4, ()), (5, ("Forecast",)),
+    ]  # fmt: skip
+
+
+def test_a_slides_list_keeps_its_levels_and_its_notes() -> None:
+    assert under(sections_of("launch.pptx"), "时间表") == (
+        "- 三月完成样机\n  - 样机编号 WM-31\n- 五月上市\n\n备注：提醒：供应商合同四月二十日到期。"
+    )
+
+
+def test_a_slide_is_read_from_top_to_bottom_with_its_table_and_groups() -> None:
+    """Discriminates: shapes in the order of the file (the box above the table was added after it)."""
+    assert under(sections_of("launch.pptx"), "Budget") == (
+        "All sums in euro.\n\n"
+        "| Item | Cost / Plan | Cost / Actual |\n| --- | --- | --- |\n| Print | 1,200 | 1,150 |\n"
+        "| Fair | 8,000 | 8,400 |\n\n"
+        "Grouped left\n\nGrouped right\n\nNotes: Ask Ines about the fair discount."
+    )
+
+
+def test_a_charts_figures_are_a_table() -> None:
+    assert under(sections_of("launch.pptx"), "Forecast").endswith(
+        "|  | Units |\n| --- | --- |\n| 2024 | 410 |\n| 2025 | 655 |"
+    )
+
+
+def test_a_presentation_of_pictures_only_says_that_pictures_are_not_read() -> None:
+    """Discriminates: the message of any file without text."""
+    slides, empty = pptx.Presentation(), pptx.Presentation()
+    slide = slides.slides.add_slide(slides.slide_layouts[6])
+    picture = BytesIO()
+    Image.new("RGB", (4, 4)).save(picture, "PNG")
+    slide.shapes.add_picture(picture, 0, 0)
+    empty.slides.add_slide(empty.slide_layouts[6])
+    for presentation, message in ((slides, "pictures are not read"), (empty, r"can be read\.$")):
+        saved = BytesIO()
+        presentation.save(saved)
+        with pytest.raises(UnreadableDocumentError, match=message) as refused:
+            parse_document("a.pptx", saved.getvalue())
+        assert refused.value.code == "no_text"
+
+
+# ---- XLSX and CSV ----
+
+
+def test_sheets_and_the_titles_of_their_tables_are_headings_and_hidden_sheets_are_left_out() -> None:
+    assert [section.heading for section in sections_of("sales.xlsx")] == [
+        ("销售 2024", "2024年季度销售表"), ("销售 2024", "联系人表"), ("Stock",), ("Wide",), ("Notes",),
+    ]  # fmt: skip
+
+
+def test_a_sheet_is_read_as_it_is_shown() -> None:
+    """Two header rows are one, merged cells are said in each row, formulas are their values."""
+    assert under(sections_of("sales.xlsx"), "销售 2024", "2024年季度销售表") == (
+        "单位：万元\n\n"
+        "| 地区 | 门店 | 销售额 / 上半年 | 销售额 / 下半年 | 同比 | 更新日期 |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| 华北 | 北京店 | 1,234.50 | 1,500.00 | 12.5% | 2024-07-01 |\n"
+        "| 华北 | 天津店 | 800.00 | 950.25 | -3.0% | 2024-07-02 |\n"
+        "| 华南 | 深圳店 | 2,100.00 | 2,400.00 | 20.0% | 2024-07-03 |\n"
+        "| 合计 |  | 4,134.50 | 4,850.25 |  |  |"
+    )
+
+
+def test_leading_zeros_currencies_times_and_bars_survive() -> None:
+    sections = sections_of("sales.xlsx")
+    assert "| 韩梅 | 000417 | ¥88 |" in under(sections, "销售 2024", "联系人表")
+    assert "| Washer \\| flat | R-15 | 0 | 2024-03-06 09:05 |" in under(sections, "Stock")
+
+
+def test_rows_that_do_not_fit_beside_their_header_become_lines_that_name_each_value() -> None:
+    sections = sections_of("sales.xlsx")
+    assert "Attribute number 30 of the product: value 30" in under(sections, "Wide").split("\n")
+    notes = under(sections, "Notes")
+    assert notes.startswith("Topic: Delivery\nRemark: The driver waits")
+    assert notes.endswith("9931.\n\n| Topic | Remark |\n| --- | --- |\n| Returns | Only with a slip. |")
+
+
+def test_a_csv_file_in_gb18030_with_semicolons_is_a_table_per_stretch() -> None:
+    sections = sections_of("sales-gb18030.csv")
+    assert [section.heading for section in sections] == [("2024年季度销售表",), ("联系人表",)]
+    assert sections[1].text == "| 姓名 | 工号 | 时薪 |\n| --- | --- | --- |\n| 韩梅 | 000417 | ¥88 |"
+    assert "| 华南 | 深圳店 | 2,100.00 | 2,400.00 | 20.0% | 2024年7月3日 |" in sections[0].text
+
+
+def test_a_workbook_with_styles_that_no_library_takes_is_read_without_them() -> None:
+    styles = members_of(fixture("sales.xlsx"))["xl/styles.xml"]
+    spoilt = with_members(
+        fixture("sales.xlsx"), {"xl/styles.xml": styles.replace(b"<patternFill", b"<fillet")}
+    )
+    sections = parse_document("sales.xlsx", spoilt).sections
+    assert "| 韩梅 | 417 | 88 |" in under(sections, "销售 2024", "联系人表")
+
+
+# ---- PDF ----
+
+
+def test_bookmarks_are_headings_pages_are_kept_and_running_heads_are_left_out() -> None:
+    """Discriminates: a page's text as one section; the header "Green Field …" and "Page 3" left in."""
+    assert [(section.page, section.heading) for section in sections_of("report.pdf")] == [
+        (1, ()), (1, ("水库",)), (1, ("水库", "Pumps")), (2, ("Finance",)), (3, ("People",)),
+        (4, ("Outlook",)),
+    ]  # fmt: skip
+    whole = "\n".join(section.text for section in sections_of("report.pdf"))
+    assert "水位在九月达到三十七米。" in whole
+    assert "Region Income Cost\nNorth 310 205\nSouth 290 188" in whole
+    assert "Green Field" not in whole
+    assert "Page" not in whole
+
+
+@pytest.mark.parametrize(
+    ("lines", "title", "found"),
+    [
+        (["2.3 Simple parsing", "For"], "Simple parsing", (0, 1)),
+        (["text", "第三章 数据结构"], "数据结构", (1, 2)),
+        (["Appendix A: Copying", "x"], "A Copying", (0, 1)),
+        (["A title that goes", "on in a second line", "x"], "A title that goes on in a second line", (0, 2)),
+        (["Simple", "text"], "Simple parsing", None),
+        (["7", "8"], "7", None),
+    ],
+)
+def test_a_bookmark_is_found_with_or_without_its_number(
+    lines: list[str], title: str, found: tuple[int, int] | None
+) -> None:
+    assert place(lines, [title]) == [found]
+
+
+def test_lines_that_count_the_pages_are_left_out_and_other_numbers_stay() -> None:
+    """Discriminates: taking every number for the same, which leaves out the sums at the foot of a table."""
+    body = [[f"line {page**2}a", f"middle {page**3}", "100"] for page in range(8)]
+    heads = [["Green Field Ltd.", f"Chapter {page // 3} Pipes {page + 9}"] for page in range(8)]
+    pages = [[*head, *lines] for head, lines in zip(heads, body, strict=True)]
+    assert without_margins(pages) == body
+    assert without_margins(body) == body

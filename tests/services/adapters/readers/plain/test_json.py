@@ -1,0 +1,118 @@
+"""JSON and JSON Lines, as a person would retell them."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from core.errors import UnreadableDocumentError
+from core.knowledge import Section
+from services.adapters.readers.documents import parse_document
+
+DOCUMENTS = Path("tests/fixtures/documents")
+
+
+def read(content: object, name: str = "a.json") -> tuple[Section, ...]:
+    raw = content if isinstance(content, bytes) else json.dumps(content, ensure_ascii=False).encode()
+    return parse_document(name, raw).sections
+
+
+def text(content: object, name: str = "a.json") -> str:
+    return "\n\n".join(section.text for section in read(content, name))
+
+
+def code_of(content: bytes, name: str = "a.json") -> str:
+    with pytest.raises(UnreadableDocumentError) as refused:
+        read(content, name)
+    return refused.value.code
+
+
+def test_an_export_of_questions_answers_and_chats_stays_one() -> None:
+    parsed = parse_document("export-jq.json", (DOCUMENTS / "export-jq.json").read_bytes())
+    told = {section.heading: section.text for section in parsed.sections}
+    assert told["客服问答导出", "prices"].startswith(
+        "| sku | name | price |\n| --- | --- | --- |\n| L-1 | 琥珀灯"
+    )
+    assert told["客服问答导出", "conversations", "c-1", "messages"] == (
+        "user: 竹椅能退吗？\n\nassistant: 未使用的竹椅七天内可以退。"
+    )
+    assert "| 退款需要几天？ | 七个工作日内原路退回。 |" in told["客服问答导出", "faq"]
+    assert parsed.date == "2024-03-05"
+
+
+def test_fixtures_of_other_programs_are_read() -> None:
+    assert "scripts.test: echo" in text((DOCUMENTS / "package-npm.json").read_bytes())
+    assert "| L-1 | 琥珀灯 |" in text((DOCUMENTS / "export-jq.jsonl").read_bytes(), "a.jsonl").replace(
+        "|  |  |", "|"
+    )
+
+
+def test_small_members_are_lines_and_big_ones_are_sections_under_their_keys() -> None:
+    long = "A long answer about lanterns. " * 40
+    found = read({"name": "wenmai", "size": {"w": 1, "h": 2}, "notes": {"first": long, "second": long}})
+    assert found[0].heading == ("wenmai",)
+    assert found[0].text == "name: wenmai\nsize.w: 1\nsize.h: 2"
+    assert found[1].heading == ("wenmai", "notes")
+    assert found[1].text.count(long.strip()) == 2
+
+
+def test_records_with_long_texts_keep_their_fields_together() -> None:
+    found = read([{"question": f"Q{at}", "answer": "word " * 200} for at in range(3)])
+    assert [section.heading for section in found] == [("Q0",), ("Q1",), ("Q2",)]
+    assert found[1].text.startswith("question: Q1\nanswer:\nword word")
+
+
+def test_numbers_stay_as_written_and_what_is_no_json_number_is_read() -> None:
+    """Discriminates: int() and float() of the numbers; the last of two equal keys winning."""
+    raw = b'{"a": 1.10, "b": NaN, "c": ' + b"9" * 5_000 + b', "a": 2, "d": -Infinity, "e": 1e999}'
+    told = text(raw)
+    assert "a: 1.10" in told
+    assert "a (2): 2" in told
+    assert "b: NaN" in told
+    assert "9" * 5_000 in told
+    assert "1e999" in told
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "gb18030"])
+def test_json_is_read_in_every_common_encoding(encoding: str) -> None:
+    assert text('{"产品": "琥珀灯", "价格": 128}'.encode(encoding)) == "产品: 琥珀灯\n价格: 128"
+
+
+def test_broken_lines_stay_readable_unless_most_are() -> None:
+    """Discriminates: leaving broken lines out; a file of prose passing for JSON Lines."""
+    raw = b'{"a": 1, "b": "x"}\n{"a": 2, "b": \n\n{"a": 3, "b": "y"}\n'
+    assert '{"a": 2, "b":' in text(raw, "a.jsonl")
+    assert "a: 3\nb: y" in text(raw, "a.jsonl")
+    assert code_of(b"some\nprose\n{}\n", "a.jsonl") == "unreadable_document"
+
+
+def test_json_lines_under_the_name_of_json_are_read() -> None:
+    assert text(b'{"a": 1}\n{"a": 2}\n') == "| a |\n| --- |\n| 1 |\n| 2 |"
+
+
+@pytest.mark.parametrize("raw", [b'{"a": ', b"[1, 2", b"{'a': 1}", b'{"a": 1} x'])
+def test_broken_json_is_refused_with_the_place(raw: bytes) -> None:
+    assert code_of(raw) == "unreadable_document"
+
+
+@pytest.mark.parametrize("raw", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000])
+def test_a_hundred_thousand_levels_are_refused_at_once(raw: bytes) -> None:
+    """Discriminates: recursion of our own; letting RecursionError out."""
+    started = time.process_time()
+    assert code_of(raw) == "too_complex"
+    assert time.process_time() - started < 1
+
+
+def test_hundreds_of_levels_are_read() -> None:
+    assert text(b'{"a":' * 500 + b'"deep"' + b"}" * 500).endswith("deep")
+
+
+def test_equal_keys_and_big_lists_take_linear_time() -> None:
+    raw = b"{" + b'"a":1,' * 100_000 + b'"a":2}'
+    started = time.process_time()
+    assert "a (100001): 2" in text(raw)
+    text([[[[at]]] for at in range(30_000)])
+    assert time.process_time() - started < 5

@@ -1,0 +1,169 @@
+"""Archives that office files and books come in: what is refused, with which code, before a parser sees it."""
+
+from __future__ import annotations
+
+import struct
+import time
+import zipfile
+from io import BytesIO
+
+import pytest
+
+from core.errors import BadRequestError, UnreadableDocumentError, UnsupportedMediaError
+from services.adapters.readers.archive_check import check_archive
+from services.adapters.readers.documents import parse_document
+from services.knowledge.parsing.formats import DocumentFormat
+from tests.support.documents import OFFICE, fixture, members_of, with_members
+from tests.support.make_files import archive
+
+MAIN_PARTS = {
+    "a.docx": "word/document.xml",
+    "a.pptx": "ppt/presentation.xml",
+    "a.xlsx": "xl/workbook.xml",
+    "a.epub": "META-INF/container.xml",
+}
+EVERY_KIND = pytest.mark.parametrize("file_name", sorted(MAIN_PARTS))
+LAUGHS = b'<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;">'
+BILLION_LAUGHS = b"<?xml version='1.0'?><!DOCTYPE x [" + LAUGHS + b"]><x>&c;</x>"
+
+
+def code_of(file_name: str, content: bytes) -> str:
+    with pytest.raises(UnreadableDocumentError) as refused:
+        parse_document(file_name, content)
+    return refused.value.code
+
+
+@EVERY_KIND
+def test_a_bomb_is_refused_in_a_moment(file_name: str) -> None:
+    bomb = archive({MAIN_PARTS[file_name]: b"<x/>", "media/bomb.bin": bytes(150_000_000)})
+    started = time.process_time()
+    assert code_of(file_name, bomb) == "archive_limit"
+    assert time.process_time() - started < 2
+
+
+@EVERY_KIND
+def test_ten_thousand_members_are_refused(file_name: str) -> None:
+    assert code_of(
+        file_name, archive({MAIN_PARTS[file_name]: b"", **{f"m{i}": b"" for i in range(10_000)}})
+    ) == ("archive_limit")
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("name", ["../escape", "/etc/passwd", "a/../../b", "..\\escape", "C:/windows/x"])
+def test_a_name_that_leads_out_is_refused(file_name: str, name: str) -> None:
+    assert code_of(file_name, archive({MAIN_PARTS[file_name]: b"<x/>", name: b""})) == "archive_limit"
+
+
+@EVERY_KIND
+def test_a_symbolic_link_is_refused(file_name: str) -> None:
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        link = zipfile.ZipInfo(MAIN_PARTS[file_name])
+        link.external_attr = 0o120777 << 16
+        file.writestr(link, "/etc/passwd")
+    assert code_of(file_name, out.getvalue()) == "archive_limit"
+
+
+@EVERY_KIND
+def test_an_archive_without_the_main_part_is_another_kind_of_file(file_name: str) -> None:
+    with pytest.raises(UnsupportedMediaError, match="check its ending"):
+        parse_document(file_name, archive({"other.xml": b"<x/>"}))
+
+
+@EVERY_KIND
+def test_sizes_that_the_archive_declares_are_not_believed(file_name: str) -> None:
+    """It says 10 bytes where 30 million are packed. Discriminates: a first look without unpacking."""
+    packed = archive({MAIN_PARTS[file_name]: b"<x/>" + b" " * 30_000_000})
+    directory = packed.rindex(b"PK\x01\x02")
+    lying = packed[: directory + 24] + struct.pack("<I", 10) + packed[directory + 28 :]
+    assert code_of(file_name, lying) == "unreadable_document"
+    with zipfile.ZipFile(BytesIO(lying)) as file:
+        assert file.infolist()[0].file_size == 10
+
+
+def test_members_that_share_their_bytes_are_refused() -> None:
+    """One packed megabyte listed two hundred times: no member alone is a bomb."""
+    packed = archive({"xl/workbook.xml": b"<x/>", "part": bytes(range(256)) * 4_000})
+    start = packed.index(b"PK\x01\x02", packed.index(b"PK\x01\x02") + 4)
+    entry, tail = packed[start : packed.rindex(b"PK\x05\x06")], packed[packed.rindex(b"PK\x05\x06") :]
+    first = packed[packed.index(b"PK\x01\x02") : start]
+    directory = first + entry * 200
+    end = tail[:8] + struct.pack("<HHI", 201, 201, len(directory)) + tail[16:]
+    assert code_of("a.xlsx", packed[: packed.index(b"PK\x01\x02")] + directory + end) == "archive_limit"
+
+
+@EVERY_KIND
+def test_an_archive_inside_is_not_opened(file_name: str) -> None:
+    inner = archive({"bomb.bin": bytes(200_000_000)})
+    nested = archive({MAIN_PARTS[file_name]: b"<x/>", "embeddings/inner.zip": archive({"inner.zip": inner})})
+    with pytest.raises(BadRequestError):
+        parse_document(file_name, nested)
+    check_archive(DocumentFormat(file_name[2:].upper()), nested)
+
+
+@pytest.mark.parametrize("name", OFFICE)
+def test_entities_are_refused_in_every_xml_part(name: str) -> None:
+    for member in [each for each in members_of(fixture(name)) if each.endswith((".xml", ".rels"))]:
+        assert code_of(name, with_members(fixture(name), {member: BILLION_LAUGHS})) == "unsafe_xml"
+
+
+@pytest.mark.parametrize("name", OFFICE)
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le"])
+def test_entities_are_found_in_other_encodings(name: str, encoding: str) -> None:
+    text = BILLION_LAUGHS.decode().replace("version='1.0'", f"version='1.0' encoding='{encoding}'")
+    main = MAIN_PARTS[f"a.{name.rpartition('.')[2]}"]
+    assert code_of(name, with_members(fixture(name), {main: text.encode(encoding)})) == "unsafe_xml"
+
+
+def test_an_encoding_in_which_markup_can_hide_is_refused() -> None:
+    hidden = b"<?xml version='1.0' encoding='UTF-7'?>+ADwAIQ-DOCTYPE x><x/>"
+    assert code_of("a.docx", archive({"word/document.xml": hidden})) == "unsafe_xml"
+
+
+def test_a_part_of_many_megabytes_is_looked_through_to_its_end() -> None:
+    """Discriminates: looking at the first bytes, or not joining the pieces (the word lies across two)."""
+    for padding in (262_100, 262_110, 262_140, 900_000):
+        part = b"<?xml version='1.0'?><!--" + b"-x" * (padding // 2) + b"--><!DOCTYPE x SYSTEM 'y'><x/>"
+        main = {"word/document.xml": part}
+        assert code_of("a.docx", archive(main)) == "unsafe_xml"
+
+
+def test_a_book_may_have_doctypes_but_no_entities_in_its_own_parts() -> None:
+    page = b"<!DOCTYPE html PUBLIC '-//W3C//DTD XHTML 1.1//EN' 'x'><html/>"
+    book = {"META-INF/container.xml": b"<x/>", "ncx.ncx": b"<!DOCTYPE ncx><ncx/>", "page.xhtml": page}
+    check_archive(DocumentFormat.EPUB, archive(book))
+    with pytest.raises(UnreadableDocumentError):
+        check_archive(DocumentFormat.EPUB, archive({**book, "content.opf": BILLION_LAUGHS}))
+
+
+@pytest.mark.parametrize("ending", ["docx", "pptx", "xlsx"])
+def test_a_file_with_a_password_is_refused_with_what_to_do(ending: str) -> None:
+    ole = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 500
+    protected = ole + "EncryptedPackage".encode("utf-16-le")
+    with pytest.raises(UnreadableDocumentError, match="without one") as refused:
+        parse_document(f"a.{ending}", protected)
+    assert refused.value.code == "encrypted"
+    with pytest.raises(UnsupportedMediaError, match=f"save it as {ending.upper()}"):
+        parse_document(f"a.{ending}", ole)
+
+
+def test_an_archive_with_a_password_is_refused_as_encrypted() -> None:
+    packed = bytearray(archive({"word/document.xml": b"<x/>"}))
+    packed[packed.index(b"PK\x01\x02") + 8] |= 1
+    assert code_of("a.docx", bytes(packed)) == "encrypted"
+
+
+@pytest.mark.parametrize("name", OFFICE)
+def test_a_file_cut_short_is_refused_at_every_length(name: str) -> None:
+    whole = fixture(name)
+    for part in range(20):
+        cut = whole[: len(whole) * part // 20 + 1]
+        with pytest.raises(BadRequestError):
+            parse_document(name, cut)
+    with pytest.raises(UnreadableDocumentError, match="not copied whole"):
+        parse_document(name, whole[:-30])
+
+
+@pytest.mark.parametrize("name", OFFICE)
+def test_a_file_without_an_ending_is_recognised_by_its_main_part(name: str) -> None:
+    assert parse_document("unnamed", fixture(name)).sections == parse_document(name, fixture(name)).sections

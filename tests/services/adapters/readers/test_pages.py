@@ -1,0 +1,167 @@
+"""HTML and Markdown as they are met: merged cells, hidden parts, front matter, dates for machines."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from services.adapters.readers.documents import parse_document
+
+DOCUMENTS = Path("tests/fixtures/documents")
+
+
+def told(name: str, content: str) -> list[tuple[str, str]]:
+    return [(" > ".join(s.heading), s.text) for s in parse_document(name, content.encode()).sections]
+
+
+def test_a_page_made_by_pandoc_is_read_like_its_source() -> None:
+    page = parse_document("a.html", (DOCUMENTS / "guide-pandoc.html").read_bytes())
+    source = parse_document("a.md", (DOCUMENTS / "guide.md").read_bytes())
+    assert page.date == source.date == "2024-03-05"
+    assert [s.heading for s in page.sections][1:] == [s.heading[1:] for s in source.sections]
+    assert "| 图书 | 7 天 | 未拆封 |" in page.sections[2].text
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        '<div style="color:red;display : none">x-order</div>',
+        "<p hidden>x-order</p>",
+        '<span aria-hidden="true">x-order</span>',
+        '<div style="visibility:hidden"><p>x-order</p></div>',
+        '<p style="font-size:0px">x-order</p>',
+        '<p style="opacity:0.0">x-order</p>',
+        "<template>x-order</template>",
+        "<noscript><p>x-order</p></noscript>",
+        "<table><tr><td hidden>x-order</td><td>cell</td></tr></table>",
+        "<h2>Title <span hidden>x-order</span></h2>",
+        "<script>document.write('x-order')</script>",
+        '<p style="position:absolute; left:-9999px">x-order</p>',
+        '<p style="position: fixed;top:-999.5px !important">x-order</p>',
+        '<p style="text-indent:-999px">x-order</p>',
+        '<div style="height:0;overflow:hidden">x-order</div>',
+        '<div style="overflow: hidden; width:0px"><p>x-order</p></div>',
+        '<p style="font-size:1px">x-order</p>',
+        '<p style="font-size:.5px">x-order</p>',
+        '<style>p{} .ad{display:none}</style><p class="big ad">x-order</p>',
+        '<style>@import "x";/* } */ #ad { color:red; visibility : hidden }</style><p id=ad>x-order</p>',
+        "<style>h1, .ad{display:none!important}</style><h1 class=ad>x-order</h1>",
+    ],
+)
+def test_what_no_reader_of_a_page_sees_is_not_read(hidden: str) -> None:
+    """Discriminates: leaving out any of the ways to hide; hiding in a table or a heading."""
+    text = str(told("a.html", f"<p>seen</p>{hidden}<p>seen, too</p>"))
+    assert "x-order" not in text
+    assert "seen, too" in text
+    assert "x-order" not in str(told("a.md", f"# A\n\n{hidden}\n\nseen\n"))
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        '<p style="opacity:0.5">words</p>',
+        '<p style="font-size:0.8em">words</p>',
+        '<p hidden="until-found">words</p>',
+        "<details><summary>More</summary>words</details>",
+        '<body style="display:none">words</body>',
+        '<p style="position:absolute;left:-20px">words</p>',
+        '<p style="left:-9999px">words</p>',
+        '<p style="backface-visibility:hidden">words</p>',
+        '<div style="height:0;padding-bottom:56%;overflow:hidden">words</div>',
+        '<p style="font-size:1.5px;height:0">words</p>',
+        "<style>@media print{.a{display:none}}</style><p class=a>words</p>",
+        '<style media="print">.a{display:none}</style><p class=a>words</p>',
+        "<style>.a .b{display:none} .a{x:y}</style><p class='a b'>words</p>",
+        "<style>.tab{display:none} .tab.on{display:block}</style><p class='tab on'>words</p>",
+        "<style>.a{display:none}</style><p class=a style='display:block'>words</p>",
+    ],
+)
+def test_what_can_be_seen_is_kept(shown: str) -> None:
+    assert "words" in str(told("a.html", shown))
+
+
+def test_cells_that_span_say_their_words_where_they_are_needed() -> None:
+    table = """<table><caption>Sales</caption>
+    <tr><th rowspan=2>City</th><th colspan=2>2024</th></tr><tr><th>Q1</th><th>Q2</th></tr>
+    <tr><td rowspan=2>北京</td><td>1</td><td>2</td></tr><tr><td colspan=2>none</td></tr></table>"""
+    assert told("a.html", table) == [
+        (
+            "",
+            "Sales\n\n| City | 2024 / Q1 | 2024 / Q2 |\n| --- | --- | --- |\n"
+            "| 北京 | 1 | 2 |\n| 北京 | none |  |",
+        )
+    ]
+
+
+def test_spans_cannot_make_a_small_page_huge() -> None:
+    """Discriminates: believing colspan and rowspan."""
+    bomb = (
+        f"<table><tr><td rowspan=65534 colspan=1000>{'x' * 5_000}</td></tr>" + "<tr><td>y</td></tr>" * 5_000
+    )
+    assert sum(len(text) for _, text in told("a.html", bomb)) < 3_000_000
+
+
+def test_code_in_a_page_cannot_close_its_fence() -> None:
+    assert told("a.html", "<pre>a\n```\nb</pre>") == [("", "````\na\n```\nb\n````")]
+
+
+@pytest.mark.parametrize(
+    ("note", "date"),
+    [
+        (
+            '{"@type":"Article","datePublished":"2021-03-05T10:00:00Z","dateModified":"2022-01-01"}',
+            "2021-03-05",
+        ),
+        ('{"@graph":[{"@type":"WebPage","dateModified":"2022-01-01"}]}', "2022-01-01"),
+        ('[{"datePublished":"2021-03-05"},{"datePublished":"2019-01-01"}]', ""),
+        ('{"itemListElement":[{"datePublished":"2021-03-05"}]}', ""),
+        ("[" * 50_000, ""),
+        ("{broken", ""),
+        ('{"datePublished": 7, "@graph": 3}', ""),
+    ],
+)
+def test_a_pages_note_for_machines_gives_its_date(note: str, date: str) -> None:
+    page = f'<script type="application/ld+json">{note}</script><p>text</p>'
+    assert parse_document("a.html", page.encode()).date == date
+
+
+def test_front_matter_gives_title_summary_tags_and_date() -> None:
+    yaml = "---\ntitle: Guide: the lamp\ndescription: About lamps\ntags:\n  - a\n  - b\n"
+    yaml += "date: 2021-03-05\n---\n# Use\nx"
+    assert told("a.md", yaml) == [
+        ("Guide: the lamp", "About lamps\n\ntags: a, b"),
+        ("Guide: the lamp > Use", "x"),
+    ]
+    toml = '+++\ntitle = "Lamp"\ndate = 2021-03-05T10:00:00Z\n[taxonomies]\ntags = ["a"]\n+++\n# Lamp\nbody'
+    assert told("a.md", toml) == [("Lamp", "tags: a\n\nbody")]
+    assert parse_document("a.md", toml.encode()).date == "2021-03-05"
+    assert parse_document("a.md", yaml.encode()).date == "2021-03-05"
+
+
+def test_broken_toml_before_the_text_is_only_left_out() -> None:
+    assert told("a.md", "+++\ntitle = \n+++\nbody") == [("", "body")]
+
+
+def test_html_in_markdown_is_read_as_a_browser_shows_it() -> None:
+    text = "# A\n\n<!-- hidden\n\norder -->\n\n<table><tr><th>k</th></tr><tr><td>v</td></tr></table>\n\nend\n"
+    assert told("a.md", text) == [("A", "| k |\n| --- |\n| v |\n\nend")]
+
+
+def test_a_markdown_file_of_many_megabytes_keeps_its_headings() -> None:
+    """Discriminates: the full grammar for every size; a `#` in code taken for a heading."""
+    part = "# Part\n\n" + "word " * 2_000 + "\n\n```sh\n# comment\n```\n\n"
+    found = told("a.md", part * 500 + "# Last\n\nend\n")
+    assert {heading for heading, _ in found} == {"Part", "Last"}
+
+
+@pytest.mark.parametrize(
+    "css", ["/*", "{", "}", ".a{", "@media{", ".a{display:none}", "." * 9 + ",", "display :  "]
+)
+def test_a_style_sheet_takes_time_by_its_length_only(css: str) -> None:
+    """Discriminates: an expression for comments, which searches to the end from each that is never closed."""
+    began = time.process_time()
+    page = "<style>" + css * (2_000_000 // len(css)) + "</style>" + "<p class=b>words</p>" * 1_000
+    assert "words" in str(told("a.html", page))
+    assert time.process_time() - began < 10

@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import logging
+import os
+import zipfile
+from contextlib import suppress
+from io import BytesIO
+
+import docx
+import pytest
+from docx.enum.style import WD_STYLE_TYPE
+from docx.oxml import OxmlElement
+from docx.oxml.ns import qn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import BadRequestError, EmptyFileError, UnreadableDocumentError, UnsupportedMediaError
+from core.knowledge import Section
+from services.adapters.readers.documents import parse_document
+from tests.support.make_files import archive, docx_bytes, encrypted_pdf, pdf
+
+POLICY = "我们的退款政策：购买后七天之内可以退款。\nRefunds take 3 days."
+
+
+def sections(file_name: str, content: bytes) -> tuple[Section, ...]:
+    return parse_document(file_name, content).sections
+
+
+def outline(file_name: str, content: str | bytes) -> list[tuple[str, str]]:
+    raw = content.encode() if isinstance(content, str) else content
+    return [(" > ".join(section.heading), section.text) for section in sections(file_name, raw)]
+
+
+def code_of(file_name: str, content: bytes) -> str:
+    with pytest.raises(UnreadableDocumentError) as refused:
+        parse_document(file_name, content)
+    return refused.value.code
+
+
+# ---- Markdown ----
+
+
+def test_markdown_sections_carry_the_path_of_their_headings() -> None:
+    text = "intro\n\n# 手册\ntext\n\n## 退款 **政策** [链接](x)\nbody\n\nOther\n=====\nend\n"
+    assert outline("a.md", text) == [
+        ("", "intro"), ("手册", "text"), ("手册 > 退款 政策 链接", "body"), ("Other", "end"),
+    ]  # fmt: skip
+
+
+def test_a_hash_in_fenced_code_a_quote_or_a_list_is_not_a_heading() -> None:
+    text = "# A\n```sh\n# comment\n```\n> # quoted\n\n- # item\n\n    # indented code\n"
+    assert [heading for heading, _ in outline("a.md", text)] == ["A"]
+
+
+def test_a_heading_with_nothing_under_it_is_kept_as_text() -> None:
+    assert outline("a.md", "# A\n## B\n## C\nc\n") == [("A > B", "B"), ("A > C", "c")]
+    assert outline("a.md", "# Only") == [("Only", "Only")]
+
+
+def test_front_matter_is_not_text_but_a_rule_at_the_start_is() -> None:
+    assert outline("a.md", "---\nlayout: x\nauthors: [a]\n---\nbody") == [("", "body")]
+    assert "kept" in outline("a.md", "---\n\nkept\n\n---\nbody")[0][1]
+
+
+def test_offsets_are_those_of_the_sections_joined_by_an_empty_line() -> None:
+    found = sections("a.md", b"# A\r\none\r\n\r\n# B\r\n\r\ntwo\r\n")
+    whole = "\n\n".join(section.text for section in found)
+    assert [whole[s.char_start : s.char_start + len(s.text)] for s in found] == ["one", "two"]
+
+
+# ---- plain text and encodings ----
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "gb18030", "gbk", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+)
+def test_chinese_text_is_read_in_every_common_encoding(encoding: str) -> None:
+    assert sections("a.txt", POLICY.encode(encoding))[0].text == POLICY
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("big5", "臺灣的氣候屬於熱帶和亞熱帶季風氣候，夏季炎熱。"),
+        ("cp1252", "Café “naïve” déjà vu, the résumé was good."),
+        ("shift_jis", "これは日本語の文章です。東京は日本の首都です。"),
+    ],
+)
+def test_other_encodings_are_recognised(encoding: str, text: str) -> None:
+    assert sections("a.txt", text.encode(encoding))[0].text == text
+
+
+def test_bytes_that_are_no_text_are_refused_with_the_code_encoding() -> None:
+    assert code_of("a.txt", bytes(range(256)) * 20) == "encoding"
+    assert code_of("a.md", POLICY.encode() + b"\xff\x00\x01" + POLICY.encode("gb18030")) == "encoding"
+
+
+def test_stray_control_and_replacement_characters_do_not_make_utf8_unreadable() -> None:
+    assert sections("a.txt", "log \x1b[0m \x01 \ufffd end".encode())[0].text == "log \x1b[0m \x01 \ufffd end"
+
+
+def test_formulas_in_a_csv_are_only_text() -> None:
+    assert "=cmd()" in sections("a.csv", b"name,=cmd()\n")[0].text
+
+
+def test_a_file_without_an_ending_is_recognised_by_its_content() -> None:
+    assert sections("README", POLICY.encode())[0].text == POLICY
+    assert sections("scan", pdf([["Hello there"]]))[0].page == 1
+
+
+# ---- HTML ----
+
+PAGE = """<!doctype html><html><head><title>站点</title><style>x{}</style></head><body>
+<nav>menu</nav><script>alert(1)</script><!-- hidden -->
+<p>Hello <b>bold</b>
+ words<br>next</p>tail
+<h2>价格</h2><ul><li>one</li><li>two</li></ul>
+<table><tr><th>k</th><th>v</th></tr><tr><td>a|b</td><td><p>2</p></td></tr></table>
+<pre>
+# code
+  x
+</pre></body></html>"""
+
+
+def test_html_is_read_as_a_person_reads_the_page() -> None:
+    assert outline("a.html", PAGE) == [
+        ("站点", "Hello bold words\nnext\n\ntail"),
+        (
+            "站点 > 价格",
+            "- one\n\n- two\n\n| k | v |\n| --- | --- |\n| a\\|b | 2 |\n\n```\n# code\n  x\n```",
+        ),
+    ]
+
+
+def test_html_in_a_declared_encoding_is_decoded_with_it() -> None:
+    page = '<html><head><meta charset="gb2312"></head><body><p>朱镕基 喆</p></body></html>'
+    assert outline("a.htm", page.encode("gb18030")) == [("", "朱镕基 喆")]
+
+
+def test_a_table_that_lays_out_a_page_is_read_as_a_page() -> None:
+    inner = "<table><tr><td>x</td></tr></table>"
+    page = f"<table><tr><td><h1>Title</h1><p>body</p></td><td>{inner}</td></tr></table>"
+    assert outline("a.html", page) == [("Title", "body\n\n| x |\n| --- |")]
+
+
+def test_deeply_nested_html_does_not_overflow_the_stack() -> None:
+    assert outline("a.html", "<div>" * 20_000 + "deep") == [("", "deep")]
+
+
+def test_broken_markup_is_read_as_a_browser_reads_it() -> None:
+    assert outline("a.html", b"<![- hidden -->\n<p>text</p>") == [("", "text")]
+
+
+# ---- PDF ----
+
+
+def test_pdf_pages_are_sections_with_page_numbers() -> None:
+    found = sections("a.pdf", pdf([["First page."], [], ["Third (page)."]]))
+    assert [(section.page, section.text) for section in found] == [(1, "First page."), (3, "Third (page).")]
+
+
+def test_pdf_lines_are_joined_into_paragraphs() -> None:
+    lines = [
+        "The refund policy allows a cus-",
+        "tomer to return goods within thirty",
+        "days.",
+        "Next paragraph.",
+    ]
+    assert sections("a.pdf", pdf([lines]))[0].text == (
+        "The refund policy allows a customer to return goods within thirty days.\nNext paragraph."
+    )
+
+
+def test_a_pdf_that_needs_a_password_is_refused_as_encrypted() -> None:
+    assert code_of("a.pdf", encrypted_pdf("secret")) == "encrypted"
+
+
+def test_a_pdf_locked_with_an_empty_password_is_read() -> None:
+    assert sections("a.pdf", encrypted_pdf(""))[0].text == "secret"
+
+
+def test_a_scanned_pdf_has_no_text() -> None:
+    assert code_of("a.pdf", pdf([[], []])) == "no_text"
+
+
+@pytest.mark.parametrize("cut", [20, 60, 200, 400])
+def test_a_damaged_pdf_is_refused_with_a_code(cut: int) -> None:
+    assert code_of("a.pdf", pdf([["Hello"]])[:cut]) in ("unreadable_document", "no_text")
+
+
+def test_what_is_wrong_with_a_pdf_is_not_logged_with_its_bytes(caplog: pytest.LogCaptureFixture) -> None:
+    """Discriminates: pypdf's warnings left on."""
+    logging.getLogger("pypdf").setLevel(logging.NOTSET)
+    parse_document("a.pdf", pdf([["Hello"]]).replace(b"/F1 12 Tf", b"/F1 1-2 Tf"))
+    assert not caplog.records
+
+
+# ---- DOCX ----
+
+
+def word_file() -> bytes:
+    document = docx.Document()
+    document.add_paragraph("员工手册", style="Title")
+    document.add_paragraph("前言。")
+    document.add_paragraph("退款", style="Heading 1")
+    document.add_paragraph("七天。")
+    table = document.add_table(rows=2, cols=2)
+    for cell, text in zip([c for row in table.rows for c in row.cells], "甲乙丙丁", strict=True):
+        cell.text = text
+    document.add_paragraph("第一项", style="List Bullet")
+    document.styles.add_style("标题 2", WD_STYLE_TYPE.PARAGRAPH)
+    document.add_paragraph("细则", style="标题 2")
+    document.add_paragraph("after")
+    return docx_bytes(document)
+
+
+def test_docx_headings_tables_and_lists_come_in_document_order() -> None:
+    assert outline("a.docx", word_file()) == [
+        ("员工手册", "前言。"),
+        ("员工手册 > 退款", "七天。\n\n| 甲 | 乙 |\n| --- | --- |\n| 丙 | 丁 |\n\n- 第一项"),
+        ("员工手册 > 退款 > 细则", "after"),
+    ]
+
+
+def test_a_docx_paragraph_with_an_outline_level_is_a_heading() -> None:
+    document = docx.Document()
+    level = OxmlElement("w:outlineLvl")
+    level.set(qn("w:val"), "0")
+    document.add_paragraph("第一章")._p.get_or_add_pPr().append(level)
+    document.add_paragraph("正文")
+    assert outline("a.docx", docx_bytes(document)) == [("第一章", "正文")]
+
+
+def test_merged_cells_are_said_once() -> None:
+    document = docx.Document()
+    table = document.add_table(rows=2, cols=2)
+    table.rows[0].cells[0].merge(table.rows[0].cells[1]).text = "wide"
+    table.rows[1].cells[1].text = "b"
+    assert outline("a.docx", docx_bytes(document)) == [("", "| wide |  |\n| --- | --- |\n|  | b |")]
+
+
+def test_an_encrypted_docx_is_refused_as_encrypted_and_an_old_doc_as_unsupported() -> None:
+    ole = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 500
+    assert code_of("a.docx", ole + "EncryptedPackage".encode("utf-16-le")) == "encrypted"
+    with pytest.raises(UnsupportedMediaError):
+        parse_document("a.docx", ole)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"word/document.xml": b"<w/>" + b" " * 30_000_000},
+        {"word/document.xml": b"", "../escape": b""},
+        {"word/document.xml": b"", **{f"m{i}": b"" for i in range(1_001)}},
+    ],
+    ids=["bomb", "path that leads out", "too many members"],
+)
+def test_an_unsafe_archive_is_refused_before_it_is_unpacked(members: dict[str, bytes]) -> None:
+    assert code_of("a.docx", archive(members)) == "archive_limit"
+
+
+def test_an_archive_with_a_symbolic_link_is_refused() -> None:
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        link = zipfile.ZipInfo("word/document.xml")
+        link.external_attr = 0o120777 << 16
+        file.writestr(link, "/etc/passwd")
+    assert code_of("a.docx", out.getvalue()) == "archive_limit"
+
+
+def test_entities_in_a_docx_are_not_expanded() -> None:
+    bomb = (
+        '<!DOCTYPE w [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;"><!ENTITY x SYSTEM "file:///etc/passwd">]>'
+    )
+    namespace = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    paragraph = "<w:p><w:r><w:t>&b;&x;</w:t></w:r></w:p>"
+    body = f'<w:document xmlns:w="{namespace}"><w:body>{paragraph}</w:body></w:document>'
+    with zipfile.ZipFile(BytesIO(word_file())) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    members["word/document.xml"] = f"<?xml version='1.0'?>{bomb}{body}".encode()
+    assert code_of("a.docx", archive(members)) == "unsafe_xml"
+
+
+# ---- what is refused whatever the format ----
+
+
+def test_an_empty_file_is_refused() -> None:
+    with pytest.raises(EmptyFileError):
+        parse_document("a.md", b"")
+
+
+@pytest.mark.parametrize("file_name", ["a.md", "a.txt", "a.html"])
+def test_a_file_with_white_space_only_has_no_text(file_name: str) -> None:
+    assert code_of(file_name, b" \n\t ") == "no_text"
+
+
+@pytest.mark.parametrize(
+    ("file_name", "content"),
+    [
+        ("a.pdf", b"MZ\x90\0" + b"\0" * 100),
+        ("a.pdf", b"%PD-1.4 wrong magic"),
+        ("a.docx", b"MZ\x90\0"),
+        ("a.docx", archive({"other.txt": b"x"})),
+        ("a.txt", b"MZ\x90\0\3\0\0\0" + b"\0" * 100),
+        ("a.md", b"%PDF-1.4"),
+        ("a.html", b"\x89PNG\r\n"),
+    ],
+)
+def test_content_that_is_not_what_the_name_says_is_unsupported(file_name: str, content: bytes) -> None:
+    with pytest.raises(UnsupportedMediaError):
+        parse_document(file_name, content)
+
+
+def test_an_unknown_ending_is_refused_with_the_supported_ones_named() -> None:
+    with pytest.raises(UnsupportedMediaError, match=r"\.exe.*\.md.*\.pdf.*\.docx"):
+        parse_document("setup.exe", b"x")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_mutated_file_gives_text_or_a_coded_refusal(data: st.DataObject) -> None:
+    file_name = data.draw(st.sampled_from(sorted(ORIGINALS)))
+    original = ORIGINALS[file_name]
+    content = bytearray(original)
+    for position in data.draw(st.lists(st.integers(0, len(original) - 1), min_size=1, max_size=20)):
+        content[position] = data.draw(st.integers(0, 255))
+    with suppress(BadRequestError):
+        assert parse_document(file_name, bytes(content)).sections
+
+
+ORIGINALS = {"a.pdf": pdf([["Hello world."]]), "a.docx": word_file(), "a.html": PAGE.encode()}
+
+
+@pytest.mark.parametrize("file_name", ["a.txt", "a.md", "a.html", "a.pdf", "a.docx"])
+def test_random_bytes_are_refused_with_a_code(file_name: str) -> None:
+    for _ in range(5):
+        with pytest.raises(BadRequestError):
+            parse_document(file_name, os.urandom(3_000))

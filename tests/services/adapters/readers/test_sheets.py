@@ -1,0 +1,198 @@
+"""How the rows of a sheet become titles, notes and tables, and its values words."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from io import BytesIO
+
+import openpyxl
+import pytest
+
+from core.errors import UnreadableDocumentError
+from core.prompt.tokens import estimate_tokens
+from services.adapters.e5.tokens import count_tokens
+from services.adapters.readers import sheets
+from services.adapters.readers.documents import parse_document
+from services.adapters.readers.office.xlsx import Value, shown
+from services.adapters.readers.tables import HEADER_TOKENS, ROW_TOKENS, markdown_table
+from services.knowledge.chunking.splitter import StructureSplitter, cut
+from tests.support.documents import members_of, with_members
+
+DAY = datetime.datetime(2024, 3, 5)
+
+
+def read(text: str, name: str = "a.csv") -> list[tuple[tuple[str, ...], str]]:
+    return [(section.heading, section.text) for section in parse_document(name, text.encode()).sections]
+
+
+def workbook(rows: list[list[object]], *number_formats: str) -> bytes:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    for row in rows:
+        sheet.append(row)
+    for cells in sheet.iter_rows(min_row=2):
+        for cell, number_format in zip(cells, number_formats, strict=False):
+            cell.number_format = number_format
+    out = BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("value", "number_format", "said"),
+    [
+        (0.125, "0.0%", "12.5%"),
+        (-0.03, "0%", "-3%"),
+        (1234567.5, "#,##0.00", "1,234,567.50"),
+        (-12, "[$¥-804]#,##0.00;[Red]-[$¥-804]#,##0.00", "-¥12.00"),
+        (3, '#,##0"元"', "3元"),
+        (1200, "_-* #,##0_-", "1,200"),
+        (42, "000000", "000042"),
+        (0.1 + 0.2, "General", "0.3"),
+        (13912345678.0, "General", "13912345678"),
+        (410223199001011234, "General", "410223199001011234"),
+        (7.5, "0.00E+00", "7.5"),
+        (True, "General", "TRUE"),
+        ("#N/A", "General", "#N/A"),
+        (" text_x000D_", "@", "text"),
+        (DAY, 'yyyy"年"m"月"d"日"', "2024-03-05"),
+        (DAY, "mmm-yy", "2024-03"),
+        (DAY, "[$-804]yyyy", "2024"),
+        (DAY.replace(hour=14, minute=30), "yyyy/m/d h:mm", "2024-03-05 14:30"),
+        (datetime.time(9, 5), "h:mm", "09:05"),
+        (datetime.timedelta(hours=30), "[h]:mm", "30:00"),
+        (None, "General", ""),
+    ],
+)
+def test_a_value_is_said_as_its_format_shows_it(value: Value, number_format: str, said: str) -> None:
+    assert shown(value, number_format) == said
+
+
+def test_dates_in_the_formats_that_only_chinese_excel_knows_are_dates() -> None:
+    """Number format 57 stands for yyyy年m月 there, and files use it without saying so.
+
+    Discriminates: openpyxl's own list of built-in formats, which gives 45356.
+    """
+    plain = workbook([["月份", "数"], [45356, 1]], "0.000", "0.000")
+    styles = members_of(plain)["xl/styles.xml"]
+    used = styles.replace(b'numFmtId="164"', b'numFmtId="57"')
+    undeclared = used.replace(b'<numFmt numFmtId="57"', b'<numFmt numFmtId="165"')
+    book = with_members(plain, {"xl/styles.xml": undeclared})
+    assert "| 2024-03 |" in parse_document("a.xlsx", book).sections[0].text
+
+
+def test_an_empty_row_parts_tables_and_a_headerless_part_gets_the_header_above() -> None:
+    assert read("品名,数量\n甲,1\n\n乙,2\n") == [
+        ((), "| 品名 | 数量 |\n| --- | --- |\n| 甲 | 1 |\n\n| 品名 | 数量 |\n| --- | --- |\n| 乙 | 2 |")
+    ]
+
+
+def test_rows_of_numbers_without_any_header_get_the_letters_of_their_columns() -> None:
+    assert read("甲,1,2\n乙,3,4\n") == [
+        ((), "| A | B | C |\n| --- | --- | --- |\n| 甲 | 1 | 2 |\n| 乙 | 3 | 4 |")
+    ]
+
+
+def test_years_are_a_header() -> None:
+    assert read("Item,2023,2024\nRent,5,6\n")[0][1].startswith("| Item | 2023 | 2024 |")
+
+
+def test_a_title_above_a_table_is_its_heading_and_other_lines_are_notes() -> None:
+    assert read("Price list\nvalid from May\nitem,price\nnut,1\n") == [
+        (("Price list",), "valid from May\n\n| item | price |\n| --- | --- |\n| nut | 1 |")
+    ]
+
+
+def test_a_column_of_sentences_is_text() -> None:
+    assert read("one sentence.\nanother one.\n") == [((), "one sentence.\nanother one.")]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_the_separator_is_found(separator: str) -> None:
+    rows = [["name", "remark"], ["甲", "one, two; three"], ["乙", "four"]]
+    quoted = "\n".join(
+        separator.join(f'"{cell}"' if separator in cell else cell for cell in row) for row in rows
+    )
+    assert "| 甲 | one, two; three |" in read(quoted)[0][1]
+
+
+def test_the_separator_that_excel_names_is_believed() -> None:
+    assert read("sep=;\na;b,c\n1;2,3\n")[0][1].startswith("| a | b,c |")
+
+
+def test_a_cell_of_several_lines_stays_one_cell_and_an_open_quote_swallows_nothing() -> None:
+    assert "| x | one two |" in read('a,b\nx,"one\ntwo"\n')[0][1]
+    rows = "".join(f"{number},row\n" for number in range(300))
+    assert "| 299 | row |" in read('n,"word\n' + rows)[0][1]
+
+
+def test_what_looks_like_a_formula_is_text() -> None:
+    assert "| =cmd\\|'/C calc'!A0 | +1 |" in read("name,sum\n=cmd|'/C calc'!A0,+1\n")[0][1]
+
+
+def test_a_formula_that_was_never_computed_is_an_empty_cell() -> None:
+    text = parse_document("a.xlsx", workbook([["a", "b"], ["x", "=1+1"], ["y", 2]])).sections[0].text
+    assert "| x |  |" in text
+
+
+def test_more_cells_than_can_be_read_are_refused_with_what_to_do() -> None:
+    with pytest.raises(UnreadableDocumentError, match="split the file") as refused:
+        sheets.check_size(sheets.MAX_CELLS + 1)
+    assert refused.value.code == "too_complex"
+
+
+def test_every_table_line_fits_beside_its_header_into_half_a_chunk() -> None:
+    wide = [[f"标题很长的一列之第{i}列" for i in range(12)], *([str(n)] * 12 for n in range(5))]
+    long = [["k", "v"], ["a", "word " * 300], ["b", "short"]]
+    for rows in (wide, long):
+        for block in markdown_table(rows).split("\n\n"):
+            lines = block.split("\n")
+            if lines[0].startswith("|"):
+                assert estimate_tokens("\n".join(lines[:2])) <= HEADER_TOKENS
+                assert all(estimate_tokens(line) <= ROW_TOKENS for line in lines[2:])
+
+
+def default_pieces(content: str, count: Callable[[str], int]) -> list[str]:
+    parsed = parse_document("a.csv", content.encode())
+    return [piece.text for piece in cut(parsed, StructureSplitter(count_tokens=count))]
+
+
+@pytest.mark.parametrize("count", [count_tokens, estimate_tokens])
+@pytest.mark.parametrize("columns", range(2, 15))
+def test_each_piece_of_a_table_says_its_headers_with_chunks_of_the_default_size(
+    columns: int, count: Callable[[str], int]
+) -> None:
+    """Discriminates: HEADER_TOKENS above half of the default chunk, as 120 was, for 10 columns."""
+    titles = [f"Quarterly revenue {column}" for column in range(columns)]
+    rows = [[f"{1000 + row * 37 + column}" for column in range(columns)] for row in range(30)]
+    content = "\n".join(",".join(row) for row in [titles, *rows])
+    for piece in default_pieces(content, count):
+        lines = piece.split("\n")
+        if lines[0].startswith("|"):
+            assert lines[0] == f"| {' | '.join(titles)} |"
+        else:
+            assert all(line.startswith("Quarterly revenue ") for line in lines if line)
+        assert sum(piece.count(cell) for row in rows for cell in row)
+
+
+@pytest.mark.parametrize("count", [count_tokens, estimate_tokens])
+def test_each_piece_of_a_wide_row_begins_with_the_line_that_names_it(
+    count: Callable[[str], int],
+) -> None:
+    """Discriminates: paragraphs of a record larger than the default chunk, as 2 × 120 were."""
+    titles = ["Plant", *(f"Measured value number {column}" for column in range(299))]
+    rows = [[f"Plant {row}", *(f"reading {row * 300 + c}" for c in range(299))] for row in range(3)]
+    pieces = default_pieces("\n".join(",".join(row) for row in [titles, *rows]), count)
+    assert all(piece.startswith("Plant: Plant ") for piece in pieces)
+    assert all(": " in line for piece in pieces for line in piece.split("\n") if line)
+
+
+def test_a_workbook_of_formulas_without_values_says_what_to_do() -> None:
+    """Discriminates: the message of any file without text."""
+    with pytest.raises(UnreadableDocumentError, match="save it, so that its formulas have values") as refused:
+        parse_document("a.xlsx", workbook([["=1+1", "=2+2"]]))
+    assert refused.value.code == "no_text"
+    with pytest.raises(UnreadableDocumentError, match=r"has no text that can be read\.$"):
+        parse_document("a.xlsx", workbook([[None]]))

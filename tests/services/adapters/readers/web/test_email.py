@@ -1,0 +1,129 @@
+"""E-mail as it comes: many charsets, parts within parts, and mail made to hurt."""
+
+from __future__ import annotations
+
+import base64
+import time
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from core.errors import UnreadableDocumentError
+from services.adapters.readers.documents import parse_document
+
+DOCUMENTS = Path("tests/fixtures/documents")
+
+
+def told(content: bytes) -> list[tuple[str, str]]:
+    return [(" > ".join(s.heading), s.text) for s in parse_document("a.eml", content).sections]
+
+
+def mail(subject: str = "Lanterns") -> EmailMessage:
+    message = EmailMessage()
+    message["Subject"] = subject
+    message["From"] = "Wang <wang@example.org>"
+    message["Date"] = "Wed, 03 Mar 2021 10:00:00 +0800"
+    return message
+
+
+def test_a_mail_made_by_mutt_is_read_with_its_table() -> None:
+    parsed = parse_document("a.eml", (DOCUMENTS / "refund-mutt.eml").read_bytes())
+    first, table = parsed.sections
+    assert first.heading == ("关于退款进度的答复",)
+    assert first.text.startswith("From: 王小明 <wang@example.org>\nTo: li@example.com\nDate: ")
+    assert "七个工作日内到账。\n\n> 什么时候能收到退款？" in first.text
+    assert first.text.endswith("Attachments: 价格表.csv")
+    assert table.heading == ("关于退款进度的答复", "价格表.csv")
+    assert "琥珀灯,128" in table.text
+    assert parsed.date == "2026-11-22"
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "gb18030", "gbk", "gb2312", "big5"])
+@pytest.mark.parametrize("encoding", ["base64", "quoted-printable", "8bit"])
+def test_the_text_is_read_in_every_charset_and_transfer_encoding(charset: str, encoding: str) -> None:
+    message = mail("退款")
+    text = "您好，臺灣" if charset == "big5" else "您好，退款七天内到账。"
+    message.set_content(text, charset=charset, cte=encoding)
+    assert text in told(message.as_bytes())[0][1]
+
+
+@pytest.mark.parametrize("claimed", ["us-ascii", "utf-8", "iso-8859-1", "unknown-8bit", "punycode", "x\0y"])
+def test_a_wrong_charset_costs_no_text(claimed: str) -> None:
+    """Discriminates: believing the header where the bytes do not fit it (but Latin-1 fits all)."""
+    raw = "Subject: 你好，朋友\nContent-Type: text/plain; charset="
+    raw += f"{claimed}\n\n我们的退款政策是七天。\n"
+    [(heading, text)] = told(raw.encode("gbk"))
+    assert heading == "你好，朋友"
+    assert claimed == "iso-8859-1" or text == "我们的退款政策是七天。"
+
+
+def test_a_subject_declared_gb2312_has_the_characters_of_its_supersets() -> None:
+    word = base64.b64encode("朱镕基".encode("gbk"))
+    assert told(b"Subject: =?gb2312?B?" + word + b"?=\n\nText")[0][0] == "朱镕基"
+
+
+def test_plain_text_comes_before_html_unless_it_is_only_a_notice() -> None:
+    message = mail()
+    message.set_content("The plain words of this message, quite as long as the others.")
+    message.add_alternative("<p>The <b>rich</b> words.</p>", subtype="html")
+    assert "plain words" in told(message.as_bytes())[0][1]
+    message = mail()
+    message.set_content("See HTML.")
+    message.add_alternative(
+        f"<h1>News</h1><p>{'Rich words. ' * 20}</p><p style='display:none'>x-hidden</p>", subtype="html"
+    )
+    text = told(message.as_bytes())[0][1]
+    assert "News\n\nRich words." in text
+    assert "x-hidden" not in text
+
+
+def test_attachments_are_named_small_texts_read_and_passed_on_mail_is_a_section() -> None:
+    message, inner = mail(), mail("Forwarded")
+    inner.set_content("inner words")
+    message.set_content("outer words")
+    message.add_attachment("# Top\n\nnote", filename="notes.md")
+    message.add_attachment("x" * 300_000, filename="huge.txt")
+    message.add_attachment(b"%PDF-1.4", maintype="application", subtype="pdf", filename="报告.pdf")
+    message.add_attachment(inner)
+    found = told(message.as_bytes())
+    assert found[0][1].endswith("outer words\n\nAttachments: notes.md, huge.txt, 报告.pdf")
+    assert found[1] == ("Lanterns > notes.md > Top", "note")
+    assert found[2][0] == "Lanterns > Forwarded"
+    assert found[2][1].endswith("inner words")
+    assert len(found) == 3
+
+
+def _nested(levels: int) -> bytes:
+    parts = [b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (at, at) for at in range(levels)]
+    return b"Subject: x\n" + b"".join(parts) + b"\nhi"
+
+
+BOMBS = {
+    "10,000 parts": b"Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n"
+    + b"--b\nContent-Type: text/plain\n\nhello\n" * 10_000
+    + b"--b--\n",
+    "1,000 levels": _nested(1_000),
+    "100 levels": _nested(100),
+    "mail in mail": b"Subject: x\nContent-Type: message/rfc822\n\n" * 5_000 + b"\nhi",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_of_parts_is_refused_soon(bomb: str) -> None:
+    """Discriminates: no limit of parts, or of depth."""
+    started = time.process_time()
+    with pytest.raises(UnreadableDocumentError) as refused:
+        told(BOMBS[bomb])
+    assert refused.value.code == "too_complex"
+    assert time.process_time() - started < 5
+
+
+def test_a_file_that_is_no_mail_is_refused() -> None:
+    with pytest.raises(UnreadableDocumentError):
+        told(b"\n\njust text")
+
+
+def test_a_mail_without_a_date_or_with_a_broken_one_has_none() -> None:
+    assert parse_document("a.eml", b"Subject: x\n\nbody").date == ""
+    assert parse_document("a.eml", b"Subject: x\nDate: soon\n\nbody").date == ""

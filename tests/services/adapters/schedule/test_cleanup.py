@@ -1,0 +1,237 @@
+"""The nightly clean-up: real APScheduler, short intervals and moved clocks (RELIABILITY F29, F30, F31)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import time_machine
+from structlog.testing import capture_logs
+
+from core.errors import StartRefusedError, StoreUnavailableError
+from services.adapters.schedule.cleanup import CronSchedule, open_schedule, run_on
+from services.operations.retention.report import ExpiryReport
+from services.operations.schedule.lease import Lease, LeaseStore, MemoryLease
+from services.operations.schedule.runner import SlotRunner
+from services.operations.schedule.slots import Pace
+from services.store.dialect import VectorStore
+from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
+from tests.support.schedule import REPORT, CountingJob, Every, make_operations
+
+pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
+QUICK = Pace(lease_s=0.4, first_look_s=0.05, retry_s=0.1)
+
+
+@asynccontextmanager
+async def scheduled(
+    job: CountingJob, seconds: float, lease: Lease | None = None
+) -> AsyncIterator[CronSchedule]:
+    slots = Every(seconds)
+    runner = SlotRunner(job, slots, lease or MemoryLease(), QUICK)
+    async with run_on(runner, slots):
+        yield CronSchedule(runner, slots, "", UTC)
+
+
+async def eventually(happened: Callable[[], bool], within_s: float = 10) -> None:
+    async with asyncio.timeout(within_s):
+        while not happened():  # noqa: ASYNC110 - what is waited for sets no event
+            await asyncio.sleep(0.01)
+
+
+async def clean_up() -> ExpiryReport:
+    return REPORT
+
+
+async def next_run(cron: str, zone: str) -> str:
+    async with open_schedule(clean_up, cron, zone) as schedule:
+        return schedule.state().next_run or ""
+
+
+@pytest.fixture(params=ENGINES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
+    async with open_store(request.param, tmp_path) as opened:
+        yield opened
+
+
+async def test_the_job_runs_and_its_result_is_shown_without_the_ids_of_sessions() -> None:
+    async with scheduled(CountingJob(), 0.2) as schedule:
+        assert schedule.state().last_run is None
+        await eventually(lambda: schedule.state().last_run is not None)
+        state = schedule.state()
+    assert state.last_error is None
+    assert asdict(state)["last_result"] == asdict(REPORT) | {"sessions": {}}
+    assert datetime.fromisoformat(state.next_run or "") > datetime.fromisoformat(state.last_slot or "")
+    assert datetime.fromisoformat(state.last_run or "") >= datetime.fromisoformat(state.last_slot or "")
+
+
+async def test_runs_that_were_missed_are_made_up_by_one() -> None:
+    """Discriminates: a run for each slot that has passed. The loop stood still for three of them."""
+    job = CountingJob()
+    async with scheduled(job, 0.5):
+        await eventually(lambda: bool(job.slots))
+        time.sleep(1.6)  # noqa: ASYNC251 - the process sleeps, as a stopped machine does
+        seen = len(job.slots)
+        await eventually(lambda: len(job.slots) > seen)
+    assert job.slots[seen] - job.slots[seen - 1] >= 1_500_000
+
+
+async def test_a_run_that_takes_longer_than_the_period_is_not_overtaken() -> None:
+    """Discriminates: max_instances=2 and a claim that does not ask whether this worker runs already."""
+    job = CountingJob(seconds=0.3)
+    with capture_logs() as logs:
+        async with scheduled(job, 0.05):
+            await eventually(lambda: len(job.slots) >= 3)
+    assert job.most_at_once == 1
+    assert "cleanup_skipped" in {entry["event"] for entry in logs}
+
+
+async def test_while_it_runs_the_state_says_so_and_who() -> None:
+    job = CountingJob(seconds=0.3)
+    async with scheduled(job, 0.2) as schedule:
+        await eventually(lambda: job.at_once == 1)
+        state = schedule.state()
+        assert state.running
+        assert (state.holder or "").rpartition(":")[2].isdigit()
+        await eventually(lambda: bool(job.ended))
+    assert not schedule.state().running
+
+
+async def test_a_run_that_fails_is_logged_and_the_next_one_comes() -> None:
+    job = CountingJob(errors=[StoreUnavailableError("The store does not answer.")])
+    with capture_logs() as logs:
+        async with scheduled(job, 0.3) as schedule:
+            await eventually(lambda: schedule.state().last_error == "StoreUnavailableError")
+            await eventually(lambda: schedule.state().last_result is not None)
+            assert schedule.state().last_error is None
+    failed = [entry for entry in logs if entry["event"] == "cleanup_failed"]
+    assert [entry["error"] for entry in failed] == ["StoreUnavailableError"]
+
+
+async def test_closing_ends_a_run_that_is_under_way_before_the_store_closes() -> None:
+    """Discriminates: APScheduler's shutdown alone, which does not wait."""
+    job = CountingJob(seconds=60)
+    with capture_logs() as logs:
+        async with scheduled(job, 0.1) as schedule:
+            await eventually(lambda: job.at_once == 1)
+    assert (job.at_once, job.ended) == (0, [])
+    assert not schedule.state().running
+    assert "cleanup_failed" not in {entry["event"] for entry in logs}
+
+
+# ---- what was missed, and the clock -----------------------------------------------------------------
+
+
+async def test_what_the_server_missed_while_it_was_down_is_made_up_once(store: VectorStore) -> None:
+    """On the store that knows it; a new one has nothing to make up for."""
+    lease = LeaseStore(store, "operations")
+    runs: list[str] = []
+
+    async def job() -> ExpiryReport:
+        runs.append(datetime.now(UTC).date().isoformat())
+        return REPORT
+
+    async def start(day: str, *, runs_wanted: int) -> str | None:
+        with time_machine.travel(f"{day}T12:00:00+00:00"):
+            async with open_schedule(job, "0 3 * * *", "UTC", lease, pace=QUICK) as schedule:
+                await eventually(lambda: len(runs) == runs_wanted and schedule.state().last_slot is not None)
+                await asyncio.sleep(0.3)
+                return (await schedule.current()).last_slot
+
+    await make_operations(store)
+    assert await start("2025-03-01", runs_wanted=0) == "2025-03-01T03:00:00.000000Z"
+    for _ in range(2):
+        assert await start("2025-03-09", runs_wanted=1) == "2025-03-09T03:00:00.000000Z"
+    assert runs == ["2025-03-09"]
+
+
+async def test_the_schedule_opens_before_its_collection_is_made(tmp_path: Path) -> None:
+    job = CountingJob()
+    async with (
+        open_store("edge", tmp_path) as store,
+        scheduled(job, 0.3, LeaseStore(store, "operations")) as schedule,
+    ):
+        await asyncio.sleep(0.5)
+        assert (await schedule.current()).last_slot is None
+        await make_operations(store)
+        await eventually(lambda: bool(job.ended))
+
+
+async def test_a_run_comes_after_a_sleep_although_no_timer_counted_it() -> None:
+    """The wall clock is an hour further at once, the loop's is not. Discriminates: no looks."""
+    job = CountingJob()
+    begin = datetime(2025, 3, 1, 2, 50, tzinfo=UTC)
+    with time_machine.travel(begin) as traveller:
+        async with scheduled(job, 3_600):
+            await asyncio.sleep(0.2)
+            traveller.shift(timedelta(minutes=30))
+            await eventually(lambda: bool(job.ended), within_s=3)
+            await asyncio.sleep(0.5)
+    assert len(job.slots) == 1
+
+
+async def test_a_clock_that_jumps_by_hours_puts_the_slot_off_and_the_state_says_so() -> None:
+    job = CountingJob()
+    with time_machine.travel(datetime(2025, 3, 1, 2, 50, tzinfo=UTC)) as traveller, capture_logs() as logs:
+        async with scheduled(job, 86_400) as schedule:
+            await asyncio.sleep(0.2)
+            traveller.shift(timedelta(hours=30))
+            await eventually(lambda: schedule.state().skipped is not None, within_s=3)
+            assert "30.0 hours" in (schedule.state().skipped or "")
+            traveller.shift(timedelta(hours=-30))
+            await asyncio.sleep(0.5)
+    assert job.slots == []
+    assert [entry["event"] for entry in logs] == ["cleanup_put_off"]
+
+
+async def test_a_clock_that_is_set_back_does_not_stop_the_schedule() -> None:
+    """Discriminates: showing APScheduler's own next time, hours ahead."""
+    job = CountingJob()
+    with time_machine.travel(datetime(2025, 3, 9, 2, 50, tzinfo=UTC)) as traveller:
+        async with scheduled(job, 3_600) as schedule:
+            await asyncio.sleep(0.2)
+            traveller.shift(timedelta(hours=-5))
+            await asyncio.sleep(0.5)
+            assert job.slots == []
+            assert schedule.state().next_run == "2025-03-08T22:00:00+00:00"
+
+
+# ---- the crontab line and the time zone --------------------------------------------------------------
+
+
+async def test_the_time_zone_is_the_one_configured() -> None:
+    assert (await next_run("0 3 * * *", "Asia/Shanghai")).endswith("T03:00:00+08:00")
+
+
+@pytest.mark.parametrize(
+    ("weekdays", "named"),
+    [("0", {6}), ("7", {6}), ("1", {0}), ("1-1", {0}), ("mon", {0}), ("0,6", {5, 6}), ("5-7", {4, 5, 6})],
+)
+async def test_weekdays_are_counted_as_crontab_does(weekdays: str, named: set[int]) -> None:
+    """Red when left to APScheduler, where 0 is Monday."""
+    moment = datetime.fromisoformat(await next_run(f"0 3 * * {weekdays}", "UTC"))
+    assert moment.weekday() in named
+
+
+@pytest.mark.parametrize("cron", ["", "x", "0 3 * *", "61 3 * * *", "0 3 * * 8", "0 3 * * 5-2", "0 3 30 2 *"])
+async def test_a_bad_crontab_line_is_refused_in_one_line(cron: str) -> None:
+    with pytest.raises(StartRefusedError, match="CLEANUP_CRON") as refused:
+        await next_run(cron, "UTC")
+    assert repr(cron) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "../etc/passwd", "UTC+8 "])
+async def test_an_unknown_time_zone_is_refused_in_one_line(zone: str) -> None:
+    with pytest.raises(StartRefusedError, match="TIMEZONE") as refused:
+        await next_run("0 3 * * *", zone)
+    assert repr(zone) in str(refused.value)
+
+
+async def test_without_a_time_zone_the_machines_is_taken() -> None:
+    assert await next_run("0 3 * * *", "")

@@ -1,0 +1,326 @@
+"""Relevant history over the real embedded store: the branch alone, and what cannot be read left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from qdrant_client import models
+
+from config.settings import ConversationSettings
+from core.conversation.branch import Branch
+from core.conversation.recall import Ranked, rank_turns
+from core.conversation.turns import Turn, TurnStatus
+from core.relevance.query import Query
+from core.relevance.sparse import encode_document
+from services.conversation.payload import sparse_vector
+from services.conversation.recall import DEPTH, FEW
+from services.conversation.turns import TurnVectors, in_session
+from services.conversation_manager import ConversationManager
+from services.models.embedding import EmbeddingService
+from tests.services.conversation.stores import uid
+from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
+from tests.support.turn_model import TURNS, Services, embedded_in_background, open_services
+
+EVERYTHING = ConversationSettings(max_recent_turns=2, max_relevant_turns=50, relevant_turn_threshold=0.0)
+SESSION, OTHER = uid(1), uid(2)
+WORDS = ["parrot", "visa", "budget", "garden", "server", "会议", "报销", "假期"]
+
+
+@pytest.fixture
+async def services(tmp_path: Path) -> AsyncIterator[Services]:
+    opened = await open_services(tmp_path, EVERYTHING, lambda: 0)
+    yield opened
+    await opened.close()
+
+
+def turn(number: int, parent: int | None, question: str, **more: Any) -> Turn:
+    given = {"session_id": SESSION, "owner": "local", "assistant_response": "yes", **more}
+    given.setdefault("status", TurnStatus.COMPLETED)
+    parent_id = None if parent is None else uid(parent)
+    return Turn(turn_id=uid(number), user_query=question, created_us=number, seq=number,
+                parent_turn_id=parent_id, **given)  # fmt: skip
+
+
+async def store(services: Services, turns: Iterable[Turn]) -> None:
+    """As an import does: written first, embedded then. Every turn can be found by its words, cut ones too."""
+    await services.manager.turns.put_many(
+        [(each, TurnVectors(sparse=encode_document(each.text))) for each in turns]
+    )
+    await services.manager.index_missing()
+
+
+async def told(services: Services, question: str, leaf: int, owner: str = "local") -> list[str]:
+    """The questions that are told again for a question below `leaf`, recent ones left out."""
+    manager = services.manager
+    branch = await manager.find_branch(SESSION, owner, uid(leaf))
+    recent = await manager.get_recent_history(branch)
+    query = await services.queries.build(question, [])
+    return [each.user_query for each in await manager.retrieve_relevant_history(query, branch, recent, owner)]
+
+
+async def plain_search(services: Services, query: Query, branch: Branch) -> list[Ranked]:
+    """The whole session searched, without a word of branches."""
+    within = models.Filter(must=[*in_session(SESSION, "local")])
+    raw = query.forms[0]
+    requests = [
+        models.QueryRequest(query=vector, using=name, filter=within, limit=DEPTH, with_payload=False)
+        for name, vector in (
+            ("question", raw.dense), ("turn", raw.dense), ("sparse", sparse_vector(raw.sparse))
+        )
+    ]  # fmt: skip
+    found = await services.manager.turns.search(requests)
+    lists = [[(str(point.id), point.score) for point in points] for points in found]
+    positions = {node.turn_id: at for at, node in enumerate(branch.nodes)}
+    return rank_turns(lists[0], lists[1], lists[2], positions, DEPTH)
+
+
+async def test_in_random_trees_nothing_but_the_branch_is_recalled(services: Services) -> None:
+    """P7. Discriminates: searching the session without taking out what has no place on the branch."""
+    generator = random.Random(5)
+    for tree in range(12):
+        session, first = uid(1_000_000 + tree), tree * 1_000 + 100
+        parents: dict[int, int | None] = {first: None}
+        for number in range(first + 1, first + 40):
+            parents[number] = generator.choice([*parents, None] if number % 9 == 0 else [*parents])
+        endings = [TurnStatus.COMPLETED] * 5 + [TurnStatus.FAILED, TurnStatus.CANCELLED]
+        stati = {number: generator.choice(endings) for number in parents}
+        await store(services, [
+            turn(number, parent, f"{generator.choice(WORDS)} {number}", session_id=session,
+                 status=stati[number], command="help" if number % 11 == 0 else "")
+            for number, parent in parents.items()
+        ])  # fmt: skip
+        for leaf in generator.sample(list(parents), 4):
+            branch = await services.manager.find_branch(session, "local", uid(leaf))
+            recent = await services.manager.get_recent_history(branch)
+            query = await services.queries.build(f"what of the {generator.choice(WORDS)}", [])
+            found = await services.manager.retrieve_relevant_history(query, branch, recent, "local")
+            above: list[int] = []
+            at: int | None = leaf
+            while at is not None:
+                above, at = [at, *above], parents[at]
+            questions = [each for each in above if each % 11]
+            earlier = [each for each in questions if uid(each) not in {one.turn_id for one in recent}]
+            assert [each.turn_id for each in found] == [
+                uid(each) for each in earlier if stati[each] is TurnStatus.COMPLETED
+            ]
+
+
+@pytest.mark.parametrize("size", [30, FEW + 60])
+async def test_on_a_linear_session_it_is_plain_search(services: Services, size: int) -> None:
+    """Discriminates: a branch filter that loses turns, few or many of them."""
+    generator = random.Random(size)
+    await store(services, [
+        turn(100 + at, 99 + at if at else None, " ".join(generator.choices(WORDS, k=3)) + f" {at}")
+        for at in range(size)
+    ])  # fmt: skip
+    branch = await services.manager.find_branch(SESSION, "local")
+    for word in WORDS:
+        query = await services.queries.build(f"{word} {generator.choice(WORDS)}", [])
+        ranked = await services.manager.recall.rank(query, branch, (), "local")
+        expected = await plain_search(services, query, branch)
+        assert [(each.turn_id, round(each.score, 6)) for each in ranked] == [
+            (each.turn_id, round(each.score, 6)) for each in expected
+        ]
+
+
+async def test_a_branch_is_found_behind_any_number_of_nearer_siblings(services: Services) -> None:
+    """Discriminates: searching the session once, where the siblings take all the places."""
+    line = [turn(100 + at, 99 + at if at else None, f"garden {at}") for at in range(FEW + 20)]
+    aside = [turn(1_000 + at, None, "parrot parrot") for at in range(420)]
+    await store(services, [*line, turn(500, 100 + FEW + 19, "the parrot is called Otto"), *aside])
+    await store(services, [turn(501, 500, "x"), turn(502, 501, "y")])
+    assert "the parrot is called Otto" in await told(services, "parrot parrot", 502)
+
+
+async def test_neither_another_owner_nor_another_session_is_told(services: Services) -> None:
+    """Discriminates: telling what a long branch's search found without asking whether it is on the branch."""
+    line = [turn(100 + at, 99 + at if at else None, f"garden {at}") for at in range(FEW + 20)]
+    strange = [turn(900, 118, "parrot", owner="eve"), turn(901, 118, "parrot", session_id=OTHER)]
+    await store(services, [*line, *strange])
+    assert "parrot" not in await told(services, "parrot", 100 + FEW + 19)
+    assert await told(services, "parrot", 900, "eve") == []
+
+
+async def test_of_equal_questions_the_newest_is_told_and_equal_answers_all(
+    services: Services,
+) -> None:
+    """Discriminates: comparing answers, or keeping the first found."""
+    asked = ["visa fee?", "garden?", "visa fee?", "visa cost?", "server?", "budget?"]
+    await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
+    assert await told(services, "visa fee?", 15) == ["garden?", "visa fee?", "visa cost?"]
+    branch = await services.manager.find_branch(SESSION, "local", uid(15))
+    query = await services.queries.build("visa fee?", [])
+    found = await services.manager.retrieve_relevant_history(query, branch, [], "local")
+    assert [each.turn_id for each in found if each.user_query == "visa fee?"] == [uid(12)]
+
+
+async def test_what_was_just_answered_is_not_told_a_second_time_from_earlier(services: Services) -> None:
+    asked = ["visa fee?", "garden?", "server?", "visa fee?"]
+    await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
+    assert await told(services, "visa fee?", 13) == ["garden?"]
+
+
+async def test_by_default_small_talk_and_other_subjects_are_not_told(tmp_path: Path) -> None:
+    """Discriminates: a threshold of 0."""
+    limits = ConversationSettings(max_recent_turns=1)
+    services = await open_services(tmp_path, limits, lambda: 0)
+    try:
+        asked = [("The parrot is called Otto.", "Noted."), ("thanks a lot", "You are welcome!"),
+                 ("Which colour is the door?", "Green."), ("bye", "Good bye!")]  # fmt: skip
+        await store(services, [
+            turn(10 + at, 9 + at if at else None, question, assistant_response=answer)
+            for at, (question, answer) in enumerate(asked)
+        ])  # fmt: skip
+        assert await told(services, "What is the parrot called?", 13) == ["The parrot is called Otto."]
+        assert await told(services, "How long does shipping take?", 13) == []
+        assert await told(services, "ok", 13) == []
+    finally:
+        await services.close()
+
+
+BROKEN: list[dict[str, Any]] = [
+    {"created_us": "yesterday"}, {"seq": [1]}, {"status": "dreaming"}, {"parent_turn_id": 7},
+    {"command": {"name": "help"}},
+]  # fmt: skip
+UNREADABLE_TEXT: list[dict[str, Any]] = [
+    {"user_query": None}, {"user_query": 5}, {"user_query": ["a"]}, {"user_query": {"text": "a"}},
+]  # fmt: skip
+UNREADABLE_BESIDE: list[dict[str, Any]] = [
+    {"assistant_response": ["a"]}, {"sources": "none"}, {"sources": [{"wrong": 1}]}, {"usage": {"tokens": 3}},
+    {"usage": "x"}, {"timings_ms": {"total": "long"}}, {"turn_id": "another"}, {"model_id": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", BROKEN)
+async def test_a_turn_with_a_broken_place_is_skipped_counted_and_walked_past(
+    services: Services, fields: dict[str, Any]
+) -> None:
+    """Discriminates: reading the skeleton without checking types."""
+    asked = ["parrot Otto", "garden", "visa", "server", "budget"]
+    await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
+    await services.store.set_payload(TURNS, fields, points=[uid(11)])
+    services.manager.turns.forget_trees()
+    with structlog.testing.capture_logs() as logs:
+        branch = await services.manager.find_branch(SESSION, "local", uid(14))
+    assert [entry["number"] for entry in logs if entry["event"] == "unreadable_turns_skipped"] == [1]
+    assert branch.unreadable == 1
+    walked = [node.turn_id for node in branch.nodes]
+    assert walked == [uid(at) for at in ((12, 13, 14) if "parent_turn_id" in fields else (10, 12, 13, 14))]
+    assert "garden" not in await told(services, "garden", 14)
+    assert uid(11) not in await services.manager.turns.skeleton(SESSION, "local")
+
+
+@pytest.mark.parametrize("fields", UNREADABLE_TEXT)
+async def test_a_turn_whose_texts_are_broken_is_left_out_wherever_it_is_read(
+    services: Services, fields: dict[str, Any]
+) -> None:
+    """Discriminates: letting get_many raise."""
+    asked = ["parrot Otto", "garden", "visa", "server", "budget"]
+    await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
+    await services.store.set_payload(TURNS, fields, points=[uid(11), uid(13)])
+    assert "garden" not in await told(services, "garden parrot", 14)
+    assert "parrot Otto" in await told(services, "garden parrot", 14)
+    with structlog.testing.capture_logs() as logs:
+        found = await services.manager.turns.get_many([uid(13), uid(10), uid(11), uid(99)])
+    assert [each.turn_id for each in found] == [uid(10)]
+    assert [(entry["number"], entry["of"]) for entry in logs] == [(2, 3)]
+    assert await services.manager.turns.get(uid(11)) is None
+
+
+@pytest.mark.parametrize("fields", UNREADABLE_BESIDE)
+async def test_a_turn_is_found_and_told_without_what_cannot_be_read_beside_its_question(
+    services: Services, fields: dict[str, Any]
+) -> None:
+    """Discriminates: leaving the turn out, or looking it up under the id that its payload names."""
+    asked = ["parrot Otto", "garden", "visa", "server", "budget"]
+    await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
+    await services.store.set_payload(TURNS, fields, points=[uid(11)])
+    assert "garden" in await told(services, "garden", 14)
+    read = await services.manager.turns.get(uid(11))
+    assert read is not None
+    assert (read.turn_id, read.user_query, read.sources) == (uid(11), "garden", ())
+
+
+async def test_an_empty_payload_harms_nobody(services: Services) -> None:
+    await store(services, [turn(10, None, "parrot Otto"), turn(11, 10, "x"), turn(12, 11, "y")])
+    await services.store.upsert(TURNS, [models.PointStruct(id=uid(50), vector={}, payload={})])
+    bare = {"session_id": SESSION, "owner": "local"}
+    await services.store.upsert(TURNS, [models.PointStruct(id=uid(51), vector={}, payload=bare)])
+    services.manager.turns.forget_trees()
+    assert await told(services, "parrot", 12) == ["parrot Otto"]
+    assert await services.manager.index_missing() == 0
+
+
+async def has_vectors(services: Services, number: int) -> set[str]:
+    (record,) = await services.store.retrieve(TURNS, [uid(number)], with_vectors=True)
+    return set(record.vector or {}) if isinstance(record.vector, dict) else set()
+
+
+async def test_imported_turns_get_all_they_are_found_by_and_commands_nothing(services: Services) -> None:
+    """Discriminates: embedding only the turn vector, or commands too."""
+    half = turn(12, 11, "half", status=TurnStatus.CANCELLED)
+    unanswered = turn(13, 12, "no answer", assistant_response="")
+    turns = [turn(10, None, "parrot"), turn(11, 10, "/help", command="help"), half, unanswered]
+    await services.manager.turns.put_many([(each, TurnVectors()) for each in turns])
+    services.manager.index_later(turns)
+    await embedded_in_background()
+    everything = {"question", "turn", "sparse"}
+    assert [await has_vectors(services, number) for number in (10, 11, 12, 13)] == [
+        everything, set(), set(), everything
+    ]  # fmt: skip
+    one_vector = TurnVectors(turn=[1.0] + [0.0] * (DIMENSION - 1))
+    await services.manager.turns.put_many([(turn(14, 13, "half made"), one_vector)])
+    assert await services.manager.index_missing() == 1
+    assert await has_vectors(services, 14) == everything
+    assert await services.manager.index_missing() == 0
+
+
+class Failing(HashingEmbedding):
+    """Fails from the second batch of passages on."""
+
+    batches: int = 0
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        self.batches += 1
+        if self.batches > 1:
+            raise RuntimeError("out of memory")
+        return super()._get_text_embeddings(texts)
+
+
+async def test_indexing_that_was_cut_goes_on_where_it_ended_oldest_first(services: Services) -> None:
+    """Discriminates: beginning with the newest, or raising what the embedding raised."""
+    turns = [turn(30 - at, None, f"garden {at}") for at in range(9)]
+    await services.manager.turns.put_many([(each, TurnVectors()) for each in turns])
+    embedding = EmbeddingService(Failing(), "hashing", DIMENSION)
+    failing = ConversationManager(services.manager.turns, embedding, EVERYTHING)
+    assert await failing.index_missing() == 4
+    assert [bool(await has_vectors(services, number)) for number in range(22, 31)] == [True] * 4 + [False] * 5
+    assert await services.manager.index_missing() == 5
+    await embedding.close()
+
+
+async def test_a_turn_that_was_answered_goes_before_an_import(services: Services) -> None:
+    past = [turn(100 + at, None, f"garden {at}") for at in range(40)]
+    await services.manager.turns.put_many([(each, TurnVectors()) for each in past])
+    services.manager.index_later(past)
+    question = [1.0] + [0.0] * (DIMENSION - 1)
+    await services.manager.add_conversation_turn(turn(10, None, "parrot"), TurnVectors(question=question))
+    for _ in range(200):
+        if "turn" in await has_vectors(services, 10):
+            break
+    assert await has_vectors(services, 10) == {"question", "turn", "sparse"}
+    assert await has_vectors(services, 139) == set()
+
+
+async def test_a_turn_that_is_erased_before_it_is_embedded_harms_nobody(services: Services) -> None:
+    turns = [turn(10 + at, None, f"garden {at}") for at in range(3)]
+    await services.manager.turns.put_many([(each, TurnVectors()) for each in turns])
+    services.manager.index_later(turns)
+    await services.manager.turns.delete([uid(11)])
+    await embedded_in_background()
+    assert await has_vectors(services, 12) == {"question", "turn", "sparse"}

@@ -1,0 +1,126 @@
+"""What was told beside an answer, in the store: read back as it was, and gone with the turns it speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.conversation.turns import MAX_WARNINGS, RewrittenQuestion, Turn, TurnWarning
+from core.operations.expiry import DAY_US
+from services.conversation.sessions import SessionStore
+from services.conversation.summary_records import Rewordings, SummaryRecords
+from services.operations.retention.cleanup import expire_turns
+from services.operations.retention.traces import TurnTraces
+from services.store.dialect import VectorStore
+from tests.services.conversation.stores import (
+    SESSIONS,
+    TURNS,
+    open_edge,
+    open_memory,
+    payloads,
+    turn_store,
+    uid,
+    write_point,
+    write_turn,
+)
+
+NOW = 1_750_000_000_000_000
+WARNINGS = (
+    TurnWarning("context_dropped", "放不下", {"recent": 2, "knowledge": 1}, 5),
+    TurnWarning("reranker_unavailable", "away", {}, 7),
+)
+
+
+@pytest.fixture(params=["edge", "memory"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
+    opening = open_edge(tmp_path) if request.param == "edge" else open_memory()
+    async with opening as opened:
+        yield opened
+
+
+def rewritten(*numbers: int, text: str = "What does the team plan cost?") -> RewrittenQuestion:
+    return RewrittenQuestion(text, tuple(map(uid, numbers)), 6)
+
+
+async def written(store: VectorStore, number: int, **more: Any) -> Turn:
+    await write_turn(store, number, NOW, **more)
+    found = await turn_store(store).get(uid(number))
+    assert found is not None
+    return found
+
+
+async def left(store: VectorStore) -> set[int]:
+    """The turns that have a rewritten question."""
+    found = await payloads(store)
+    return {
+        int(turn_id.replace("-", ""), 16) for turn_id, each in found.items() if each.get("rewritten_question")
+    }
+
+
+async def test_notes_are_read_back_as_they_were(store: VectorStore) -> None:
+    turn = await written(store, 2, warnings=WARNINGS, rewritten=rewritten(1))
+    assert (turn.warnings, turn.rewritten) == (WARNINGS, rewritten(1))
+    bare = await written(store, 3)
+    assert (bare.warnings, bare.rewritten) == ((), None)
+
+
+async def test_a_turn_of_an_earlier_version_has_none(store: VectorStore) -> None:
+    await write_point(store, uid(4), session_id=uid(1), turn_id=uid(4))
+    found = await turn_store(store).get(uid(4))
+    assert found is not None
+    assert (found.warnings, found.rewritten) == ((), None)
+
+
+async def test_what_is_damaged_is_left_out_and_no_more_is_read_than_is_kept(store: VectorStore) -> None:
+    await written(store, 1)
+    many = [{"code": "a"}, {"message": "no code"}, 7, *({"code": "b"} for _ in range(MAX_WARNINGS))]
+    damaged = {"text": "How?", "turn_ids": "none"}
+    await store.set_payload(TURNS, {"warnings": many, "rewritten_question": damaged}, points=[uid(1)])
+    found = await turn_store(store).get(uid(1))
+    assert found is not None
+    assert [each.code for each in found.warnings] == ["a", *["b"] * (MAX_WARNINGS - 3)]
+    assert found.rewritten is None
+
+
+async def test_a_question_goes_with_each_turn_that_it_was_made_of_and_with_no_other(
+    store: VectorStore,
+) -> None:
+    """Discriminates: looking at the first of them alone; another session's; every one of the session."""
+    for number, made_of in ((3, (1, 2)), (4, (2,)), (5, (1,)), (6, (4,))):
+        await written(store, number, rewritten=rewritten(*made_of), warnings=WARNINGS)
+    await written(store, 7, session=9, rewritten=rewritten(2))
+    rewordings = Rewordings(turn_store(store))
+    assert await rewordings.forget(uid(1), [uid(2), uid(8)]) == 2
+    assert await left(store) == {5, 6, 7}
+    assert await rewordings.forget(uid(1), [uid(2)]) == 0
+    found = await turn_store(store).get(uid(3))
+    assert found is not None
+    assert (found.rewritten, found.warnings, found.user_query) == (None, WARNINGS, "question 3")
+
+
+async def test_one_that_does_not_say_what_it_was_made_of_goes_with_any(store: VectorStore) -> None:
+    for number, damaged in enumerate(("How?", {"text": "How?"}, {"text": "How?", "turn_ids": []}), 1):
+        await written(store, number)
+        await store.set_payload(TURNS, {"rewritten_question": damaged}, points=[uid(number)])
+    assert await Rewordings(turn_store(store)).forget(uid(1), [uid(8)]) == 3
+    assert await left(store) == set()
+
+
+async def test_an_expired_turn_takes_the_questions_along_that_have_its_words(store: VectorStore) -> None:
+    """Discriminates: expiry that leaves them to the turns that stay."""
+    turns = turn_store(store)
+    traces = TurnTraces(
+        SummaryRecords(turns).forget,
+        SessionStore(store, SESSIONS),
+        None,
+        forget_rewordings=Rewordings(turns).forget,
+    )
+    await write_turn(store, 1, NOW - 40 * DAY_US)
+    await write_turn(store, 2, NOW - 20 * DAY_US, rewritten=rewritten(1))
+    await write_turn(store, 3, NOW - 10 * DAY_US, rewritten=rewritten(2))
+    report = await expire_turns(turns, NOW, 30, dry_run=False, traces=traces)
+    assert report.deleted == 1
+    assert await left(store) == {3}

@@ -1,0 +1,120 @@
+"""A session's record: several changes at the same moment, each keeping what the others wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from core.conversation.persona import PersonaDraft
+from core.errors import UnknownSessionError
+from services.conversation.sessions import Session, SessionChange, SessionStore, title_from
+from services.store.dialect import VectorStore
+from tests.services.conversation.stores import SESSIONS, open_edge, uid
+
+ID = uid(1)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[VectorStore]:
+    async with open_edge(tmp_path) as opened:
+        yield opened
+
+
+async def test_a_turn_that_begins_undoes_neither_a_title_nor_a_persona_set_meanwhile(
+    store: VectorStore,
+) -> None:
+    """Discriminates: writing the whole record back in `touch` or in `change`."""
+    sessions = SessionStore(store, SESSIONS)
+    seen = await sessions.create(ID, "local")
+    await sessions.change(ID, "local", SessionChange(title="Given"))
+    await sessions.set_persona(ID, "local", PersonaDraft("Be kind."))
+    await sessions.change(ID, "local", SessionChange(hold=True))
+    await sessions.touch(seen, "What is this?")
+    session = await sessions.get(ID, "local")
+    assert (session.title, session.hold) == ("Given", True)
+    assert session.persona is not None
+    assert session.persona.text == "Be kind."
+    assert session.updated_us > seen.updated_us
+
+
+async def test_changes_at_the_same_moment_are_all_kept(store: VectorStore) -> None:
+    sessions = SessionStore(store, SESSIONS)
+    seen = await sessions.create(ID, "local", "First")
+    await asyncio.gather(
+        *(sessions.touch(seen, "again?") for _ in range(5)),
+        sessions.change(ID, "local", SessionChange(title="Second")),
+        sessions.set_persona(ID, "local", PersonaDraft("Be kind.", "Kind")),
+        sessions.change(ID, "local", SessionChange(hold=True)),
+    )
+    session = await sessions.get(ID, "local")
+    assert (session.title, session.hold) == ("Second", True)
+    assert session.persona is not None
+    assert session.persona.name == "Kind"
+
+
+async def test_the_first_question_names_the_session_and_a_command_does_not(store: VectorStore) -> None:
+    """Discriminates: a title from the first turn, whatever it is."""
+    sessions = SessionStore(store, SESSIONS)
+    await sessions.touch(Session(ID, "local", "", 5, 5), "/persona Be kind.")
+    assert (await sessions.get(ID, "local")).title == ""
+    for question in ("What is this?\nSecond line", "Another?"):
+        await sessions.touch(await sessions.get(ID, "local"), question)
+    session = await sessions.get(ID, "local")
+    assert (session.title, session.created_us) == ("What is this?", 5)
+
+
+async def test_a_replaced_persona_keeps_its_id_and_a_new_one_after_clearing_has_another(
+    store: VectorStore,
+) -> None:
+    sessions = SessionStore(store, SESSIONS)
+    await sessions.create(ID, "local")
+    first = (await sessions.set_persona(ID, "local", PersonaDraft("a", "A", "d", "c"))).persona
+    second = (await sessions.set_persona(ID, "local", PersonaDraft("b"))).persona
+    assert first is not None
+    assert second is not None
+    assert (first.document_id, second.document_id) == ("d", None)
+    assert (second.persona_id, second.text) == (first.persona_id, "b")
+    assert (await sessions.clear_persona(ID, "local")).persona is None
+    third = (await sessions.set_persona(ID, "local", PersonaDraft("c"))).persona
+    assert third is not None
+    assert third.persona_id != first.persona_id
+
+
+async def test_only_its_owner_may_change_it(store: VectorStore) -> None:
+    sessions = SessionStore(store, SESSIONS)
+    await sessions.create(ID, "local")
+    for change in (
+        sessions.change(ID, "other", SessionChange(title="x")),
+        sessions.set_persona(ID, "other", PersonaDraft("x")),
+        sessions.clear_persona(ID, "other"),
+    ):
+        with pytest.raises(UnknownSessionError):
+            await change
+    assert (await sessions.get(ID, "local")).persona is None
+
+
+async def test_a_record_of_an_earlier_version_or_with_a_broken_persona_is_still_a_session(
+    store: VectorStore,
+) -> None:
+    sessions = SessionStore(store, SESSIONS)
+    await sessions.create(ID, "local", "Kept")
+    await store.delete_payload(SESSIONS, ["persona"], points=[ID])
+    assert (await sessions.get(ID, "local")).persona is None
+    for broken in ("text", {"text": 3}, [1], {"persona_id": "p"}):
+        await store.set_payload(SESSIONS, {"persona": broken}, points=[ID])
+        session = await sessions.get(ID, "local")
+        assert (session.title, session.persona) == ("Kept", None)
+
+
+def test_a_long_title_is_cut() -> None:
+    assert title_from("x" * 100) == "x" * 59 + "…"
+
+
+async def test_a_session_of_an_earlier_system_whose_id_is_no_uuid_has_no_title_to_take_away(
+    store: VectorStore,
+) -> None:
+    """The clean-up ended here for good. Discriminates: asking the store for a point of that id."""
+    await SessionStore(store, SESSIONS).unname("cyc", [ID])

@@ -1,0 +1,203 @@
+"""The trees kept between turns must never differ from what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from qdrant_client import models
+
+from core.conversation.branch import SessionTree, TurnNode
+from core.conversation.turns import Turn, TurnStatus
+from core.errors import StoreUnavailableError
+from services.conversation.tree_cache import SessionCache
+from services.conversation.turns import TurnStore, TurnVectors, in_session
+from services.store.dialect import VectorStore
+from tests.services.conversation.stores import TURNS, open_edge, uid
+
+SESSION, OTHER = uid(1), uid(2)
+
+
+class WatchedStore:
+    """The real store; counts scrolls, can hold one back and let a write fail after it was made."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self.scrolls = 0
+        self.gate: asyncio.Event | None = None
+        self.read = asyncio.Event()
+        self.breaks = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def scroll(self, *given: Any, **named: Any) -> Any:
+        self.scrolls += 1
+        page = await self._store.scroll(*given, **named)
+        if self.gate is not None:
+            self.read.set()
+            await self.gate.wait()
+        return page
+
+    async def upsert(self, *given: Any, **named: Any) -> Any:
+        done = await self._store.upsert(*given, **named)
+        if self.breaks:
+            raise StoreUnavailableError("cut off")
+        return done
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[WatchedStore]:
+    async with open_edge(tmp_path) as opened:
+        yield WatchedStore(opened)
+
+
+def turn(number: int, parent: int | None = None, session: str = SESSION, **more: Any) -> Turn:
+    given = {"status": TurnStatus.COMPLETED, **more}
+    parent_id = None if parent is None else uid(parent)
+    return Turn(uid(number), session, "local", f"q{number}", number, parent_turn_id=parent_id, **given)
+
+
+def kept(store: WatchedStore, cache_s: float = 300) -> TurnStore:
+    return TurnStore(cast(VectorStore, store), TURNS, cache_s)
+
+
+async def put(turns: TurnStore, *given: Turn) -> None:
+    for each in given:
+        await turns.put(each, TurnVectors())
+
+
+async def test_a_session_is_read_once_and_follows_every_write(store: WatchedStore) -> None:
+    """Discriminates: leaving the cache out of any one of the writes."""
+    turns = kept(store)
+    await put(turns, turn(10), turn(11, 10))
+    await turns.tree(SESSION, "local")
+    before = store.scrolls
+    await put(turns, turn(12, 11, status=TurnStatus.RUNNING))
+    await put(turns, turn(12, 11))
+    await turns.put_many([(turn(13, 12), TurnVectors()), (turn(90, session=OTHER), TurnVectors())])
+    branch = (await turns.tree(SESSION, "local")).branch(uid(13))
+    assert store.scrolls == before
+    stored = await kept(store, 0).skeleton(SESSION, "local")
+    assert list(branch.nodes) == [stored[uid(number)] for number in (10, 11, 12, 13)]
+
+
+@pytest.mark.parametrize("write", ["set_payload", "delete", "delete_matching", "past the store"])
+async def test_a_tree_is_read_again_after(store: WatchedStore, write: str) -> None:
+    turns = kept(store)
+    await put(turns, turn(10, status=TurnStatus.RUNNING), turn(11, 10))
+    await turns.tree(SESSION, "local")
+    if write == "set_payload":
+        await turns.set_payload({"status": "interrupted"}, [uid(10)])
+    elif write == "delete":
+        await turns.delete([uid(11)])
+    elif write == "delete_matching":
+        await turns.delete_matching(models.Filter(must=[*in_session(SESSION, "local")]))
+    else:
+        await store.set_payload(TURNS, {"seq": 7}, points=[uid(11)])
+        turns.forget_trees()
+    assert await turns.skeleton(SESSION, "local") == await kept(store, 0).skeleton(SESSION, "local")
+
+
+async def test_what_no_tree_holds_can_change_without_reading_again(store: WatchedStore) -> None:
+    turns = kept(store)
+    await put(turns, turn(10))
+    await turns.tree(SESSION, "local")
+    before = store.scrolls
+    await turns.set_payload({"prompt": None}, [uid(10)])
+    await turns.add_vectors({uid(10): TurnVectors(turn=[1.0, 0.0, 0.0, 0.0])})
+    await turns.tree(SESSION, "local")
+    assert store.scrolls == before
+
+
+@pytest.mark.parametrize("write", ["put", "set_payload", "delete"])
+async def test_a_read_that_a_write_overtook_is_not_kept(store: WatchedStore, write: str) -> None:
+    """Discriminates: keeping what was read without asking whether it is stale."""
+    turns = kept(store)
+    await put(turns, turn(10))
+    turns.forget_trees()
+    store.gate = asyncio.Event()
+    reading = asyncio.create_task(turns.tree(SESSION, "local"))
+    await store.read.wait()  # the page is read, and held back
+    if write == "put":
+        await put(turns, turn(11, 10))
+    elif write == "set_payload":
+        await turns.set_payload({"status": "interrupted"}, [uid(10)])
+    else:
+        await turns.delete([uid(10)])
+    store.gate.set()
+    await reading
+    assert await turns.skeleton(SESSION, "local") == await kept(store, 0).skeleton(SESSION, "local")
+
+
+async def test_after_a_write_that_failed_the_session_is_read_again(store: WatchedStore) -> None:
+    """It may be stored all the same. Discriminates: dropping the tree only on success."""
+    turns = kept(store)
+    await put(turns, turn(10))
+    await turns.tree(SESSION, "local")
+    store.breaks = True
+    with pytest.raises(StoreUnavailableError):
+        await put(turns, turn(11, 10))
+    assert set(await turns.skeleton(SESSION, "local")) == {uid(10), uid(11)}
+
+
+async def test_without_a_time_nothing_is_kept(store: WatchedStore) -> None:
+    turns = kept(store, 0)
+    await put(turns, turn(10))
+    await turns.tree(SESSION, "local")
+    before = store.scrolls
+    await turns.tree(SESSION, "local")
+    assert store.scrolls == before + 1
+
+
+async def test_a_caller_cannot_change_what_is_kept(store: WatchedStore) -> None:
+    turns = kept(store)
+    await put(turns, turn(10))
+    (await turns.skeleton(SESSION, "local")).clear()
+    assert uid(10) in await turns.skeleton(SESSION, "local")
+
+
+def tree(session: str, size: int) -> SessionTree:
+    return SessionTree(session, [TurnNode(str(at), None, at, at, TurnStatus.COMPLETED) for at in range(size)])
+
+
+def keep(cache: SessionCache, session: str, size: int) -> None:
+    with cache.reading(session, "local") as reading:
+        cache.keep(reading, tree(session, size))
+
+
+async def test_what_is_kept_is_bounded_and_ends_in_time() -> None:
+    cache = SessionCache(0.05, max_nodes=100)
+    keep(cache, "a", 40)
+    keep(cache, "b", 30)
+    assert cache.get("a", "local") is None  # the oldest goes when there is no room
+    assert cache.get("b", "local") is not None
+    assert cache.get("b", "another") is None
+    keep(cache, "huge", 101)
+    assert cache.get("huge", "local") is None
+    await asyncio.sleep(0.06)
+    assert cache.get("b", "local") is None
+
+
+def test_a_tree_that_outgrows_its_room_is_dropped() -> None:
+    cache = SessionCache(60, max_nodes=22)
+    keep(cache, SESSION, 2)
+    with cache.writing([turn(5)]):
+        pass
+    assert cache.get(SESSION, "local") is None
+
+
+def test_a_turn_that_is_written_again_replaces_itself() -> None:
+    cache = SessionCache(60)
+    with cache.reading(SESSION, "local") as reading:
+        cache.keep(reading, SessionTree(SESSION))
+    for status in (TurnStatus.RUNNING, TurnStatus.COMPLETED):
+        with cache.writing([replace(turn(5), status=status)]):
+            pass
+    known = cache.get(SESSION, "local")
+    assert known is not None
+    assert [node.status for node in known.nodes.values()] == [TurnStatus.COMPLETED]

@@ -1,0 +1,111 @@
+"""What a reader would not tear apart: headings, lead-ins, lists, questions, quotations, the end of a text."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.knowledge import ParsedDocument, Section
+from core.prompt.tokens import estimate_tokens
+from services.knowledge.chunking.splitter import StructureSplitter, cut
+
+LIMIT = 48
+
+
+def texts(text: str, chunk_tokens: int = LIMIT) -> list[str]:
+    parsed = ParsedDocument("t", (Section(text),))
+    return [piece.text for piece in cut(parsed, StructureSplitter(chunk_tokens=chunk_tokens))]
+
+
+def chunk_with(words: str, chunks: list[str]) -> str:
+    found = [chunk for chunk in chunks if words in chunk]
+    assert len(found) == 1, chunks
+    return found[0]
+
+
+FILLER = "这是一句占位置的说明。" * 4
+
+
+@pytest.mark.parametrize(
+    ("lead", "rest"),
+    [
+        ("第二章 费用", "费用按照实际支出报销。需要发票。"),
+        ("2.1 Travel expenses", "Trains are paid for. Taxis are not."),
+        ("**报销范围**", "包括交通和住宿。"),
+        ("请假的条件如下：", "- 病假：三天以内\n- 事假：一天"),
+        ("The following are paid:", "1. trains\n2. hotels"),
+        ("年假可以累计吗？", "可以，最多累计到第二年三月。"),
+        ("问：年假有几天？", "答：十五天。"),
+    ],
+)
+def test_what_leads_stays_with_what_it_leads_to(lead: str, rest: str) -> None:
+    """Discriminates: chunks filled up to the last atom that fits."""
+    for filler in range(1, 5):
+        text = f"{'占位置的话。' * filler}\n\n{FILLER}\n\n{lead}\n\n{rest}\n\n{FILLER}"
+        assert rest.split("\n")[0][:4] in chunk_with(lead, texts(text))
+
+
+def test_a_lead_in_stays_with_the_first_items_of_a_list_that_only_just_fits_alone() -> None:
+    """Discriminates: a list that fits kept whole whatever stands before it."""
+    items = "\n".join(f"- 第{at}条说明文字" for at in range(8))
+    assert LIMIT - 8 < estimate_tokens(items) <= LIMIT + 24
+    assert "第0条" in chunk_with("条件如下：", texts(f"{FILLER}\n\n条件如下：\n\n{items}"))
+
+
+def test_an_item_stays_with_its_sub_items_where_they_fit() -> None:
+    """Discriminates: lists cut as running text, at every line."""
+    items = [f"- 第{at}条\n  - 需要证明\n  - 需要提前申请" for at in range(12)]
+    chunks = texts("\n".join(items))
+    assert len(chunks) > 3
+    assert all(chunk.startswith("- 第") for chunk in chunks)
+    assert "\n".join(chunks) == "\n".join(items)
+
+
+def test_an_item_too_long_for_a_chunk_keeps_its_own_line_with_its_first_sub_item() -> None:
+    item = "- 报销需要的材料\n" + "\n".join(f"  - 第{at}种材料要写明用途和日期" for at in range(12))
+    assert "第0种" in chunk_with("报销需要的材料", texts(f"- 甲\n{item}\n- 乙"))
+
+
+def test_a_quotation_or_a_bracket_is_not_torn_apart() -> None:
+    """Discriminates: a cut after every full stop."""
+    chunks = texts("他说：“今天很好。明天呢？”然后走了（见第三节。谢谢）。" * 8)
+    assert len(chunks) > 3
+    for chunk in chunks:
+        assert chunk.count("“") == chunk.count("”")
+        assert chunk.count("（") == chunk.count("）")
+
+
+def test_an_english_abbreviation_does_not_end_a_chunk() -> None:
+    for chunk in texts("We met Dr. Smith at approx. noon, i.e. before lunch at No. 5 of St. James. " * 12):
+        assert chunk.endswith("James.")
+
+
+def test_a_crumb_at_the_end_is_evened_out_with_the_chunk_before() -> None:
+    """Discriminates: greedy filling, which leaves the last sentence alone."""
+    sentences = [f"第{at}句话说明一件事情。" for at in range(30)]
+    for count in range(8, 30):
+        sizes = [estimate_tokens(chunk) for chunk in texts("".join(sentences[:count]))]
+        assert sizes[-1] >= LIMIT // 4
+
+
+def test_a_row_longer_than_a_chunk_is_cut_and_every_part_has_the_header() -> None:
+    """Discriminates: the header given up as soon as one row is too long."""
+    header = "| 名称 | 说明 |\n| --- | --- |\n"
+    rows = [f"| 产品{at} | {'很长的说明，' * (40 if at == 1 else 1)} |" for at in range(4)]
+    chunks = texts(header + "\n".join(rows), 64)
+    assert len(chunks) > 3
+    assert all(chunk.startswith(header) for chunk in chunks)
+    assert all(estimate_tokens(chunk) <= 64 for chunk in chunks)
+
+
+def test_the_line_before_a_table_that_must_be_cut_stays_with_its_first_rows() -> None:
+    """Discriminates: first rows that fill the whole chunk."""
+    table = "| 名称 | 价格 |\n| --- | --- |\n" + "\n".join(f"| 产品{at} | {at} 元 |" for at in range(20))
+    assert "| 产品0 |" in chunk_with("价格如下：", texts(f"{FILLER}\n\n价格如下：\n\n{table}", 64))
+
+
+def test_text_after_the_end_of_a_table_fills_up_its_last_chunk() -> None:
+    table = "| 名称 | 价格 |\n| --- | --- |\n" + "\n".join(f"| 产品{at} | {at} 元 |" for at in range(9))
+    chunks = texts(f"{table}\n\n以上不含税。", 64)
+    assert len(chunks) == 2
+    assert chunks[1].startswith("| 名称 | 价格 |")
+    assert chunks[1].endswith("以上不含税。")

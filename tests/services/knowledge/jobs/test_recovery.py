@@ -1,0 +1,68 @@
+"""What a start finds of documents whose reading in was cut."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from core.knowledge import DocumentStatus
+from services.knowledge.jobs.heartbeat import STALE_AFTER_US
+from services.knowledge.jobs.job import JobStage
+from services.store.dialect import VectorStore
+from tests.support.knowledge import (
+    ME,
+    SERVER_SETTINGS,
+    HeldEmbedding,
+    added,
+    memory_store,
+    open_bench,
+    save,
+    until,
+    upload,
+)  # fmt: skip
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[VectorStore]:
+    async with memory_store() as opened:
+        yield opened
+
+
+async def test_a_document_whose_reading_in_was_cut_is_failed_after_the_next_start(store: VectorStore) -> None:
+    held = HeldEmbedding()
+    async with open_bench(store, embedding_model=held) as bench:
+        addition = await bench.knowledge.add(upload())
+        await until(bench, addition.job_id or "", JobStage.EMBEDDING)
+        await bench.knowledge.close()
+        held.let_all()
+    async with open_bench(store) as bench:
+        assert await bench.knowledge.recover() == 1
+        document = await bench.knowledge.get_document(addition.document.document_id, ME)
+        assert document.status is DocumentStatus.FAILED
+        assert "again" in (document.error or "")
+        assert await bench.chunk_count() == 0
+        assert await bench.knowledge.recover() == 0
+        assert (await added(bench, upload())).status is DocumentStatus.READY
+
+
+async def test_a_crash_between_publishing_and_the_last_write_leaves_nothing_searchable(
+    store: VectorStore,
+) -> None:
+    async with open_bench(store) as bench:
+        document = await added(bench, upload())
+        await save(store, replace(document, status=DocumentStatus.INGESTING, chunk_count=0))
+        assert await bench.knowledge.recover() == 1
+        assert await bench.chunk_count() == 0
+
+
+async def test_another_workers_living_ingestion_is_left_alone_until_it_is_silent(store: VectorStore) -> None:
+    async with open_bench(store, SERVER_SETTINGS) as bench:
+        document = await added(bench, upload())
+        ingesting = replace(document, status=DocumentStatus.INGESTING)
+        await save(store, ingesting, updated_us=bench.clock.now_us)
+        assert await bench.knowledge.recover() == 0
+        assert (await bench.knowledge.add(upload())).existing
+        bench.clock.now_us += STALE_AFTER_US
+        assert await bench.knowledge.recover() == 1

@@ -1,0 +1,131 @@
+"""The child process, for real: a parse that hangs, floods or dies costs only the child."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from core.errors import UnavailableError, UnreadableDocumentError, UnsupportedMediaError
+from core.knowledge import ParsedDocument, Section
+from services.knowledge.chunking.splitter import StructureSplitter
+from services.knowledge.parsing.process import ParseLimits, ParserProcess
+
+
+def one_section(file_name: str, content: bytes) -> ParsedDocument:
+    return ParsedDocument(file_name, (Section(content.decode(), ("H",), 7),))
+
+
+def hang(file_name: str, content: bytes) -> ParsedDocument:
+    time.sleep(60)
+    raise AssertionError
+
+
+def flood(file_name: str, content: bytes) -> ParsedDocument:
+    raise AssertionError(len(bytearray(2 << 30)))
+
+
+def spin(file_name: str, content: bytes) -> ParsedDocument:
+    while True:
+        pass
+
+
+def die(file_name: str, content: bytes) -> ParsedDocument:
+    os._exit(3)
+
+
+def refuse(file_name: str, content: bytes) -> ParsedDocument:
+    if file_name == "locked":
+        raise UnreadableDocumentError("It is locked.", code="encrypted")
+    raise UnsupportedMediaError("It is something else.")
+
+
+def many(file_name: str, content: bytes) -> ParsedDocument:
+    return ParsedDocument("", tuple(Section(str(i)) for i in range(200)))
+
+
+async def test_many_pieces_keep_their_order_on_the_way_back() -> None:
+    pieces = await ParserProcess(many, StructureSplitter())("a.txt", b"x")
+    assert len(pieces) == 200
+    assert [piece.text for piece in pieces] == [str(i) for i in range(200)]
+
+
+async def test_a_document_is_parsed_and_cut_in_a_child() -> None:
+    pieces = await ParserProcess(one_section, StructureSplitter())("a.txt", "第一句。".encode())
+    assert [(piece.text, piece.heading, piece.page) for piece in pieces] == [("第一句。", "H", 7)]
+
+
+async def test_errors_keep_their_kind_and_code_on_the_way_back_and_the_child_lives_on() -> None:
+    parser = ParserProcess(refuse, StructureSplitter())
+    with pytest.raises(UnreadableDocumentError, match="It is locked") as locked:
+        await parser("locked", b"x")
+    assert locked.value.code == "encrypted"
+    with pytest.raises(UnsupportedMediaError):
+        await parser("other", b"x")
+
+
+async def test_a_parse_that_hangs_is_killed_while_the_loop_goes_on() -> None:
+    parser = ParserProcess(hang, StructureSplitter(), ParseLimits(wall_s=4))
+    started = time.perf_counter()
+    parsing = asyncio.create_task(parser("a.txt", b"x"))
+    beats = 0
+    while not parsing.done():
+        await asyncio.sleep(0.05)
+        beats += 1
+    with pytest.raises(UnreadableDocumentError) as refused:
+        await parsing
+    assert refused.value.code == "too_complex"
+    assert time.perf_counter() - started < 8
+    assert beats > 20
+
+
+async def test_memory_processor_time_and_sudden_death_are_all_the_documents_fault() -> None:
+    limits = ParseLimits(cpu_s=1)
+    for parse in (flood, spin, die):
+        with pytest.raises(UnreadableDocumentError) as refused:
+            await ParserProcess(parse, StructureSplitter(), limits)("a.txt", b"x")
+        assert refused.value.code == "too_complex"
+
+
+def name_process(file_name: str, content: bytes) -> ParsedDocument:
+    return ParsedDocument("", (Section(str(os.getpid())),))
+
+
+def swell(file_name: str, content: bytes) -> ParsedDocument:
+    """Takes much memory for the file named so, and says which process it was."""
+    if file_name == "big":
+        bytearray(500 << 20)[::4096] = b"x" * (500 << 20 >> 12)
+    return ParsedDocument("", (Section(str(os.getpid())),))
+
+
+async def test_a_child_that_took_much_memory_reads_no_other_file() -> None:
+    """Discriminates: the next file in a process whose memory a bomb has used up."""
+    parser = ParserProcess(swell, StructureSplitter())
+    spent = [piece.text for piece in await parser("big", b"x")]
+    await asyncio.sleep(0.3)
+    fresh = [piece.text for piece in await parser("small", b"x")]
+    assert fresh != spent
+    assert [piece.text for piece in await parser("small", b"x")] == fresh
+
+
+def stumble(file_name: str, content: bytes) -> ParsedDocument:
+    raise OSError("no room")
+
+
+async def test_trouble_of_the_child_itself_is_not_the_files_fault() -> None:
+    """Discriminates: a good file refused for good because the machine had a bad moment."""
+    with pytest.raises(UnavailableError) as refused:
+        await ParserProcess(stumble, StructureSplitter())("a", b"x")
+    assert refused.value.retryable
+
+
+async def test_an_idle_child_ends_and_the_next_document_gets_a_new_one() -> None:
+    parser = ParserProcess(name_process, StructureSplitter(), ParseLimits(idle_s=0.3))
+    first = next(iter(await parser("a.txt", b"x"))).text
+    assert next(iter(await parser("a.txt", b"x"))).text == first
+    await asyncio.sleep(0.6)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(first), 0)
+    assert next(iter(await parser("a.txt", b"x"))).text != first

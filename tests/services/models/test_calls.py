@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+from tenacity import wait_fixed
+
+from core.deltas import LLMDelta
+from core.errors import LLMRefusedError, LLMUnavailableError
+from services.models.calls import FAILURES, GuardedCalls
+
+Step = str | Exception
+
+
+class Server:
+    """One script per call, the last one for ever: texts it says, an error it ends with."""
+
+    def __init__(self, *scripts: list[Step]) -> None:
+        self.scripts = list(scripts)
+        self.calls = 0
+        self.closed = 0
+
+    def open(self) -> AsyncGenerator[LLMDelta, None]:
+        script = self.scripts[min(self.calls, len(self.scripts) - 1)]
+        self.calls += 1
+        return self._play(script)
+
+    async def _play(self, script: list[Step]) -> AsyncGenerator[LLMDelta, None]:
+        try:
+            for step in script:
+                await asyncio.sleep(0)
+                if isinstance(step, Exception):
+                    raise step
+                yield LLMDelta(step)
+        finally:
+            self.closed += 1
+
+
+def busy(retry_after_s: float | None = None, status: int = 503) -> LLMRefusedError:
+    return LLMRefusedError("busy", status, retry_after_s=retry_after_s)
+
+
+async def answer(calls: GuardedCalls, server: Server) -> tuple[str, list[float]]:
+    waits: list[float] = []
+    said = [delta.text async for delta in calls.stream(server.open, lambda retry, wait: waits.append(wait))]
+    return "".join(said), waits
+
+
+def quick() -> GuardedCalls:
+    return GuardedCalls(backoff=wait_fixed(0.01), recovery_s=1)
+
+
+async def test_a_passing_failure_before_the_first_token_is_tried_again_twice() -> None:
+    server = Server([busy()], [busy(status=529)], ["an", "swer"])
+    said, waits = await answer(quick(), server)
+    assert (said, server.calls, len(waits)) == ("answer", 3, 2)
+
+
+async def test_after_two_retries_the_last_failure_is_told() -> None:
+    server = Server([busy()])
+    with pytest.raises(LLMRefusedError):
+        await answer(quick(), server)
+    assert server.calls == 3
+
+
+async def test_nothing_is_tried_again_after_the_first_token() -> None:
+    """Discriminates: opening again around the whole stream says the beginning twice."""
+    server = Server(["an", LLMUnavailableError("reset", transient=True)], ["answer"])
+    calls = quick()
+    deltas = calls.stream(server.open)
+    assert (await anext(deltas)).text == "an"
+    with pytest.raises(LLMUnavailableError):
+        await anext(deltas)
+    assert server.calls == 1
+
+
+@pytest.mark.parametrize("error", [LLMRefusedError("no", 400), LLMUnavailableError("not an answer")])
+async def test_what_trying_again_cannot_mend_is_told_at_once(error: LLMUnavailableError) -> None:
+    server = Server([error], ["answer"])
+    with pytest.raises(LLMUnavailableError):
+        await answer(quick(), server)
+    assert server.calls == 1
+
+
+async def test_the_server_names_the_wait_and_too_long_a_one_is_not_waited_for() -> None:
+    _, waits = await answer(quick(), Server([busy(retry_after_s=0.2, status=429)], ["answer"]))
+    assert waits[0] >= 0.2
+    server = Server([busy(retry_after_s=3600, status=429)], ["answer"])
+    with pytest.raises(LLMRefusedError):
+        await answer(quick(), server)
+    assert server.calls == 1
+
+
+async def test_a_server_that_keeps_failing_is_spared_and_then_probed_by_one() -> None:
+    """Discriminates: letting every waiting question through when the circuit half opens."""
+    calls, server = quick(), Server([LLMUnavailableError("silent")])
+    for _ in range(FAILURES):
+        with pytest.raises(LLMUnavailableError, match="silent"):
+            await answer(calls, server)
+    with pytest.raises(LLMUnavailableError, match="in a row"):
+        await answer(calls, server)
+    assert server.calls == FAILURES
+    await asyncio.sleep(1.05)
+    server.scripts = [["back"]]
+    outcomes = await asyncio.gather(*(answer(calls, server) for _ in range(5)), return_exceptions=True)
+    assert sum(isinstance(outcome, tuple) for outcome in outcomes) == 1
+    assert (await answer(calls, server))[0] == "back"
+
+
+async def test_a_refused_question_does_not_open_the_circuit() -> None:
+    calls, server = quick(), Server([LLMRefusedError("no", 400)])
+    for _ in range(FAILURES + 2):
+        with pytest.raises(LLMRefusedError):
+            await answer(calls, server)
+    assert server.calls == FAILURES + 2
+
+
+async def test_leaving_closes_the_model() -> None:
+    server = Server(["one", "two"])
+    deltas = quick().stream(server.open)
+    await anext(deltas)
+    await deltas.aclose()
+    assert server.closed == 1

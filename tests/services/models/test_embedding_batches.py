@@ -1,0 +1,23 @@
+"""Passages go to the model in batches by their tokens, so that none keeps the thread for long."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.prompt.tokens import estimate_tokens
+from services.models.embedding import PASSAGE_BATCH, PASSAGE_BATCH_TOKENS, passage_batches
+
+TEXTS = st.lists(st.sampled_from(["", "fee", "费用" * 40, "a fee " * 60, "费用" * 400]), max_size=80)
+
+
+@given(TEXTS)
+def test_batches_keep_every_text_in_order(texts: list[str]) -> None:
+    """Discriminates: a last batch that is not yielded."""
+    assert [text for batch in passage_batches(texts) for text in batch] == texts
+
+
+@given(TEXTS)
+def test_a_batch_of_several_texts_stays_within_its_limits(texts: list[str]) -> None:
+    """Discriminates: the room of the batch before kept for the next; no limit of texts."""
+    for batch in passage_batches(texts):
+        assert 1 <= len(batch) <= PASSAGE_BATCH
+        assert len(batch) == 1 or sum(map(estimate_tokens, batch)) <= PASSAGE_BATCH_TOKENS

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import BadRequestError, StartRefusedError, WenmaiError
+from services.models.text_filters import load_answer_filters, load_question_filters
+
+HERE = "tests.support.text_filters"
+
+
+def paths(*names: str) -> list[str]:
+    return [f"{HERE}:{name}" for name in names]
+
+
+def test_question_filters_are_applied_in_their_order() -> None:
+    """The result is brought to the one form again. Discriminates: the other order; no clean-up after."""
+    assert load_question_filters(paths("shout", "signed"))("hello") == "HELLO\n\nsigned"
+    assert load_question_filters(paths("signed", "shout"))("hello") == "HELLO\n\nSIGNED"
+    assert load_question_filters([])(" as it is ") == " as it is "
+
+
+def test_a_value_error_refuses_the_question_with_its_message() -> None:
+    """Discriminates: treating it as a fault."""
+    with pytest.raises(BadRequestError, match=r"^question: Names are not allowed here\.$") as caught:
+        load_question_filters(paths("refuse"))("Who is Li Wei?")
+    assert caught.value.code == "question_refused"
+
+
+@pytest.mark.parametrize("name", ["crash", "wrong_answer"])
+def test_a_broken_filter_lets_nothing_pass_and_tells_nothing(name: str) -> None:
+    """Discriminates: going on with the text as it was."""
+    with pytest.raises(WenmaiError) as caught:
+        load_question_filters(paths(name))("Who?")
+    assert (caught.value.code, "secret" in str(caught.value)) == ("internal", False)
+
+
+@pytest.mark.parametrize("name", ["two_arguments", "later", "__doc__", "none_such"])
+def test_a_question_filter_of_the_wrong_kind_refuses_the_start(name: str) -> None:
+    with pytest.raises(StartRefusedError, match=r"^QUESTION_FILTERS: .*") as caught:
+        load_question_filters(paths(name))
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["NeedsArgument", "NoFlush", "CannotBeMade", "shout", "NoneSuch"])
+def test_an_answer_filter_of_the_wrong_kind_refuses_the_start(name: str) -> None:
+    with pytest.raises(StartRefusedError, match=r"^ANSWER_FILTERS: .*"):
+        load_answer_filters(paths(name))
+
+
+def test_a_module_that_is_missing_or_broken_refuses_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_filters.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(StartRefusedError, match="ZeroDivisionError"):
+        load_question_filters(["broken_filters:function"])
+    with pytest.raises(StartRefusedError, match="No module named"):
+        load_answer_filters(["no_such_filters:Class"])
+
+
+@given(st.text(st.sampled_from("a1 \r\n2x"), max_size=30), st.lists(st.integers(0, 30), max_size=5))
+def test_answer_filters_see_the_text_in_whatever_pieces_it_comes(text: str, cuts: list[int]) -> None:
+    """Each answer has its own. Discriminates: not flushing one filter into the next; shared state."""
+    make = load_answer_filters(paths("HideNumbers", "HoldAll"))
+    assert make is not None
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    by_pieces, whole = make(), make()
+    said = "".join([by_pieces.feed(text[a:b]) for a, b in itertools.pairwise(edges)])
+    assert said + by_pieces.flush() == whole.feed(text) + whole.flush()
+    assert "\r" not in said
+
+
+def test_what_one_filter_held_back_goes_through_the_next() -> None:
+    make = load_answer_filters(paths("HideNumbers", "HoldAll"))
+    assert make is not None
+    chain = make()
+    assert chain.feed("fee 30") + chain.feed("0") == ""
+    assert chain.flush() == " [fee #]\n "
+
+
+def test_without_answer_filters_there_is_nothing_to_make() -> None:
+    assert load_answer_filters([]) is None
+
+
+def test_a_broken_answer_filter_ends_the_answer() -> None:
+    make = load_answer_filters(paths("CrashesOnX"))
+    assert make is not None
+    chain = make()
+    assert chain.feed("abc") == "abc"
+    with pytest.raises(WenmaiError, match="filter"):
+        chain.feed("x")

@@ -1,0 +1,30 @@
+"""A text without a letter or a digit is no candidate, and an emoji no question that anything answers.
+
+Discriminates: taking !!! for a text in another language, which its cosine alone may prove relevant.
+"""
+
+from __future__ import annotations
+
+from core.knowledge import Candidate, Chunk, FormMatch
+from core.relevance.features import FEATURES, QUESTION_FEATURES, Features
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import encode_query
+
+
+def found(text: str, dense: float, rank: int) -> Candidate:
+    match = FormMatch(dense, rank)
+    return Candidate(Chunk(f"c{rank}", "d", "f", text, 0), dense, None, rank, matches=(match,))
+
+
+def ask(text: str) -> Query:
+    return Query(text, (QueryForm(text, [], encode_query(text)),))
+
+
+def test_numbers_are_of_no_language() -> None:
+    rows = Features(ask("食堂几点关门？"), [found("1,2,3\n4,5,6", 0.8, 1), found("The canteen", 0.8, 2)]).rows
+    assert rows[:, FEATURES.index("foreign")].tolist() == [0.0, 1.0]
+
+
+def test_a_question_without_a_word_makes_nothing_foreign() -> None:
+    whole = Features(ask("😀🚀"), [found("食堂", 0.8, 1), found("钟楼", 0.8, 2)]).question
+    assert whole[QUESTION_FEATURES.index("foreign")] == 0.0

@@ -1,0 +1,216 @@
+"""The archive is the store at one moment, whole or not there at all (RELIABILITY F36, B112)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from qdrant_client import models
+
+from core.errors import DiskFullError
+from core.operations.archive import Role
+from core.operations.receipts import ReceiptKind
+from services.operations.backup.folder import BackupRunningError, archives_in, list_archives, only_one
+from services.operations.backup.making import Backups
+from services.operations.backup.reader import open_archive
+from services.store.dialect import VectorStore
+from services.store.receipts import ReceiptStore
+from tests.services.operations.backup.stores import (
+    a_point,
+    back_up,
+    fill,
+    interrupted,
+    nth,
+    open_embedded,
+    settings_of,
+    write_turns,
+)
+from tests.support.server import ROOT
+
+SECRET = "the-erased-sentence"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[VectorStore]:
+    async with open_embedded(tmp_path) as opened:
+        yield opened
+
+
+def texts_of(archive: Path, role: Role = Role.CONVERSATIONS) -> dict[str, str]:
+    with open_archive(archive) as opened:
+        opened.verify()
+        member = opened.member(role)
+        assert member is not None
+        records = list(opened.records(member))
+    assert len({record.id for record in records}) == len(records) == member.points
+    return {str(record.id): record.payload["text"] for record in records}
+
+
+def expanded(archive: Path) -> bytes:
+    with zipfile.ZipFile(archive) as opened:
+        return b"".join(opened.read(name) for name in opened.namelist())
+
+
+async def test_every_collection_is_in_it_and_a_receipt_says_so(store: VectorStore, tmp_path: Path) -> None:
+    await fill(store, settings_of(tmp_path))
+    archive, report = await back_up(store, tmp_path)
+    assert report.points == {role.value: 6 if role is Role.SESSIONS else 5 for role in Role}
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    receipts = ReceiptStore(store, "operations")
+    (receipt,) = await receipts.newest(kind=ReceiptKind.BACKUP)
+    assert receipt.counts == report.points
+    assert receipt.bytes_after == archive.stat().st_size == report.size_bytes
+    assert receipt.details["sha256"] == report.sha256
+
+
+async def test_a_turn_erased_while_it_is_made_leaves_nothing_in_it(
+    store: VectorStore, tmp_path: Path
+) -> None:
+    """Discriminates: no second pass over what was copied."""
+    await write_turns(store, range(300))
+    await write_turns(store, range(5, 6), secret=SECRET)
+
+    async def erase() -> None:
+        await store.delete("conversations", models.PointIdsList(points=[nth(5)]))
+
+    archive, report = await back_up(interrupted(store, erase), tmp_path)
+    assert report.points["conversations"] == 299
+    found = expanded(archive)
+    assert SECRET.encode() not in found
+    assert nth(5).encode() not in found
+    assert nth(6).encode() in found
+
+
+async def test_what_changes_and_comes_while_it_is_made_is_in_it_as_it_was_last(
+    store: VectorStore, tmp_path: Path
+) -> None:
+    """Discriminates: the earlier state of a point written, too; only the first round of changes taken."""
+    await write_turns(store, range(300))
+
+    async def change() -> None:
+        await store.set_payload("conversations", {"text": "changed"}, [nth(2)])
+        await write_turns(store, range(1_000, 1_100))
+        await store.delete("conversations", models.PointIdsList(points=[nth(1_000)]))
+
+    archive, _ = await back_up(interrupted(store, change), tmp_path)
+    texts = texts_of(archive)
+    assert texts[nth(2)] == "changed"
+    assert set(texts) == {nth(n) for n in [*range(300), *range(1_001, 1_100)]}
+
+
+async def test_all_collections_are_of_one_moment(store: VectorStore, tmp_path: Path) -> None:
+    """A memory is written after its turn: it is never there without it. Discriminates: no last round
+    for all collections together."""
+    await write_turns(store, range(10_000, 10_200))
+    written = 0
+    stop = asyncio.Event()
+
+    async def write() -> None:
+        nonlocal written
+        while not stop.is_set():
+            await store.upsert("conversations", [a_point(written, ("turn", "question"))])
+            await store.upsert("memories", [a_point(written, ("dense",))])
+            written += 1
+
+    writer = asyncio.create_task(write())
+    for _ in range(3):
+        before = written
+        archive, _ = await back_up(store, tmp_path)
+        turns = {each for each in texts_of(archive) if each < nth(10_000)}
+        memories = set(texts_of(archive, Role.MEMORIES))
+        assert turns >= memories >= {nth(n) for n in range(before)}
+        assert turns == {nth(n) for n in range(len(turns))}
+        assert len(turns) - len(memories) <= 1
+    stop.set()
+    await writer
+    assert written > 30
+
+
+async def test_without_room_it_is_refused_before_anything_is_written(
+    store: VectorStore, tmp_path: Path
+) -> None:
+    settings = settings_of(tmp_path).model_copy(update={"low_disk_mb": 1_000_000_000})
+    with pytest.raises(DiskFullError, match="not enough room"):
+        await Backups(store, settings).create(tmp_path / "backups", "command")
+    assert os.listdir(tmp_path / "backups") == []
+
+
+def test_a_disk_that_becomes_full_leaves_no_part_of_it(tmp_path: Path) -> None:
+    """Discriminates: no `finally` around the partial file."""
+    script = f"""
+import os, resource, pathlib
+from core.operations.archive import Role, Shape
+from core.errors import DiskFullError
+from services.operations.backup.writer import writing
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+folder = pathlib.Path({str(tmp_path)!r})
+try:
+    with writing(folder / "wenmai.wenmai.zip") as archive:
+        frames = (os.urandom(1 << 18) for _ in range(9))
+        archive.add_points(Role.SESSIONS, "sessions", Shape({{}}, {{}}, {{}}), frames)
+except DiskFullError as error:
+    print(error.code, os.listdir(folder))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ended.stdout == "disk_full []\n", ended.stderr
+
+
+async def test_there_is_one_at_a_time_and_what_a_killed_one_left_is_removed(
+    store: VectorStore, tmp_path: Path
+) -> None:
+    folder = tmp_path / "backups"
+    with only_one(folder), pytest.raises(BackupRunningError):
+        await back_up(store, tmp_path)
+    left = folder / "wenmai-20260101T000000.000Z.wenmai.zip.partial"
+    left.write_bytes(b"half")
+    archive, _ = await back_up(store, tmp_path)
+    assert os.listdir(folder) == [archive.name]
+
+
+async def test_older_archives_of_ours_go_and_nothing_else(store: VectorStore, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    for _ in range(3):
+        await back_up(store, tmp_path)
+    other = folder / "wenmai-mine.wenmai.zip"
+    other.write_bytes(b"")
+    newest, report = await back_up(store, tmp_path, keep=2)
+    assert len(report.removed) == 2
+    assert archives_in(folder)[0] == newest
+    assert len(archives_in(folder)) == 2
+    assert other.exists()
+
+
+async def test_the_list_tells_what_is_in_them_and_which_are_damaged(
+    store: VectorStore, tmp_path: Path
+) -> None:
+    await write_turns(store, range(3))
+    sound, report = await back_up(store, tmp_path)
+    damaged, _ = await back_up(store, tmp_path)
+    damaged.write_bytes(damaged.read_bytes()[:-30])
+    second, first = list_archives(tmp_path / "backups")
+    assert (first.file, first.created, first.problem) == (sound.name, report.created, "")
+    assert first.points["conversations"] == 3
+    assert second.file == damaged.name
+    assert "damaged" in second.problem
+
+
+async def test_the_manifest_says_what_the_collections_are_made_of(store: VectorStore, tmp_path: Path) -> None:
+    archive, _ = await back_up(store, tmp_path)
+    with zipfile.ZipFile(archive) as opened:
+        assert opened.namelist() == [*(f"{role.value}.points" for role in Role), "manifest.json"]
+        manifest = json.loads(opened.read("manifest.json"))
+    turns = manifest["members"][0]
+    assert turns["shape"]["metadata"] == {"embedding": "small", "dimension": 4, "schema_version": 1}
+    assert turns["shape"]["dense"]["question"] == {"size": 4, "distance": "Cosine"}
+    assert turns["shape"]["sparse"] == {"sparse": True}
+    assert "created_us" in turns["shape"]["indexes"]

@@ -1,0 +1,299 @@
+"""No archive is believed: crafted and damaged ones are refused, and nothing is written or run (T17, T18)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.operations.archive import (
+    LENGTH,
+    MANIFEST,
+    BadArchiveError,
+    DenseShape,
+    Kind,
+    Manifest,
+    Member,
+    PointRecord,
+    Role,
+    Shape,
+    SparseValues,
+    decode_manifest,
+    encode_manifest,
+)
+from services.operations.backup.reader import open_archive
+from services.operations.backup.records import framed
+
+ID = "00000000-0000-0000-0000-000000000001"
+TURNS = "conversations.points"
+SHAPE = Shape(
+    {"turn": DenseShape(2, "Cosine")}, {"sparse": True}, {"owner": "keyword"}, {"embedding": "small"}
+)
+ONE, TWO = struct.pack("<f", 1.0), struct.pack("<ff", 0.6, 0.8)
+
+
+def record(**changes: Any) -> PointRecord:
+    vectors: dict[str, Any] = {"turn": TWO, "sparse": SparseValues(struct.pack("<I", 7), ONE)}
+    fields: dict[str, Any] = {"id": ID, "vectors": vectors, "payload": {"text": "one"}}
+    return PointRecord(**{**fields, **changes})
+
+
+def member_of(content: bytes, points: int = 1, **changes: Any) -> Member:
+    fields: dict[str, Any] = {
+        "role": Role.CONVERSATIONS, "kind": Kind.POINTS, "collection": "conversations", "points": points,
+        "size_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), "shape": SHAPE,
+    }  # fmt: skip
+    return Member(**{**fields, **changes})
+
+
+def manifest_of(members: Iterable[Member], **changes: Any) -> bytes:
+    manifest = Manifest(1, "wenmai", 1, "2026-01-01T00:00:00.000Z", "embedded", list(members))
+    return encode_manifest(msgspec.structs.replace(manifest, **changes))
+
+
+def craft(
+    path: Path,
+    content: bytes = b"",
+    manifest: bytes | None = None,
+    more: Iterable[tuple[Any, bytes]] = (),
+    name: str = TURNS,
+) -> Path:
+    """A sound archive of one point, but for what is given."""
+    content = content or framed(record())
+    with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+        for strange, extra in more:
+            archive.writestr(strange, extra)
+        archive.writestr(MANIFEST, manifest or manifest_of([member_of(content)]))
+    return path
+
+
+def read(path: Path) -> list[PointRecord]:
+    with open_archive(path) as archive:
+        archive.verify()
+        return [each for member in archive.manifest.members for each in archive.records(member)]
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(BadArchiveError) as told:
+        read(path)
+    assert "\n" not in str(told.value)
+    return str(told.value)
+
+
+def test_a_sound_archive_is_read(tmp_path: Path) -> None:
+    assert read(craft(tmp_path / "a.zip")) == [record()]
+
+
+class Canary:
+    """A pickle that leaves a file where it is run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str, int]]:
+        return os.mkdir, (str(self._path), 0o700)
+
+
+@pytest.mark.parametrize(
+    "name", ["../../outside.txt", "/outside.txt", "store/segment", "C:\\outside.txt", "payload.pkl", "x\ny"]
+)
+def test_a_member_that_is_none_of_ours_is_refused_and_nothing_is_unpacked(tmp_path: Path, name: str) -> None:
+    canary = tmp_path / "canary"
+    planted = pickle.dumps(Canary(canary))
+    folder = tmp_path / "in" / "here"
+    folder.mkdir(parents=True)
+    refused(craft(folder / "a.zip", more=[(name, planted)]))
+    assert not canary.exists()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.zip", "here", "in"]
+
+
+def test_a_pickle_in_the_place_of_points_is_never_run(tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    body = pickle.dumps(Canary(canary))
+    content = LENGTH.pack(len(body)) + body
+    assert "cannot be read" in refused(craft(tmp_path / "a.zip", content))
+    assert not canary.exists()
+
+
+def test_links_and_encrypted_members_are_refused(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("knowledge.points")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    assert "link" in refused(craft(tmp_path / "link.zip", more=[(link, b"/etc/passwd")]))
+    locked = craft(tmp_path / "locked.zip")
+    content = bytearray(locked.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    locked.write_bytes(content)
+    assert "encrypted" in refused(locked)
+    other = zipfile.ZipInfo("knowledge.points")
+    other.compress_type = zipfile.ZIP_LZMA
+    assert "compressed in a way" in refused(craft(tmp_path / "lzma.zip", more=[(other, b"x" * 100)]))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+def test_a_name_that_is_there_twice_or_missing_is_refused(tmp_path: Path) -> None:
+    refused(craft(tmp_path / "twice.zip", more=[(TURNS, framed(record()))]))
+    other = member_of(b"", role=Role.KNOWLEDGE)
+    content = framed(record())
+    missing = manifest_of([member_of(content), other])
+    assert "knowledge.points" in refused(craft(tmp_path / "missing.zip", content, missing))
+    assert "twice" in refused(
+        craft(tmp_path / "same.zip", content, manifest_of([member_of(content), member_of(content)]))
+    )
+
+
+def claim_size(path: Path, size: int) -> Path:
+    """The list of contents says so of the first member."""
+    raw = bytearray(path.read_bytes())
+    for mark, at in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        place = raw.index(mark) + at
+        raw[place : place + 4] = struct.pack("<I", size)
+    path.write_bytes(raw)
+    return path
+
+
+def test_a_bomb_is_refused_by_what_it_would_unpack_to(tmp_path: Path) -> None:
+    """Discriminates: no bound on the ratio."""
+    size = 300 << 20
+    bomb = craft(tmp_path / "bomb.zip", b"\0" * 1_000, manifest_of([member_of(b"", size_bytes=size)]))
+    assert "300 MB" in refused(claim_size(bomb, size))
+
+
+def test_a_member_that_unpacks_to_more_than_it_says_is_stopped(tmp_path: Path) -> None:
+    """The list of contents lies, and the manifest with it."""
+    one = framed(record())
+    path = craft(tmp_path / "a.zip", one * 1_000, manifest_of([member_of(one)]))
+    told = refused(claim_size(path, len(one)))
+    assert "damaged" in told or "more than it says" in told
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sha256": "0" * 64},
+        {"points": 2},
+        {"size_bytes": 5},
+        {"shape": Shape({"turn": DenseShape(10**9, "Cosine")}, {}, {})},
+        {"shape": Shape({"turn": DenseShape(2, "Magic")}, {}, {})},
+        {"shape": Shape({}, {}, {"owner": "code"})},
+        {"shape": Shape({}, {}, {})},
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    content = framed(record())
+    refused(craft(tmp_path / "a.zip", content, manifest_of([member_of(content, **changes)])))
+
+
+@pytest.mark.parametrize(
+    "manifest", [b"{}", b"\xff\xfe", b"[" * 100_000, b" " * (2 << 20), manifest_of([], format=2)]
+)
+def test_a_manifest_that_is_none_is_refused(tmp_path: Path, manifest: bytes) -> None:
+    refused(craft(tmp_path / "a.zip", manifest=manifest))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": "../../x"},
+        {"id": -1},
+        {"vectors": {"turn": struct.pack("<ff", float("nan"), 0.0)}},
+        {"vectors": {"turn": ONE}},
+        {"vectors": {"other": TWO}},
+        {"vectors": {"sparse": TWO}},
+        {"vectors": {"sparse": SparseValues(b"\0\0\0\0", b"")}},
+        {"vectors": {"sparse": SparseValues(b"\0" * 8, TWO)}},
+    ],
+)
+def test_a_point_that_no_store_takes_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert "no store takes" in refused(craft(tmp_path / "a.zip", framed(record(**changes))))
+
+
+@pytest.mark.parametrize(
+    "content", [LENGTH.pack(1 << 30) + b"x", LENGTH.pack(9) + b"x", b"\0\0", LENGTH.pack(0)]
+)
+def test_a_record_of_a_false_length_is_refused(tmp_path: Path, content: bytes) -> None:
+    refused(craft(tmp_path / "a.zip", content))
+
+
+def test_a_list_of_contents_without_end_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(20_000):
+            archive.writestr(f"{number}", b"")
+    assert "for its size" in refused(path)
+
+
+def test_no_file_and_no_zip_are_told_in_a_line(tmp_path: Path) -> None:
+    assert "there is no archive" in refused(tmp_path / "none.zip")
+    (tmp_path / "text.zip").write_text("hello")
+    refused(tmp_path / "text.zip")
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    content = b"".join(framed(record(id=n, payload={"text": os.urandom(40).hex()})) for n in range(20))
+    path = tmp_path_factory.mktemp("sound") / "a.zip"
+    return craft(path, content, manifest_of([member_of(content, 20)]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_archive_is_refused_or_reads_as_it_was(sound: Path, data: st.DataObject) -> None:
+    """Cut anywhere or with a byte changed anywhere. Discriminates: checksums not compared."""
+    whole = sound.read_bytes()
+    place = data.draw(st.integers(0, len(whole) - 1))
+    damaged = sound.with_name("damaged.zip")
+    if data.draw(st.booleans()):
+        damaged.write_bytes(whole[:place])
+    else:
+        flipped = data.draw(st.integers(1, 255))
+        damaged.write_bytes(whole[:place] + bytes([whole[place] ^ flipped]) + whole[place + 1 :])
+    try:
+        found = read(damaged)
+    except BadArchiveError:
+        return
+    assert found == read(sound)
+
+
+def test_the_checksum_of_the_zip_alone_is_not_enough(tmp_path: Path) -> None:
+    """Another content with a right CRC, and the manifest of the first."""
+    content = framed(record())
+    other = framed(record(payload={"text": "two"}))
+    assert len(other) == len(content)
+    assert zlib.crc32(other) != zlib.crc32(content)
+    assert "checksum" in refused(craft(tmp_path / "a.zip", other, manifest_of([member_of(content)])))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"created": "yesterday"}, "RFC 3339"),
+        ({"created": "2026-01-01T00:00:00"}, "RFC 3339"),
+        ({"created": "2026-01-01T00:00:00Z\x1b[2J"}, "RFC 3339"),
+        ({"made_by": "wenmai \x1b[2J"}, "cannot be shown"),
+        ({"made_by": "w" * 101}, "longer than 100"),
+        ({"engine": "a\u202eb"}, "cannot be shown"),
+    ],
+)
+def test_what_a_manifest_says_can_be_shown_in_a_terminal(changes: dict[str, Any], told: str) -> None:
+    """Discriminates: fields that are printed as they are read."""
+    with pytest.raises(BadArchiveError, match=told):
+        decode_manifest(manifest_of([], **changes))
+
+
+def test_the_error_of_a_manifest_that_cannot_be_read_can_be_shown_too() -> None:
+    with pytest.raises(BadArchiveError) as refused:
+        decode_manifest(manifest_of([]).replace(b'"format"', b'"\\u001b[2J"'))
+    assert str(refused.value).isprintable()

@@ -1,0 +1,24 @@
+"""The doctor on the size of the knowledge base."""
+
+from __future__ import annotations
+
+from services.knowledge.size import MOST_EMBEDDED_CHUNKS
+from services.operations.doctor.findings import Level
+from services.operations.doctor.store import check_size
+
+
+def test_as_many_chunks_as_it_is_made_for_are_well() -> None:
+    assert check_size(MOST_EMBEDDED_CHUNKS, embedded=True).level is Level.OK
+
+
+def test_more_are_warned_of_with_what_to_do() -> None:
+    """Discriminates: `>` turned into `<` in check_size."""
+    found = check_size(MOST_EMBEDDED_CHUNKS + 1, embedded=True)
+    assert found.level is Level.WARN
+    assert "200001 chunks" in found.sentence
+    assert "QDRANT_URL" in found.sentence
+
+
+def test_a_server_holds_any_number() -> None:
+    """Discriminates: `embedded` ignored."""
+    assert check_size(50 * MOST_EMBEDDED_CHUNKS, embedded=False).level is Level.OK

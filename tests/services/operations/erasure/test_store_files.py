@@ -1,0 +1,98 @@
+"""The store's files are written anew after an erasure: once for several, and a failure is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from config.settings import StoreSettings
+from core.errors import DiskFullError
+from services.operations.erasure.store_files import PLACE, StoreFiles, touched
+from services.store.dialect import Reclaimed
+
+
+class Space:
+    """Notes what was rewritten; full, or a Qdrant server's, when told so."""
+
+    def __init__(self, *, server: bool = False) -> None:
+        self.rewritten: list[list[str]] = []
+        self.full = False
+        self._server = server
+
+    async def rewrite(self, collections: Sequence[str]) -> Reclaimed | None:
+        await asyncio.sleep(0)
+        if self.full:
+            raise DiskFullError("the disk is full")
+        self.rewritten.append(list(collections))
+        return None if self._server else Reclaimed(2, 1)
+
+
+async def test_at_once_it_is_told_how_many_were_rewritten() -> None:
+    space = Space()
+    said = await StoreFiles(space).rewrite(["b", "a"])
+    assert space.rewritten == [["a", "b"]]
+    assert [(each.place, each.looked_at, each.hits) for each in said.searched] == [(PLACE, 2, 0)]
+    assert (said.left, said.failed) == ((), False)
+
+
+@pytest.mark.parametrize("space", [None, Space(server=True)])
+async def test_nothing_is_said_where_the_files_are_not_ours(space: Space | None) -> None:
+    assert (await StoreFiles(space).rewrite(["a"])).searched == ()
+    assert (await StoreFiles(Space()).rewrite([])).searched == ()
+
+
+async def test_a_failure_is_told_and_made_good_with_the_next() -> None:
+    """Discriminates: collections forgotten when their rewriting failed."""
+    space, files = Space(), None
+    space.full = True
+    files = StoreFiles(space)
+    said = await files.rewrite(["a"])
+    assert said.failed
+    assert [(each.place, each.hits) for each in said.left] == [(PLACE, 0)]
+    assert "the disk is full" in said.left[0].what_to_do
+    space.full = False
+    assert (await files.rewrite(["b"])).left == ()
+    assert space.rewritten == [["a", "b"]]
+
+
+async def test_several_erasures_are_followed_by_one_rewriting() -> None:
+    """Discriminates: a rewriting after each erasure."""
+    space = Space()
+    files = StoreFiles(space, quiet_s=0.1)
+    for name in ("a", "b", "a"):
+        [left] = files.rewrite_later([name]).left
+        assert (left.place, left.hits, "within a minute" in left.what_to_do) == (PLACE, 0, True)
+        await asyncio.sleep(0.03)
+        assert space.rewritten == []
+    await asyncio.sleep(0.2)
+    assert space.rewritten == [["a", "b"]]
+    await files.close()
+    assert space.rewritten == [["a", "b"]]
+
+
+async def test_what_is_due_is_done_at_once_when_the_server_stops() -> None:
+    """Discriminates: a close that cancels it, or waits for the quiet."""
+    space = Space()
+    files = StoreFiles(space, quiet_s=60)
+    files.rewrite_later(["a"])
+    await asyncio.wait_for(files.close(), 1)
+    assert space.rewritten == [["a"]]
+
+
+async def test_a_failure_in_the_background_does_not_go_round() -> None:
+    space = Space()
+    space.full = True
+    files = StoreFiles(space, quiet_s=0)
+    files.rewrite_later(["a"])
+    await asyncio.wait_for(files.close(), 1)
+    assert space.rewritten == []
+
+
+def test_only_what_was_touched_is_rewritten() -> None:
+    names = StoreSettings()
+    assert touched(Counter(memories=1, log_lines=3, turns=0), names) == {names.memory_collection}
+    assert touched(Counter(), names) == frozenset()
+    assert touched(Counter(turns=2), names) == {names.conversation_collection, names.session_collection}

@@ -1,0 +1,146 @@
+"""Vectors that turns lack are made by a repair, and those that are there stay (RELIABILITY P9).
+
+Discriminates: writing all vectors of a turn that lacks one; leaving the words of an old turn out; embedding
+into a collection that another model's vectors are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.settings import StoreSettings
+from core.operations.receipts import ReceiptKind
+from core.relevance.sparse import encode_document
+from services.models.embedding import EmbeddingService
+from services.operations.repair.run import Backfill
+from services.operations.repair.undo_file import new_undo_file
+from services.store.collections import ensure_collections
+from services.store.dialect import VectorStore
+from services.store.receipts import ReceiptStore
+from tests.services.conversation.stores import (
+    SESSIONS,
+    TURNS,
+    open_edge,
+    payloads,
+    turn_store,
+    uid,
+    write_point,
+)
+from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
+
+NAME = "hashing"
+SESSION = uid(100)
+UNIT = [1.0] + [0.0] * (DIMENSION - 1)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[VectorStore]:
+    """The collections as a server makes them."""
+    from services.adapters.edge.client import open_edge_client
+
+    async with open_edge_client(tmp_path / "store") as store:
+        await ensure_collections(store, StoreSettings(), embedding_name=NAME, dimension=DIMENSION)
+        yield store
+
+
+@pytest.fixture
+async def embedding() -> AsyncIterator[EmbeddingService]:
+    service = EmbeddingService(HashingEmbedding(), NAME, DIMENSION)
+    yield service
+    await service.close()
+
+
+def backfill(store: VectorStore, embedding: EmbeddingService | None) -> Backfill:
+    return Backfill(turn_store(store), store, TURNS, SESSIONS, embedding, ReceiptStore(store, "operations"))
+
+
+async def vectors(store: VectorStore) -> dict[str, Any]:
+    records, _ = await store.scroll(TURNS, limit=100, with_vectors=True)
+    return {str(record.id): record.vector for record in records}
+
+
+async def old_turns(store: VectorStore) -> None:
+    """One with the vector that old versions made, one without, one that is still running."""
+    stamps: dict[str, Any] = {"session_id": SESSION, "timestamp": "2024-05-01T10:00:00Z"}
+    await write_point(store, uid(1), {"turn": UNIT}, turn_id=uid(11), **stamps)
+    await write_point(store, 2, **stamps)
+    await write_point(store, uid(3), status="running", **stamps)
+    await write_point(store, uid(4), command="help", **stamps)
+
+
+async def test_missing_vectors_are_made_and_those_there_stay(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    await old_turns(store)
+    job = backfill(store, embedding)
+    told: list[int] = []
+    plan = await job.plan()
+    assert set(plan.lacking) == {uid(1), 2}
+    report = await job.apply(plan, told.append)
+    assert (report.troubles["missing_vectors"], report.embedded) == (2, 2)
+    assert sum(told) == plan.writes + 2
+    found = await vectors(store)
+    assert found[uid(11)]["turn"] == UNIT
+    assert {name for point, has in found.items() for name in has if point != uid(11)} == {
+        "question", "turn", "sparse",
+    }  # fmt: skip
+    assert (found[uid(3)], found[uid(4)]) == ({}, {})
+    words = encode_document(f"用户: question {uid(1)}\n助手: answer")
+    assert sorted(found[uid(11)]["sparse"].indices) == sorted(words.indices)
+    again = await job.apply(await job.plan())
+    assert (again.nothing_to_do, again.lacking) == (True, 0)
+    assert await vectors(store) == found
+
+
+async def test_without_embedding_they_are_left_to_the_next_start(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    await old_turns(store)
+    job = backfill(store, embedding)
+    report = await job.apply(await job.plan(), embed=False)
+    assert (report.lacking, report.embedded) == (2, 0)
+    assert len((await job.plan()).lacking) == 2
+
+
+async def test_vectors_that_were_made_stay_after_an_undo(
+    store: VectorStore, embedding: EmbeddingService, tmp_path: Path
+) -> None:
+    await old_turns(store)
+    before, job = await payloads(store), backfill(store, embedding)
+    undo = new_undo_file(tmp_path, TURNS, 1)
+    await job.apply(await job.plan(), undo=undo)
+    assert (await job.undo(undo.path, dry_run=False)).refused == ()
+    assert await payloads(store) == before
+    found = await vectors(store)
+    assert set(found[uid(1)]) == {"turn", "question", "sparse"}
+
+
+async def test_vectors_of_another_embedding_are_not_mixed(
+    tmp_path: Path, embedding: EmbeddingService
+) -> None:
+    """The collection says nothing of its embedding, as an earlier version made it."""
+    async with open_edge(tmp_path) as store:
+        await write_point(store, uid(1), {"turn": [1.0, 0, 0, 0]}, session_id=SESSION, timestamp="2024-05-01")
+        job = Backfill(turn_store(store), store, TURNS, SESSIONS, embedding)
+        report = await job.apply(await job.plan())
+        assert (report.foreign_vectors, report.lacking, report.changed) == (True, 0, 1)
+        assert set((await vectors(store))[uid(1)]) == {"turn"}
+
+
+async def test_each_run_that_changes_something_leaves_a_receipt(
+    store: VectorStore, embedding: EmbeddingService, tmp_path: Path
+) -> None:
+    await old_turns(store)
+    job, undo = backfill(store, embedding), new_undo_file(tmp_path, TURNS, 1)
+    await job.apply(await job.plan(), undo=undo, reason="request")
+    await job.apply(await job.plan())
+    await job.undo(undo.path)
+    await job.undo(undo.path, dry_run=False)
+    undone, done = await ReceiptStore(store, "operations").newest(kind=ReceiptKind.REPAIR)
+    assert (done.reason, done.details, done.error) == ("request", {"undo_file": undo.path.name}, "")
+    assert (done.counts["changed"], done.counts["moved"], done.counts["embedded"]) == (4, 2, 2)
+    assert (undone.reason, undone.details) == ("command", {"undone": undo.path.name})

@@ -1,0 +1,85 @@
+"""Everything that retention touches, over a store of a test's own, with the clock as a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from qdrant_client import models
+
+from core.errors import StoreUnavailableError
+from services.conversation.memory_records import Memory, MemoryRecords
+from services.conversation.sessions import Session, SessionStore
+from services.conversation.summary_records import SummaryRecords
+from services.conversation.turns import TurnStore
+from services.operations.retention.cleanup import Retention, SessionRecords
+from services.operations.retention.traces import TurnTraces
+from services.store.dialect import Reclaimed, VectorStore
+from services.store.receipts import ReceiptStore
+from tests.services.conversation.stores import SESSIONS, turn_store, uid
+
+MEMORIES = "memories"
+OPERATIONS = "operations"
+NOW = 1_750_000_000_000_000
+
+
+class Disk:
+    """Says what it is told to; a store's space as retention sees it."""
+
+    def __init__(self, *sizes: int, broken: bool = False) -> None:
+        self._sizes = list(sizes)
+        self._broken = broken
+        self.reclaimed = 0
+
+    async def size_bytes(self) -> int | None:
+        return self._sizes.pop(0)
+
+    async def reclaim(self) -> Reclaimed | None:
+        self.reclaimed += 1
+        if self._broken:
+            raise StoreUnavailableError("the store could not be compacted")
+        return None
+
+
+@dataclass
+class Parts:
+    """What a server has, over `store`; `now_us` is the time it is told."""
+
+    store: VectorStore
+    disk: Disk | None = None
+    now_us: int = NOW
+    turns: TurnStore = field(init=False)
+    receipts: ReceiptStore = field(init=False)
+    memories: MemoryRecords = field(init=False)
+    retention: Retention = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turns = turn_store(self.store)
+        self.receipts = ReceiptStore(self.store, OPERATIONS)
+        self.memories = MemoryRecords(self.store, MEMORIES)
+        sessions = SessionStore(self.store, SESSIONS)
+        traces = TurnTraces(SummaryRecords(self.turns).forget, sessions, None, self.memories)
+        records = SessionRecords(self.store, SESSIONS)
+        self.retention = Retention(
+            self.turns, records, traces, self.receipts, self.disk, clock=lambda: self.now_us
+        )
+
+
+async def open_parts(store: VectorStore, disk: Disk | None = None) -> Parts:
+    """Makes the collections that `conversation_stores` does not, and the indexes that an order needs."""
+    vector = models.VectorParams(size=4, distance=models.Distance.COSINE)
+    await store.create_collection(MEMORIES, {"dense": vector})
+    await store.create_collection(OPERATIONS, {"dense": vector})  # the engine wants some vector
+    ordered = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
+    await store.create_payload_index(OPERATIONS, "began_us", ordered)
+    return Parts(store, disk)
+
+
+async def write_limited(
+    store: VectorStore, number: int, updated_us: int, expire_days: int | None = None, hold: bool = False
+) -> None:
+    session = Session(uid(number), "local", "a question", updated_us, updated_us, hold, None, expire_days)
+    await SessionStore(store, SESSIONS).put(session)
+
+
+def a_memory(number: int, *turns: int, owner: str = "local") -> Memory:
+    return Memory(uid(number), owner, uid(1), f"fact {number}", tuple(map(uid, turns)), NOW + number)

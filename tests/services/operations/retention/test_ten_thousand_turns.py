@@ -1,0 +1,216 @@
+"""10,000 turns with branches, holds, limits, summaries, memories and a log: half of them expire.
+
+Proved by search: of the one half nothing is left, of the other everything is as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import random
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import models
+
+from core.conversation.transcript import readable_parents
+from core.operations.receipts import ReceiptKind
+from services.conversation.payload import sparse_vector
+from services.operations.retention.cleanup import ExpiryReport
+from tests.services.conversation.stores import uid
+from tests.services.operations.retention.many_turns import (
+    EACH,
+    HELD,
+    LONGER,
+    OLD,
+    SESSIONS,
+    SHORTER,
+    Conversations,
+    World,
+    mark,
+    open_world,
+    vectors,
+)
+
+MARK = re.compile(r"zq\d{5}")
+LAG_MS = 150.0  # RELIABILITY G6
+TICK_S = 0.005
+
+
+@dataclass
+class Lag:
+    """How long one step of the loop took at most: on the clock, and of this thread's own processor time,
+    which other processes do not add to."""
+
+    worst_ms: float = 0.0
+    worst_cpu_ms: float = 0.0
+
+    async def watch(self) -> None:
+        while True:
+            due, cpu = time.perf_counter() + TICK_S, time.thread_time()
+            await asyncio.sleep(TICK_S)
+            self.worst_ms = max(self.worst_ms, 1_000 * (time.perf_counter() - due))
+            self.worst_cpu_ms = max(self.worst_cpu_ms, 1_000 * (time.thread_time() - cpu))
+
+
+async def expired(world: World) -> tuple[ExpiryReport, Lag, float]:
+    """The report, the loop's lag, and how many seconds it took."""
+    gc.collect()
+    gc.freeze()  # what this test remembers of 10,000 turns is no server's to look through
+    lag, begun = Lag(), time.perf_counter()
+    watching = asyncio.create_task(lag.watch())
+    report = await world.history.conversations.cleanup_expired_conversations()
+    watching.cancel()
+    gc.unfreeze()
+    return report, lag, time.perf_counter() - begun
+
+
+@pytest.mark.slow
+async def test_half_of_10_000_turns_expires_and_the_other_half_is_untouched(tmp_path: Path) -> None:
+    """Discriminates: `<=`; holds or limits ignored; a summary, memory, title or log line left; a chunk left
+    out; a turn that stays written again; the loop held up by one page or chunk of everything."""
+    async with open_world(tmp_path) as world:
+        begun = time.perf_counter()
+        await world.write()
+        written_s = time.perf_counter() - begun
+        before = await world.everything()
+        assert {len(await world.tree(session)) for session in range(SESSIONS)} == {EACH}
+        report, lag, took_s = await expired(world)
+        print(
+            f"written in {written_s:.1f} s, half of them expired in {took_s:.1f} s, "
+            f"lag {lag.worst_ms:.0f} ms, of it our own {lag.worst_cpu_ms:.0f} ms"
+        )
+        check_report(report, world.told)
+        after = await world.everything()
+        check_untouched(before, after, world)
+        check_gone(after, world)
+        await check_not_found(world)
+        await check_read(world)
+        check_log(tmp_path / "qa", world.told)
+        assert lag.worst_cpu_ms <= LAG_MS
+
+
+def check_report(report: ExpiryReport, told: Conversations) -> None:
+    assert len(told.gone) == 5_000
+    assert (report.total_before, report.matched, report.deleted, report.total_after) == (
+        10_000, 5_000, 5_000, 5_000
+    )  # fmt: skip
+    assert (report.held, report.unparsable, report.sessions_removed) == (len(HELD) * OLD, 0, 0)
+    lost = SESSIONS - len(HELD) - len(LONGER)
+    assert report.memories_removed == lost + 2 * len(SHORTER)  # of old turns alone; of a shorter session all
+    assert report.summaries_removed == 2 * lost + len(SHORTER)
+    assert len(report.sessions) == lost
+
+
+def check_untouched(
+    before: dict[str, dict[str, models.Record]], after: dict[str, dict[str, models.Record]], world: World
+) -> None:
+    """Payloads and vectors, but for summaries of what is gone, titles made of it, and memories' sources."""
+    names, told = world.settings.store, world.told
+    turns = after[names.conversation_collection]
+    assert set(turns) == set(map(uid, told.kept))
+    rewritten = {uid(number) for number in told.kept if number % EACH == 60 and number - 60 in told.gone}
+    for turn_id, record in turns.items():
+        was = before[names.conversation_collection][turn_id]
+        assert record.vector == was.vector
+        if turn_id in rewritten:
+            assert without(record, "summary", "summary_start") == without(was, "summary", "summary_start")
+            assert not (record.payload or {}).get("summary")
+        else:
+            assert record.payload == was.payload
+    sessions = after[names.session_collection]
+    for session_id, record in sessions.items():
+        was = before[names.session_collection][session_id]
+        assert without(record, "title", "title_turn_id") == without(was, "title", "title_turn_id")
+    left = {
+        memory.memory_id: tuple(each for each in memory.turn_ids if int(each[-12:], 16) in told.kept)
+        for session in range(SESSIONS)
+        for memory in told.memories(session)
+    }
+    memories = after[names.memory_collection]
+    assert {memory_id: tuple((r.payload or {})["turn_ids"]) for memory_id, r in memories.items()} == {
+        memory_id: turn_ids for memory_id, turn_ids in left.items() if turn_ids
+    }
+    for memory_id, record in memories.items():
+        was = before[names.memory_collection][memory_id]
+        assert (record.vector, without(record, "turn_ids")) == (was.vector, without(was, "turn_ids"))
+
+
+def check_gone(after: dict[str, dict[str, models.Record]], world: World) -> None:
+    """No text that was said or made of it anywhere; no id but as the parent of a turn that stays."""
+    told = world.told
+    gone_marks, gone_ids = set(map(mark, told.gone)), set(map(uid, told.gone))
+    for records in after.values():
+        for record in records.values():
+            stored = without(record, "parent_turn_id")
+            text = json.dumps(stored)
+            assert gone_marks.isdisjoint(MARK.findall(text)), text
+            assert str(record.id) not in gone_ids
+            assert gone_ids.isdisjoint(re.findall(r"[0-9a-f-]{36}", text)), text
+
+
+async def check_not_found(world: World) -> None:
+    """By vector, by word, by both fields that name a turn, and by id."""
+    told, collection = world.told, world.settings.store.conversation_collection
+    asked = random.Random(1).sample(sorted(told.gone), 100) + random.Random(1).sample(sorted(told.kept), 100)
+    for number in asked:
+        turn = told.turn(number)
+        given = await vectors(turn)
+        assert given.sparse is not None
+        queries: list[tuple[str, Any]] = [
+            ("question", given.question), ("turn", given.turn), ("sparse", sparse_vector(given.sparse))
+        ]  # fmt: skip
+        requests = [
+            models.QueryRequest(query=query, using=using, limit=20, with_payload=["user_query"])
+            for using, query in queries
+        ]
+        for answer in await world.store.query_batch_points(collection, requests):
+            found = {int(str(point.id)[-12:], 16) for point in answer.points}
+            assert found <= told.kept
+            assert (number in found) is (number in told.kept)
+    gone = list(map(uid, told.gone))
+    assert await world.store.retrieve(collection, gone) == []
+    named = models.FieldCondition(key="turn_id", match=models.MatchAny(any=gone))
+    assert (await world.store.count(collection, models.Filter(must=[named]))).count == 0
+
+
+async def check_read(world: World) -> None:
+    """Children of deleted turns are roots, and no kept tree shows what is gone."""
+    told = world.told
+    orphans = {n for n, parent in told.parents.items() if n in told.kept and parent in told.gone}
+    assert len(orphans) > SESSIONS
+    for session in range(SESSIONS):
+        numbers = [n for n in range(session * EACH, (session + 1) * EACH) if n in told.kept]
+        tree = await world.tree(session)
+        assert set(tree.nodes) == set(map(uid, numbers))
+        parents = readable_parents(tree.nodes, tree.gaps)
+        alive = {n: parent for n in numbers if (parent := told.parents[n]) in told.kept}
+        assert parents == {uid(n): uid(alive[n]) if n in alive else None for n in numbers}
+        for number in numbers[::10]:
+            branch = [int(node.turn_id[-12:], 16) for node in tree.branch(uid(number)).nodes]
+            assert branch == branch_of(number, alive)
+    (receipt,) = await world.history.receipts.newest(kind=ReceiptKind.EXPIRY)
+    assert (receipt.reason, receipt.counts["turns"]) == ("schedule", 5_000)
+
+
+def check_log(folder: Path, told: Conversations) -> None:
+    lines = [line for path in folder.glob("qa-*.jsonl") for line in path.read_text().splitlines()]
+    assert sorted(json.loads(line)["turn_id"] for line in lines) == sorted(map(uid, told.kept))
+
+
+def without(record: models.Record, *names: str) -> dict[str, Any]:
+    return {name: value for name, value in (record.payload or {}).items() if name not in names}
+
+
+def branch_of(leaf: int, parents: Mapping[int, int]) -> list[int]:
+    """From the root down."""
+    branch = [leaf]
+    while branch[-1] in parents:
+        branch.append(parents[branch[-1]])
+    return branch[::-1]

@@ -1,0 +1,50 @@
+"""What tests of rerankers ask, and one that says what it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from pydantic import Field, PrivateAttr
+
+from core.knowledge import Candidate
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import encode_query
+from services.retrieval.foreign import RerankerUnavailableError
+from tests.support.guide import chunk_of
+
+
+class PairReranker(BaseNodePostprocessor):
+    """Scores by question; one it does not know gives 0.5 for every text. Records the calls."""
+
+    rows: dict[str, list[float | None]] = Field(default_factory=dict)
+    wait_s: float = 0.0
+    fails: bool = False
+    retry_after_s: float | None = None
+    _calls: list[list[str]] = PrivateAttr(default_factory=list)
+
+    async def judge_pairs(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float | None]]:
+        self._calls.append(list(questions))
+        await asyncio.sleep(self.wait_s)
+        if self.fails:
+            raise RerankerUnavailableError("gone", retry_after_s=self.retry_after_s)
+        return [self.rows.get(question, [0.5] * len(texts)) for question in questions]
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        raise NotImplementedError
+
+
+def ask(*texts: str, weight: float = 1.0) -> Query:
+    forms = [QueryForm(text, [], encode_query(text), weight if at else 1.0) for at, text in enumerate(texts)]
+    return Query(texts[0], tuple(forms))
+
+
+def candidates(*names: str) -> list[Candidate]:
+    """In this fused order; their cosines are all the same, so that their words decide."""
+    return [
+        Candidate(chunk_of(name), 0.88, 3.0, at + 1, at + 1, 1 / (61 + at)) for at, name in enumerate(names)
+    ]

@@ -1,0 +1,93 @@
+"""What was asked before helps a question that leans on it, and hurts none that does not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.services.retrieval.pipeline import Pipeline, names, open_pipeline
+
+
+@pytest.fixture
+async def pipeline() -> AsyncIterator[Pipeline]:
+    async with open_pipeline() as opened:
+        yield opened
+
+
+# What is asked, what answers it, and what was asked before: of another article, in either language.
+STAND_ALONE = [
+    ("专业版每个月的费用是多少？", "fees", ["分享链接的有效期是多久？"]),
+    ("购买后几天内可以申请全额退款？", "refund", ["同步冲突时会保留两个版本吗？", "回收站保留多久？"]),
+    ("桌面客户端支持哪些系统？", "install", ["What is MAX_UPLOAD_MB?"]),
+    ("删除的文件在回收站保留多少天？", "trash", ["分享链接的有效期是多久？", "怎么设置访问密码？"]),
+    ("错误 E2003 表示什么？", "errors", ["专业版每个月的费用是多少？"]),
+    ("管理员怎样强制开启两步验证？", "security", ["Backups are kept for how long?"]),
+    ("What is the default of MAX_UPLOAD_MB?", "config", ["How many API requests can I make a minute?"]),
+    ("How many API requests can I make a minute?", "api", ["How long are backups kept?", "In which region?"]),
+    ("How long are backups kept?", "backup", ["专业版每个月的费用是多少？"]),
+    ("Does the mobile app upload photos while charging?", "mobile", ["What is MAX_UPLOAD_MB?"]),
+]
+
+
+@pytest.mark.parametrize(("question", "answers", "before"), STAND_ALONE)
+async def test_a_question_that_stands_alone_keeps_its_best_text_after_an_unrelated_one(
+    pipeline: Pipeline, question: str, answers: str, before: list[str]
+) -> None:
+    assert names(await pipeline.kept(question))[:1] == [answers]
+    assert names(await pipeline.kept(question, *before))[:1] == [answers]
+
+
+@pytest.mark.parametrize(("question", "answers", "before"), STAND_ALONE)
+async def test_an_unrelated_question_before_hardly_makes_an_answer_less_probable(
+    pipeline: Pipeline, question: str, answers: str, before: list[str]
+) -> None:
+    alone = (await pipeline.ranked(question))[0].probability
+    after = (await pipeline.ranked(question, *before))[0].probability
+    assert after > alone - 0.25
+
+
+@pytest.mark.parametrize(
+    ("question", "answers", "before"),
+    [
+        ("文件删了还能找回来吗", "trash", ["数据加密吗"]),
+        (
+            "文件删了还能找回来吗",
+            "trash",
+            ["What is the default of MAX_UPLOAD_MB?", "What is MAX_UPLOAD_MB?"],
+        ),
+        ("What is MAX_UPLOAD_MB?", "config", ["怎么自动备份照片", "Does the mobile app upload photos?"]),
+    ],
+)
+async def test_before_reranking_too_a_question_that_stands_alone_finds_its_own_text_first(
+    pipeline: Pipeline, question: str, answers: str, before: list[str]
+) -> None:
+    """Discriminates: joined forms trusted wholly for every question."""
+    assert names(await pipeline.found(question, *before))[:1] == [answers]
+
+
+FOLLOW_UPS = [
+    ("它的费用呢？", "fees", ["专业版支持多人协作吗？"]),
+    ("它的有效期呢？", "share", ["分享链接怎么设置密码？"]),
+    ("那 E2003 呢？", "errors", ["错误 E1001 是什么意思？"]),
+    ("可以恢复吗？", "trash", ["删除的文件在哪里？"]),
+    ("what about its fee?", "fees", ["Which plan needs five people at least, 团队版?"]),
+    ("what about its default?", "config", ["What is MAX_UPLOAD_MB?"]),
+    ("where are they kept?", "backup", ["When do backups run?"]),
+    ("why?", "config", ["What is MAX_UPLOAD_MB?", "what about its default?"]),
+]
+
+
+@pytest.mark.parametrize(("question", "answers", "before"), FOLLOW_UPS)
+async def test_a_question_that_points_back_finds_the_text_on_what_was_asked_before(
+    pipeline: Pipeline, question: str, answers: str, before: list[str]
+) -> None:
+    """Discriminates: searching with the question as it was asked alone; judging by it alone."""
+    assert names(await pipeline.ranked(question, *before))[:1] == [answers]
+
+
+async def test_what_a_pronoun_stands_for_decides_what_is_found(pipeline: Pipeline) -> None:
+    """Discriminates: an answer that is the same whatever was asked before."""
+    before = {"分享链接怎么设置密码？": "share", "回收站的文件怎么恢复？": "trash"}
+    first = {text: names(await pipeline.ranked("它的期限是多久？", text))[0] for text in before}
+    assert first == before

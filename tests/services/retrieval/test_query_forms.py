@@ -1,0 +1,216 @@
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.relevance.query import Query
+from services.models.embedding import EmbeddingService
+from services.retrieval.query_forms import (
+    EMBEDDED_CHINESE_CHARS,
+    LEAST_TRUST,
+    MAX_FORM_CHARS,
+    MAX_PREVIOUS,
+    QueryBuilder,
+    follow_up_weight,
+    joined_wordings,
+)
+from tests.support.hashing_embedding import HashingEmbedding
+
+
+class CountingEmbedding(HashingEmbedding):
+    """Records how many query texts came in each call."""
+
+    calls: list[int] = []  # noqa: RUF012 - pydantic copies it for each instance
+
+    def get_query_embeddings(self, queries: list[str]) -> list[list[float]]:
+        self.calls.append(len(queries))
+        return [self._get_query_embedding(query) for query in queries]
+
+
+@pytest.fixture
+def model() -> CountingEmbedding:
+    return CountingEmbedding()
+
+
+@pytest.fixture
+async def builder(model: CountingEmbedding) -> AsyncIterator[QueryBuilder]:
+    embedding = EmbeddingService(model, "hashing", len(model.get_query_embedding("1")))
+    yield QueryBuilder(embedding)
+    await embedding.close()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "它的费用呢？",
+        "那第二个呢",
+        "为什么？",
+        "那团队版呢？",
+        "这个怎么配置",
+        "他是哪一年出生的",
+        "第二种方法呢？",
+        "还有呢",
+        "該公司的總部呢",
+        "what about its fee?",
+        "why?",
+        "How does it work?",
+        "and the second one?",
+        "How about the team plan?",
+        "Does that cost extra?",
+        "Who wrote them?",
+        "more",
+    ],
+)
+def test_a_question_that_points_back_is_a_follow_up(question: str) -> None:
+    assert follow_up_weight(question) >= 0.5
+
+
+def test_the_more_words_of_its_own_a_question_has_the_less_it_leans() -> None:
+    leaning = [
+        "它呢？",
+        "它的费用和有效期呢？",
+        "它在企业内部网络部署时如何配置代理服务器？",
+        "如何配置代理服务器？",
+    ]
+    assert [follow_up_weight(question) for question in leaning] == [1.0, 0.5, 0.25, 0.0]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "问脉专业版每个月的费用是多少？",
+        "应该如何设置服务器的环境变量？",
+        "其他用户能看到我上传的文件吗",
+        "土耳其的首都是哪座城市",
+        "天城文在何時成為梵語的標準書寫系統？",
+        "世界上第一個心理學實驗室位於哪一個大學?",
+        "How do I configure the Qdrant server for a production deployment?",
+        "What is the difference between primary and archaeological sources?",
+        "Which rivers flow through the city of Warsaw in Poland?",
+    ],
+)
+def test_a_question_with_its_own_topic_trusts_what_was_asked_before_least(question: str) -> None:
+    assert follow_up_weight(question) == 0.0
+    wordings = joined_wordings(question, ["完全无关的问题", "an unrelated question"])
+    assert [weight for _, weight in wordings] == [LEAST_TRUST, LEAST_TRUST]
+
+
+@pytest.mark.parametrize(
+    ("question", "weights"),
+    [
+        ("它呢？", [1.0, 1.0]),
+        ("它的费用和有效期呢？", [0.625, 0.625]),
+        ("它在企业内部网络部署时如何配置代理服务器？", [0.4375, 0.4375]),
+        ("如何配置代理服务器？", [0.25, 0.25]),
+    ],
+)
+def test_the_more_a_question_leans_the_more_its_joined_forms_are_trusted(
+    question: str, weights: list[float]
+) -> None:
+    """Discriminates: one weight for every question; the weight of a follow-up in place of LEAST_TRUST."""
+    assert [weight for _, weight in joined_wordings(question, ["专业版", "团队版"])] == weights
+
+
+def test_the_only_joined_form_is_trusted_as_much_as_two() -> None:
+    """Discriminates: a question after one other leaning half as far as after two."""
+    assert joined_wordings("如何配置代理服务器？", ["专业版"]) == [("专业版 如何配置代理服务器？", 0.5)]
+    assert joined_wordings("它呢？", ["专业版"]) == [("专业版 它呢？", 1.0)]
+
+
+async def test_a_question_is_joined_with_the_one_before_and_with_all_before(builder: QueryBuilder) -> None:
+    query = await builder.build("它的费用呢？", ["同步冲突怎么办？", "专业版和团队版支持多人协作编辑吗？"])
+    assert [form.text for form in query.forms] == [
+        "它的费用呢？",
+        "专业版和团队版支持多人协作编辑吗？ 它的费用呢？",
+        "同步冲突怎么办？ 专业版和团队版支持多人协作编辑吗？ 它的费用呢？",
+    ]
+    assert [form.weight for form in query.forms] == [1.0, 1.0, 1.0]
+    asked, last, conversation = (set(form.sparse.indices) for form in query.forms)
+    assert asked < last < conversation
+
+
+async def test_a_follow_up_to_a_follow_up_reaches_back_to_the_topic(builder: QueryBuilder) -> None:
+    query = await builder.build("why?", ["What is MAX_UPLOAD_MB?", "what about its default?"])
+    assert query.forms[1].text == "what about its default? why?"
+    assert query.forms[2].text == "What is MAX_UPLOAD_MB? what about its default? why?"
+
+
+async def test_the_question_comes_first_whatever_is_joined_with_it(builder: QueryBuilder) -> None:
+    query = await builder.build("问脉专业版每个月的费用是多少？", ["同步冲突怎么办？"])
+    assert query.forms[0].text == "问脉专业版每个月的费用是多少？"
+    assert query.forms[0].weight == 1.0 > query.forms[1].weight
+
+
+async def test_the_first_question_of_a_conversation_has_one_form(builder: QueryBuilder) -> None:
+    for previous in ([], ["  "]):
+        query = await builder.build("它呢？", previous)
+        assert [form.text for form in query.forms] == ["它呢？"]
+        assert query.previous == ()
+
+
+async def test_what_was_asked_and_answered_before_is_kept_for_the_reranker(builder: QueryBuilder) -> None:
+    """Discriminates: the first questions of a conversation kept in place of the last."""
+    previous = [f"第{number}个问题" for number in range(MAX_PREVIOUS + 2)]
+    query = await builder.build("它呢？", previous, last_answer="九十九元")
+    assert query.previous == tuple(previous[-MAX_PREVIOUS:])
+    assert query.last_answer == "九十九元"
+    assert previous[1] not in query.forms[2].text
+
+
+async def test_of_a_very_long_question_before_only_the_end_is_joined(builder: QueryBuilder) -> None:
+    query = await builder.build("它呢？", ["开头" + "x" * MAX_FORM_CHARS + "结尾"])
+    assert query.forms[1].text.endswith("结尾 它呢？")
+    assert "开头" not in query.forms[1].text
+
+
+async def test_all_forms_are_embedded_in_one_call(builder: QueryBuilder, model: CountingEmbedding) -> None:
+    query = await builder.build("它的费用呢？", ["同步冲突怎么办？", "专业版支持多人协作编辑吗？"])
+    assert model.calls == [3]
+    assert len({tuple(form.dense) for form in query.forms}) == 3
+
+
+async def test_a_date_the_question_asks_about_is_searched_with_it(builder: QueryBuilder) -> None:
+    query = await builder.build("招生简章什么时候发布？", ["学费多少？"], date="2023-06")
+    assert query.question == "招生简章什么时候发布？"
+    assert [form.text for form in query.forms] == [
+        "2023-06 招生简章什么时候发布？",
+        "2023-06 学费多少？ 招生简章什么时候发布？",
+    ]
+
+
+async def test_a_date_the_question_names_is_not_said_twice(builder: QueryBuilder) -> None:
+    """Discriminates: the date put before every question."""
+    query = await builder.build("2023 年的招生简章", [], date="2023-06")
+    assert query.forms[0].text == "2023 年的招生简章"
+    assert (await builder.build("招生简章", [], date="")).forms[0].text == "招生简章"
+
+
+async def test_the_raw_question_is_kept_as_it_was_asked(builder: QueryBuilder) -> None:
+    query = await builder.build("Ｗhat about  its fee?", ["the plan"])
+    assert isinstance(query, Query)
+    assert query.question == query.forms[0].text == "Ｗhat about  its fee?"
+    assert query.forms[0].weight == 1.0
+
+
+async def test_a_very_long_question_stands_alone(builder: QueryBuilder) -> None:
+    """Discriminates: embedding all of it, which costs seconds."""
+    assert follow_up_weight("它" * 8000) == 0.0
+    assert len((await builder.build("它" * 8000, ["专业版"])).forms) == 1
+    start = "费用" * (EMBEDDED_CHINESE_CHARS // 2)
+    longer = await builder.build(start + "退款" * 200, [])
+    assert longer.forms[0].dense == (await builder.build(start, [])).forms[0].dense
+
+
+TEXT = st.text(max_size=50)
+
+
+@given(TEXT, st.lists(TEXT, max_size=7))
+def test_every_joined_form_ends_with_the_question_and_is_trusted_in_part_at_least(
+    question: str, before: list[str]
+) -> None:
+    """Discriminates: a weight above 1, or a joined form that has lost the question."""
+    wordings = joined_wordings(question, before)
+    assert len(wordings) == min(len(before), 2)
+    assert all(text.endswith(f" {question}") for text, _ in wordings)
+    assert all(LEAST_TRUST <= weight <= 1.0 for _, weight in wordings)

@@ -1,0 +1,232 @@
+import asyncio
+import math
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+import structlog
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from pydantic import PrivateAttr
+
+from config.settings import RetrievalSettings
+from core.knowledge import Candidate
+from core.relevance.query import Query
+from services.retrieval.calibrated import CalibratedReranker
+from services.retrieval.foreign import to_node
+from services.retrieval.reranking import Reranked, RerankService
+from tests.services.retrieval.pipeline import SETTINGS, Pipeline, names, open_pipeline
+from tests.services.retrieval.rerankers import PairReranker, ask, candidates
+
+
+class ScriptedReranker(BaseNodePostprocessor):
+    """Scores by file name; what it does not name it drops. Records the questions and the threads."""
+
+    scores: dict[str, float]
+    _questions: list[str] = PrivateAttr(default_factory=list)
+    _threads: list[int] = PrivateAttr(default_factory=list)
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        assert query_bundle is not None
+        self._questions.append(query_bundle.query_str)
+        self._threads.append(threading.get_ident())
+        named = [(node, node.node.metadata["file_name"].removesuffix(".md")) for node in nodes]
+        return [
+            NodeWithScore(node=node.node, score=self.scores[name])
+            for node, name in named
+            if name in self.scores
+        ]
+
+
+class OddError(Exception):
+    """Of no kind that anybody could list."""
+
+
+class BrokenReranker(BaseNodePostprocessor):
+    """Counts how often it was asked."""
+
+    _asked: int = PrivateAttr(default=0)
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        self._asked += 1
+        raise OddError("the model is gone")
+
+
+async def reranked(reranker: BaseNodePostprocessor | None, query: Query, found: list[Candidate]) -> Reranked:
+    return await RerankService(reranker, SETTINGS).rerank(query, found)
+
+
+async def rerank_with(
+    reranker: BaseNodePostprocessor | None, query: Query, found: list[Candidate]
+) -> tuple[Candidate, ...]:
+    return (await reranked(reranker, query, found)).candidates
+
+
+async def test_a_foreign_reranker_orders_and_its_scores_become_probabilities() -> None:
+    reranker = ScriptedReranker(scores={"fees": -4.0, "refund": 3.0})
+    found = await rerank_with(reranker, ask("退款"), candidates("fees", "refund"))
+    assert names(found) == ["refund", "fees"]
+    assert [item.probability for item in found] == pytest.approx(
+        [1 / (1 + math.exp(-3)), 1 / (1 + math.exp(4))]
+    )
+    assert found[0].key_passage in found[0].chunk.text
+
+
+async def test_scores_between_zero_and_one_are_taken_as_they_are() -> None:
+    reranker = ScriptedReranker(scores={"fees": 0.25, "refund": 1.0})
+    found = await rerank_with(reranker, ask("退款"), candidates("fees", "refund"))
+    assert [item.probability for item in found] == [1.0, 0.25]
+
+
+async def test_a_reranker_may_drop_candidates_but_never_adds_any() -> None:
+    reranker = ScriptedReranker(scores={"refund": 0.9, "nobody": 1.0})
+    found = await rerank_with(reranker, ask("退款"), candidates("fees", "refund", "sync"))
+    assert names(found) == ["refund"]
+
+
+async def test_a_blocking_reranker_runs_off_the_event_loop() -> None:
+    reranker = ScriptedReranker(scores={"fees": 0.5})
+    await reranked(reranker, ask("费用"), candidates("fees"))
+    assert reranker._threads != [threading.get_ident()]
+
+
+async def test_a_follow_up_is_scored_in_both_forms_and_the_joined_one_by_how_far_it_leans() -> None:
+    """The question has words of its own and points back, so the joined form's scores count half."""
+    asked, joined = "它的有效期是多久？", "怎么分享链接？ 它的有效期是多久？"
+    reranker = PairReranker(rows={asked: [0.1, 0.3], joined: [0.8, None]})
+    found = await rerank_with(reranker, ask(asked, joined), candidates("fees", "refund"))
+    assert reranker._calls == [[asked, joined]]
+    assert [item.probability for item in found] == [0.4, 0.3]
+
+
+async def test_a_class_that_takes_one_question_a_call_is_asked_both() -> None:
+    reranker = ScriptedReranker(scores={"fees": 0.8})
+    found = await rerank_with(reranker, ask("它呢？", "专业版 它呢？"), candidates("fees"))
+    assert reranker._questions == ["它呢？", "专业版 它呢？"]
+    assert found[0].probability == 0.8
+
+
+async def test_when_a_reranker_fails_the_calibrated_one_takes_over_and_says_so() -> None:
+    """Discriminates: the fused order in its place; a failure that only the log tells."""
+    with structlog.testing.capture_logs() as logs:
+        found = await reranked(BrokenReranker(), ask("退款"), candidates("fees", "refund"))
+    assert names(found.candidates) == ["refund", "fees"]
+    assert (found.reranker, found.fell_back) == ("calibrated", True)
+    assert [(log["event"], log["log_level"]) for log in logs] == [
+        ("reranker_class_failed", "warning"),
+        ("reranker_failed", "warning"),
+    ]
+    assert "退款" not in str(logs)
+
+
+async def test_what_judged_is_named() -> None:
+    found = candidates("fees")
+    assert (await reranked(None, ask("退款"), found)).reranker == "none"
+    assert (await reranked(CalibratedReranker(), ask("退款"), found)).reranker == "calibrated"
+    assert (await reranked(PairReranker(), ask("退款"), found)).reranker == "PairReranker"
+
+
+async def test_a_reranker_that_is_late_is_not_waited_for() -> None:
+    settings = RetrievalSettings(rerank_timeout_s=0.1)
+    service = RerankService(PairReranker(wait_s=30), settings)
+    found = await asyncio.wait_for(service.rerank(ask("退款"), candidates("fees")), 5)
+    assert found.fell_back
+
+
+async def test_without_a_reranker_the_fused_order_stands_with_probabilities() -> None:
+    found = await rerank_with(None, ask("怎么申请全额退款"), candidates("fees", "refund"))
+    assert names(found) == ["fees", "refund"]
+    assert found[1].probability > found[0].probability > 0
+
+
+async def test_no_candidates_give_none_and_too_many_are_cut() -> None:
+    service = RerankService(CalibratedReranker(), RetrievalSettings(reranker_input_top_n=2))
+    assert (await service.rerank(ask("退款"), [])).candidates == ()
+    assert len((await service.rerank(ask("退款"), candidates("fees", "refund", "sync"))).candidates) == 2
+
+
+async def test_a_cancelled_question_stops_waiting_for_the_reranker() -> None:
+    service = RerankService(ScriptedReranker(scores={}), SETTINGS)
+    task = asyncio.create_task(service.rerank(ask("退款"), candidates("fees")))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_the_calibrated_reranker_serves_llama_index_too() -> None:
+    service = CalibratedReranker()
+    nodes = [to_node(item) for item in candidates("fees", "refund")]
+    ranked = service.postprocess_nodes(nodes, query_str="怎么申请全额退款")
+    assert [node.node.metadata["file_name"] for node in ranked] == ["refund.md", "fees.md"]
+    assert all(0 <= (node.score or 0) <= 1 for node in ranked)
+    assert service.postprocess_nodes(nodes) == nodes
+
+
+@pytest.fixture
+async def pipeline() -> AsyncIterator[Pipeline]:
+    async with open_pipeline() as opened:
+        yield opened
+
+
+ANSWERED = {
+    "专业版多少钱？": "fees",
+    "怎么安装客户端": "install",
+    "文件删了还能找回来吗": "trash",
+    "错误 E1001 是什么意思": "errors",
+    "链接多久过期": "share",
+    "数据加密吗": "security",
+    "What is MAX_UPLOAD_MB?": "config",
+    "how long are backups kept?": "backup",
+    "How many API requests can I make?": "api",
+    "Can I get a refund?": "refund",
+    "怎么在手机上自动备份照片": "mobile",
+}
+
+
+async def test_answerable_questions_keep_the_chunk_that_answers_first(pipeline: Pipeline) -> None:
+    """The last two cross the languages."""
+    first = {question: names(await pipeline.kept(question))[:1] for question in ANSWERED}
+    assert first == {question: [name] for question, name in ANSWERED.items()}
+
+
+FOLLOW_UPS = {
+    ("专业版多少钱？", "那团队版呢？"): "fees",
+    ("分享链接怎么设置密码？", "它的有效期是多久？"): "share",
+    ("What is MAX_UPLOAD_MB?", "what about its default?"): "config",
+    ("同步冲突时会保留两个版本吗？", "为什么？"): "sync",
+}
+
+
+async def test_follow_ups_find_what_they_are_about(pipeline: Pipeline) -> None:
+    first = {turn: names(await pipeline.kept(turn[1], turn[0]))[:1] for turn in FOLLOW_UPS}
+    assert first == {turn: [name] for turn, name in FOLLOW_UPS.items()}
+
+
+OFF_TOPIC = [
+    "今天天气怎么样",
+    "who won the world cup?",
+    "你好",
+    "量子计算的原理是什么",
+    "What is the capital of France?",
+    "北京到上海的高铁票多少钱",
+    "公司的CEO是谁",
+    "recommend me a movie",
+    "thanks",
+    "唐朝有几位皇帝",
+    "How far is the moon?",
+]
+
+
+async def test_questions_that_the_guide_does_not_answer_are_refused(pipeline: Pipeline) -> None:
+    kept = {question: names(await pipeline.kept(question)) for question in OFF_TOPIC}
+    assert kept == {question: [] for question in OFF_TOPIC}
+
+
+async def test_a_new_topic_after_another_is_not_answered_with_the_old_one(pipeline: Pipeline) -> None:
+    kept = await pipeline.kept("错误 E1001 表示什么问题", "专业版多少钱？")
+    assert names(kept)[:1] == ["errors"]

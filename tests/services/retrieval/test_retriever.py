@@ -1,0 +1,181 @@
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from qdrant_client import models
+
+from config.settings import RetrievalSettings
+from core.knowledge import Candidate, Chunk, FormMatch
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import encode_query
+from services.knowledge.chunks import ChunkPayload
+from services.retrieval.retriever import Retriever
+from services.store.dialect import VectorStore
+from tests.support.guide import COLLECTION, OWNER, open_collection, point
+
+DOCUMENTS = {
+    "north": ("专业版的费用是每月九十九元", [1.0, 0.0]),
+    "east": ("回收站保留三十天", [0.0, 1.0]),
+    "between": ("团队版的费用另议", [0.6, 0.8]),
+}
+
+
+def chunk(name: str, text: str) -> Chunk:
+    chunk_id = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+    return Chunk(chunk_id, f"doc-{name}", f"{name}.md", text, 3, "指南", 2, 10, 10 + len(text))
+
+
+def form(text: str, dense: Sequence[float], weight: float = 1.0) -> QueryForm:
+    return QueryForm(text, list(dense), encode_query(text), weight)
+
+
+def ask(*forms: QueryForm) -> Query:
+    return Query(forms[0].text, forms)
+
+
+class CountingStore:
+    """The store, with its round trips counted."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self.batches: list[int] = []
+
+    async def query_batch_points(self, name: str, requests: Sequence[Any]) -> list[models.QueryResponse]:
+        self.batches.append(len(requests))
+        return await self._store.query_batch_points(name, requests)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[VectorStore]:
+    async with open_collection(2) as opened:
+        points = [point(chunk(name, text), vector) for name, (text, vector) in DOCUMENTS.items()]
+        points.append(point(chunk("foreign", "别人的费用"), [1.0, 0.0], owner="owner-b"))
+        points.append(point(chunk("unready", "还没好的费用"), [1.0, 0.0], ready=False))
+        await opened.upsert(COLLECTION, points)
+        yield opened
+
+
+def retriever(store: Any, **settings: Any) -> Retriever:
+    return Retriever(store, COLLECTION, RetrievalSettings(**settings))
+
+
+async def test_what_both_lists_find_comes_first_with_its_scores_and_ranks(store: VectorStore) -> None:
+    query = ask(form("专业版的费用", [1.0, 0.0]))
+    found = await retriever(store, rrf_k=60).search(query, [OWNER])
+    first = found[0]
+    assert first.chunk == chunk("north", DOCUMENTS["north"][0])
+    assert (first.dense_rank, first.sparse_rank) == (1, 1)
+    assert first.dense == pytest.approx(1.0, abs=1e-5)
+    assert first.sparse is not None
+    assert first.sparse > 0
+    assert first.fused == pytest.approx(2 / 61)
+    assert [item.fused for item in found] == sorted((item.fused for item in found), reverse=True)
+
+
+async def test_only_ready_chunks_of_the_owners_are_found(store: VectorStore) -> None:
+    """Discriminates: dropping the owner or the ready condition from the filter."""
+    query = ask(form("费用", [1.0, 0.0]))
+    names = {item.chunk.file_name for item in await retriever(store).search(query, [OWNER])}
+    assert names == {"north.md", "east.md", "between.md"}
+    both = {item.chunk.file_name for item in await retriever(store).search(query, [OWNER, "owner-b"])}
+    assert both == names | {"foreign.md"}
+    assert await retriever(store).search(query, ["nobody"]) == []
+    assert await retriever(store).search(query, []) == []
+
+
+async def test_all_lists_of_all_forms_come_in_one_round_trip(store: VectorStore) -> None:
+    counting = CountingStore(store)
+    query = ask(form("它呢？", [1.0, 0.0]), form("专业版的费用 它呢？", [0.0, 1.0]))
+    await retriever(counting).search(query, [OWNER])
+    assert counting.batches == [3]  # the first form has stop words only, so no sparse list
+
+
+async def test_a_chunk_found_by_words_alone_still_has_its_cosine(store: VectorStore) -> None:
+    found = await retriever(store, reranker_input_top_n=1, dense_weight=0.0).search(
+        ask(form("回收站", [1.0, 0.0])), [OWNER]
+    )
+    assert [item.chunk.file_name for item in found] == ["east.md"]
+    assert found[0].dense == pytest.approx(0.0, abs=1e-5)
+    assert found[0].dense_rank is None
+
+
+def named(found: Sequence[Candidate]) -> dict[str, Candidate]:
+    return {item.chunk.file_name.removesuffix(".md"): item for item in found}
+
+
+async def test_each_form_says_what_it_found(store: VectorStore) -> None:
+    """Discriminates: one form's score noted under another; the best rank of all under each."""
+    query = ask(form("回收站", [1.0, 0.0]), form("团队版的费用", [0.0, 1.0]))
+    found = named(await retriever(store).search(query, [OWNER]))
+    asked, joined = found["between"].matches
+    assert (asked.dense, joined.dense) == pytest.approx((0.6, 0.8), abs=1e-5)
+    assert (asked.dense_rank, joined.dense_rank) == (2, 2)
+    assert (asked.sparse, asked.sparse_rank) == (0.0, None)
+    assert joined.sparse > 0
+    assert joined.sparse_rank == 1
+    assert [match.dense_rank for match in found["north"].matches] == [1, 3]
+    assert [match.sparse_rank for match in found["east"].matches] == [1, None]
+
+
+async def test_a_candidates_cosine_is_that_of_the_question_as_it_was_asked(store: VectorStore) -> None:
+    """Discriminates: the best cosine of all forms."""
+    query = ask(form("回收站", [1.0, 0.0]), form("团队版的费用", [0.0, 1.0]))
+    found = named(await retriever(store).search(query, [OWNER]))
+    cosines = [found[name].dense for name in ("north", "between", "east")]
+    assert cosines == pytest.approx([1.0, 0.6, 0.0], abs=1e-5)
+    between = found["between"]
+    assert (between.dense_rank, between.sparse_rank) == (2, 1)  # the rest is the best of all forms
+    assert between.sparse == between.matches[1].sparse
+
+
+async def test_a_search_with_one_form_has_one_match(store: VectorStore) -> None:
+    found = await retriever(store).search(ask(form("专业版的费用", [1.0, 0.0])), [OWNER])
+    for item in found:
+        [match] = item.matches
+        assert (match.dense, match.dense_rank) == (item.dense, item.dense_rank)
+        assert (match.sparse or None, match.sparse_rank) == (item.sparse, item.sparse_rank)
+
+
+async def test_a_chunk_that_one_list_did_not_return_has_its_cosine_to_every_form(store: VectorStore) -> None:
+    """Discriminates: asking for vectors with the lists by words alone."""
+    query = ask(form("它呢？", [1.0, 0.0]), form("它呢？", [0.0, 1.0], 0.05))
+    [north] = await retriever(store, reranker_input_top_n=1).search(query, [OWNER])
+    assert [match.dense_rank for match in north.matches] == [1, None]
+    assert [match.dense for match in north.matches] == pytest.approx([1.0, 0.0], abs=1e-5)
+
+
+async def test_what_several_lists_have_further_down_can_pass_what_one_has_first(store: VectorStore) -> None:
+    """Discriminates: lists no longer than what goes on."""
+    query = ask(form("回收站", [1.0, 0.0]), form("专业版的费用", [0.0, 1.0]))
+    found = await retriever(store, reranker_input_top_n=2, sparse_weight=0.0).search(query, [OWNER])
+    assert [item.chunk.file_name for item in found] == ["north.md", "east.md"]
+    deep = [match.dense_rank for item in found for match in item.matches]
+    assert deep == [1, 3, 3, 1]
+
+
+async def test_a_form_of_stop_words_says_nothing_by_words(store: VectorStore) -> None:
+    found = await retriever(store).search(ask(form("它呢？", [1.0, 0.0])), [OWNER])
+    assert [item.sparse for item in found] == [None, None, None]
+    assert {item.matches[0].sparse for item in found} == {FormMatch().sparse}
+
+
+async def test_never_more_than_the_reranker_takes(store: VectorStore) -> None:
+    query = ask(form("费用", [1.0, 0.0]))
+    assert len(await retriever(store, reranker_input_top_n=2).search(query, [OWNER])) == 2
+
+
+async def test_two_weak_forms_cannot_outvote_the_question(store: VectorStore) -> None:
+    """Discriminates: fusing all forms with weight 1."""
+    raw, joined = form("", [1.0, 0.0]), form("", [0.0, 1.0], 0.25)
+    found = await retriever(store).search(ask(raw, joined, joined), [OWNER])
+    assert found[0].chunk.file_name == "north.md"
+
+
+def test_a_payload_gives_back_the_chunk_it_was_made_from() -> None:
+    original = replace(chunk("north", "文本"), tags=("a",))
+    stored = ChunkPayload.from_chunk(original, OWNER, 7, ["a"], ready=True).model_dump()
+    assert stored["ready"] is True
+    assert stored["owner"] == OWNER
+    assert ChunkPayload.model_validate({**stored, "later_field": 1}).to_chunk() == original

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from services.store.clock import ClockWatch, boot_us
+from tests.support.schedule import HOUR_US, Clocks
+
+
+def watched() -> tuple[Clocks, ClockWatch]:
+    clocks = Clocks()
+    return clocks, ClockWatch(clocks.wall, clocks.boot_us)
+
+
+def test_time_that_passes_awake_or_asleep_moves_nothing() -> None:
+    """Discriminates: the monotonic clock in place of the boot clock."""
+    clocks, watch = watched()
+    clocks.pass_s(7 * 3_600)
+    clocks.pass_s(9 * 3_600, asleep=True)
+    assert watch.moved_us() == 0
+
+
+def test_a_clock_that_was_put_forward_stays_so_until_it_is_trusted() -> None:
+    clocks, watch = watched()
+    clocks.wall_us += 5 * HOUR_US
+    clocks.pass_s(60)
+    assert [watch.moved_us(), watch.moved_us()] == [5 * HOUR_US, 5 * HOUR_US]
+    watch.trust()
+    assert watch.moved_us() == 0
+
+
+def test_a_clock_that_was_set_back_is_trusted_from_then_on() -> None:
+    """Set back and put forward again is forward: what is right nobody knows."""
+    clocks, watch = watched()
+    clocks.wall_us -= 5 * HOUR_US
+    assert [watch.moved_us(), watch.moved_us()] == [-5 * HOUR_US, 0]
+    clocks.wall_us += 5 * HOUR_US
+    assert watch.moved_us() == 5 * HOUR_US
+
+
+def test_the_boot_clock_of_this_machine_goes_forward() -> None:
+    assert 0 < boot_us() <= boot_us()

@@ -1,0 +1,110 @@
+"""The collections are made once, by however many workers, and never mixed between embeddings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from qdrant_client import models
+
+from config.settings import StoreSettings
+from core.errors import StartRefusedError
+from services.store.collections import collection_specs, ensure_collections
+from services.store.dialect import VectorStore
+from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, nth_id, open_store
+
+pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
+
+SETTINGS = StoreSettings(
+    conversation_collection="t_conversations",
+    knowledge_collection="t_knowledge",
+    document_collection="t_documents",
+    session_collection="t_sessions",
+    memory_collection="t_memories",
+    operations_collection="t_operations",
+)
+NAMES = [spec.name for spec in collection_specs(SETTINGS)]
+
+
+@pytest.fixture(params=ENGINES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
+    async with open_store(request.param, tmp_path) as opened:
+        for name in NAMES:
+            await opened.delete_collection(name)
+        yield opened
+
+
+async def ensure(store: VectorStore, name: str = "small", dimension: int = 4) -> None:
+    await ensure_collections(store, SETTINGS, embedding_name=name, dimension=dimension)
+
+
+async def test_all_collections_are_made_with_their_vectors(store: VectorStore) -> None:
+    await ensure(store)
+    info = await store.get_collection("t_conversations")
+    vectors = info.config.params.vectors
+    assert isinstance(vectors, dict)
+    assert {name: params.size for name, params in vectors.items()} == {"turn": 4, "question": 4}
+    assert info.config.metadata == {"embedding": "small", "dimension": 4, "schema_version": 1}
+    assert all([await store.collection_exists(name) for name in NAMES])
+
+
+async def test_what_is_filtered_and_ordered_by_is_indexed(tmp_path: Path) -> None:
+    async with open_store("edge", tmp_path) as store:
+        await ensure(store)
+        schema = (await store.get_collection("t_conversations")).payload_schema
+    assert schema["created_us"].data_type == models.PayloadSchemaType.INTEGER
+    for tenant in ("owner", "session_id"):
+        params = schema[tenant].params
+        assert isinstance(params, models.KeywordIndexParams)
+        assert params.is_tenant
+
+
+async def test_a_second_start_changes_nothing(store: VectorStore) -> None:
+    await ensure(store)
+    point = models.PointStruct(id=nth_id(1), vector={}, payload={"session_id": "s"})
+    await store.upsert("t_sessions", [point])
+    await ensure(store)
+    assert (await store.count("t_sessions")).count == 1
+
+
+async def test_workers_that_start_together_all_succeed(store: VectorStore) -> None:
+    await asyncio.gather(*(ensure(store) for _ in range(4)))
+    assert all([await store.collection_exists(name) for name in NAMES])
+
+
+@pytest.mark.parametrize(("name", "dimension"), [("small", 8), ("other", 4), ("other", 8)])
+async def test_another_embedding_is_refused_by_name_and_nothing_is_dropped(
+    store: VectorStore, name: str, dimension: int
+) -> None:
+    await ensure(store)
+    await store.upsert("t_knowledge", [models.PointStruct(id=nth_id(1), vector={}, payload={})])
+    with pytest.raises(StartRefusedError) as refused:
+        await ensure(store, name, dimension)
+    sentence = str(refused.value)
+    for part in ("small (4 dimensions)", f"{name} ({dimension} dimensions)", "wenmai reembed"):
+        assert part in sentence
+    assert "\n" not in sentence
+    assert (await store.count("t_knowledge")).count == 1
+
+
+async def test_a_collection_of_unknown_origin_is_refused(store: VectorStore) -> None:
+    await store.create_collection("t_knowledge", vectors_config={}, sparse_vectors_config={
+        "sparse": models.SparseVectorParams(modifier=models.Modifier.IDF)
+    })  # fmt: skip
+    with pytest.raises(StartRefusedError, match=r"t_knowledge.*does not say which embedding"):
+        await ensure(store)
+
+
+async def test_a_collection_of_unknown_origin_is_left_as_it_is_for_work_without_vectors(
+    store: VectorStore,
+) -> None:
+    vector = models.VectorParams(size=3, distance=models.Distance.COSINE)
+    await store.create_collection("t_conversations", vectors_config={"old": vector})
+    point = models.PointStruct(id=nth_id(1), vector={"old": [1.0, 0.0, 0.0]}, payload={"user_query": "q"})
+    await store.upsert("t_conversations", [point])
+    await ensure_collections(store, SETTINGS, embedding_name="small", dimension=4, accept_unnamed=True)
+    (kept,) = await store.retrieve("t_conversations", [nth_id(1)], with_vectors=True)
+    assert kept.vector == {"old": [1.0, 0.0, 0.0]}
+    assert await store.collection_exists("t_sessions")

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.knowledge import Document, DocumentStatus
+from services.sync.plan import Wanted, is_settled, make_plan, too_many_gone
+from services.sync.scanner import BadFile, Scan, SeenFile
+
+WANTED = Wanted("shared")
+
+
+def document(name: str, **changes: Any) -> Document:
+    made = Document(
+        document_id=f"id of {name}", owner="shared", file_name=name, content_hash="h", size_bytes=4,
+        created_us=1, status=DocumentStatus.READY, external_id=f"docs/{name}", source="docs", modified_us=7,
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def file(name: str, size_bytes: int = 4, modified_us: int = 7) -> SeenFile:
+    return SeenFile(name, f"docs/{name}", size_bytes, modified_us)
+
+
+def test_what_is_new_or_has_another_size_or_time_is_read_and_small_files_come_first() -> None:
+    known = [document("same.md"), document("longer.md"), document("touched.md")]
+    seen = [file("same.md"), file("longer.md", 90), file("touched.md", 4, 8), file("new.md", 50)]
+    plan = make_plan(known, Scan(tuple(seen)), WANTED)
+    assert [task.file.path for task in plan.to_read] == ["touched.md", "new.md", "longer.md"]
+    assert [task.known is None for task in plan.to_read] == [False, True, False]
+    assert (plan.unchanged, plan.gone, plan.moved) == (1, (), ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "settled"),
+    [
+        ({}, True),
+        ({"status": DocumentStatus.INGESTING}, True),
+        ({"status": DocumentStatus.FAILED, "error": "broken"}, True),
+        ({"status": DocumentStatus.FAILED, "error": "away", "content_hash": ""}, False),
+        ({"refused_hash": "x", "size_bytes": 99}, True),
+        ({"refused_hash": "x", "modified_us": 6}, False),
+        ({"modified_us": 6}, False),
+        ({"size_bytes": 5}, False),
+        ({"tags": ("old",)}, False),
+        ({"tags": ("old",), "refused_hash": "x"}, True),
+        ({"owner": "ann"}, False),
+        ({"owner": "ann", "refused_hash": "x"}, False),
+    ],
+)
+def test_a_file_is_settled_when_all_is_known_that_can_be(changes: dict[str, Any], settled: bool) -> None:
+    assert is_settled(document("a.md", **changes), file("a.md"), WANTED) is settled
+
+
+def test_a_refused_file_is_not_read_again_but_told_again() -> None:
+    failed = document("a.md", status=DocumentStatus.FAILED, error="It is encrypted.")
+    older = document("b.md", refused_hash="x", error="It is broken.")
+    plan = make_plan([failed, older], Scan((file("a.md"), file("b.md"))), WANTED)
+    assert (plan.to_read, plan.unchanged) == ((), 0)
+    assert [refused.reason for refused in plan.refused] == ["It is encrypted.", "It is broken."]
+
+
+def test_what_cannot_be_looked_at_is_not_gone() -> None:
+    """Discriminates: documents below an unreadable folder, or of an unreadable file, counted as gone."""
+    known = [document("closed/a.md"), document("big.md"), document("gone.md"), document("closed2/b.md")]
+    scan = Scan(bad=(BadFile("big.md", "docs/big.md", "too big"),), unseen=("docs/closed/",))
+    plan = make_plan(known, scan, WANTED)
+    assert [each.file_name for each in plan.gone] == ["gone.md", "closed2/b.md"]
+
+
+def test_a_document_whose_size_a_new_file_has_may_have_moved() -> None:
+    known = [document("old.md", size_bytes=10), document("gone.md", size_bytes=11)]
+    plan = make_plan(known, Scan((file("new.md", 10),)), WANTED)
+    assert [each.file_name for each in plan.moved] == ["old.md"]
+    assert [each.file_name for each in plan.gone] == ["gone.md"]
+
+
+@pytest.mark.parametrize(
+    ("gone", "known", "many"),
+    [
+        (19, 19, False),
+        (19, 20, True),
+        (20, 40, False),
+        (20, 39, True),
+        (21, 1_000, False),
+        (501, 1_000, True),
+    ],
+)
+def test_more_than_half_and_not_just_a_few_is_too_many(gone: int, known: int, many: bool) -> None:
+    assert too_many_gone(gone, known) is many

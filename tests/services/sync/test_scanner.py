@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from config.knowledge import SourceSettings
+from core.errors import StartRefusedError
+from services.knowledge.upload import MAX_EXTERNAL_ID_CHARS
+from services.sync.reports import skipped_words
+from services.sync.scanner import FolderScanner, Scan
+
+SOURCE = "docs"
+
+
+async def scan(folder: Path, most_bytes: int = 1_000, **settings: object) -> Scan:
+    source = SourceSettings.model_validate({"folder": folder, **settings})
+    return await FolderScanner(SOURCE, source, most_bytes).scan()
+
+
+def fill(folder: Path, *paths: str) -> None:
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(b"text")
+
+
+def paths_of(found: Scan) -> list[str]:
+    return [file.path for file in found.files]
+
+
+async def test_files_below_the_folder_are_seen_with_size_time_and_an_id_of_source_and_path(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path, "a.md", "财务/2026/预算.md")
+    os.utime(tmp_path / "a.md", ns=(5_000_000, 7_000_123))
+    found = await scan(tmp_path)
+    assert paths_of(found) == ["a.md", "财务/2026/预算.md"]
+    assert [file.external_id for file in found.files] == ["docs/a.md", "docs/财务/2026/预算.md"]
+    assert (found.files[0].size_bytes, found.files[0].modified_us) == (4, 7_000)
+
+
+async def test_hidden_lock_and_temporary_files_are_left_out(tmp_path: Path) -> None:
+    fill(
+        tmp_path, ".a.md", ".git/b.md", "~$report.docx", "x.md~", "x.md.part", "x.tmp", "desktop.ini", "c.md"
+    )
+    found = await scan(tmp_path)
+    assert (paths_of(found), found.bad, found.kinds) == (["c.md"], (), ())
+
+
+async def test_links_are_followed_neither_to_files_nor_to_folders(tmp_path: Path) -> None:
+    """Discriminates: is_dir or is_file of an entry with its links followed (T13)."""
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    fill(tmp_path, "outside/secret.md", "inside/a.md")
+    (inside / "file.md").symlink_to(outside / "secret.md")
+    (inside / "folder").symlink_to(outside)
+    (inside / "loop").symlink_to(inside)
+    (inside / "gone.md").symlink_to(outside / "nothing.md")
+    os.mkfifo(inside / "pipe.md")
+    found = await scan(inside)
+    assert (paths_of(found), found.bad) == (["a.md"], ())
+
+
+async def test_patterns_are_read_as_in_gitignore(tmp_path: Path) -> None:
+    fill(tmp_path, "a.md", "b.txt", "old/c.md", "deep/old/d.md", "deep/e.md", "draft-f.md")
+    assert paths_of(await scan(tmp_path, include=["*.md"])) == [
+        "a.md", "deep/e.md", "deep/old/d.md", "draft-f.md", "old/c.md",
+    ]  # fmt: skip
+    kept = await scan(tmp_path, exclude=["old/", "draft-*", "*.txt"])
+    assert paths_of(kept) == ["a.md", "deep/e.md"]
+    assert paths_of(await scan(tmp_path, include=["/deep"], exclude=["/deep/old"])) == ["deep/e.md"]
+
+
+async def test_a_pattern_nobody_can_read_refuses_the_start_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StartRefusedError, match=r"^sources\.docs\.exclude is refused.*$"):
+        await scan(tmp_path, exclude=["!"])
+
+
+async def test_kinds_that_cannot_be_read_are_counted_and_are_no_failures(tmp_path: Path) -> None:
+    fill(tmp_path, "a.EXE", "b.exe", "c.mp4", "LICENSE", "d.md", "e.a long ending of some name")
+    found = await scan(tmp_path)
+    assert (paths_of(found), found.bad) == (["d.md"], ())
+    assert skipped_words(found.kinds).startswith("5 files of kinds that cannot be read: .exe ×2, ")
+    assert {(kind.ending, kind.count) for kind in found.kinds} == {
+        (".exe", 2), (".mp4", 1), ("", 1), ("other", 1),
+    }  # fmt: skip
+
+
+async def test_a_file_above_the_limit_is_a_failure_with_its_size(tmp_path: Path) -> None:
+    (tmp_path / "big.md").write_bytes(b"x" * 1_001)
+    (tmp_path / "just.md").write_bytes(b"x" * 1_000)
+    found = await scan(tmp_path)
+    assert paths_of(found) == ["just.md"]
+    assert [(bad.path, bad.reason) for bad in found.bad] == [
+        ("big.md", "It has 1,001 bytes; MAX_UPLOAD_BYTES allows 1,000.")
+    ]
+
+
+async def test_names_that_are_no_text_are_failures_and_crash_nothing(tmp_path: Path) -> None:
+    for name in (b"gb\xce\xc4.md", b"line\nbreak.md", b"CON.md"):
+        (tmp_path / os.fsdecode(name)).write_bytes(b"text")
+    fill(tmp_path, "tab\there/inner.md", "good.md")
+    found = await scan(tmp_path)
+    assert paths_of(found) == ["good.md"]
+    reasons = {bad.path: bad.reason for bad in found.bad}
+    assert reasons[r"gb\udcce\udcc4.md"] == "Its name is not valid UTF-8 text: rename it."
+    assert reasons[r"line\nbreak.md"] == "Its name has a control character in it: rename it."
+    assert reasons["CON.md"] == "The name is reserved by some operating systems."
+    assert reasons[r"tab\there"].endswith("Nothing in this folder is read.")
+    "".join(reasons).encode()  # nothing in them that could not be sent or stored
+
+
+async def test_of_two_names_that_are_one_in_nfc_one_is_read_and_the_other_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "Caf\u00e9.md").write_bytes(b"composed")
+    (tmp_path / "Cafe\u0301.md").write_bytes(b"decomposed")
+    found = await scan(tmp_path)
+    if len(os.listdir(tmp_path)) == 1:
+        pytest.skip("this file system takes them for one name")
+    assert [file.external_id for file in found.files] == ["docs/Caf\u00e9.md"]
+    assert "other Unicode forms" in found.bad[0].reason
+
+
+async def test_a_folder_that_is_not_there_is_a_problem_and_not_an_empty_one(tmp_path: Path) -> None:
+    missing = await scan(tmp_path / "missing")
+    assert "cannot be looked into (No such file or directory)" in missing.problem
+    fill(tmp_path, "file.md")
+    assert (await scan(tmp_path / "file.md")).problem
+    (tmp_path / "file.md").unlink()
+    assert (await scan(tmp_path)).is_empty
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
+async def test_what_may_not_be_looked_into_is_a_failure_and_its_files_are_not_taken_for_gone(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path, "closed/a.md", "b.md")
+    (tmp_path / "closed").chmod(0)
+    try:
+        found = await scan(tmp_path)
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+    assert (paths_of(found), found.unseen) == (["b.md"], ("docs/closed/",))
+    assert found.bad[0].reason == "The folder cannot be looked into: Permission denied."
+
+
+async def test_a_path_that_is_too_long_for_an_id_has_one_all_the_same(tmp_path: Path) -> None:
+    paths = ["/".join(["文件夹" * 25] * 15) + f"/{name}.md" for name in ("a", "b")]
+    fill(tmp_path, *paths)
+    ids = [file.external_id for file in (await scan(tmp_path)).files]
+    assert len(set(ids)) == 2
+    assert {len(each) for each in ids} == {MAX_EXTERNAL_ID_CHARS}
