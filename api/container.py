@@ -155,7 +155,7 @@ def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:
 
 def _parser(settings: Settings) -> ParserProcess:
     sizes = settings.knowledge
-    splitter = StructureSplitter(chunk_tokens=sizes.chunk_tokens, overlap_tokens=sizes.chunk_overlap_tokens)
+    splitter = StructureSplitter(chunk_tokens=sizes.chunk_tokens)
     if settings.models.embedding == "bundled":
         splitter = splitter.model_copy(update={"count_tokens": count_tokens, "window_tokens": WINDOW_TOKENS})
     return ParserProcess(parse_document, splitter)

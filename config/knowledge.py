@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from config.fields import Section
 
@@ -56,16 +55,9 @@ class KnowledgeSettings(Section):
 
     load_sample: bool = True
     chunk_tokens: int = Field(192, ge=32, le=4_096)
-    chunk_overlap_tokens: int = Field(0, ge=0, le=1_024)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     sync_cron: str = "*/10 * * * *"
     sync_at_start: bool = True
-
-    @model_validator(mode="after")
-    def _overlap_is_smaller(self) -> Self:
-        if self.chunk_overlap_tokens >= self.chunk_tokens:
-            raise ValueError("chunk_overlap_tokens must be less than chunk_tokens")
-        return self
 
     @field_validator("sources")
     @classmethod

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 import uvicorn
+import uvloop
 from fastapi import FastAPI
 
 from api.wiring.start import sample_is_pending
@@ -112,7 +112,7 @@ def run_server(settings: Settings) -> int:
         ws="none",
         server_header=False,
     )
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(config, app, settings, listener))
 
 
@@ -141,11 +141,3 @@ def _bind(server: ServerSettings) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def _loop_factory() -> Any:
-    try:
-        import uvloop
-    except ImportError:  # not there on Windows
-        return None
-    return uvloop.new_event_loop

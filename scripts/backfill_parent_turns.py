@@ -1,7 +1,7 @@
 """Repair stored conversations: find and mend what earlier versions, imports and crashes left.
 
-`python -m scripts.backfill_parent_turns` shows what would change, `--apply` writes it and leaves a file for
-`--undo`. `--import-from` copies the turns of an old collection into the conversations.
+`python -m scripts.backfill_parent_turns` shows what would change, `--apply` makes a backup in BACKUP_DIR and
+writes. `--import-from` copies the turns of an old collection into the conversations.
 """
 
 from __future__ import annotations
@@ -13,16 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.commands.backfill_report import (
-    check_writable,
-    print_import,
-    print_report,
-    print_undo,
-    read_plan,
-    save_plan,
-)
+from scripts.commands.backfill_report import check_writable, print_import, print_report, read_plan, save_plan
 from scripts.commands.maintenance import (
-    EXIT_FAILED,
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
@@ -34,16 +26,12 @@ from scripts.commands.maintenance import (
 )
 from services.operations.repair.importing import ImportReport
 from services.operations.repair.plan import BackfillOptions, BackfillReport
-from services.operations.repair.undo import UndoReport
-from services.operations.repair.undo_file import UNDO_NAME, UndoFile, new_undo_file
-from services.store.clock import utc_now_us
 
 if TYPE_CHECKING:
     from config.settings import Settings
     from services.operations.repair.importing import ImportReport
     from services.operations.repair.plan import BackfillPlan, BackfillReport
     from services.operations.repair.run import Backfill
-    from services.operations.repair.undo import UndoReport
     from services.operations.repair.writing import Progress
 
 
@@ -65,18 +53,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="of turns with the same session, question, answer and time keep one")  # fmt: skip
     add("--no-embed", action="store_true", help="leave missing vectors to the next start of the server")
     add("--json", type=Path, metavar="FILE", help="write the plan, every change in it, to FILE")
-    add("--undo-file", type=Path, metavar="FILE",
-        help="where --apply notes what was there (default: backfill-undo-<time> in DATA_DIR)")  # fmt: skip
+    add("--no-backup", action="store_true", help="with --apply, write without a backup before")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--plan", type=Path, metavar="FILE",
                          help="only when the plan is still the one that --json wrote to FILE")  # fmt: skip
-    instead.add_argument("--undo", type=Path, metavar="FILE", help="put back what a run changed")
     instead.add_argument("--import-from", metavar="COLLECTION", help="copy the turns of an old collection")
     add_server_options(parser)
-    options = parser.parse_args(arguments)
-    if options.undo is not None and options.json is not None:
-        parser.error("--json is for a plan, and --undo makes none")
-    return options
+    return parser.parse_args(arguments)
 
 
 async def _repair(settings: Settings, options: argparse.Namespace) -> int:
@@ -87,7 +70,7 @@ async def _repair(settings: Settings, options: argparse.Namespace) -> int:
         check_writable(options.json)
     try:
         async with open_maintenance(settings) as maintenance:
-            return await _finish(RepairHere(settings, options, maintenance.backfill), options)
+            return await _finish(RepairHere(options, maintenance.backfill), options)
     except StoreLockedError:
         return await _finish(RepairThere(settings, options), options)
     except BadRequestError as error:
@@ -96,10 +79,6 @@ async def _repair(settings: Settings, options: argparse.Namespace) -> int:
 
 async def _finish(job: RepairHere | RepairThere, options: argparse.Namespace) -> int:
     embed = not options.no_embed
-    if options.undo is not None:
-        undone = await job.undo(options.undo)
-        print_undo(undone)
-        return EXIT_FAILED if undone.refused and not undone.dry_run else EXIT_OK
     if options.import_from is not None:
         print_import(await job.import_from(options.import_from), embed=embed)
         return EXIT_OK
@@ -118,8 +97,7 @@ if __name__ == "__main__":
 
 
 class RepairHere:
-    def __init__(self, settings: Settings, options: argparse.Namespace, backfill: Backfill) -> None:
-        self._folder = settings.store.data_dir
+    def __init__(self, options: argparse.Namespace, backfill: Backfill) -> None:
         self._options = options
         self._backfill = backfill
 
@@ -132,7 +110,7 @@ class RepairHere:
             return plan.report()
         embed = not options.no_embed
         with _progress(plan.writes + (len(plan.lacking) if embed else 0)) as told:
-            return await self._backfill.apply(plan, told, undo=self._undo_file(), embed=embed)
+            return await self._backfill.apply(plan, told, backup=not options.no_backup, embed=embed)
 
     async def import_from(self, source: str) -> ImportReport:
         options = self._options
@@ -143,14 +121,8 @@ class RepairHere:
             return plan.report()
         with _progress(plan.writes) as told:
             return await self._backfill.apply_import(
-                plan, told, undo=self._undo_file(), embed=not options.no_embed
+                plan, told, backup=not options.no_backup, embed=not options.no_embed
             )
-
-    async def undo(self, file: Path) -> UndoReport:
-        """A bare name that is not here is looked for in DATA_DIR, where the files are made."""
-        path = _found(file, self._folder)
-        with _progress(None) as told:
-            return await self._backfill.undo(path, told, dry_run=not self._options.apply)
 
     def _wanted(self) -> BackfillOptions:
         options = self._options
@@ -172,15 +144,6 @@ class RepairHere:
             )
         return plan
 
-    def _undo_file(self) -> UndoFile:
-        if self._options.undo_file is not None:
-            return UndoFile(self._options.undo_file, self._backfill.collection)
-        return new_undo_file(self._folder, self._backfill.collection, utc_now_us())
-
-
-def _found(file: Path, folder: Path) -> Path:
-    return folder / file if file == Path(file.name) and not file.exists() else file
-
 
 @contextmanager
 def _progress(total: int | None) -> Iterator[Progress]:
@@ -198,7 +161,6 @@ class RepairThere:
 
     def __init__(self, settings: Settings, options: argparse.Namespace) -> None:
         self._server = server_of(settings, options.url, options.api_key)
-        self._folder = settings.store.data_dir
         self._options = options
 
     async def repair(self) -> BackfillReport:
@@ -215,13 +177,6 @@ class RepairThere:
         asked = {**self._asked(), "collection": source}
         return await ask_server(self._server, "/admin/backfill/import", asked, ImportReport)
 
-    async def undo(self, file: Path) -> UndoReport:
-        """The server looks for the name in its own DATA_DIR."""
-        if not _is_in(file, self._folder) or UNDO_NAME.fullmatch(file.name) is None:
-            raise _refused("--undo with a file that is not in DATA_DIR, or has another name,")
-        asked = {"file": file.name, "dry_run": _word(not self._options.apply), "reason": "command"}
-        return await ask_server(self._server, "/admin/backfill/undo", asked, UndoReport)
-
     def _asked(self) -> dict[str, str]:
         options = self._options
         asked = {
@@ -230,22 +185,18 @@ class RepairThere:
             "owner": options.owner,
             "drop_duplicates": _word(options.drop_duplicates),
             "embed": _word(not options.no_embed),
+            "backup": _word(not options.no_backup),
             "reason": "command",
         }
         return {**asked, "session_id": options.session} if options.session else asked
 
     def _refuse_files(self) -> None:
-        for name in ("plan", "undo_file"):
-            if getattr(self._options, name) is not None:
-                raise _refused(f"--{name.replace('_', '-')}")
+        if self._options.plan is not None:
+            raise _refused("--plan")
 
     def _save(self, report: BackfillReport) -> None:
         if self._options.json is not None and report.plan is not None:
             save_plan(self._options.json, report.plan)
-
-
-def _is_in(file: Path, folder: Path) -> bool:
-    return file == Path(file.name) or file.resolve().parent == folder.resolve()
 
 
 def _word(flag: bool) -> str:

@@ -11,7 +11,6 @@ from scripts.math_threads import one_math_thread
 
 SHORTEST_PUBLIC_KEY = 32
 EXIT_REFUSED = 2
-EXIT_LOCKED = 1
 
 
 def main() -> int:

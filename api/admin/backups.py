@@ -22,8 +22,8 @@ class BackupsHandler:
     def folder(self) -> Path:
         return self._folder
 
-    async def create(self, keep: int | None = None) -> BackupReport:
-        """With `keep` older archives are deleted afterwards.
+    async def create(self, keep: int | None = None, *, reason: str = "request") -> BackupReport:
+        """With `keep` older archives are deleted afterwards; `reason` is "request" or "command".
 
         Raises BackupRunningError, DiskFullError, UnavailableError kinds.
         """
@@ -31,7 +31,7 @@ class BackupsHandler:
             raise BackupRunningError("A backup is being made; there is only one at a time.")
         async with self._running:
             try:
-                return await self._backups.create(self._folder, "request", keep=keep)
+                return await self._backups.create(self._folder, reason, keep=keep)
             except OSError as error:
                 raise UnavailableError(f"BACKUP_DIR cannot be used: {error.strerror or error}") from error
 

@@ -25,7 +25,7 @@ from api.turn.seats import StreamSeats
 from api.wiring.parts import SHARED_OWNER, Container
 from api.wiring.start import Readiness
 from config.prompt_library import PromptLibrary
-from config.settings import Settings
+from config.settings import Settings, StoreSettings
 from core.conversation.persona import PersonaRules
 from services.conversation.memory_records import MemoryRecords
 from services.conversation.sessions import SessionStore
@@ -44,7 +44,6 @@ from services.operations.erasure.erase import Erasure, ErasureParts, nothing_run
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
 from services.operations.repair.run import Backfill
-from services.operations.repair.undo_folder import UndoFolder
 from services.operations.retention.cleanup import Retention, SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.operations.schedule.state import CleanupSchedule
@@ -119,9 +118,9 @@ def make_history(
         turns, llms.get, conversation, lambda language: library.text("summarize", language)
     )
     sessions = SessionStore(store, names.session_collection)
-    memories, undo_files = MemoryRecords(store, names.memory_collection), UndoFolder(names.data_dir)
+    memories = MemoryRecords(store, names.memory_collection)
     rewordings = Rewordings(turns)
-    traces = TurnTraces(summaries.forget, sessions, qa_log, memories, undo_files, rewordings.forget)
+    traces = TurnTraces(summaries.forget, sessions, qa_log, memories, names.data_dir, rewordings.forget)
     records = SessionRecords(store, names.session_collection)
     receipts = ReceiptStore(store, names.operations_collection)
     collections = [spec.name for spec in collection_specs(names)]
@@ -132,14 +131,23 @@ def make_history(
     return History(manager, sessions, summaries, traces, qa_log, activity, receipts, space)
 
 
+def make_backups(settings: StoreSettings, store: VectorStore, snapshots: Snapshots | None) -> BackupsHandler:
+    return BackupsHandler(Backups(store, settings, snapshots), settings.backups)
+
+
 def make_backfill(
-    settings: Settings, store: VectorStore, embedding: EmbeddingService, history: History
+    settings: StoreSettings,
+    store: VectorStore,
+    embedding: EmbeddingService,
+    history: History,
+    backups: BackupsHandler,
 ) -> Backfill:
-    names = settings.store
+    async def back_up(reason: str) -> str:
+        return (await backups.create(reason=reason)).file
+
     turns = history.conversations.turns
-    return Backfill(
-        turns, store, names.conversation_collection, names.session_collection, embedding, history.receipts
-    )
+    conversations, sessions = settings.conversation_collection, settings.session_collection
+    return Backfill(turns, store, conversations, sessions, embedding, history.receipts, back_up)
 
 
 def put_together(opened: Opened) -> Container:
@@ -159,6 +167,7 @@ def put_together(opened: Opened) -> Container:
     metrics = Metrics(entry.model_id for entry in llms.entries())
     pipeline = _pipeline(opened, prompts, CommandRunner(sessions, personas), metrics)
     sync, disk = _folder_sync(opened), DiskWatch(opened.store, settings.store.low_disk_mb << 20)
+    backups = make_backups(settings.store, opened.store, opened.snapshots)
     container = Container(
         settings=settings,
         chat=KnowledgeHandler(pipeline, sessions, llms, running, server, settings.conversation, readers),
@@ -169,7 +178,7 @@ def put_together(opened: Opened) -> Container:
         knowledge=opened.knowledge,
         conversations=conversations,
         summaries=history.summaries,
-        backfill=make_backfill(settings, opened.store, opened.embedding, history),
+        backfill=make_backfill(settings.store, opened.store, opened.embedding, history, backups),
         schedule=opened.schedule,
         llms=llms,
         embedding=opened.embedding,
@@ -181,9 +190,7 @@ def put_together(opened: Opened) -> Container:
         reembedding=opened.reembedding,
         sync=sync,
         disk=disk,
-        backups=BackupsHandler(
-            Backups(opened.store, settings.store, opened.snapshots), settings.store.backups
-        ),
+        backups=backups,
         metrics=metrics,
         look=_look(opened, sync, disk),
     )
@@ -231,7 +238,6 @@ def make_erasure(
             shared_owner=SHARED_OWNER,
             qa_log=history.qa_log,
             space=history.space,
-            undo_files=UndoFolder(names.data_dir),
             knowledge=knowledge,
             answers=running,
             halt=halting(running) if running is not None else nothing_runs,

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
-from api.container import EMBEDDED_FOLDER, open_embedding, open_store
-from api.wiring.assembly import make_backfill, make_erasure, make_history
+from api.container import EMBEDDED_FOLDER, open_embedding, open_snapshots, open_store
+from api.wiring.assembly import make_backfill, make_backups, make_erasure, make_history
 from api.wiring.parts import Maintenance, Reembedding
 from config.settings import Settings
 from services.llm_service import LLMService
@@ -33,7 +33,9 @@ async def open_maintenance(settings: Settings) -> AsyncIterator[Maintenance]:
         )
         history = make_history(settings, store, embedding, LLMService({}))
         stack.push_async_callback(history.close)
-        backfill = make_backfill(settings, store, embedding, history)
+        snapshots = await stack.enter_async_context(open_snapshots(settings.store))
+        backups = make_backups(settings.store, store, snapshots)
+        backfill = make_backfill(settings.store, store, embedding, history, backups)
         erasure = make_erasure(settings, store, history)
         yield Maintenance(history.conversations, backfill, history.receipts, history.space, erasure)
 

@@ -187,11 +187,6 @@ def mark_cited(citations: Sequence[Citation], marks: Iterable[Mark]) -> tuple[Ci
     return tuple(replace(citation, cited=citation.index in used) for citation in citations)
 
 
-def cited_by(citations: Sequence[Citation], answer: str) -> tuple[Citation, ...]:
-    """The same, of an answer's text."""
-    return mark_cited(citations, find_marks(answer, len(citations)))
-
-
 def placed(citation: Citation) -> Citation:
     """Without the passage's place where it does not hold `key_passage`: the two always agree."""
     start, end = citation.passage_start, citation.passage_end

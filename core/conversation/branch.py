@@ -147,11 +147,6 @@ class SessionTree:
         return self._walk[0].parent_turn_id == turn_id
 
 
-def latest_completed(nodes: Iterable[TurnNode]) -> TurnNode | None:
-    """The newest completed question, by time, then sequence, then id; slash commands are none."""
-    return max((node for node in nodes if node.recallable), key=lambda node: node.order, default=None)
-
-
 def walk_branch(
     nodes: Mapping[str, TurnNode], leaf: str | None, gaps: Mapping[str, str | None] | None = None
 ) -> list[TurnNode]:

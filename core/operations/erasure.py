@@ -48,7 +48,6 @@ class Traced:
     session_ids: tuple[str, ...] = ()
     document_ids: tuple[str, ...] = ()
     chunk_ids: tuple[str, ...] = ()
-    file_names: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     shared: bool = False
 

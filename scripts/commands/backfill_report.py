@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 from scripts.commands.maintenance import EXIT_REFUSED, CommandError, print_table
 
 if TYPE_CHECKING:
-    from core.operations.backfill_turns import PointId
     from services.operations.repair.importing import ImportReport
     from services.operations.repair.plan import BackfillPlan, BackfillReport
-    from services.operations.repair.undo import UndoReport
 
-SHOWN_IDS = 20
 TROUBLES = {
     "missing_turn_id": "turns without turn id",
     "other_turn_id": "turn id is not the point's",
@@ -46,7 +42,7 @@ def print_report(report: BackfillReport, *, embed: bool) -> None:
         print(f"The vectors are not the configured embedding's: after this, run `{REEMBED_COMMAND}`.")
     elif report.lacking and not embed:
         print("Vectors were left out: the next start of the server makes them.")
-    _print_undo_file(report.undo_file)
+    _print_backup(report.backup)
     if report.skipped:
         print("Some turns changed in the meantime and were left as they are: run this again.")
     if report.nothing_to_do and not (embed and report.lacking):
@@ -96,39 +92,16 @@ def print_import(report: ImportReport, *, embed: bool) -> None:
     )
     if report.added > report.embedded and not embed:
         print("Vectors were left out: the next start of the server makes them.")
-    _print_undo_file(report.undo_file)
+    _print_backup(report.backup)
     if report.turns == report.there:
         print("There is nothing to import.")
     elif report.dry_run:
         print("Nothing was changed: add --apply to write.")
 
 
-def print_undo(report: UndoReport) -> None:
-    print_table(
-        [
-            ("to put back" if report.dry_run else "put back", report.restored),
-            ("as before already", report.already),
-            ("deleted since", report.gone),
-            ("changed since, refused", len(report.refused)),
-        ]
-    )
-    _print_ids(report.refused)
-    if not report.restored:
-        print("There is nothing to undo.")
-    elif report.dry_run:
-        print("Nothing was changed: add --apply to write.")
-
-
-def _print_ids(points: Sequence[PointId]) -> None:
-    for point in points[:SHOWN_IDS]:
-        print(f"  {point}")
-    if len(points) > SHOWN_IDS:
-        print(f"  and {len(points) - SHOWN_IDS} more")
-
-
-def _print_undo_file(name: str) -> None:
+def _print_backup(name: str) -> None:
     if name:
-        print(f"To put everything back: --undo {name}")
+        print(f"The store as it was before is in the backup {name}.")
 
 
 def save_plan(path: Path, plan: BackfillPlan) -> None:

@@ -111,10 +111,6 @@ class TurnStore:
             self._cache.keep(reading, tree)
         return tree
 
-    async def skeleton(self, session_id: str, owner: str) -> dict[str, TurnNode]:
-        """Every turn of a session without its texts, by turn id."""
-        return dict((await self.tree(session_id, owner)).nodes)
-
     def forget_trees(self) -> None:
         """To be called by whoever has written to the collection past this store."""
         self._cache.forget()

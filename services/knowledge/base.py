@@ -30,7 +30,7 @@ from services.knowledge.jobs.job import JobFigures, JobSnapshot
 from services.knowledge.jobs.locks import Locks
 from services.knowledge.jobs.queue import RETRIES, Jobs, Retries
 from services.knowledge.jobs.recovery import recover
-from services.knowledge.jobs.spool import FOLDER, Spool, UploadsFound
+from services.knowledge.jobs.spool import FOLDER, Spool
 from services.knowledge.parsing.process import DocumentParser
 from services.knowledge.size import KnowledgeSize
 from services.knowledge.upload import Addition, Changes, Upload, checked_changes
@@ -204,10 +204,6 @@ class KnowledgeBase:
     def remembered_jobs(self, document_ids: Collection[str]) -> tuple[int, int]:
         """How many jobs are remembered, and how many of them are of these documents."""
         return self._jobs.remembered(document_ids)
-
-    async def kept_uploads(self, document_ids: Collection[str], owner: str = "") -> UploadsFound:
-        """Those on the disk that wait to be read in, of these documents or this owner."""
-        return await self._spool.find(document_ids, owner)
 
     async def erase_uploads(self, owner: str) -> int:
         """All that are kept for this owner. Returns how many."""

@@ -134,9 +134,6 @@ class ChunkStore:
         """They are searched no more."""
         await self._set_ready(_version(document_id, version), ready=False)
 
-    async def withdraw_all(self, document_id: str) -> None:
-        await self._set_ready(models.Filter(must=[_equals("document_id", document_id)]), ready=False)
-
     async def describe(self, document: Document) -> None:
         """The chunks of what is searched of the document say of it what its record says."""
         date = document.date or ""

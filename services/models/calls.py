@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, contextmanager
 from enum import StrEnum
-from typing import Any
 
 import structlog
-from circuitbreaker import STATE_HALF_OPEN, CircuitBreaker
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_base, wait_exponential_jitter
 
 from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, LLMUnavailableError
+from services.models.circuit import Circuit
 
 log = structlog.get_logger()
 
@@ -23,6 +22,8 @@ ATTEMPTS = 3  # the first and two retries
 RETRY_AFTER_CAP_S = 20.0  # a server that asks for a longer wait is told to the client at once
 FAILURES = 5  # in a row, each after its retries, until the circuit opens
 RECOVERY_S = 10  # then one question is let through to see
+
+_SPARED = f"The model's server failed {FAILURES} times in a row; it is tried again in a few seconds."
 
 Opening = Callable[[], AsyncGenerator[LLMDelta, None]]
 Report = Callable[[int, float], None]  # the number of the retry, and the seconds waited before it
@@ -57,15 +58,14 @@ class GuardedCalls:
     ) -> None:
         self._model_id = model_id
         self._backoff = backoff
-        self._breaker = CircuitBreaker(FAILURES, recovery_s, expected_exception=_server_failed)
-        self._probing = False
+        self._circuit = Circuit(FAILURES, recovery_s)
         self.outcomes: Counter[Outcome] = Counter()
         self.retries = 0
 
     @property
     def is_broken(self) -> bool:
         """The circuit is open, or no call has succeeded since it was."""
-        return not self._breaker.closed
+        return not self._circuit.is_closed
 
     async def stream(self, opening: Opening, report: Report = untold) -> AsyncGenerator[LLMDelta, None]:
         """What `opening` streams; opened again, at most twice, when that may help before its first delta.
@@ -73,7 +73,7 @@ class GuardedCalls:
         Raises what the last attempt raised; LLMUnavailableError at once while the circuit is open.
         """
         with self._outcome():
-            with self._circuit():
+            with self._spared():
                 deltas, first = await self._first_delta(opening, report)
             async with aclosing(deltas):
                 if first is None:
@@ -101,30 +101,27 @@ class GuardedCalls:
             self.outcomes[outcome] += 1
 
     @contextmanager
-    def _circuit(self) -> Iterator[None]:
+    def _spared(self) -> Iterator[None]:
         """Count how opening ended. A caller that left meanwhile says nothing of the server."""
-        probe = self._breaker.state == STATE_HALF_OPEN
-        if self._breaker.opened or (probe and self._probing):
-            raise CircuitOpenError(
-                f"The model's server failed {FAILURES} times in a row; it is tried again in a few seconds."
-            )
-        self._probing = self._probing or probe
-        try:
-            yield
-        except LLMUnavailableError as error:
-            self._count(error)
-            raise
-        else:
-            self._breaker.reset()
-        finally:
-            self._probing = self._probing and not probe
+        with self._circuit.call() as allowed:
+            if not allowed:
+                raise CircuitOpenError(_SPARED)
+            try:
+                yield
+            except LLMUnavailableError as error:
+                self._count(error)
+                raise
+            self._circuit.succeeded()
 
     def _count(self, error: LLMUnavailableError) -> None:
+        """A server that refuses one request (4xx) is alive; one that is broken or silent is not well."""
         if error.busy:
             return  # a wait of ours, which says nothing of the server
-        with suppress(LLMUnavailableError), self._breaker:
-            raise error
-        if self._breaker.opened:
+        if isinstance(error, LLMRefusedError) and not error.transient:
+            self._circuit.succeeded()
+            return
+        self._circuit.failed()
+        if self._circuit.is_open:
             log.warning("model_circuit_open", model_id=self._model_id, probe_in_s=RECOVERY_S)
 
     async def _first_delta(
@@ -164,8 +161,3 @@ def _worth_retrying(error: BaseException) -> bool:
 
 def _told_wait(state: RetryCallState) -> float:
     return state.next_action.sleep if state.next_action else 0.0
-
-
-def _server_failed(kind: type[BaseException], error: Any) -> bool:
-    """A server that refuses one request (4xx) is alive; one that is busy, broken or silent is not well."""
-    return not isinstance(error, LLMRefusedError) or error.transient

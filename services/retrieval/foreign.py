@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import structlog
-from circuitbreaker import STATE_HALF_OPEN, CircuitBreaker
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
@@ -17,6 +16,7 @@ from core.errors import UnavailableError
 from core.knowledge import Candidate
 from core.relevance.query import Query
 from core.tracing import where
+from services.models.circuit import Circuit
 from services.retrieval.query_forms import follow_up_weight
 
 # What rerankers return, as probabilities.
@@ -87,8 +87,7 @@ class ForeignReranker:
         self._reranker = reranker
         self._timeout_s = timeout_s
         self._scale = ScoreScale()
-        self._breaker = CircuitBreaker(FAILURES, recovery_s, expected_exception=RerankerUnavailableError)
-        self._probing = False
+        self._circuit = Circuit(FAILURES, recovery_s)
         self._paused_until = 0.0
 
     @property
@@ -103,7 +102,7 @@ class ForeignReranker:
 
         Two wordings are asked at most. Raises RerankerUnavailableError, at once while the circuit is open.
         """
-        with self._circuit():
+        with self._spared():
             try:
                 async with asyncio.timeout(self._timeout_s):
                     return await self._best(two_wordings(query), candidates)
@@ -143,27 +142,22 @@ class ForeignReranker:
         return [found.get(candidate.chunk.chunk_id) for candidate in candidates]
 
     @contextmanager
-    def _circuit(self) -> Iterator[None]:
+    def _spared(self) -> Iterator[None]:
         """Count how a judgement ended. One whose caller left meanwhile says nothing of the reranker."""
-        probe = self._breaker.state == STATE_HALF_OPEN
-        if self._breaker.opened or (probe and self._probing) or self._now() < self._paused_until:
-            raise RerankerUnavailableError("The reranker failed before; it is tried again in a while.")
-        self._probing = self._probing or probe
-        try:
-            yield
-        except RerankerUnavailableError as error:
-            self._count(error)
-            raise
-        else:
-            self._breaker.reset()
-        finally:
-            self._probing = self._probing and not probe
+        with self._circuit.call() as allowed:
+            if not allowed or self._now() < self._paused_until:
+                raise RerankerUnavailableError("The reranker failed before; it is tried again in a while.")
+            try:
+                yield
+            except RerankerUnavailableError as error:
+                self._count(error)
+                raise
+            self._circuit.succeeded()
 
     def _count(self, error: RerankerUnavailableError) -> None:
         self._paused_until = self._now() + min(error.retry_after_s or 0.0, LONGEST_PAUSE_S)
-        with suppress(RerankerUnavailableError), self._breaker:
-            raise error
-        if self._breaker.opened:
+        self._circuit.failed()
+        if self._circuit.is_open:
             log.warning("reranker_circuit_open", reranker=self.name)
 
     @staticmethod

@@ -102,21 +102,6 @@ class VectorStore(Protocol):
         exact: bool = False,
     ) -> models.FacetResponse: ...
 
-    async def query_points(
-        self,
-        collection_name: str,
-        query: Any = None,
-        using: str | None = None,
-        prefetch: Any = None,
-        query_filter: models.Filter | None = None,
-        search_params: models.SearchParams | None = None,
-        limit: int = 10,
-        offset: int | None = None,
-        with_payload: Any = True,
-        with_vectors: Any = False,
-        score_threshold: float | None = None,
-    ) -> QueryResponse: ...
-
     async def query_batch_points(
         self, collection_name: str, requests: Sequence[models.QueryRequest]
     ) -> list[QueryResponse]: ...

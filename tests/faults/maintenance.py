@@ -25,7 +25,7 @@ from tests.support.commands import command
 from tests.support.hashing_embedding import DIMENSION
 
 LIVE = 20
-REPAIR = ("--apply", "--no-embed")  # vectors that were made stay after an undo, and are compared here
+REPAIR = ("--apply", "--no-embed")
 RECENT_S = 3_600
 SESSION = uid(10**12)
 
@@ -95,7 +95,7 @@ def _repair(trials: int, folder: Path, seed: int) -> Outcome:
         before = asyncio.run(_write_legacy(data, number))
         stored = asyncio.run(_points(data))
         batches = -(-number // MOVED_AT_ONCE)
-        places = [f"backfill.{name}:{choice.randint(1, batches)}" for name in ("noted", "copied")]
+        places = [f"backfill.{name}:{choice.randint(1, batches)}" for name in ("begun", "copied")]
         where = choice.choice([*places, f"backfill.turn:{choice.randint(1, number - 1)}"])
         killed = _command("backfill_parent_turns", data, *REPAIR, failpoint=where)
         begun = time.monotonic()
@@ -108,26 +108,20 @@ def _repair(trials: int, folder: Path, seed: int) -> Outcome:
         )
         for broken in asyncio.run(_unrepaired(data, before)):
             outcome.losses.append(f"{note}: {broken}")
-        _undo(data, stored, choice, outcome, note)
+        _restore(data, stored, outcome, note)
         outcome.trials += 1
     return outcome
 
 
-def _undo(
-    folder: Path, before: dict[str, models.Record], choice: random.Random, outcome: Outcome, note: str
-) -> None:
-    """Both runs are undone, the newest first, and one of the undos is killed, too."""
-    files = sorted(folder.glob("backfill-undo-*.jsonl"), reverse=True)
-    outcome.expect(bool(files), f"{note}: no undo file")
-    where = f"{choice.choice(['backfill.undone', 'backfill.moved_back'])}:{choice.randint(1, 4)}"
-    arguments = ("--undo", files[0].name, "--apply")
-    killed = _command("backfill_parent_turns", folder, *arguments, failpoint=where)
-    outcome.expect(killed.returncode in (-signal.SIGKILL, 0), f"{note}: undo exits {killed.returncode}")
-    for file in files:
-        undone = _command("backfill_parent_turns", folder, "--undo", file.name, "--apply")
-        said = f"{undone.returncode} {undone.stderr[-300:]}{undone.stdout[-300:]}"
-        outcome.expect(undone.returncode == 0, f"{note}, undo killed at {where}: {said}")
-    outcome.expect(asyncio.run(_points(folder)) == before, f"{note}, undo killed at {where}: not as it was")
+def _restore(folder: Path, before: dict[str, models.Record], outcome: Outcome, note: str) -> None:
+    """The backup that the first run made, the one that was killed, still has everything as it was."""
+    archives = sorted((folder / "backups").glob("*.zip"))
+    outcome.expect(bool(archives), f"{note}: no backup")
+    (folder / "store").rename(folder / "repaired")
+    restored = _command("restore", folder, str(archives[0]), "--apply")
+    said = f"{restored.returncode} {restored.stderr[-300:]}{restored.stdout[-300:]}"
+    outcome.expect(restored.returncode == 0, f"{note}, restored: {said}")
+    outcome.expect(asyncio.run(_points(folder)) == before, f"{note}, restored: not as it was")
 
 
 async def _points(folder: Path) -> dict[str, models.Record]:
@@ -191,7 +185,7 @@ FAULTS = (
     ),
     Fault(
         "F3 killed during repair",
-        "the next run finishes, vectors unchanged; undone, everything is as it was",
+        "the next run finishes, vectors unchanged; its backup restored, everything is as it was",
         _repair,
         short=1,
         long=50,

@@ -18,11 +18,14 @@ from qdrant_client import models
 from api.container import open_container
 from api.wiring.maintenance import open_maintenance
 from config.settings import Settings
+from core.errors import UnavailableError
 from routes import repair_routes
 from routes.errors import install_error_handlers
 from scripts import backfill_parent_turns
 from scripts.commands import backfill_report
 from scripts.commands.maintenance import CommandError
+from scripts.commands.restore import _parse as restore_options
+from scripts.commands.restore import _restore
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import TURNS, payloads, uid
 from tests.support.app import HASHING, make_settings
@@ -90,15 +93,15 @@ def table(shown: str) -> dict[str, int]:
     return {row[0].strip(): int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
-def undo_files(settings: Settings) -> list[Path]:
-    return sorted(settings.store.data_dir.glob("backfill-undo-*.jsonl"))
+def archives(settings: Settings) -> list[Path]:
+    return sorted(settings.store.backups.glob("*.zip"))
 
 
 async def test_no_sessions_are_no_failure(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["--apply"]):
         assert await repair(settings, *arguments) == 0
         assert "There is nothing to repair." in capsys.readouterr().out
-    assert undo_files(settings) == []
+    assert archives(settings) == []
 
 
 async def test_an_unknown_session_is_a_failure(settings: Settings) -> None:
@@ -153,31 +156,29 @@ async def test_branches_are_kept_and_a_circle_is_cut(
     assert "There is nothing to repair." in capsys.readouterr().out
 
 
-async def test_what_was_applied_is_undone(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_was_there_before_is_restored_from_the_backup(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     await write(settings, Old(1, "2024-05-01"), Old(2, "2024-05-02", "nobody"))
     before = await read(settings)
     assert await repair(settings, "--apply") == 0
-    (file,) = undo_files(settings)
-    assert f"--undo {file.name}" in capsys.readouterr().out
-    repaired = await read(settings)
-    assert await repair(settings, "--undo", file.name) == 0
-    assert await read(settings) == repaired != before
-    assert await repair(settings, "--undo", str(file), "--apply") == 0
+    (archive,) = archives(settings)
+    assert archive.name in capsys.readouterr().out
+    assert await read(settings) != before
+    (settings.store.data_dir / "store").rename(tmp_path / "aside")
+    assert await _restore(settings, restore_options([str(archive), "--apply"])) == 0
     assert await read(settings) == before
-    assert await repair(settings, "--undo", str(file), "--apply") == 0
-    assert "There is nothing to undo." in capsys.readouterr().out
 
 
-async def test_an_undo_that_refuses_a_turn_says_which_and_fails(
-    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_nothing_is_written_without_a_backup_unless_it_is_declined(settings: Settings) -> None:
     await write(settings, Old(1, "2024-05-01"))
-    file = tmp_path / "mine.jsonl"
-    assert await repair(settings, "--apply", "--undo-file", str(file)) == 0
-    async with opened(settings) as store:
-        await store.set_payload(TURNS, {"owner": "ann"}, points=[uid(1)])
-    assert await repair(settings, "--undo", str(file), "--apply") == 1
-    assert f"  {uid(1)}\n" in capsys.readouterr().out
+    before = await read(settings)
+    settings.store.backups.write_text("not a folder")
+    with pytest.raises(UnavailableError, match=r"Nothing was changed, .* BACKUP_DIR cannot be used"):
+        await repair(settings, "--apply")
+    assert await read(settings) == before
+    assert await repair(settings, "--apply", "--no-backup") == 0
+    assert await read(settings) != before
 
 
 async def test_an_unwritable_plan_file_stops_before_anything_is_written(
@@ -245,17 +246,15 @@ def test_exit_codes_and_one_plain_line(
         (1, ["--import-from", "nowhere"]),
         (1, ["--json", str(tmp_path / "nowhere" / "plan.json")]),
         (2, ["--import-from", TURNS]),
-        (2, ["--undo", str(tmp_path / "missing.jsonl")]),
     ):
         assert backfill_parent_turns.main(arguments) == code, arguments
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("wenmai: "), line
 
 
-@pytest.mark.parametrize("arguments", [["--undo", "x", "--plan", "y"], ["--undo", "x", "--json", "y"]])
-def test_contradicting_options_are_refused(arguments: list[str]) -> None:
+def test_contradicting_options_are_refused() -> None:
     with pytest.raises(SystemExit) as refused:
-        backfill_parent_turns.main(arguments)
+        backfill_parent_turns.main(["--import-from", "x", "--plan", "y"])
     assert refused.value.code == 2
 
 
@@ -278,33 +277,29 @@ async def routes(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
             yield client
 
 
-async def test_the_server_gives_the_same_report_and_undoes_by_name(settings: Settings) -> None:
+async def test_the_server_gives_the_same_report_and_backs_up_first(settings: Settings) -> None:
     await write(settings, Old(1, "2024-05-01"), Old(2, "2024-05-02", "nobody"))
-    before = await read(settings)
+    asked: dict[str, Any] = {"dry_run": False, "embed": False}
     async with routes(settings) as client:
         dry = (await client.post("/admin/backfill", params={"details": True})).json()
         assert dry["plan"]["sessions"][0]["findings"]
-        done = (await client.post("/admin/backfill", params={"dry_run": False, "embed": False})).json()
+        done = (await client.post("/admin/backfill", params=asked)).json()
         assert dry["troubles"] == done["troubles"]
-        assert (done["changed"], done["plan"], dry["undo_file"]) == (2, None, "")
-        file = {"file": done["undo_file"]}
-        assert (await client.post("/admin/backfill/undo", params=file)).json()["restored"] == 3
-        undone = (await client.post("/admin/backfill/undo", params={**file, "dry_run": False})).json()
-        assert (undone["restored"], undone["refused"]) == (3, [])
-    assert [path.name for path in undo_files(settings)] == [done["undo_file"]]
-    after = await read(settings)
-    assert {name: after[name] for name in before} == before
+        assert (done["changed"], done["plan"], dry["backup"]) == (2, None, "")
+        again = (await client.post("/admin/backfill", params=asked)).json()
+        assert (again["changed"], again["backup"]) == (0, "")
+    assert [path.name for path in archives(settings)] == [done["backup"]]
 
 
-async def test_a_request_names_no_path(settings: Settings) -> None:
-    """Red when a name is joined to DATA_DIR before it is checked."""
+async def test_the_server_changes_nothing_when_it_cannot_back_up(settings: Settings) -> None:
+    await write(settings, Old(1, "2024-05-01"))
+    settings.store.backups.write_text("not a folder")
+    asked: dict[str, Any] = {"dry_run": False, "embed": False}
     async with routes(settings) as client:
-        for name in ("../secret", "/etc/passwd", "wenmai.toml", "backfill-undo-1.jsonl", "", "%2e%2e/x"):
-            refused = await client.post("/admin/backfill/undo", params={"file": name})
-            assert refused.status_code == 422, name
-        there = {"file": "backfill-undo-20240501T100000-000001Z.jsonl"}
-        missing = await client.post("/admin/backfill/undo", params=there)
-        assert (missing.status_code, "cannot be read" in missing.text) == (422, True)
+        refused = await client.post("/admin/backfill", params=asked)
+        assert (refused.status_code, "Nothing was changed" in refused.text) == (503, True)
+        done = (await client.post("/admin/backfill", params={**asked, "backup": False})).json()
+        assert (done["changed"], done["backup"]) == (1, "")
 
 
 async def test_an_import_through_the_server(settings: Settings) -> None:

@@ -79,7 +79,7 @@ async def _scheduled(options: Options, ahead_s: float) -> AsyncIterator[None]:
 
     slots = Every(options.period_s)
     async with open_qdrant_server(StoreSettings(qdrant_url=options.url, qdrant_timeout_s=5)) as store:
-        pace = Pace(lease_s=options.lease_s, first_look_s=0.05)
+        pace = Pace(options.lease_s, first_look_s=0.05, look_s=options.lease_s / 2)
         runner = SlotRunner(job, slots, LeaseStore(store, "operations"), pace, clock=skewed_clock)
         async with run_on(runner, slots):
             note(READY)

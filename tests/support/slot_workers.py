@@ -65,7 +65,7 @@ class Workers:
 
     async def begin(self, lease_s: float) -> tuple[SlotRunner, asyncio.Task[object]]:
         """A worker in real time that has begun a slot."""
-        self.pace = Pace(lease_s)
+        self.pace = Pace(lease_s, look_s=lease_s / 3)
         runner = self.start(steady=time.monotonic)
         await runner.refresh()
         self.to_slot()
@@ -74,7 +74,7 @@ class Workers:
         return runner, running
 
     async def go_on(self, runner: SlotRunner, seconds: float) -> None:
-        """As the schedule does: a look every half lease, and a run when one is due."""
+        """As the schedule does: a look again and again, and a run when one is due."""
         while seconds > 0:
             step = min(seconds, self.pace.look_s)
             self.clocks.pass_s(step)

@@ -216,7 +216,7 @@ class Services:
         read = {turn.turn_id: Sheet.of(turn) for turn in await fresh.get_many([*model.sheets, MISSING])}
         assert read == model.sheets
         for session_id, owner in places:
-            nodes = await fresh.skeleton(session_id, owner)
+            nodes = (await fresh.tree(session_id, owner)).nodes
             expected = model.session(session_id, owner)
             assert sorted(node.order for node in nodes.values()) == [sheet.order for sheet in expected]
             for leaf in nodes:
@@ -227,7 +227,7 @@ class Services:
                 assert recent == model.recent(leaf, recent_turns)
             branch = await self.manager.find_branch(session_id, owner)
             assert branch.parent_turn_id == model.latest_completed(session_id, owner)
-        assert await fresh.skeleton(places[0][0], "a stranger") == {}
+        assert (await fresh.tree(places[0][0], "a stranger")).nodes == {}
 
 
 async def open_services(folder: Path | None, limits: ConversationSettings, clock: Clock) -> Services:

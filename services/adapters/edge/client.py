@@ -154,8 +154,8 @@ class EdgeClient:
         wanted = wire.Retrieve(
             collection_name,
             point_ids(ids),
-            convert.payload_choice(with_payload),
-            convert.vector_choice(with_vectors),
+            convert.fields(with_payload),
+            convert.fields(with_vectors),
         )
         return [results.record(found) for found in await self._ask(wanted, _RECORDS)]
 
@@ -178,8 +178,8 @@ class EdgeClient:
             optional_filter(scroll_filter),
             None if offset is None else point_id(offset),
             convert.order_by(order_by),
-            convert.payload_choice(with_payload),
-            convert.vector_choice(with_vectors),
+            convert.fields(with_payload),
+            convert.fields(with_vectors),
         )
         page = await self._ask(wanted, _PAGE)
         return [results.record(found) for found in page.records], page.next_offset
@@ -204,27 +204,6 @@ class EdgeClient:
         return models.FacetResponse(
             hits=[models.FacetValueHit(value=hit.value, count=hit.count) for hit in hits]
         )
-
-    async def query_points(
-        self,
-        collection_name: str,
-        query: Any = None,
-        using: str | None = None,
-        prefetch: Any = None,
-        query_filter: models.Filter | None = None,
-        search_params: models.SearchParams | None = None,
-        limit: int = 10,
-        offset: int | None = None,
-        with_payload: Any = True,
-        with_vectors: Any = False,
-        score_threshold: float | None = None,
-    ) -> QueryResponse:
-        request = models.QueryRequest(
-            query=query, using=using, prefetch=prefetch, filter=query_filter, params=search_params,
-            limit=limit, offset=offset, with_payload=with_payload, with_vector=with_vectors,
-            score_threshold=score_threshold,
-        )  # fmt: skip
-        return (await self.query_batch_points(collection_name, [request]))[0]
 
     async def query_batch_points(
         self, collection_name: str, requests: Sequence[models.QueryRequest]

@@ -53,10 +53,8 @@ def _vector_params(dense: wire.DenseSpec) -> edge.EdgeVectorParams:
 def index_schema(spec: wire.IndexSpec) -> Any:
     if spec.kind == "keyword":
         return edge.KeywordIndexParams(is_tenant=spec.is_tenant)
-    if spec.kind == "uuid":
-        return edge.UuidIndexParams(is_tenant=spec.is_tenant)
     if spec.kind == "integer":
-        return edge.IntegerIndexParams(lookup=spec.lookup, range=spec.range, is_principal=spec.is_principal)
+        return edge.IntegerIndexParams(lookup=spec.lookup, range=spec.range)
     return _INDEX_KINDS[spec.kind]
 
 
@@ -90,14 +88,6 @@ def _range(c: wire.InRange) -> Any:
     return edge.FieldCondition(c.key, range=edge.RangeFloat(gt=c.gt, gte=c.gte, lt=c.lt, lte=c.lte))
 
 
-def _time(c: wire.InTime) -> Any:
-    return edge.FieldCondition(c.key, range=edge.RangeDateTime(gt=c.gt, gte=c.gte, lt=c.lt, lte=c.lte))
-
-
-def _count(c: wire.HasCount) -> Any:
-    return edge.FieldCondition(c.key, values_count=edge.ValuesCount(gt=c.gt, gte=c.gte, lt=c.lt, lte=c.lte))
-
-
 class _Boolean:
     """A truth value that the engine does not take for a number.
 
@@ -128,34 +118,22 @@ def _match_any(c: wire.MatchAny) -> Any:
     return edge.FieldCondition(c.key, match=edge.MatchAny(c.values))  # type: ignore[arg-type]  # mixed lists
 
 
-def _match_except(c: wire.MatchExcept) -> Any:
-    return edge.FieldCondition(c.key, match=edge.MatchExcept(c.values))  # type: ignore[arg-type]
-
-
 _CONDITIONS: dict[type[wire.Message], Callable[[Any], Any]] = {
     wire.MatchValue: _match_value,
     wire.MatchAny: _match_any,
-    wire.MatchExcept: _match_except,
-    wire.MatchText: lambda c: edge.FieldCondition(c.key, match=edge.MatchText(c.text)),
     wire.InRange: _range,
-    wire.InTime: _time,
-    wire.HasCount: _count,
     wire.IsEmpty: lambda c: edge.IsEmptyCondition(c.key),
-    wire.IsNull: lambda c: edge.IsNullCondition(c.key),
     wire.HasId: lambda c: edge.HasIdCondition(set(c.ids)),
     wire.HasVector: lambda c: edge.HasVectorCondition(c.name),
-    wire.Nested: lambda c: edge.NestedCondition(c.key, filter_(c.filter)),
     wire.Filter: lambda c: filter_(c),
 }
 
 
 def filter_(condition: wire.Filter) -> edge.Filter:
-    least = condition.min_should
     return edge.Filter(
         must=_conditions(condition.must),
         should=_conditions(condition.should),
         must_not=_conditions(condition.must_not),
-        min_should=None if least is None else edge.MinShould(_conditions(least) or [], condition.min_count),
     )
 
 
@@ -172,56 +150,15 @@ def order_by(order: wire.OrderBy) -> edge.OrderBy:
     return edge.OrderBy(order.key, direction, order.start_from)
 
 
-def _ranking(ranking: wire.Ranking | None) -> Any:
-    match ranking:
-        case None:
-            return None
-        case wire.Nearest():
-            return edge.Query.Nearest(_vector(ranking.vector), using=ranking.using)
-        case wire.Rrf():
-            return edge.Fusion.Rrf(ranking.k, ranking.weights)
-        case wire.Dbsf():
-            return edge.Fusion.Dbsf()
-        case wire.OrderBy():
-            return order_by(ranking)
-
-
-def _prefetch(prefetch: wire.Prefetch) -> edge.Prefetch:
-    return edge.Prefetch(
-        limit=prefetch.limit,
-        query=_ranking(prefetch.ranking),
-        prefetches=[_prefetch(inner) for inner in prefetch.prefetches],
-        filter=optional_filter(prefetch.filter),
-        score_threshold=prefetch.score_threshold,
-    )
-
-
 def query(request: wire.Query) -> edge.QueryRequest:
     """What the points hold is left out: it is read afterwards."""
     return edge.QueryRequest(
         limit=request.limit,
-        offset=request.offset,
-        query=_ranking(request.ranking),
-        prefetches=[_prefetch(prefetch) for prefetch in request.prefetches],
+        query=edge.Query.Nearest(_vector(request.vector), using=request.using),
         with_vector=False,
         with_payload=False,
         filter=optional_filter(request.filter),
-        score_threshold=request.score_threshold,
-        params=_search_params(request),
     )
-
-
-def _search_params(request: wire.Query) -> edge.SearchParams | None:
-    if request.idf_corpus is not None:
-        idf = edge.IdfParams(filter_(request.idf_corpus))
-        return edge.SearchParams(exact=request.exact, idf=idf)
-    return edge.SearchParams(exact=True) if request.exact else None
-
-
-def payload_choice(choice: wire.PayloadChoice) -> Any:
-    if isinstance(choice, bool):
-        return choice
-    return edge.PayloadSelector.Exclude(choice.keys) if choice.exclude else choice.keys
 
 
 # ---- from the engine ----------------------------------------------------------------------------
@@ -232,9 +169,7 @@ def plain_id(point_id: Any) -> wire.PointId:
 
 
 def record(found: edge.Record) -> wire.Found:
-    return wire.Found(
-        plain_id(found.id), found.payload, _vectors_out(found.vector), order_value=found.order_value
-    )
+    return wire.Found(plain_id(found.id), found.payload, _vectors_out(found.vector))
 
 
 def _vectors_out(vectors: Any) -> wire.Vectors | None:
@@ -249,6 +184,6 @@ def _vector_out(vector: Any) -> wire.Vector:
 
 def index_state(index: edge.PayloadIndexInfo) -> wire.IndexState:
     kind = next(name for name, value in _INDEX_KINDS.items() if value == index.data_type)
-    options = ("is_tenant", "lookup", "range", "is_principal")
+    options = ("is_tenant", "lookup", "range")
     chosen = {option: getattr(index.params, option, None) for option in options}
     return wire.IndexState(wire.IndexSpec(kind, **chosen), index.points)

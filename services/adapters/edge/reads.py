@@ -15,9 +15,7 @@ def count(shard: edge.EdgeShard, request: wire.Count) -> int:
 
 def retrieve(shard: edge.EdgeShard, request: wire.Retrieve) -> list[wire.Found]:
     """In the order of the ids; unknown ones are left out."""
-    records = shard.retrieve(
-        list(request.ids), engine.payload_choice(request.with_payload), request.with_vectors
-    )
+    records = shard.retrieve(list(request.ids), request.with_payload, request.with_vectors)
     by_id = {engine.plain_id(found.id): found for found in records}
     return [engine.record(by_id[point_id]) for point_id in request.ids if point_id in by_id]
 
@@ -42,7 +40,7 @@ def scroll(shard: edge.EdgeShard, request: wire.Scroll) -> wire.Page:
             offset=request.offset,
             limit=request.limit,
             filter=engine.optional_filter(request.filter),
-            with_payload=engine.payload_choice(request.with_payload),
+            with_payload=request.with_payload,
             with_vector=request.with_vectors,
             order_by=None if order is None else engine.order_by(order),
         )
@@ -70,7 +68,7 @@ Contents = tuple[wire.PayloadChoice, wire.VectorChoice]
 def query_batch(shard: edge.EdgeShard, request: wire.QueryBatch) -> wire.Rankings:
     records = _Records(shard)
     rankings = [
-        [wire.Scored(place, point.score, point.order_value, point.version) for place, point in
+        [wire.Scored(place, point.score) for place, point in
          zip(records.places((query.with_payload, query.with_vectors), points), points, strict=True)]
         for query, points in zip(request.queries, _found(shard, request.queries), strict=True)
     ]  # fmt: skip
@@ -79,14 +77,10 @@ def query_batch(shard: edge.EdgeShard, request: wire.QueryBatch) -> wire.Ranking
 
 def _found(shard: edge.EdgeShard, queries: Sequence[wire.Query]) -> list[list[edge.ScoredPoint]]:
     """Without payload and vectors, in the order of the queries."""
-    order = sorted(range(len(queries)), key=lambda at: _vector_name(queries[at]))
+    order = sorted(range(len(queries)), key=lambda at: queries[at].using)
     batch = edge.QueryBatchRequest([engine.query(queries[at]) for at in order])
     found = dict(zip(order, shard.query_batch(batch), strict=True))
     return [found[at] for at in range(len(queries))]
-
-
-def _vector_name(query: wire.Query) -> str:
-    return query.ranking.using if isinstance(query.ranking, wire.Nearest) else ""
 
 
 class _Records:
@@ -114,7 +108,7 @@ class _Records:
             if payload is False and vectors is False:
                 read |= {(number, point_id): wire.Found(point_id) for point_id in ids}
                 continue
-            for found in self._shard.retrieve(list(ids), engine.payload_choice(payload), vectors):
+            for found in self._shard.retrieve(list(ids), payload, vectors):
                 record = engine.record(found)
                 read[number, record.id] = record
         return [read[place] for place in self._places]

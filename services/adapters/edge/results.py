@@ -14,12 +14,7 @@ from services.adapters.edge.convert import unsupported
 
 
 def record(found: wire.Found) -> models.Record:
-    return models.Record(
-        id=found.id,
-        payload=found.payload,
-        vector=_vectors_out(found.vectors),
-        order_value=found.order_value,
-    )
+    return models.Record(id=found.id, payload=found.payload, vector=_vectors_out(found.vectors))
 
 
 def rankings(found: wire.Rankings) -> list[list[models.ScoredPoint]]:
@@ -33,12 +28,7 @@ def rankings(found: wire.Rankings) -> list[list[models.ScoredPoint]]:
 
 def _scored(scored: wire.Scored, record: wire.Found, vector: Any) -> models.ScoredPoint:
     return models.ScoredPoint.model_construct(
-        id=record.id,
-        version=scored.version,
-        score=scored.score,
-        payload=record.payload,
-        vector=vector,
-        order_value=scored.order_value,
+        id=record.id, version=0, score=scored.score, payload=record.payload, vector=vector
     )
 
 
@@ -78,16 +68,10 @@ def index_spec(schema: object) -> wire.IndexSpec:
     match schema:
         case models.PayloadSchemaType():
             return wire.IndexSpec(schema.value)
-        case str():
-            return wire.IndexSpec(models.PayloadSchemaType(schema).value)
-        case models.KeywordIndexParams() | models.UuidIndexParams():
-            return wire.IndexSpec(schema.type.value, is_tenant=schema.is_tenant)
+        case models.KeywordIndexParams():
+            return wire.IndexSpec("keyword", is_tenant=schema.is_tenant)
         case models.IntegerIndexParams():
-            return wire.IndexSpec(
-                "integer", lookup=schema.lookup, range=schema.range, is_principal=schema.is_principal
-            )
-        case models.BoolIndexParams() | models.DatetimeIndexParams() | models.FloatIndexParams():
-            return wire.IndexSpec(schema.type.value)
+            return wire.IndexSpec("integer", lookup=schema.lookup, range=schema.range)
         case _:
             raise unsupported(schema)
 

@@ -61,16 +61,6 @@ class MatchAny(Message):
     values: list[int | str]
 
 
-class MatchExcept(Message):
-    key: str
-    values: list[int | str]
-
-
-class MatchText(Message):
-    key: str
-    text: str
-
-
 class InRange(Message):
     key: str
     gt: float | None = None
@@ -79,29 +69,7 @@ class InRange(Message):
     lte: float | None = None
 
 
-class InTime(Message):
-    """Bounds are RFC 3339 texts."""
-
-    key: str
-    gt: str | None = None
-    gte: str | None = None
-    lt: str | None = None
-    lte: str | None = None
-
-
-class HasCount(Message):
-    key: str
-    gt: int | None = None
-    gte: int | None = None
-    lt: int | None = None
-    lte: int | None = None
-
-
 class IsEmpty(Message):
-    key: str
-
-
-class IsNull(Message):
     key: str
 
 
@@ -113,83 +81,39 @@ class HasVector(Message):
     name: str
 
 
-class Nested(Message):
-    key: str
-    filter: Filter
-
-
 class Filter(Message):
-    """Absent and empty lists differ for the engine; `min_count` belongs to `min_should`."""
+    """Absent and empty lists differ for the engine."""
 
     must: list[Condition] | None = None
     should: list[Condition] | None = None
     must_not: list[Condition] | None = None
-    min_should: list[Condition] | None = None
-    min_count: int = 0
 
 
-Condition = (
-    MatchValue | MatchAny | MatchExcept | MatchText | InRange | InTime | HasCount
-    | IsEmpty | IsNull | HasId | HasVector | Nested | Filter
-)  # fmt: skip
+Condition = MatchValue | MatchAny | InRange | IsEmpty | HasId | HasVector | Filter
 
 
 # ---- queries ------------------------------------------------------------------------------------
 
 
-class PayloadKeys(Message):
-    """Only these keys, or all but these."""
-
-    keys: list[str]
-    exclude: bool = False
-
-
-PayloadChoice = bool | PayloadKeys
+PayloadChoice = bool | list[str]
 VectorChoice = bool | list[str]
 
 
 class OrderBy(Message):
     key: str
     descending: bool = False
-    start_from: Number | str | None = None
-
-
-class Nearest(Message):
-    vector: Vector
-    using: str
-
-
-class Rrf(Message):
-    k: int
-    weights: list[float] | None = None
-
-
-class Dbsf(Message):
-    pass
-
-
-Ranking = Nearest | Rrf | Dbsf | OrderBy
-
-
-class Prefetch(Part):
-    limit: int
-    ranking: Ranking | None = None
-    filter: Filter | None = None
-    score_threshold: float | None = None
-    prefetches: list[Prefetch] = []
+    start_from: Number | None = None
 
 
 class Query(Part):
+    """The points nearest to a vector, best first."""
+
     limit: int
-    offset: int = 0
-    ranking: Ranking | None = None
+    vector: Vector
+    using: str
     filter: Filter | None = None
-    score_threshold: float | None = None
-    prefetches: list[Prefetch] = []
     with_payload: PayloadChoice = True
     with_vectors: VectorChoice = False
-    exact: bool = False
-    idf_corpus: Filter | None = None
 
 
 HEADER = struct.Struct(">IB")
@@ -232,7 +156,6 @@ class IndexSpec(Part):
     is_tenant: bool | None = None
     lookup: bool | None = None
     range: bool | None = None
-    is_principal: bool | None = None
 
 
 # ---- requests -----------------------------------------------------------------------------------
@@ -385,12 +308,9 @@ class Hello(Part):
 
 
 class Found(Part):
-    """A record; of an ordered scroll it has an `order_value`."""
-
     id: PointId
     payload: dict[str, Any] | None = None
     vectors: Vectors | None = None
-    order_value: Number | None = None
 
 
 class Scored(Part):
@@ -398,8 +318,6 @@ class Scored(Part):
 
     record: int
     score: float
-    order_value: Number | None = None
-    version: int = 0
 
 
 class Rankings(Part):

@@ -1,10 +1,11 @@
-"""The nightly clean-up by APScheduler: one job in this process, at the slots of a crontab line."""
+"""Jobs at the slots of a crontab line, by APScheduler; the nightly clean-up is one."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
@@ -27,18 +28,27 @@ log = structlog.get_logger()
 
 Job = Callable[[], Awaitable[ExpiryReport]]
 
-JOB_ID = "cleanup"
+JOB_ID = "job"
 CLOSE_S = 5.0
 
 
-class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
-    """The slots as APScheduler asks for them. Always the next one: what was missed the runner knows."""
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Asked again and again, also between the slots: whether the job is to run now."""
 
-    def __init__(self, slots: Slots) -> None:
+    is_due: Callable[[], Awaitable[bool]]
+    first_s: float
+    every_s: float
+
+
+class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
+    """The slots as APScheduler asks for them. Always the next one: what was missed the job knows."""
+
+    def __init__(self, slots: Slots | None) -> None:
         self._slots = slots
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
-        slot = self._slots.after(us_of(now))
+        slot = self._slots.after(us_of(now)) if self._slots else None
         return None if slot is None else moment_at(slot)
 
 
@@ -113,13 +123,41 @@ async def open_schedule(
 @asynccontextmanager
 async def run_on(runner: SlotRunner, slots: Slots) -> AsyncIterator[None]:
     """One run at a time; those that were missed are made up by one."""
-    runs = _Runs(runner)
+
+    async def run() -> None:
+        report = await runner.run()
+        if report is not None:
+            log.info("cleanup_finished", matched=report.matched, deleted=report.deleted)
+
+    pace = runner.pace
+    async with run_at(slots, run, "cleanup", Looks(runner.look, pace.first_look_s, pace.look_s)):
+        yield
+
+
+@asynccontextmanager
+async def run_at(
+    slots: Slots | None,
+    job: Callable[[], Awaitable[None]],
+    name: str,
+    looks: Looks,
+    *,
+    at_start: bool = False,
+) -> AsyncIterator[None]:
+    """Run `job` at the slots, None is never, until the block ends; one under way then is cancelled.
+
+    Never two at once: what falls due meanwhile is left out. `name` is what the log calls it.
+    """
+    runs = _Runs(job, name)
     scheduler = AsyncIOScheduler(timezone=UTC)
-    scheduler.add_listener(_heard, EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
-    trigger = SlotTrigger(slots)
-    scheduler.add_job(runs.run, trigger, id=JOB_ID, max_instances=1, coalesce=True, misfire_grace_time=None)
+    scheduler.add_listener(runs.on_event, EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
+    first = {"next_run_time": datetime.now(UTC)} if at_start else {}
+    if slots is not None or at_start:
+        trigger = SlotTrigger(slots)
+        scheduler.add_job(
+            runs.run, trigger, id=JOB_ID, max_instances=1, coalesce=True, misfire_grace_time=None, **first
+        )
     scheduler.start()
-    looking = asyncio.create_task(_keep_looking(runner, trigger, scheduler))
+    looking = asyncio.create_task(_keep_looking(scheduler, looks))
     try:
         yield
     finally:
@@ -128,25 +166,26 @@ async def run_on(runner: SlotRunner, slots: Slots) -> AsyncIterator[None]:
         await runs.ended()
 
 
-async def _keep_looking(runner: SlotRunner, trigger: SlotTrigger, scheduler: AsyncIOScheduler) -> None:
-    """Set the time of the next run again and again: that a timer was set for does not come when the clock was
-    moved or the machine slept, for timers count neither; nor does what another worker did or left undone."""
-    pause_s = runner.pace.first_look_s
+async def _keep_looking(scheduler: AsyncIOScheduler, looks: Looks) -> None:
+    """A timer does not count while the machine sleeps, and not when its clock is moved; nor does it know what
+    another worker did or left undone."""
+    pause_s = looks.first_s
     while True:
         await asyncio.sleep(pause_s)
-        pause_s = runner.pace.look_s
-        due, now = await runner.look(), datetime.now(UTC)
-        if scheduler.get_job(JOB_ID):
-            next_run = now if due else trigger.get_next_fire_time(None, now)
-            scheduler.modify_job(JOB_ID, next_run_time=next_run)
+        pause_s = looks.every_s
+        if await looks.is_due() and scheduler.get_job(JOB_ID):
+            scheduler.modify_job(JOB_ID, next_run_time=datetime.now(UTC))
+        else:
+            scheduler.wakeup()
 
 
 class _Runs:
     """The job as APScheduler calls it. Its shutdown cancels a run and does not wait for its end; here we do,
     while the store is still open."""
 
-    def __init__(self, runner: SlotRunner) -> None:
-        self._runner = runner
+    def __init__(self, job: Callable[[], Awaitable[None]], name: str) -> None:
+        self._job = job
+        self._name = name
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
@@ -155,22 +194,19 @@ class _Runs:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
-            report = await self._runner.run()
+            await self._job()
         except asyncio.CancelledError:  # nothing is above it but APScheduler, which takes it for a failure
-            log.info("cleanup_stopped")
-            return
-        if report is not None:
-            log.info("cleanup_finished", matched=report.matched, deleted=report.deleted)
+            log.info(f"{self._name}_stopped")
 
     async def ended(self) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_S)
 
-
-def _heard(event: Any) -> None:
-    """The scheduler's listener. The error of a run is kept by the runner; here it is logged."""
-    if event.code == EVENT_JOB_ERROR:
-        log.error("cleanup_failed", error=type(event.exception).__name__, exc_info=event.exception)
-    else:
-        late = event.code == EVENT_JOB_MISSED
-        log.warning("cleanup_skipped", reason="too late" if late else "the last one still runs")
+    def on_event(self, event: Any) -> None:
+        """The scheduler's listener."""
+        if event.code == EVENT_JOB_ERROR:
+            error = event.exception
+            log.error(f"{self._name}_failed", error=type(error).__name__, exc_info=error)
+        else:
+            late = event.code == EVENT_JOB_MISSED
+            log.warning(f"{self._name}_skipped", reason="too late" if late else "the last one still runs")

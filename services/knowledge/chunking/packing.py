@@ -12,12 +12,11 @@ CRUMB_SHARE = 4  # a last chunk below this part of the limit is evened out with 
 
 
 class Packer:
-    """Joins the atoms of one text to chunks; `overlap_tokens` of the chunk before are said again."""
+    """Joins the atoms of one text to chunks."""
 
-    def __init__(self, text: str, ruler: Ruler, overlap_tokens: int = 0) -> None:
+    def __init__(self, text: str, ruler: Ruler) -> None:
         self._text = text
         self._ruler = ruler
-        self._overlap_tokens = overlap_tokens
 
     def chunks(self, atoms: Iterator[Atom]) -> Iterator[Atom]:
         """Each chunk as one atom, in order."""
@@ -37,7 +36,7 @@ class Packer:
             if chunk and (tokens > self._ruler.limit or atom.header):
                 led = self._led(chunk, atom)
                 yield chunk[: len(chunk) - len(led)]
-                chunk = led or self._overlap(chunk, atom)
+                chunk = led
                 tokens = self._exact(chunk[0], atom) if chunk else atom.tokens
             chunk.append(atom)
         if chunk:
@@ -63,12 +62,6 @@ class Packer:
             leading.insert(0, atom)
         return self._that_fit(leading, following, self._ruler.limit - following.tokens)
 
-    def _overlap(self, chunk: Sequence[Atom], following: Atom) -> list[Atom]:
-        if following.header:
-            return []
-        room = min(self._overlap_tokens, self._ruler.limit - following.tokens)
-        return self._that_fit(chunk[1:], following, room) if room > 0 else []
-
     def _that_fit(self, atoms: Sequence[Atom], following: Atom, room: int) -> list[Atom]:
         """The last of the atoms that fit into the room, gaps included."""
         kept: list[Atom] = []
@@ -82,7 +75,7 @@ class Packer:
     def _evened(self, before: list[Atom], last: list[Atom]) -> tuple[list[Atom], list[Atom]]:
         """Of a whole chunk and a crumb two of like size; what leads stays with what it leads to."""
         crumb, whole = _tokens(last), _tokens(before)
-        if not before or last[0].header or self._overlap_tokens or crumb * CRUMB_SHARE > self._ruler.limit:
+        if not before or last[0].header or crumb * CRUMB_SHARE > self._ruler.limit:
             return before, last
         while len(before) > 1 and (crumb < whole - before[-1].tokens or before[-2].leads):
             moved = before[-1]

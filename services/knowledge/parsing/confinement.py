@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import sys
 from functools import cache
@@ -25,10 +26,6 @@ def confine_this_process() -> None:
     """
     sys.dont_write_bytecode = True
     sys.addaudithook(_refuse)
-    if sys.platform == "win32":
-        return
-    import resource
-
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     _, hardest = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -37,10 +34,6 @@ def confine_this_process() -> None:
 
 def limit_this_process(cpu_s: int, memory_bytes: int) -> None:
     """From now on; again for every file. The memory counts all that the process has mapped."""
-    if sys.platform == "win32":
-        return  # there, only the time limit of the parent holds
-    import resource
-
     usage = resource.getrusage(resource.RUSAGE_SELF)
     used_s = int(usage.ru_utime + usage.ru_stime)
     _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
@@ -50,19 +43,14 @@ def limit_this_process(cpu_s: int, memory_bytes: int) -> None:
 
 
 def peak_memory_bytes() -> int:
-    """The most that was resident since the process began; 0 where that is not known."""
-    if sys.platform == "win32":
-        return 0
-    import resource
-
+    """The most that was resident since the process began."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1_024
 
 
 def end_this_process_after(seconds: float) -> None:
     """Replaces the deadline set before. The signal's default action ends the process."""
-    if sys.platform != "win32":
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _refuse(event: str, arguments: tuple[object, ...]) -> None:

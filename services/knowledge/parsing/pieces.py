@@ -16,8 +16,7 @@ class Piece:
     """A chunk without its identity. Offsets are characters into the whole text of its document.
 
     `whole[char_start:char_end] == text`, unless `text` is a later part of a table, which begins with
-    a repetition of the table's header: then the offsets are those of its rows. Tiny sections in one chunk
-    (StructureSplitter.tiny_tokens) have their headings said between them: the offsets are those of them all.
+    a repetition of the table's header: then the offsets are those of its rows.
     """
 
     text: str

@@ -37,7 +37,6 @@ from services.operations.erasure.reading import StoreReader
 from services.operations.erasure.store_files import Rewriting, StoreFiles, touched
 from services.operations.erasure.turns import Halt, TurnEraser
 from services.operations.qa_log import QALog
-from services.operations.repair.undo_folder import UndoFolder
 from services.operations.retention.traces import TurnTraces
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import VectorStore
@@ -65,7 +64,6 @@ class ErasureParts:
     copies: Copies
     shared_owner: str
     qa_log: QALog | None = None
-    undo_files: UndoFolder | None = None
     knowledge: KnowledgeBase | None = None
     answers: Answers | None = None
     halt: Halt = nothing_runs
@@ -84,8 +82,8 @@ class Erasure:
         self._document = DocumentEraser(
             p.store, p.names, p.turns, documents, p.knowledge, p.qa_log, p.shared_owner
         )
-        self._owner = OwnerEraser(p.store, p.names, p.turns, self._document, p.qa_log, p.halt, p.undo_files)
-        references = References(p.store, p.names, p.turns, p.knowledge, p.qa_log, p.answers, p.undo_files)
+        self._owner = OwnerEraser(p.store, p.names, p.turns, self._document, p.qa_log, p.halt)
+        references = References(p.store, p.names, p.turns, p.knowledge, p.qa_log, p.answers)
         self._prover = Prover(p.names, self._reader, references, p.copies, p.clock)
         self._files = StoreFiles(None if p.names.qdrant_url else p.space)
         self._late: set[asyncio.Task[None]] = set()

@@ -16,7 +16,7 @@ from services.operations.erasure.documents import DocumentEraser
 from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, chunks
 from services.operations.erasure.turns import MOST_ROUNDS, Halt
 from services.operations.qa_log import QALog
-from services.operations.repair.undo_folder import UndoFolder
+from services.repair.undo_files import delete_undo_files
 from services.store.dialect import VectorStore
 
 _UNOWNED = models.IsEmptyCondition(is_empty=models.PayloadField(key="owner"))
@@ -31,7 +31,6 @@ class OwnerEraser:
         documents: DocumentEraser,
         qa_log: QALog | None,
         halt: Halt,
-        undo_files: UndoFolder | None = None,
     ) -> None:
         self._store = store
         self._names = names
@@ -39,7 +38,6 @@ class OwnerEraser:
         self._documents = documents
         self._qa_log = qa_log
         self._halt = halt
-        self._undo_files = undo_files
         self._reader = StoreReader(store)
 
     async def trace(self, owner: str) -> Traced:
@@ -78,8 +76,7 @@ class OwnerEraser:
         done["memories"] += await self._delete(name, equals("owner", traced.owner))
         if self._qa_log is not None:
             done["log_lines"] += await self._qa_log.erase_owner(traced.owner)
-        if self._undo_files is not None:
-            await self._undo_files.strike([*traced.turn_ids, *traced.session_ids], owner=traced.owner)
+        await delete_undo_files(self._names.data_dir)
         failpoint("erase.traces")
         done["turns"] += await self._delete_turns(traced)
         failpoint("erase.points")

@@ -32,7 +32,6 @@ from services.operations.erasure.everything import FullSearch
 from services.operations.erasure.reading import Holding, StoreReader, is_id, strings_in
 from services.operations.erasure.store_files import FilesSaid
 from services.operations.qa_log import QALog
-from services.operations.repair.undo_folder import UndoFolder
 from services.store.clock import Clock
 from services.store.dialect import VectorStore
 
@@ -67,7 +66,6 @@ class References:
         knowledge: KnowledgeBase | None = None,
         qa_log: QALog | None = None,
         answers: Answers | None = None,
-        undo_files: UndoFolder | None = None,
     ) -> None:
         self._reader = StoreReader(store)
         self._names = names
@@ -75,7 +73,6 @@ class References:
         self._knowledge = knowledge
         self._qa_log = qa_log
         self._answers = answers
-        self._undo_files = undo_files
         self._uploads = Spool(names.data_dir / FOLDER)
 
     async def search(self, traced: Traced) -> list[Searched]:
@@ -86,8 +83,7 @@ class References:
     async def outside(self, traced: Traced) -> list[Searched]:
         """What is not in the store: the memory of this process, the question log, and files beside it."""
         in_memory = [each async for each in self._in_memory(traced)]
-        in_files = [*await self._in_undo_files(traced), *await self._in_uploads(traced)]
-        return [*in_memory, *await self._logged(traced), *in_files]
+        return [*in_memory, *await self._logged(traced), *await self._in_uploads(traced)]
 
     async def _stored(self, traced: Traced) -> AsyncIterator[Searched]:
         if traced.turn_ids or traced.session_ids:
@@ -203,13 +199,6 @@ class References:
         if traced.kind is ErasedKind.OWNER:
             hits += await self._qa_log.lines_of_owner(traced.owner)
         return [Searched("question log", lines, hits)]
-
-    async def _in_undo_files(self, traced: Traced) -> list[Searched]:
-        if self._undo_files is None:
-            return []
-        owner = traced.owner if traced.kind is ErasedKind.OWNER else ""
-        found = await self._undo_files.count([*traced.turn_ids, *traced.session_ids], owner=owner)
-        return [Searched("undo files of repairs", found.lines, found.hits)]
 
     async def _in_uploads(self, traced: Traced) -> list[Searched]:
         """Uploads are kept until they are read in."""

@@ -37,7 +37,8 @@ class ImportReport:
     """`turns` can be copied, `there` were there already, under their id; `added` is what was copied.
 
     `unreadable` points have no session or no question, `left_out` are what a cut repair or a repeated
-    write left in the old collection. `troubles` are those that are repaired on the way.
+    write left in the old collection. `troubles` are those that are repaired on the way. `backup` is the
+    archive that was written first.
     """
 
     dry_run: bool
@@ -51,7 +52,7 @@ class ImportReport:
     embedded: int = 0
     sessions_created: int = 0
     troubles: dict[str, int] = field(default_factory=dict)
-    undo_file: str = ""
+    backup: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class CollectionImport:
         for page in pages(wanted, BATCH):
             points = await self._points(plan, page, changes, embed=embed)
             if points:
-                await writer.add(self._collection, points)
+                await self._store.upsert(self._collection, points)
             failpoint("backfill.imported")
             added += len(points)
             embedded += sum("turn" in (point.vector or {}) for point in points)

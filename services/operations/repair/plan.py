@@ -63,7 +63,7 @@ class BackfillReport:
     are kept; `dropped` duplicate turns are deleted. `gone` were deleted between plan and run, `skipped`
     changed in between: they are left to the next run. `lacking` turns had no vectors, `embedded` got them;
     `foreign_vectors`: the collection's vectors are not the configured embedding's, so none are made.
-    `undo_file` is the name of the file that puts everything back. `plan` is there when it was asked for.
+    `backup` is the archive that was written first. `plan` is there when it was asked for.
     """
 
     dry_run: bool
@@ -85,7 +85,7 @@ class BackfillReport:
     lacking: int = 0
     embedded: int = 0
     foreign_vectors: bool = False
-    undo_file: str = ""
+    backup: str = ""
     plan: BackfillPlan | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""What is kept of a repair, an undo or an import once it is done: numbers, and the undo file's name."""
+"""What is kept of a repair or an import once it is done: numbers, and the name of the backup before it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from core.errors import StoreUnavailableError
 from core.operations.receipts import Receipt, ReceiptKind
 from services.operations.repair.importing import ImportReport
 from services.operations.repair.plan import BackfillReport
-from services.operations.repair.undo import UndoReport
 from services.store.clock import Clock
 from services.store.receipts import ReceiptStore
 
@@ -45,17 +44,12 @@ class RunReceipt:
             "embedded": report.embedded,
             "sessions_created": report.sessions_created,
         }
-        receipt = self._receipt(counts, {"undo_file": report.undo_file}, error)
+        receipt = self._receipt(counts, {"backup": report.backup}, error)
         if not error:
             await self._add(receipt)
             return
         with suppress(StoreUnavailableError):
             await self._add(receipt)
-
-    async def of_undo(self, report: UndoReport, file: str) -> None:
-        if report.restored and not report.dry_run:
-            counts = {"restored": report.restored, "refused": len(report.refused), "gone": report.gone}
-            await self._add(self._receipt(counts, {"undone": file}))
 
     async def of_import(self, report: ImportReport) -> None:
         if report.added or report.sessions_created:
@@ -65,7 +59,7 @@ class RunReceipt:
                 "embedded": report.embedded,
                 "sessions_created": report.sessions_created,
             }
-            details = {"imported_from": report.source, "undo_file": report.undo_file}
+            details = {"imported_from": report.source, "backup": report.backup}
             await self._add(self._receipt(counts, details))
 
     def _receipt(self, counts: dict[str, int], details: dict[str, str], error: str = "") -> Receipt:

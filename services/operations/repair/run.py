@@ -4,23 +4,23 @@ differs.
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 
-from core.errors import WenmaiError
+from core.errors import DiskFullError, UnavailableError, WenmaiError
 from services.conversation.turns import TurnStore
 from services.models.embedding import EmbeddingService
 from services.operations.repair.importing import CollectionImport, ImportPlan, ImportReport
 from services.operations.repair.plan import BackfillOptions, BackfillPlan, BackfillReport, Planner
 from services.operations.repair.receipts import RepairReceipts
-from services.operations.repair.undo import BackfillUndo, UndoReport
-from services.operations.repair.undo_file import UndoFile, read_undo_file
 from services.operations.repair.vectors import MissingVectors
 from services.operations.repair.writing import BackfillWriter, Progress
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
+
+BackUp = Callable[[str], Awaitable[str]]
+"""Writes the whole store into an archive, for this reason, and returns the archive's name."""
 
 
 class Backfill:
@@ -32,22 +32,21 @@ class Backfill:
         session_collection: str = "sessions",
         embedding: EmbeddingService | None = None,
         receipts: ReceiptStore | None = None,
+        back_up: BackUp | None = None,
         *,
         clock: Clock = utc_now_us,
     ) -> None:
         """`collection` holds the turns, and is the one that `turns` reads. Without `embedding` vectors
-        are not looked at; with `receipts` each run that writes leaves one."""
+        are not looked at; with `receipts` each run that writes leaves one; with `back_up` the store is backed
+        up before it is written to."""
         self._turns = turns
         self._store = store
         self._collection = collection
         self._session_collection = session_collection
         self._embedding = embedding
+        self._back_up = back_up
         self._receipts = RepairReceipts(receipts, clock)
         self._vectors = MissingVectors(store, collection)
-
-    @property
-    def collection(self) -> str:
-        return self._collection
 
     async def plan(
         self,
@@ -75,44 +74,30 @@ class Backfill:
         plan: BackfillPlan,
         progress: Progress | None = None,
         *,
-        undo: UndoFile | None = None,
+        backup: bool = True,
         embed: bool = True,
         reason: str = "command",
     ) -> BackfillReport:
         """Write the plan. What is written is complete after every turn, so a run that is cut is run again.
 
         Vectors that are there are only read, and written where a point moves to its turn id; with `embed`
-        those that are lacking are made. `undo` is written first. Raises StoreUnavailableError,
-        EmbeddingUnavailableError.
+        those that are lacking are made. With `backup` the store is backed up before turns are written.
+        Raises UnavailableError, DiskFullError, BackupRunningError when that fails: then nothing was changed;
+        StoreUnavailableError, EmbeddingUnavailableError.
         """
         receipt, told = self._receipts.begin(reason), progress or _nobody
         report = replace(plan.report(), dry_run=False)
+        if backup and not report.nothing_to_do:
+            report = replace(report, backup=await self._backed_up(reason))
         try:
-            report = await self._write(plan, report, told, undo)
+            report = await self._write(plan, report, told)
             if embed and plan.lacking and self._embedding is not None:
                 made = await self._vectors.fill(self._embedding, told, plan.options.session_id)
                 report = replace(report, embedded=made)
         except WenmaiError as error:
-            await receipt.of_repair(replace(report, undo_file=_name(undo)), error.code)
+            await receipt.of_repair(report, error.code)
             raise
         await receipt.of_repair(report)
-        return report
-
-    async def undo(
-        self, path: Path, progress: Progress | None = None, *, dry_run: bool = True, reason: str = "command"
-    ) -> UndoReport:
-        """Put back what a run changed; turns that changed since are refused and stay as they are.
-
-        Raises BadRequestError when it is no undo file of these conversations, StoreUnavailableError.
-        """
-        receipt = self._receipts.begin(reason)
-        job = BackfillUndo(self._store, self._collection, dry_run=dry_run)
-        try:
-            undo = await asyncio.to_thread(read_undo_file, path)
-            report = await job.run(undo, progress or _nobody)
-        finally:
-            self._turns.forget_trees()
-        await receipt.of_undo(report, path.name)
         return report
 
     async def plan_import(self, source: str, options: BackfillOptions) -> ImportPlan:
@@ -124,24 +109,33 @@ class Backfill:
         plan: ImportPlan,
         progress: Progress | None = None,
         *,
-        undo: UndoFile | None = None,
+        backup: bool = True,
         embed: bool = True,
         reason: str = "command",
     ) -> ImportReport:
-        """Raises ImportIncompleteError, StoreUnavailableError, EmbeddingUnavailableError."""
+        """Backed up as in `apply`. Raises ImportIncompleteError, StoreUnavailableError,
+        EmbeddingUnavailableError."""
         receipt = self._receipts.begin(reason)
+        archive = await self._backed_up(reason) if backup and plan.writes else ""
         try:
-            report = await self._importing().apply(plan, self._writer(undo), progress or _nobody, embed=embed)
+            report = await self._importing().apply(plan, self._writer(), progress or _nobody, embed=embed)
         finally:
             self._turns.forget_trees()
-        report = replace(report, undo_file=_name(undo))
+        report = replace(report, backup=archive)
         await receipt.of_import(report)
         return report
 
-    async def _write(
-        self, plan: BackfillPlan, report: BackfillReport, told: Progress, undo: UndoFile | None
-    ) -> BackfillReport:
-        writer = self._writer(undo)
+    async def _backed_up(self, reason: str) -> str:
+        if self._back_up is None:
+            return ""
+        try:
+            return await self._back_up(reason)
+        except UnavailableError as error:
+            kind = DiskFullError if isinstance(error, DiskFullError) else UnavailableError
+            raise kind(f"Nothing was changed, for no backup could be made: {error}") from error
+
+    async def _write(self, plan: BackfillPlan, report: BackfillReport, told: Progress) -> BackfillReport:
+        writer = self._writer()
         try:
             await writer.change(plan.changes, told)
             await writer.remove(plan.removed, told)
@@ -153,18 +147,13 @@ class Backfill:
             sessions_created=created,
             gone=writer.written.gone,
             skipped=writer.written.skipped,
-            undo_file=_name(undo),
         )
 
-    def _writer(self, undo: UndoFile | None) -> BackfillWriter:
-        return BackfillWriter(self._store, self._collection, self._session_collection, undo)
+    def _writer(self) -> BackfillWriter:
+        return BackfillWriter(self._store, self._collection, self._session_collection)
 
     def _importing(self) -> CollectionImport:
         return CollectionImport(self._store, self._collection, self._session_collection, self._embedding)
-
-
-def _name(undo: UndoFile | None) -> str:
-    return undo.name if undo else ""
 
 
 def _nobody(done: int) -> None:

@@ -1,23 +1,21 @@
-"""Writes what a repair planned, in batches: first what it was, into the undo file, then what it is to be."""
+"""Writes what a repair planned, in batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from pydantic_core import to_jsonable_python
 from qdrant_client import models
 
 from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId, TurnChange
 from services.conversation.sessions import Session
 from services.operations.repair.reading import FIELDS, existing_points, pages, point_id_of, stored_turn
-from services.operations.repair.undo_file import Added, Line, Removed, Rewritten, UndoFile, payload_digest
 from services.store.dialect import UnknownPointError, VectorStore
 
-BATCH = 200  # one sync of the undo file for each
+BATCH = 200
 MOVED_AT_ONCE = 16  # whole points with their vectors
 
 Progress = Callable[[int], object]
@@ -33,15 +31,10 @@ class Written:
 
 
 class BackfillWriter:
-    """`undo` None: nothing is noted. What is noted and not written, as a cut leaves it, undoes to itself."""
-
-    def __init__(
-        self, store: VectorStore, collection: str, session_collection: str, undo: UndoFile | None
-    ) -> None:
+    def __init__(self, store: VectorStore, collection: str, session_collection: str) -> None:
         self._store = store
         self._collection = collection
         self._session_collection = session_collection
-        self._undo = undo
         self.written = Written()
 
     async def change(self, changes: Iterable[TurnChange], told: Progress) -> None:
@@ -53,13 +46,6 @@ class BackfillWriter:
 
     async def remove(self, points: Iterable[PointId], told: Progress) -> None:
         for page in pages(list(points), BATCH):
-            records = await self._store.retrieve(self._collection, page, with_vectors=True)
-            await self._note(
-                [
-                    Removed(point_id_of(each), each.payload or {}, to_jsonable_python(each.vector))
-                    for each in records
-                ]
-            )
             await self._delete(page)
             told(len(page))
 
@@ -73,24 +59,15 @@ class BackfillWriter:
             points = [
                 models.PointStruct(id=each.session_id, vector={}, payload=asdict(each)) for each in page
             ]
-            await self.add(self._session_collection, points)
+            await self._store.upsert(self._session_collection, points)
         return len(fresh)
-
-    async def add(self, collection: str, points: Sequence[models.PointStruct]) -> None:
-        """Points that are not there yet."""
-        await self._note(
-            [Added(str(point.id), collection, payload_digest(point.payload or {})) for point in points]
-        )
-        await self._store.upsert(collection, points)
 
     async def _set(self, batch: Sequence[TurnChange]) -> None:
         records = await self._store.retrieve(
             self._collection, [c.point_id for c in batch], with_payload=FIELDS
         )
-        wanted = list(self._unchanged(batch, records))
-        await self._note([_rewritten(change, record) for change, record in wanted])
-        failpoint("backfill.noted")
-        for change, _ in wanted:
+        failpoint("backfill.begun")
+        for change, _ in self._unchanged(batch, records):
             try:
                 await self._store.set_payload(self._collection, fields_of(change), points=[change.point_id])
             except UnknownPointError:
@@ -103,8 +80,7 @@ class BackfillWriter:
         wanted = list(self._unchanged(batch, records))
         if not wanted:
             return
-        await self._note([_rewritten(change, record) for change, record in wanted])
-        failpoint("backfill.noted")
+        failpoint("backfill.begun")
         await self._store.upsert(self._collection, [_copy(change, record) for change, record in wanted])
         failpoint("backfill.copied")
         await self._delete([change.point_id for change, _ in wanted])
@@ -128,10 +104,6 @@ class BackfillWriter:
     async def _delete(self, points: Sequence[PointId]) -> None:
         await self._store.delete(self._collection, models.PointIdsList(points=list(points)))
 
-    async def _note(self, lines: Sequence[Line]) -> None:
-        if self._undo is not None:
-            await self._undo.note(lines)
-
 
 def fields_of(change: TurnChange) -> dict[str, Any]:
     """The payload fields to write."""
@@ -141,18 +113,6 @@ def fields_of(change: TurnChange) -> dict[str, Any]:
     if change.rehomed:
         values["legacy_point_id"] = change.point_id
     return values
-
-
-def _rewritten(change: TurnChange, record: models.Record) -> Rewritten:
-    wrote, payload = fields_of(change), record.payload or {}
-    was = _only(payload, wrote)
-    if change.rehomed:
-        return Rewritten(change.turn_id, was, wrote, former=change.point_id)
-    return Rewritten(change.point_id, was, wrote)
-
-
-def _only(payload: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: payload[name] for name in names if name in payload}
 
 
 def _copy(change: TurnChange, record: models.Record) -> models.PointStruct:

@@ -20,7 +20,6 @@ from core.operations.receipts import Receipt, ReceiptKind
 from services.conversation.turns import TurnStore
 from services.operations.retention.expiry import CHUNK as CHUNK
 from services.operations.retention.expiry import ExpiryRun
-from services.operations.retention.expiry import expire_turns as expire_turns
 from services.operations.retention.prompts import forget_old_prompts
 from services.operations.retention.report import ExpiryReport as ExpiryReport
 from services.operations.retention.sessions import SessionRecords as SessionRecords

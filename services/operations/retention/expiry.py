@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from qdrant_client import models
 
@@ -201,23 +201,6 @@ class ExpiryRun:
         before = await self._turns.count(models.Filter(must=[points]))
         await self._turns.delete_matching(batch.among(points))
         self._deleted += before - await self._turns.count(models.Filter(must=[points]))
-
-
-async def expire_turns(
-    turns: TurnStore,
-    now_us: int,
-    days: int,
-    *,
-    dry_run: bool,
-    records: SessionRecords | None = None,
-    traces: TurnTraces | None = None,
-) -> ExpiryReport:
-    """One ExpiryRun: nobody is asked, and no receipt is written. Raises ValueError if days < 1."""
-    run = ExpiryRun(turns, AgeLimits(now_us, days), records, traces)
-    await run.find()
-    if not dry_run:
-        await run.delete()
-    return replace(run.so_far(), dry_run=dry_run, total_after=await turns.count())
 
 
 def _goes_still(old: OldTurn, batch: OldTurns, limits: AgeLimits) -> bool:

@@ -1,15 +1,16 @@
 """What else than a turn's own point remembers the turn: summaries and rewritten questions made of it,
-memories derived from it, the title of its session, the question log, the files that undo a repair."""
+memories derived from it, the title of its session, the question log, files that undid a repair."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from services.conversation.memory_records import MemoryRecords
 from services.conversation.sessions import SessionStore
 from services.operations.qa_log import QALog
-from services.operations.repair.undo_folder import UndoFolder
+from services.repair.undo_files import delete_undo_files
 
 ForgetSummaries = Callable[[str, str | None, Collection[str]], Awaitable[int]]
 ForgetRewordings = Callable[[str, Collection[str]], Awaitable[int]]
@@ -35,7 +36,7 @@ class ErasedTraces:
 
 class TurnTraces:
     """`forget_summaries` takes session, owner (None: any) and turns, `forget_rewordings` session and turns;
-    `qa_log` is None when it is off, `undo_files` where repairs leave none."""
+    `qa_log` is None when it is off, `data_dir` where earlier versions left no undo files."""
 
     def __init__(
         self,
@@ -43,14 +44,14 @@ class TurnTraces:
         sessions: SessionStore,
         qa_log: QALog | None,
         memories: MemoryRecords | None = None,
-        undo_files: UndoFolder | None = None,
+        data_dir: Path | None = None,
         forget_rewordings: ForgetRewordings | None = None,
     ) -> None:
         self._forget_summaries = forget_summaries
         self._sessions = sessions
         self._qa_log = qa_log
         self._memories = memories
-        self._undo_files = undo_files
+        self._data_dir = data_dir
         self._forget_rewordings = forget_rewordings
 
     async def erase(self, turns: Mapping[str, Collection[str]]) -> ErasedTraces:
@@ -73,8 +74,8 @@ class TurnTraces:
         if self._memories is not None and turns:
             gone = [turn_id for ids in turns.values() for turn_id in ids]
             memories = (await self._memories.forget_turns(gone)).deleted
-        if self._undo_files is not None and turns:
-            await self._undo_files.strike([turn_id for ids in turns.values() for turn_id in ids])
+        if self._data_dir is not None and turns:
+            await delete_undo_files(self._data_dir)
         return ErasedTraces(summaries, memories, rewordings=rewordings)
 
     async def erase_rewordings(self, session_id: str, turn_ids: Collection[str]) -> int:
@@ -96,7 +97,7 @@ class TurnTraces:
         memories = 0
         if self._memories is not None and turn_ids:
             memories = (await self._memories.forget_turns(turn_ids)).deleted
-        if self._undo_files is not None:
-            await self._undo_files.strike([session_id, *turn_ids])
+        if self._data_dir is not None:
+            await delete_undo_files(self._data_dir)
         lines = 0 if self._qa_log is None else await self._qa_log.erase_session(session_id)
         return ErasedTraces(summaries, memories, lines)

@@ -12,6 +12,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ import structlog
 from core.conversation.turns import rfc3339
 from core.errors import WenmaiError
 from services.operations.retention.report import ExpiryReport
-from services.operations.schedule.lease import HeldLease, Lease, LeaseRecord
+from services.operations.schedule.lease import Lease, LeaseRecord
 from services.operations.schedule.slots import HOUR_US, DueSlot, Pace, Slots
 from services.store.clock import Clock, ClockWatch, utc_now_us
 
@@ -30,6 +31,8 @@ SlotJob = Callable[[int], Coroutine[Any, Any, ExpiryReport]]
 """Takes the slot, in UTC microseconds."""
 
 MOST_ATTEMPTS = 3
+_END_NOW_S = 2.0
+_RUN_SHARE = 0.9  # of the lease
 
 
 class SlotRunner:
@@ -51,7 +54,6 @@ class SlotRunner:
         self._job = job
         self._lease = lease
         self._clock = clock
-        self._steady = steady
         self._due = DueSlot(slots, self.pace, clock, watch, steady)
         self._running = False
 
@@ -94,7 +96,7 @@ class SlotRunner:
             return None
         self._running = True
         try:
-            return await self._run(HeldLease(self._lease, held, self.pace.lease_s, self._steady))
+            return await self._run(held)
         finally:
             self._running = False
 
@@ -120,7 +122,7 @@ class SlotRunner:
 
     async def _swap(self, seen: LeaseRecord, record: LeaseRecord) -> LeaseRecord | None:
         """None: somebody was faster."""
-        new = replace(record, token=uuid.uuid4().hex, beat=0)
+        new = replace(record, token=uuid.uuid4().hex)
         after = await self._lease.swap(seen, new)
         if after is None:
             return None
@@ -148,27 +150,40 @@ class SlotRunner:
 
     # ---- one run --------------------------------------------------------------------------------
 
-    async def _run(self, held: HeldLease) -> ExpiryReport | None:
+    async def _run(self, held: LeaseRecord) -> ExpiryReport:
+        """The job; it is cut a little before the lease ends, for then another worker may begin it."""
         self._due.trust_clock()
-        slot, attempts = held.record.slot, held.record.attempts
-        log.info("cleanup_started", slot=rfc3339(slot), attempt=attempts)
-        end = replace(held.record, attempts=attempts - 1)  # as if it had not been begun
+        slot = held.slot
+        log.info("cleanup_started", slot=rfc3339(slot), attempt=held.attempts)
         try:
-            report = await self._work(held, slot)
-            if report is None:
-                log.error("cleanup_lost", slot=rfc3339(slot), reason="the lease was not renewed in time")
-            else:
-                end = self._done(held.record, report)
-                await held.end(end)
-        except asyncio.CancelledError:
-            await held.end_now(end)
+            async with asyncio.timeout(self.pace.lease_s * _RUN_SHARE):
+                report = await self._job(slot)
+        except asyncio.CancelledError:  # a shutdown: as if it had not been begun, and without patience
+            with suppress(WenmaiError, TimeoutError):
+                async with asyncio.timeout(_END_NOW_S):
+                    await self._swap(held, replace(held, holder="", attempts=held.attempts - 1))
             raise
         except Exception as error:
-            await held.end(self._failed(held.record, error))
+            await self._end(held, self._failed(held, error))
             raise
-        finally:
-            self._due.saw(held.record)
+        await self._end(held, self._done(held, report))
         return report
+
+    async def _end(self, held: LeaseRecord, record: LeaseRecord) -> None:
+        """Write how it ended. What cannot be stored for a while is run again: it finds less to do."""
+        ended = replace(record, holder="", token=uuid.uuid4().hex)
+        for pause_s in (self.pace.look_s, self.pace.look_s, 0.0):
+            try:
+                after = await self._lease.swap(held, ended)
+            except WenmaiError as error:
+                log.warning("cleanup_result_not_stored", error=str(error))
+                await asyncio.sleep(pause_s)
+                continue
+            if after is None or after.token != ended.token:
+                log.error("cleanup_lost", slot=rfc3339(held.slot), reason="another worker has the slot")
+            if after is not None:
+                self._due.saw(after)
+            return
 
     def _done(self, record: LeaseRecord, report: ExpiryReport) -> LeaseRecord:
         # ids are for who asked, not for keeping: what is erased later must not be named here
@@ -180,15 +195,3 @@ class SlotRunner:
         now_us, over = self._clock(), record.attempts >= MOST_ATTEMPTS
         failed = replace(record, last_run_us=now_us, failed_us=now_us, last_error=type(error).__name__)
         return replace(failed, last_slot=record.slot) if over else failed
-
-    async def _work(self, held: HeldLease, slot: int) -> ExpiryReport | None:
-        """The job, for as long as the lease is held; None when it was lost on the way."""
-        work = asyncio.create_task(self._job(slot))
-        keeping = asyncio.create_task(held.keep())
-        try:
-            await asyncio.wait({work, keeping}, return_when=asyncio.FIRST_COMPLETED)
-            return work.result() if work.done() else None
-        finally:
-            work.cancel()
-            keeping.cancel()
-            await asyncio.gather(work, keeping, return_exceptions=True)

@@ -106,17 +106,14 @@ MOST_AHEAD_US = 48 * HOUR_US
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """`lease_s` without a sign of life is a dead worker; `first_look_s` after the start what was missed is
-    made up; `retry_s` after a failure the slot is tried again."""
+    """A run takes `lease_s` at most: a slot that was claimed longer ago is a dead worker's. `first_look_s`
+    after the start what was missed is made up, and every `look_s` the worker looks again: that the machine
+    slept is noticed within that. `retry_s` after a failure the slot is tried again."""
 
-    lease_s: float = 60.0
+    lease_s: float = 3_600.0
     first_look_s: float = 15.0
+    look_s: float = 30.0
     retry_s: float = 900.0
-
-    @property
-    def look_s(self) -> float:
-        """Half a lease: a dead worker is noticed within one and a half, a machine's waking within half."""
-        return self.lease_s / 2
 
 
 class DueSlot:
@@ -146,7 +143,7 @@ class DueSlot:
     def saw(self, record: LeaseRecord) -> None:
         if self.record is None and record.skipped_slot <= self.newest():
             self._put_off = record.skipped_slot  # put off before a restart, put off after it
-        if self.record is None or (record.token, record.beat) != (self.record.token, self.record.beat):
+        if self.record is None or record.token != self.record.token:
             self._seen_since = self._steady()
         self.record = record
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.citations import KnownDocuments, cite, cited_by, claims, find_marks, placed
+from core.citing.citations import KnownDocuments, cite, claims, find_marks, mark_cited, placed
 from core.citing.passages import Span
 from core.knowledge import Candidate, Chunk
 
@@ -137,7 +137,8 @@ def test_without_a_passage_a_citation_is_whole_and_has_no_place() -> None:
 
 
 def test_those_the_answer_used_are_marked() -> None:
-    citations = cited_by(cite([candidate("a"), candidate("b"), candidate("c")]), "so [1][3].")
+    offered = cite([candidate("a"), candidate("b"), candidate("c")])
+    citations = mark_cited(offered, find_marks("so [1][3].", len(offered)))
     assert [citation.cited for citation in citations] == [True, False, True]
 
 

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.conversation.branch import SessionTree, TurnNode, latest_completed, walk_branch
+from core.conversation.branch import SessionTree, TurnNode, walk_branch
 from core.conversation.turns import TurnStatus
 
 # every kind of graph: cycles, turns that are their own parent, parents that are not there
@@ -88,10 +88,6 @@ def test_in_a_thousand_random_trees_no_turn_aside_is_on_a_branch() -> None:
 
 def test_the_latest_completed_turn_is_the_newest_by_time_that_completed() -> None:
     nodes = [node("a", None, 1), node("b", "a", 3), node("c", "b", 5, TurnStatus.CANCELLED)]
-    latest = latest_completed(nodes)
-    assert latest is not None
-    assert latest.turn_id == "b"
-    assert latest_completed([]) is None
     assert SessionTree("s", nodes).default_parent() == "b"
 
 

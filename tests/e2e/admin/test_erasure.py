@@ -16,7 +16,6 @@ from qdrant_client import models
 from config.settings import Settings
 from core.operations.erasure import ERASED_ID, ErasedKind, ErasureOptions, Thoroughness
 from services.conversation.memory_records import Memory, MemoryRecords
-from services.operations.repair.undo_file import Removed, new_undo_file
 from tests.support.app import App, make_settings, open_app, scripted
 
 COLLECTIONS = ("conversations", "knowledge", "documents", "sessions", "memories", "operations")
@@ -319,30 +318,24 @@ async def test_an_owner_who_is_not_there_takes_no_archive_along(app: App) -> Non
         assert (proof["hits"], proof["backups"]) == (0, []), archive
 
 
-async def test_an_owner_is_struck_from_the_undo_files(app: App) -> None:
-    """Discriminates: undo files searched for ids alone, or left as they are."""
-    told = await talk(app)
-    gone = str(uuid.uuid4())
-    folder = app.container.settings.store.data_dir
-    undo = new_undo_file(folder, "conversations", 5)
-    await undo.note(
-        [
-            Removed(gone, {"owner": "local", "user_query": "zanzibar"}, {}),
-            Removed(told.turns[0], {"session_id": told.session_id}, {}),
-            Removed(str(uuid.uuid4()), {"owner": "other", "user_query": "local"}, {}),
-        ]
-    )
+def undo_file_of_an_earlier_version(app: App) -> Path:
+    path = app.container.settings.store.data_dir / "backfill-undo-20240501T100000-000001Z.jsonl"
+    path.write_text('{"type":"removed","payload":{"owner":"local","user_query":"zanzibar"}}')
+    return path
+
+
+async def test_an_erased_owner_is_in_no_undo_file_of_an_earlier_version(app: App) -> None:
+    """Discriminates: a file deleted only when ids are left that it could name."""
+    await talk(app)
     asked: dict[str, Any] = {"kind": "owner", "name": "local", "confirm": "local", "dry_run": False}
     for _ in range(2):  # also when no ids are left
-        proof = (await app.client.post("/admin/erase", params=asked)).json()["proof"]
-        [found] = [each for each in proof["searched"] if each["place"] == "undo files of repairs"]
-        assert (found["looked_at"], found["hits"], proof["hits"]) == (2, 0, 0)
-        undo_again = new_undo_file(folder, "conversations", 5)
-        await undo_again.note([Removed(gone, {"owner": "local", "user_query": "zanzibar"}, {})])
+        left = undo_file_of_an_earlier_version(app)
+        assert (await app.client.post("/admin/erase", params=asked)).json()["proof"]["hits"] == 0
+        assert not left.exists()
 
 
 async def test_an_imported_session_and_its_turns_are_erased_though_its_id_is_no_uuid(app: App) -> None:
-    """Discriminates: the id given to the store as one of a point; undo lines searched for UUIDs alone."""
+    """Discriminates: the id given to the store as one of a point."""
     one, two = str(uuid.uuid4()), str(uuid.uuid4())
     payload: dict[str, Any] = {"session_id": "cyc", "owner": "local", "user_query": "zanzibar"}
     summary = {"text": "zanzibar", "start": one, "covers": [one], "previous": None, "model_id": "default",
@@ -364,8 +357,7 @@ async def test_an_imported_session_and_its_turns_are_erased_though_its_id_is_no_
         ),
     ]
     await app.container.store.upsert("conversations", points)
-    undo = new_undo_file(app.container.settings.store.data_dir, "conversations", 5)
-    await undo.note([Removed(str(uuid.uuid4()), {**payload, "turn_id": "x"}, {}), Removed(one, {}, {})])
+    left = undo_file_of_an_earlier_version(app)
     erasure = app.container.sessions.erasure
     asked = ErasureOptions(Thoroughness.FULL)
     turn = await erasure.anything(ErasedKind.TURN, one, "", asked)
@@ -374,7 +366,7 @@ async def test_an_imported_session_and_its_turns_are_erased_though_its_id_is_no_
     whole = await erasure.anything(ErasedKind.SESSION, "cyc", "", asked)
     assert whole.proof is not None
     assert (whole.proof.hits, whole.counts["turns"], await where(app, "cyc", "zanzibar")) == (0, 1, [])
-    assert b"zanzibar" not in undo.path.read_bytes()
+    assert not left.exists()
     refused = await app.client.post("/admin/erase", params={"kind": "session", "name": "cyc"})
     assert refused.status_code == 422
 

@@ -28,6 +28,7 @@ from scripts.commands import reembed
 from scripts.commands.maintenance import CommandError
 from services.store.activity import Activity
 from services.store.receipts import ReceiptStore
+from tests.services.adapters.edge.stores import nearest
 from tests.support.app import HASHING, App, make_settings, open_app
 from tests.support.reembedding import make_job, started
 from tests.support.wider_embedding import SLOW, WIDER, WIDER_DIMENSION, WiderEmbedding
@@ -83,8 +84,8 @@ async def test_turns_asked_while_a_copy_is_made_and_after_it_are_there_after_the
         found = (await app.client.post("/search", json={"question": QUESTION})).json()
         assert "leave.md" in str(found)
         vector = WiderEmbedding().get_query_embedding("Asked after it was made")
-        best = await app.container.store.query_points("conversations", vector, using="question", limit=1)
-        assert best.points[0].score > 0.99
+        best = await nearest(app.container.store, vector, "question", 1, collection="conversations")
+        assert best[0].score > 0.99
         await app.ask("Asked after the switch", session_id=session)
         receipts = await ReceiptStore(app.container.store, "operations").newest(kind=ReceiptKind.REEMBEDDING)
         assert [receipt.details["dimension"] for receipt in receipts] == [str(WIDER_DIMENSION)] * 2

@@ -22,7 +22,7 @@ from scripts.commands.maintenance import CommandError
 from services.models.embedding import EmbeddingService
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
-from tests.services.adapters.edge.stores import NO_INDEX_WARNING
+from tests.services.adapters.edge.stores import NO_INDEX_WARNING, nearest
 from tests.support.app import HASHING, App, make_settings, open_app
 from tests.support.commands import command
 from tests.support.hashing_embedding import HashingEmbedding
@@ -79,8 +79,8 @@ async def test_after_the_embedding_changed_reembedding_makes_everything_found_ag
         assert QUESTION in str(turns)
         vector = WiderEmbedding().get_query_embedding(QUESTION)
         for name in ("question", "turn"):
-            best = await app.container.store.query_points("conversations", vector, using=name, limit=1)
-            assert best.points[0].score > 0.5
+            best = await nearest(app.container.store, vector, name, 1, collection="conversations")
+            assert best[0].score > 0.5
 
 
 async def test_without_apply_it_only_tells_what_it_would_do(

@@ -212,7 +212,7 @@ async def test_a_turn_with_a_broken_place_is_skipped_counted_and_walked_past(
     walked = [node.turn_id for node in branch.nodes]
     assert walked == [uid(at) for at in ((12, 13, 14) if "parent_turn_id" in fields else (10, 12, 13, 14))]
     assert "garden" not in await told(services, "garden", 14)
-    assert uid(11) not in await services.manager.turns.skeleton(SESSION, "local")
+    assert uid(11) not in (await services.manager.turns.tree(SESSION, "local")).nodes
 
 
 @pytest.mark.parametrize("fields", UNREADABLE_TEXT)

@@ -12,7 +12,6 @@ from core.conversation.turns import MAX_WARNINGS, RewrittenQuestion, Turn, TurnW
 from core.operations.expiry import DAY_US
 from services.conversation.sessions import SessionStore
 from services.conversation.summary_records import Rewordings, SummaryRecords
-from services.operations.retention.cleanup import expire_turns
 from services.operations.retention.traces import TurnTraces
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (
@@ -26,6 +25,7 @@ from tests.services.conversation.stores import (
     write_point,
     write_turn,
 )
+from tests.services.operations.retention.parts import expire_turns
 
 NOW = 1_750_000_000_000_000
 WARNINGS = (

@@ -85,7 +85,7 @@ class Conversation:
             after = number
 
     async def branch(self, leaf: int | None) -> list[TurnNode]:
-        nodes = await self.turns.skeleton(SESSION, OWNER)
+        nodes = (await self.turns.tree(SESSION, OWNER)).nodes
         return walk_branch(nodes, uid(leaf)) if leaf is not None else []
 
     async def covered(self, leaf: int) -> list[int]:
@@ -101,7 +101,7 @@ class Conversation:
 
 
 async def stored_summaries(talk: Conversation) -> list[int]:
-    nodes = await talk.turns.skeleton(SESSION, OWNER)
+    nodes = (await talk.turns.tree(SESSION, OWNER)).nodes
     return sorted(node.seq for node in nodes.values() if node.has_summary)
 
 
@@ -241,8 +241,8 @@ async def test_a_summary_is_not_used_once_a_turn_it_covers_is_gone(store: Vector
     await talk.turns.delete([uid(erased)])
     nodes = [node for node in (await talk.branch(8)) if node.turn_id != uid(erased)]
     assert await talk.summaries.applicable(nodes) is None
-    chained = [node for node in await talk.turns.skeleton(SESSION, OWNER) if node != uid(erased)]
-    whole = [(await talk.turns.skeleton(SESSION, OWNER))[each] for each in sorted(chained)]
+    chained = [node for node in (await talk.turns.tree(SESSION, OWNER)).nodes if node != uid(erased)]
+    whole = [(await talk.turns.tree(SESSION, OWNER)).nodes[each] for each in sorted(chained)]
     applied = await talk.summaries.applicable(whole)  # walked past, as an unreadable turn is
     assert applied is None or uid(erased) not in applied.covered
 

@@ -146,10 +146,6 @@ def only_cell(table: _Element) -> _Element | None:
     return cells[0] if len(cells) == 1 else None
 
 
-def frame_content(cell: _Element) -> Iterator[_Element]:
-    return inner_content(cell)
-
-
 def _row(element: _Element, above: list[str]) -> _Row:
     """What a cell merged over several rows says is said in each of them."""
     row = _Row([], [])

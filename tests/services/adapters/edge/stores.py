@@ -84,3 +84,16 @@ def where(**values: object) -> models.Filter:
 
 def numbers(records: list[models.Record]) -> list[int]:
     return [record.payload["n"] for record in records if record.payload]
+
+
+async def nearest(
+    store: VectorStore,
+    vector: list[float] | models.SparseVector,
+    using: str,
+    limit: int = 10,
+    condition: models.Filter | None = None,
+    collection: str = COLLECTION,
+) -> list[models.ScoredPoint]:
+    """The answer of a batch of one query, with payloads."""
+    request = models.QueryRequest(query=vector, using=using, filter=condition, limit=limit, with_payload=True)
+    return (await store.query_batch_points(collection, [request]))[0].points

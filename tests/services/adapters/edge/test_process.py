@@ -174,7 +174,7 @@ async def test_large_requests_of_many_tasks_do_not_mix(client: EdgeClient) -> No
 async def test_a_bad_request_is_its_callers_alone(client: EdgeClient) -> None:
     outcomes = await asyncio.gather(
         client.upsert(COLLECTION, [thing(1)]),
-        client.scroll(COLLECTION, order_by="unindexed"),
+        client.scroll(COLLECTION, order_by=models.OrderBy(key="unindexed")),
         client.count("nowhere"),
         client.create_collection("../outside", {}),
         client.count(COLLECTION),
@@ -186,10 +186,13 @@ async def test_a_bad_request_is_its_callers_alone(client: EdgeClient) -> None:
 
 
 async def test_an_unknown_construct_is_named(client: EdgeClient) -> None:
-    with pytest.raises(UnsupportedByStoreError, match="RecommendQuery"):
-        await client.query_points(
-            COLLECTION, query=models.RecommendQuery(recommend=models.RecommendInput()), using="turn"
-        )
+    recommended = models.RecommendQuery(recommend=models.RecommendInput())
+    for request, named in (
+        (models.QueryRequest(query=recommended, using="turn"), "RecommendQuery"),
+        (models.QueryRequest(query=[1.0] * 4, using="turn", score_threshold=0.5), "score_threshold"),
+    ):
+        with pytest.raises(UnsupportedByStoreError, match=named):
+            await client.query_batch_points(COLLECTION, [request])
     circle = models.GeoRadius(center=models.GeoPoint(lon=1, lat=1), radius=1)
     near = models.Filter(must=[models.FieldCondition(key="x", geo_radius=circle)])
     with pytest.raises(UnsupportedByStoreError, match="geo_radius"):

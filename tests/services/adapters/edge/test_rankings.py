@@ -15,7 +15,7 @@ from qdrant_client import models
 from services.adapters.edge import wire
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.store.dialect import StoreUpkeep
-from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, thing
+from tests.services.adapters.edge.stores import COLLECTION, make_things, nearest, nth_id, thing
 
 LONG, POINTS = 384, 300
 Vectors = NDArray[np.float32]
@@ -89,9 +89,9 @@ async def test_one_owner_a_few_and_many_find_the_same(filled: EdgeClient, owners
     wanted = models.Filter(
         must=[models.FieldCondition(key="owner", match=models.MatchAny(any=list(reversed(owners))))]
     )
-    found = await filled.query_points(COLLECTION, SPARSE, "sparse", query_filter=wanted, limit=100)
+    found = await nearest(filled, SPARSE, "sparse", 100, wanted)
     expected = [n for n in range(20) if n % 2] + ([30, 31] if "o2" in owners else [])
-    assert sorted(numbers(found.points)) == expected
+    assert sorted(numbers(found)) == expected
     assert (await filled.count(COLLECTION, wanted)).count == len(expected)
 
 
@@ -105,9 +105,9 @@ async def test_long_vectors_take_half_the_room_and_find_the_same(client: EdgeCli
     read = np.asarray([record.vector["dense"] for record in kept if isinstance(record.vector, dict)])
     assert np.abs(read - vectors).max() < 2e-5
     for query in vectors[:20]:
-        found = await client.query_points("long", query.tolist(), "dense", limit=30)
+        found = await nearest(client, query.tolist(), "dense", 30, collection="long")
         best = np.sort(vectors @ query)[::-1][:30]
-        assert [point.score for point in found.points] == pytest.approx(best.tolist(), abs=2e-5)
+        assert [point.score for point in found] == pytest.approx(best.tolist(), abs=2e-5)
     assert list((tmp_path / "long").rglob("tq_vectors"))
 
 
@@ -131,12 +131,12 @@ async def test_a_store_made_in_32_bits_is_used_and_shrinks_when_it_is_compacted(
         assert isinstance(client, StoreUpkeep)
         vectors = long_vectors()
         await store_long(client, vectors)
-        before = await client.query_points("long", vectors[7].tolist(), "dense", limit=10)
+        before = await nearest(client, vectors[7].tolist(), "dense", collection="long")
         await client.compact("long")
-        after = await client.query_points("long", vectors[7].tolist(), "dense", limit=10)
-    assert numbers(after.points) == numbers(before.points)
-    scores = [point.score for point in before.points]
-    assert [point.score for point in after.points] == pytest.approx(scores, abs=2e-5)
+        after = await nearest(client, vectors[7].tolist(), "dense", collection="long")
+    assert numbers(after) == numbers(before)
+    scores = [point.score for point in before]
+    assert [point.score for point in after] == pytest.approx(scores, abs=2e-5)
     assert list((tmp_path / "long").rglob("tq_vectors"))
 
 

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from qdrant_client import models
 
 from services.store.dialect import VectorStore
-from tests.services.adapters.edge.stores import COLLECTION, NO_INDEX_WARNING, make_things, nth_id, open_store
+from tests.services.adapters.edge.stores import (
+    COLLECTION,
+    NO_INDEX_WARNING,
+    make_things,
+    nearest,
+    nth_id,
+    open_store,
+)
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 
@@ -65,15 +72,9 @@ conditions: st.SearchStrategy[Any] = st.one_of(
     owners.map(lambda owner: on("owner", match=models.MatchValue(value=owner))),
     st.booleans().map(lambda ready: on("ready", match=models.MatchValue(value=ready))),
     st.lists(owners, min_size=1, max_size=2).map(lambda some: on("tags", match=models.MatchAny(any=some))),
-    st.lists(ranks, min_size=1, max_size=2).map(
-        lambda some: on("rank", match=models.MatchExcept(**{"except": some}))
-    ),
     st.builds(lambda low, high: on("rank", range=models.Range(gte=low, lt=high)), ranks, ranks),
     st.sampled_from(["tags", "note", "rank"]).map(
         lambda key: models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
-    ),
-    st.sampled_from(["note", "rank"]).map(
-        lambda key: models.IsNullCondition(is_null=models.PayloadField(key=key))
     ),
     st.lists(ids, min_size=1, max_size=4).map(lambda some: models.HasIdCondition(has_id=some)),
     st.sampled_from(["turn", "sparse"]).map(lambda name: models.HasVectorCondition(has_vector=name)),
@@ -113,12 +114,11 @@ reads = st.one_of(
     operation("scroll", scroll_filter=filters, limit=st.just(LIMIT), order_by=orders),
     operation("retrieve", ids=st.lists(ids, max_size=4, unique=True)),
     operation(
-        "query_points", query=dense, using=st.sampled_from(["turn", "question"]), query_filter=filters,
-        limit=st.just(LIMIT), score_threshold=st.none() | st.just(0.25),
+        "nearest", vector=dense, using=st.sampled_from(["turn", "question"]), condition=filters,
+        limit=st.just(LIMIT),
     ),
     operation(
-        "query_points", query=sparse, using=st.just("sparse"), query_filter=st.none() | filters,
-        limit=st.just(100),
+        "nearest", vector=sparse, using=st.just("sparse"), condition=st.none() | filters, limit=st.just(100),
     ),
 )  # fmt: skip
 
@@ -141,6 +141,8 @@ def engines(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) ->
 async def outcome(store: VectorStore, asked: Operation) -> Any:
     """What the method gives, or that it refused; sentences may differ."""
     try:
+        if asked.method == "nearest":
+            return await nearest(store, **asked.arguments)
         return await getattr(store, asked.method)(COLLECTION, **asked.arguments)
     except (ValueError, KeyError):
         return "refused"
@@ -149,10 +151,10 @@ async def outcome(store: VectorStore, asked: Operation) -> Any:
 def assert_same(asked: Operation, edge: Any, reference: Any) -> None:
     if asked.arguments.get("using") == "sparse":
         # Until it is compacted, the engine counts replaced and deleted points in a word's frequency.
-        assert {hit.id for hit in edge.points} == {hit.id for hit in reference.points}
-    elif asked.method == "query_points":
-        assert_same_ranking([(hit.score, hit.id) for hit in edge.points],
-                            [(hit.score, hit.id) for hit in reference.points])  # fmt: skip
+        assert {hit.id for hit in edge} == {hit.id for hit in reference}
+    elif asked.method == "nearest":
+        assert_same_ranking([(hit.score, hit.id) for hit in edge],
+                            [(hit.score, hit.id) for hit in reference])  # fmt: skip
     elif asked.arguments.get("order_by") is not None:
         assert_same_ranking([(float(found.payload["rank"]), found.id) for found in edge[0]],
                             [(float(found.payload["rank"]), found.id) for found in reference[0]])  # fmt: skip

@@ -25,7 +25,7 @@ from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_
 from tests.support.schedule import REPORT, CountingJob, Every, make_operations
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
-QUICK = Pace(lease_s=0.4, first_look_s=0.05, retry_s=0.1)
+QUICK = Pace(lease_s=1, first_look_s=0.05, look_s=0.2, retry_s=0.1)
 
 
 @asynccontextmanager

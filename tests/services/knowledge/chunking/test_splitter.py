@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,8 +33,8 @@ def whole(parsed: ParsedDocument) -> str:
     return "\n\n".join(section.text for section in parsed.sections)
 
 
-def pieces_of(text: str, chunk_tokens: int = 64, overlap_tokens: int = 0) -> tuple[Piece, ...]:
-    splitter = StructureSplitter(chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens)
+def pieces_of(text: str, chunk_tokens: int = 64) -> tuple[Piece, ...]:
+    splitter = StructureSplitter(chunk_tokens=chunk_tokens)
     return cut(document(Section(text)), splitter)
 
 
@@ -91,14 +90,6 @@ def test_fenced_code_stays_whole_where_it_fits_and_is_cut_between_lines_where_no
         assert all(line in CODE.split("\n") for line in piece.text.split("\n"))
 
 
-def test_overlap_says_the_end_of_the_chunk_before_again() -> None:
-    text = "".join(f"第{i}句话在这里。" for i in range(60))
-    plain, overlapping = pieces_of(text), pieces_of(text, overlap_tokens=16)
-    assert all(a.char_end == b.char_start for a, b in pairwise(plain))
-    assert all(a.char_end > b.char_start for a, b in pairwise(overlapping))
-    assert all(estimate_tokens(piece.text) <= 64 for piece in overlapping)
-
-
 def test_any_llama_index_node_parser_can_be_the_splitter() -> None:
     parsed = document(Section("One. " * 200, ("A",), 3), Section("Two. " * 10, ("B",)))
     pieces = cut(parsed, SentenceSplitter(chunk_size=64, chunk_overlap=0))
@@ -121,13 +112,12 @@ TEXTS = (
 @given(
     st.lists(TEXTS.filter(bool), min_size=1, max_size=3),
     st.integers(12, 80),
-    st.integers(0, 40),
 )
 def test_chunks_are_the_text_at_their_offsets_within_the_limit_and_lose_nothing(
-    texts: list[str], chunk_tokens: int, overlap_tokens: int
+    texts: list[str], chunk_tokens: int
 ) -> None:
     parsed = document(*(Section(text, ("h", str(i))) for i, text in enumerate(texts)))
-    pieces = cut(parsed, StructureSplitter(chunk_tokens=chunk_tokens, overlap_tokens=overlap_tokens))
+    pieces = cut(parsed, StructureSplitter(chunk_tokens=chunk_tokens))
     text = whole(parsed)
     covered = set[int]()
     for piece in pieces:

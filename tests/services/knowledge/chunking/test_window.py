@@ -27,11 +27,9 @@ def count_tokens(text: str) -> int:
     return int(engine().token_count(usual))
 
 
-def splitter(chunk_tokens: int, window_tokens: int = WINDOW, overlap: int = 0) -> StructureSplitter:
+def splitter(chunk_tokens: int, window_tokens: int = WINDOW) -> StructureSplitter:
     return StructureSplitter(
         chunk_tokens=chunk_tokens,
-        overlap_tokens=overlap,
-        tiny_tokens=24,
         window_tokens=window_tokens,
         count_tokens=count_tokens,
     )
@@ -53,13 +51,12 @@ DENSE_TEXTS = st.lists(st.sampled_from(DENSE), max_size=400).map("".join)
     st.lists(st.one_of(TEXTS, DENSE_TEXTS).map(str.strip).filter(bool), min_size=1, max_size=3),
     st.lists(st.text(max_size=120), max_size=3),
     st.sampled_from([32, 100, 128, 4_096]),
-    st.sampled_from([0, 16]),
 )
-@example(["字" * 5_000], ["很长的标题" * 90] * 2, 4_096, 0)
-@example([" ".join(map(str, range(100, 600)))], ["很长的标题" * 9], 4_096, 0)
-@example(["| a | b |\n|---|---|\n" + "| 1234567 | 7654321 |\n" * 200], ["x"], 128, 0)
+@example(["字" * 5_000], ["很长的标题" * 90] * 2, 4_096)
+@example([" ".join(map(str, range(100, 600)))], ["很长的标题" * 9], 4_096)
+@example(["| a | b |\n|---|---|\n" + "| 1234567 | 7654321 |\n" * 200], ["x"], 128)
 def test_heading_date_and_text_together_never_exceed_the_window(
-    texts: list[str], heading: list[str], chunk_tokens: int, overlap: int
+    texts: list[str], heading: list[str], chunk_tokens: int
 ) -> None:
     """Discriminates: `_room_below` and `_fits` both blind to what is said above (one of them is enough)."""
     sections, start = [], 0
@@ -67,7 +64,7 @@ def test_heading_date_and_text_together_never_exceed_the_window(
         sections.append(Section(text, tuple(heading), None, start))
         start += len(text) + 2
     parsed = ParsedDocument("t", tuple(sections))
-    by = splitter(chunk_tokens, overlap=overlap)
+    by = splitter(chunk_tokens)
     assert all(count_tokens(text) <= WINDOW for text in indexed(parsed, by))
     covered = {at for piece in cut(parsed, by) for at in range(piece.char_start, piece.char_end)}
     assert all(at in covered for at, char in enumerate(whole(parsed)) if not char.isspace())

@@ -20,7 +20,6 @@ from services.models.embedding import EmbeddingService
 from services.operations.repair.importing import ImportReport
 from services.operations.repair.plan import BackfillOptions
 from services.operations.repair.run import Backfill
-from services.operations.repair.undo_file import UndoFile, new_undo_file
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import SESSIONS, TURNS, payloads, turn_store, uid
@@ -83,9 +82,9 @@ async def old_conversations(store: VectorStore) -> None:
     await write_old(store, 7, 0, session_id=17)
 
 
-async def run(job: Backfill, undo: UndoFile | None = None, **options: Any) -> ImportReport:
+async def run(job: Backfill, **options: Any) -> ImportReport:
     plan = await job.plan_import(OLD, BackfillOptions("Asia/Shanghai"))
-    return await job.apply_import(plan, undo=undo, **options)
+    return await job.apply_import(plan, **options)
 
 
 async def vectors(store: VectorStore) -> dict[str, Any]:
@@ -101,11 +100,11 @@ async def test_turns_come_repaired_embedded_and_listed_and_the_old_ones_stay(
     report = await run(job)
     assert (report.turns, report.added, report.embedded, report.unreadable) == (5, 5, 5, 2)
     assert await payloads(store, OLD) == before
-    nodes = await turn_store(store).skeleton(S2, "local")
+    nodes = (await turn_store(store).tree(S2, "local")).nodes
     assert {name: node.parent_turn_id for name, node in nodes.items()} == {
         uid(13): None, uid(14): uid(13), uid(15): uid(13),
     }  # fmt: skip
-    first, second = sorted((await turn_store(store).skeleton(S1, "local")).values(), key=lambda n: n.order)
+    first, second = sorted((await turn_store(store).tree(S1, "local")).nodes.values(), key=lambda n: n.order)
     assert (first.parent_turn_id, second.parent_turn_id) == (None, first.turn_id)
     assert first.created_us == 1_714_557_600_000_000 - 8 * 3_600_000_000
     assert {name for found in (await vectors(store)).values() for name in found} == {
@@ -154,16 +153,20 @@ async def test_a_plan_of_an_import_writes_nothing(store: VectorStore, job: Backf
     assert await payloads(store) == {}
 
 
-async def test_an_import_is_undone_but_for_what_changed_since(
-    store: VectorStore, job: Backfill, tmp_path: Path
+async def test_an_import_is_backed_up_before_when_there_is_something_to_add(
+    store: VectorStore,
 ) -> None:
+    stored: list[int] = []
+
+    async def back_up(reason: str) -> str:
+        stored.append(len(await payloads(store)))
+        return f"{reason}.zip"
+
     await old_conversations(store)
-    undo = new_undo_file(tmp_path, TURNS, 1)
-    assert (await run(job, undo)).undo_file == undo.path.name
-    await store.set_payload(TURNS, {"feedback": "up"}, points=[uid(13)])
-    report = await job.undo(undo.path, dry_run=False)
-    assert (report.restored, report.refused) == (6, (uid(13),))
-    assert set(await payloads(store)) == {uid(13)}
+    job = Backfill(turn_store(store), store, TURNS, SESSIONS, back_up=back_up)
+    assert (await run(job)).backup == "command.zip"
+    assert (await run(job)).backup == ""
+    assert stored == [0]
 
 
 async def test_without_embedding_the_next_start_makes_the_vectors(store: VectorStore, job: Backfill) -> None:

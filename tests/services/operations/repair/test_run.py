@@ -17,7 +17,6 @@ from services.conversation.sessions import SessionStore
 from services.operations.repair.plan import BackfillPlan, BackfillReport
 from services.operations.repair.run import Backfill
 from services.operations.repair.writing import BackfillWriter
-from services.operations.retention.cleanup import expire_turns
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (
     SESSIONS,
@@ -30,6 +29,7 @@ from tests.services.conversation.stores import (
     write_session,
     write_turn,
 )
+from tests.services.operations.retention.parts import expire_turns
 
 S1, S2 = uid(100), uid(200)
 
@@ -56,7 +56,7 @@ async def vectors(store: VectorStore) -> dict[str, Any]:
 
 async def chain(store: VectorStore, session_id: str) -> list[Turn]:
     """The branch of the newest turn, root first."""
-    nodes = await turn_store(store).skeleton(session_id, "local")
+    nodes = (await turn_store(store).tree(session_id, "local")).nodes
     leaf = max(nodes.values(), key=lambda node: node.order).turn_id
     return await turn_store(store).get_many([node.turn_id for node in walk_branch(nodes, leaf)])
 
@@ -136,7 +136,7 @@ async def test_a_run_that_was_cut_is_finished_by_the_next(store: VectorStore) ->
     whole = await backfill(store).plan()
     first, copied, _ = whole.sessions[0].changes
     records = await store.retrieve(TURNS, [copied.point_id], with_vectors=True)
-    await BackfillWriter(store, TURNS, SESSIONS, None).change([first, copied], lambda done: None)
+    await BackfillWriter(store, TURNS, SESSIONS).change([first, copied], lambda done: None)
     await write_point(store, copied.point_id, records[0].vector, **(records[0].payload or {}))  # type: ignore[arg-type]
     report = await repair(store)
     assert (report.leftovers, report.changed) == (1, 1)

@@ -17,19 +17,10 @@ from core.operations.receipts import ReceiptKind
 from core.relevance.sparse import encode_document
 from services.models.embedding import EmbeddingService
 from services.operations.repair.run import Backfill
-from services.operations.repair.undo_file import new_undo_file
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
-from tests.services.conversation.stores import (
-    SESSIONS,
-    TURNS,
-    open_edge,
-    payloads,
-    turn_store,
-    uid,
-    write_point,
-)
+from tests.services.conversation.stores import SESSIONS, TURNS, open_edge, turn_store, uid, write_point
 from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
 
 NAME = "hashing"
@@ -106,19 +97,6 @@ async def test_without_embedding_they_are_left_to_the_next_start(
     assert len((await job.plan()).lacking) == 2
 
 
-async def test_vectors_that_were_made_stay_after_an_undo(
-    store: VectorStore, embedding: EmbeddingService, tmp_path: Path
-) -> None:
-    await old_turns(store)
-    before, job = await payloads(store), backfill(store, embedding)
-    undo = new_undo_file(tmp_path, TURNS, 1)
-    await job.apply(await job.plan(), undo=undo)
-    assert (await job.undo(undo.path, dry_run=False)).refused == ()
-    assert await payloads(store) == before
-    found = await vectors(store)
-    assert set(found[uid(1)]) == {"turn", "question", "sparse"}
-
-
 async def test_vectors_of_another_embedding_are_not_mixed(
     tmp_path: Path, embedding: EmbeddingService
 ) -> None:
@@ -132,15 +110,12 @@ async def test_vectors_of_another_embedding_are_not_mixed(
 
 
 async def test_each_run_that_changes_something_leaves_a_receipt(
-    store: VectorStore, embedding: EmbeddingService, tmp_path: Path
+    store: VectorStore, embedding: EmbeddingService
 ) -> None:
     await old_turns(store)
-    job, undo = backfill(store, embedding), new_undo_file(tmp_path, TURNS, 1)
-    await job.apply(await job.plan(), undo=undo, reason="request")
+    job = backfill(store, embedding)
+    await job.apply(await job.plan(), reason="request")
     await job.apply(await job.plan())
-    await job.undo(undo.path)
-    await job.undo(undo.path, dry_run=False)
-    undone, done = await ReceiptStore(store, "operations").newest(kind=ReceiptKind.REPAIR)
-    assert (done.reason, done.details, done.error) == ("request", {"undo_file": undo.path.name}, "")
+    (done,) = await ReceiptStore(store, "operations").newest(kind=ReceiptKind.REPAIR)
+    assert (done.reason, done.details, done.error) == ("request", {"backup": ""}, "")
     assert (done.counts["changed"], done.counts["moved"], done.counts["embedded"]) == (4, 2, 2)
-    assert (undone.reason, undone.details) == ("command", {"undone": undo.path.name})

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qdrant_client import models
 
 from core.errors import StoreUnavailableError
+from core.operations.expiry import AgeLimits
 from services.conversation.memory_records import Memory, MemoryRecords
 from services.conversation.sessions import Session, SessionStore
 from services.conversation.summary_records import SummaryRecords
 from services.conversation.turns import TurnStore
 from services.operations.retention.cleanup import Retention, SessionRecords
+from services.operations.retention.expiry import ExpiryRun
+from services.operations.retention.report import ExpiryReport
 from services.operations.retention.traces import TurnTraces
 from services.store.dialect import Reclaimed, VectorStore
 from services.store.receipts import ReceiptStore
@@ -83,3 +86,20 @@ async def write_limited(
 
 def a_memory(number: int, *turns: int, owner: str = "local") -> Memory:
     return Memory(uid(number), owner, uid(1), f"fact {number}", tuple(map(uid, turns)), NOW + number)
+
+
+async def expire_turns(
+    turns: TurnStore,
+    now_us: int,
+    days: int,
+    *,
+    dry_run: bool,
+    records: SessionRecords | None = None,
+    traces: TurnTraces | None = None,
+) -> ExpiryReport:
+    """One ExpiryRun: nobody is asked, and no receipt is written. Raises ValueError if days < 1."""
+    run = ExpiryRun(turns, AgeLimits(now_us, days), records, traces)
+    await run.find()
+    if not dry_run:
+        await run.delete()
+    return replace(run.so_far(), dry_run=dry_run, total_after=await turns.count())

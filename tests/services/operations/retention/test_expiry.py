@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from core.conversation.branch import walk_branch
 from core.conversation.turns import rfc3339
-from services.operations.retention.cleanup import DAY_US, ExpiryReport, SessionRecords, expire_turns
+from services.operations.retention.cleanup import DAY_US, ExpiryReport, SessionRecords
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (
     SESSIONS,
@@ -27,6 +27,7 @@ from tests.services.conversation.stores import (
     write_session,
     write_turn,
 )
+from tests.services.operations.retention.parts import expire_turns
 
 NOW = 1_750_000_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -144,7 +145,7 @@ async def test_children_of_deleted_turns_read_as_roots(store: VectorStore) -> No
     await write_turn(store, 2, NOW - 29 * DAY_US, parent_turn_id=uid(1))
     await write_turn(store, 3, NOW, parent_turn_id=uid(2))
     await expire(store)
-    nodes = await turn_store(store).skeleton(uid(1), "local")
+    nodes = (await turn_store(store).tree(uid(1), "local")).nodes
     assert [node.turn_id for node in walk_branch(nodes, uid(3))] == [uid(2), uid(3)]
 
 

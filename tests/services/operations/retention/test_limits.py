@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from core.operations.expiry import DAY_US
 from services.conversation.sessions import SessionChange, SessionStore
-from services.operations.retention.cleanup import CHUNK, ExpiryReport, SessionRecords, expire_turns
+from services.operations.retention.cleanup import CHUNK, ExpiryReport, SessionRecords
 from services.operations.retention.sessions import AT_ONCE
 from services.operations.retention.traces import TurnTraces
 from services.store.dialect import VectorStore
@@ -29,7 +29,7 @@ from tests.services.conversation.stores import (
     write_point,
     write_turn,
 )
-from tests.services.operations.retention.parts import NOW, write_limited
+from tests.services.operations.retention.parts import NOW, expire_turns, write_limited
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBERS = range(1, 5)  # of sessions

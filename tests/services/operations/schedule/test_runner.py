@@ -74,29 +74,34 @@ async def test_a_slot_that_a_dead_worker_began_is_begun_again_within_two_leases(
     assert workers.job.ended == [dead.slot]
 
 
-async def test_a_worker_that_lives_keeps_its_lease_however_long_the_run(workers: Workers) -> None:
-    """Discriminates: no signs of life (the run takes five leases)."""
-    workers.job.seconds = 1.0
+async def test_a_run_that_takes_longer_than_its_lease_is_cut_and_never_goes_on_beside_another(
+    workers: Workers,
+) -> None:
+    """Discriminates: a run without an end."""
+    workers.job.seconds = 60
     _, running = await workers.begin(lease_s=0.2)
     other = workers.start(steady=time.monotonic)
     while not running.done():
         await other.run()
         await asyncio.sleep(0.02)
-    await other.run()
-    assert (len(workers.job.slots), workers.job.most_at_once) == (1, 1)
+    with pytest.raises(TimeoutError):
+        await running
+    assert (len(workers.job.slots), workers.job.most_at_once, workers.job.at_once) == (1, 1, 0)
+    stored = await workers.lease.read()
+    assert stored is not None
+    assert (stored.last_error, stored.holder, stored.last_slot < stored.slot) == ("TimeoutError", "", True)
 
 
-async def test_a_worker_that_lost_its_lease_stops(workers: Workers) -> None:
-    """It was stopped for longer than its lease, and another one has taken over. Discriminates: going on."""
-    workers.job.seconds = 60
-    _, running = await workers.begin(lease_s=0.15)
+async def test_a_worker_that_lost_its_lease_changes_nothing_of_the_others(workers: Workers) -> None:
+    """It was stopped for longer than its lease, and another one has taken over."""
+    workers.job.seconds = 0.1
+    _, running = await workers.begin(lease_s=5)
     seen = await workers.lease.read()
     assert seen is not None
     taken = replace(seen, token="other", holder="other:1")
     await workers.lease.swap(seen, taken)
     with capture_logs() as logs:
-        assert await asyncio.wait_for(running, 2) is None
-    assert (workers.job.at_once, workers.job.ended) == (0, [])
+        await asyncio.wait_for(running, 2)
     assert "cleanup_lost" in {entry["event"] for entry in logs}
     assert await workers.lease.read() == taken
 
@@ -149,7 +154,7 @@ async def test_a_slot_that_kills_its_workers_is_given_up(workers: Workers) -> No
         assert await runner._claim() is not None  # it dies of it
     last = workers.start()
     with capture_logs() as logs:
-        await workers.go_on(last, 600)
+        await workers.go_on(last, PACE.lease_s + 600)
     assert workers.job.slots == []
     assert [entry["event"] for entry in logs] == ["cleanup_given_up"]
     assert last.record is not None
@@ -170,15 +175,17 @@ async def test_a_store_that_is_away_when_the_slot_comes_is_asked_again(workers: 
     assert len(workers.job.ended) == 1
 
 
-async def test_a_sign_of_life_whose_answer_was_lost_does_not_lose_the_lease(workers: Workers) -> None:
-    """Discriminates: taking an unexpected beat for another worker's."""
-    workers.job.seconds = 0.4
+async def test_a_result_whose_answer_was_lost_is_not_taken_for_another_workers(workers: Workers) -> None:
+    """Discriminates: a new token for each try."""
+    workers.job.seconds = 0.05
     workers.lease = lease = Away(workers.lease)
-    runner, running = await workers.begin(lease_s=0.3)
+    runner, running = await workers.begin(lease_s=0.6)
     lease.away = lease.late = True
-    await asyncio.sleep(0.12)  # one sign of life
+    await asyncio.sleep(0.15)
     lease.away = lease.late = False
-    assert await running is not None
+    with capture_logs() as logs:
+        assert await running is not None
+    assert logs == []
     assert runner.record is not None
     assert (runner.record.last_slot, runner.record.holder) == (workers.job.ended[0], "")
 

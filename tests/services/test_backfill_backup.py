@@ -1,15 +1,14 @@
-"""Repair and undo: whatever was stored is stored again, to the byte (RELIABILITY P9).
+"""Backup, repair, restore: whatever was stored is stored again, to the byte (RELIABILITY P9).
 
-Discriminates: a field that was absent put back as null; null put back by setting the payload; a move undone
-without its vectors; a line that is written after the change; a changed turn that is put back all the same.
+Discriminates: a backup that is made after the change, or of the conversations alone; a field that was absent
+restored as null; a point restored without its vectors.
 """
 
 from __future__ import annotations
 
 import asyncio
-import stat
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from qdrant_client import models
 
-from core.errors import BadRequestError, StoreUnavailableError
+from core.errors import DiskFullError, UnavailableError, WenmaiError
+from services.operations.backup.folder import BackupRunningError
+from services.operations.backup.target import Target
 from services.operations.repair.run import Backfill
-from services.operations.repair.undo_file import UNDO_NAME, UndoFile, new_undo_file, read_undo_file
+from services.repair.undo_files import delete_undo_files
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (
     SESSIONS,
@@ -31,6 +32,8 @@ from tests.services.conversation.stores import (
     uid,
     write_point,
 )
+from tests.services.operations.backup.stores import back_up, settings_of
+from tests.services.operations.backup.test_restore import restore
 
 S1, S2 = uid(100), uid(200)
 Points = dict[str, tuple[dict[str, Any], Any]]
@@ -54,36 +57,26 @@ class Opened:
     runner: asyncio.Runner
     store: VectorStore
     folder: Path
-    files: int = 0
 
     async def examine(self, points: list[models.PointStruct], drop: bool, done: int) -> None:
-        """Repair, cut after `done` changes, and to its end; a second run; undo both files; undo again."""
+        """Back up; repair, cut after `done` changes, and to its end; a second run; restore the backup."""
         store, job = self.store, backfill(self.store)
         await _clear(store)
         await store.upsert(TURNS, points)
         before = await everything(store)
-        first, second = self._undo_file(), self._undo_file()
+        archive, _ = await back_up(store, self.folder)
         whole = await job.plan(drop_duplicates=drop)
-        changes = list(whole.changes)[:done]
-        await job._writer(first).change(changes, lambda done: None)
-        await job.apply(await job.plan(drop_duplicates=drop), undo=second)
+        await job._writer().change(list(whole.changes)[:done], lambda done: None)
+        await job.apply(await job.plan(drop_duplicates=drop))
         after = await everything(store)
         assert (await job.apply(await job.plan(drop_duplicates=drop))).nothing_to_do
         assert await everything(store) == after
         kept, were = _vectors_of(after), _vectors_of(before)
         assert kept == {number: were[number] for number in kept}
-        for file in (second, first):
-            if file.name:
-                assert (await job.undo(file.path, dry_run=False)).refused == ()
+        await _clear(store)
+        await restore(archive, Target(store, settings_of(self.folder)))
         assert await everything(store) == before
-        for file in (second, first):
-            if file.name:
-                assert (await job.undo(file.path, dry_run=False)).restored == 0
-        assert await everything(store) == before
-
-    def _undo_file(self) -> UndoFile:
-        self.files += 1
-        return UndoFile(self.folder / f"undo{self.files}.jsonl", TURNS)
+        archive.unlink()
 
 
 def _vectors_of(points: Points) -> dict[int, Any]:
@@ -100,7 +93,7 @@ async def _clear(store: VectorStore) -> None:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    folder = tmp_path_factory.mktemp("undo")
+    folder = tmp_path_factory.mktemp("repair")
     with asyncio.Runner() as runner:
         context = open_edge(folder)
         yield Opened(runner, runner.run(context.__aenter__()), folder)
@@ -151,7 +144,7 @@ def points(draw: st.DrawFn) -> list[models.PointStruct]:
 
 @settings(max_examples=40, deadline=None)
 @given(points(), st.booleans(), st.integers(0, 7))
-def test_undo_gives_back_payloads_ids_and_vectors_exactly(
+def test_a_restore_gives_back_payloads_ids_and_vectors_exactly(
     opened: Opened, stored: list[models.PointStruct], drop: bool, done: int
 ) -> None:
     opened.runner.run(opened.examine(stored, drop, done))
@@ -168,87 +161,69 @@ async def old_turns(store: VectorStore, *numbers: int) -> None:
         await write_point(store, uid(number), session_id=S1, timestamp=f"2024-05-01T10:0{number}:00Z")
 
 
-async def repaired(store: VectorStore, folder: Path) -> Path:
-    job = backfill(store)
-    undo = new_undo_file(folder, TURNS, 1_714_557_600_000_001)
-    assert (await job.apply(await job.plan(), undo=undo)).undo_file == undo.path.name
-    return undo.path
+@dataclass
+class Archives:
+    """Backups as a repair asks for them: the turns that were stored when each was made, by its name."""
+
+    store: VectorStore
+    error: WenmaiError | None = None
+    made: dict[str, Any] = field(default_factory=dict)
+
+    async def back_up(self, reason: str) -> str:
+        if self.error is not None:
+            raise self.error
+        name = f"{reason} {len(self.made) + 1}"
+        self.made[name] = await payloads(self.store)
+        return name
 
 
-async def test_the_file_is_private_named_by_its_time_and_only_made_when_something_changes(
-    store: VectorStore, tmp_path: Path
+def backing_up(archives: Archives) -> Backfill:
+    return Backfill(turn_store(archives.store), archives.store, TURNS, SESSIONS, back_up=archives.back_up)
+
+
+async def test_a_backup_is_made_before_the_first_change_and_only_when_something_changes(
+    store: VectorStore,
 ) -> None:
-    path = new_undo_file(tmp_path, TURNS, 1_714_557_600_000_001).path
-    job = backfill(store)
-    assert (await job.apply(await job.plan(), undo=UndoFile(path, TURNS))).undo_file == ""
-    assert not path.exists()
+    archives = Archives(store)
+    job = backing_up(archives)
+    assert (await job.apply(await job.plan())).backup == ""
     await old_turns(store, 1)
-    assert await repaired(store, tmp_path) == path
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.name == "backfill-undo-20240501T100000-000001Z.jsonl"
-    assert UNDO_NAME.fullmatch(path.name)
-
-
-async def test_nothing_is_changed_when_the_file_cannot_be_written(store: VectorStore, tmp_path: Path) -> None:
-    await old_turns(store, 1, 2)
-    before, job = await payloads(store), backfill(store)
-    with pytest.raises(StoreUnavailableError, match="undo"):
-        await job.apply(await job.plan(), undo=UndoFile(tmp_path / "nowhere" / "undo.jsonl", TURNS))
-    assert await payloads(store) == before
-
-
-async def test_turns_that_changed_since_are_refused_and_the_others_put_back(
-    store: VectorStore, tmp_path: Path
-) -> None:
-    await old_turns(store, 1, 2, 3)
     before = await payloads(store)
-    path = await repaired(store, tmp_path)
-    await store.set_payload(TURNS, {"parent_turn_id": None, "seq": 9}, points=[uid(2)])
-    await store.set_payload(TURNS, {"feedback": "up"}, points=[uid(3)])
-    await store.set_payload(SESSIONS, {"title": "mine"}, points=[S1])
-    await turn_store(store).delete([uid(1)])
-    dry = await backfill(store).undo(path)
-    report = await backfill(store).undo(path, dry_run=False)
-    assert (dry.dry_run, dry.restored, set(dry.refused)) == (True, 1, {uid(2), S1})
-    assert (report.restored, report.gone, set(report.refused)) == (1, 1, {uid(2), S1})
-    found = await payloads(store)
-    assert found[uid(3)] == before[uid(3)] | {"feedback": "up"}
-    assert found[uid(2)]["seq"] == 9
-    assert S1 in await payloads(store, SESSIONS)
+    assert (await job.apply(await job.plan(), reason="request")).backup == "request 1"
+    assert (await job.apply(await job.plan())).backup == ""
+    assert archives.made == {"request 1": before} != {"request 1": await payloads(store)}
 
 
-async def test_a_file_goes_on_after_a_cut_and_a_line_that_was_cut_is_not_read(
-    store: VectorStore, tmp_path: Path
-) -> None:
-    await old_turns(store, 1, 2)
-    before, path, job = await everything(store), tmp_path / "undo.jsonl", backfill(store)
-    await job._writer(UndoFile(path, TURNS)).change(list((await job.plan()).changes)[:1], lambda done: None)
-    with path.open("ab") as file:
-        file.write(b'{"type":"rewritten","point":"')
-    assert len(read_undo_file(path).lines) == 1
-    await job.apply(await job.plan(), undo=UndoFile(path, TURNS))
-    assert len(read_undo_file(path).lines) == 3
-    assert (await job.undo(path, dry_run=False)).restored == 3
-    assert await everything(store) == before
+async def test_without_a_backup_when_none_is_asked_for(store: VectorStore) -> None:
+    archives = Archives(store)
+    await old_turns(store, 1)
+    job = backing_up(archives)
+    report = await job.apply(await job.plan(), backup=False)
+    assert (report.changed, report.backup, archives.made) == (1, "", {})
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("error", "kind"),
     [
-        ("", "not an undo file"),
-        ("{}\n", "not an undo file"),
-        ('{"type":"backfill-undo","version":2,"collection":"conversations"}\n', "another version"),
-        ('{"type":"backfill-undo","version":1,"collection":"others"}\n', "'others'"),
-        ('{"type":"backfill-undo","version":1,"collection":"conversations"}\n{"type":"x"}\n', "line 2"),
-        ('{"type":"backfill-undo","version":1,"collection":"conversations"}\n\xff\n', "line 2"),
-        (None, "cannot be read"),
+        (UnavailableError("BACKUP_DIR cannot be used: Permission denied"), UnavailableError),
+        (DiskFullError("the disk is full"), DiskFullError),
+        (BackupRunningError("A backup is being made"), BackupRunningError),
     ],
 )
-async def test_what_is_no_undo_file_is_refused(
-    store: VectorStore, tmp_path: Path, content: str | None, told: str
+async def test_nothing_is_changed_when_no_backup_can_be_made(
+    store: VectorStore, error: WenmaiError, kind: type[WenmaiError]
 ) -> None:
-    path = tmp_path / "undo.jsonl"
-    if content is not None:
-        path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(BadRequestError, match=told):
-        await backfill(store).undo(path, dry_run=False)
+    await old_turns(store, 1, 2)
+    before, job = await payloads(store), backing_up(Archives(store, error))
+    with pytest.raises(kind, match=str(error)) as refused:
+        await job.apply(await job.plan())
+    assert type(refused.value) is kind
+    assert await payloads(store) == before
+
+
+def test_the_first_erasure_deletes_the_undo_files_of_earlier_versions(tmp_path: Path) -> None:
+    (tmp_path / "backfill-undo-20240501T100000-000001Z.jsonl").write_text("{}")
+    (tmp_path / "mine.jsonl").write_text("{}")
+    for _ in range(2):
+        asyncio.run(delete_undo_files(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.jsonl"]
