@@ -33,6 +33,7 @@ from config.settings import (
     ModelSettings,
     Settings,
     StoreSettings,
+    not_as_fitted,
 )
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
@@ -91,6 +92,8 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         scheduled = open_schedule(clean_up, times.cleanup_cron, times.timezone, leases)
         schedule = await stack.enter_async_context(scheduled)
         reranker = _open_reranker(settings, embedding.name, stack)
+        if changed := not_as_fitted(settings):
+            log.warning("probabilities_not_fitted", settings=changed, hint="look at RERANK_SCORE_THRESHOLD")
         reembedding = StoreReembedding(
             settings.store, settings.models, store, history.activity, open_embedding,
             partial(open_store, settings.store), settings.store.data_dir / EMBEDDED_FOLDER,
@@ -154,8 +157,7 @@ def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:
 
 
 def _parser(settings: Settings) -> ParserProcess:
-    sizes = settings.knowledge
-    splitter = StructureSplitter(chunk_tokens=sizes.chunk_tokens)
+    splitter = StructureSplitter(chunk_tokens=settings.knowledge.chunk_tokens)
     if settings.models.embedding == "bundled":
         splitter = splitter.model_copy(update={"count_tokens": count_tokens, "window_tokens": WINDOW_TOKENS})
     return ParserProcess(parse_document, splitter)
@@ -193,9 +195,9 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
         same_host = models.embedding_base_url in (None, models.openai_base_url)
         key = models.embedding_api_key or (models.openai_api_key if same_host else None)
         base_url = models.embedding_base_url or models.openai_base_url
-        embedding = OpenAIEmbedding(models.embedding_model, base_url, key, **models.embedding_options)
+        embedding = OpenAIEmbedding(models.openai_embedding, base_url, key, **models.embedding_options)
         stack.callback(embedding.close)
-        return embedding, models.embedding_model, 0
+        return embedding, models.openai_embedding, 0
     from services.adapters.models.llama_index_loader import load_class
 
     return load_class(models.embedding, BaseEmbedding, models.embedding_options), target, 0  # type: ignore[type-abstract]
@@ -223,9 +225,7 @@ def _open_reranker(
 
         if not models.reranker_url:
             raise StartRefusedError("RERANKER=http needs RERANKER_URL, the address of a /rerank endpoint.")
-        reranker = HttpReranker(
-            models.reranker_url, models.reranker_model, models.reranker_api_key, timeout_s
-        )
+        reranker = HttpReranker(models.reranker_url, target, models.reranker_api_key, timeout_s)
         stack.push_async_callback(reranker.aclose)
         return reranker
     from services.adapters.models.llama_index_loader import load_class
@@ -235,9 +235,9 @@ def _open_reranker(
 
 async def _open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, ModelEntry]:
     models = settings.models
-    timeouts = StreamTimeouts(models.first_token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
+    timeouts = StreamTimeouts(models.token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
     chat = settings.conversation
-    layout = Layout(chat.message_layout) if chat.use_chat_mode else Layout.FLAT
+    layout = Layout.AUTO if chat.use_chat_mode else Layout.FLAT
     share = chat.answer_share
     entries: dict[str, ModelEntry] = {}
     opening = _OpenLLMs(models, share, stack)
@@ -301,7 +301,7 @@ class _OpenLLMs:
         key = api_key_for(model_id, entry, self._models)
         if self._client is None:
             # our own time-outs end an answer; the connection's is only a net below them
-            patience_s = max(self._models.first_token_timeout_s, self._models.token_timeout_s) + 5
+            patience_s = self._models.token_timeout_s + 5
             self._client = await self._stack.enter_async_context(open_model_client(patience_s))
         make = make_openai_llm if entry.provider == "openai" else make_anthropic_llm
         return make(entry, key, self._client, self._answer_share)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
 from config.fields import FilterPath, Fraction, Section, Share, split_list
+
+SHORTEST_COMPRESSED = 200  # tokens; a summary of less is hardly shorter
 
 
 class ConversationSettings(Section):
@@ -20,20 +22,12 @@ class ConversationSettings(Section):
     cleanup_cron: str = "0 3 * * *"
     timezone: str | None = None
     use_chat_mode: bool = True
-    message_layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] = "auto"
     max_question_chars: int = Field(8_000, ge=1, le=100_000)
     max_persona_chars: int = Field(4_000, ge=1, le=100_000)
-    history_cache_s: float = Field(300, ge=0, le=86_400, allow_inf_nan=False)
     answer_share: float = Field(0.25, ge=0.05, le=0.9, allow_inf_nan=False)
-    persona_share: float = Field(0.15, ge=0.01, le=0.9, allow_inf_nan=False)
     memory_share: Share = 0.05
-    summary_share: Share = 0.1
-    relevant_share: Share = 0.15
-    recent_share: Share = 0.25
     knowledge_share: Share = 0.45
-    compress_history: bool = True
-    compress_after_tokens: int = Field(3_000, ge=200, le=1_000_000)
-    summary_tokens: int = Field(400, ge=50, le=10_000)
+    compress_after_tokens: int = Field(3_000, ge=0, le=1_000_000)
     summary_model_id: str = "default"
     prompt_keep_days: int = Field(30, ge=0, le=36_500)
     qa_log: Path | None = None
@@ -45,6 +39,13 @@ class ConversationSettings(Section):
     def _split(cls, value: object) -> object:
         return split_list(value)
 
+    @field_validator("compress_after_tokens")
+    @classmethod
+    def _worth_a_summary(cls, tokens: int) -> int:
+        if 0 < tokens < SHORTEST_COMPRESSED:
+            raise ValueError(f"must be 0 (no summaries) or at least {SHORTEST_COMPRESSED}")
+        return tokens
+
     @field_validator("qa_log", mode="before")
     @classmethod
     def _blank_is_off(cls, value: object) -> object:
@@ -52,10 +53,6 @@ class ConversationSettings(Section):
 
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:
-        parts = (self.memory_share, self.summary_share, self.relevant_share, self.recent_share)
-        if sum(parts) + self.knowledge_share > 1 + 1e-9:
-            raise ValueError(
-                "memory_share, summary_share, relevant_share, recent_share and knowledge_share "
-                "must not be more than 1 together"
-            )
+        if self.memory_share + self.knowledge_share > 1 + 1e-9:
+            raise ValueError("memory_share and knowledge_share must not be more than 1 together")
         return self

@@ -57,7 +57,6 @@ class KnowledgeSettings(Section):
     chunk_tokens: int = Field(192, ge=32, le=4_096)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     sync_cron: str = "*/10 * * * *"
-    sync_at_start: bool = True
 
     @field_validator("sources")
     @classmethod

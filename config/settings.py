@@ -28,11 +28,9 @@ class ServerSettings(Section):
     api_keys: tuple[SecretStr, ...] = ()
     admin_api_keys: tuple[SecretStr, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
-    max_body_bytes: int = Field(1_000_000, ge=1_000, le=100_000_000)
     max_upload_bytes: int = Field(50_000_000, ge=1_000, le=2_000_000_000)
     max_streams: int = Field(1_000, ge=1, le=100_000)
     max_streams_per_key: int = Field(100, ge=1, le=100_000)
-    send_timeout_s: Positive = 30
     ping_interval_s: Positive = 15
     disconnect_grace_s: float = Field(30, ge=0, le=3600)
     shutdown_grace_s: float = Field(30, ge=0, le=3600)
@@ -45,25 +43,22 @@ class ServerSettings(Section):
         return split_list(value)
 
 
-COLLECTIONS = (
-    "conversation_collection", "knowledge_collection", "document_collection", "session_collection",
-    "memory_collection", "operations_collection",
-)  # fmt: skip
+OTHER_COLLECTIONS = ("knowledge", "documents", "sessions", "memories", "operations")
 
 
 class StoreSettings(Section):
-    """The vector store: embedded in `data_dir` unless `qdrant_url` names a server."""
+    """The vector store: embedded in `data_dir` unless `qdrant_url` names a server.
+
+    With a `collection_suffix` every collection's name ends in `_` and the suffix, as in `knowledge_b`; that
+    of the turns only where `conversation_collection` names none.
+    """
 
     data_dir: Path = Path("data")
     qdrant_url: Url = None
     qdrant_api_key: SecretStr | None = None
     qdrant_timeout_s: Positive = 5
+    collection_suffix: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,48}$")
     conversation_collection: str = Field("conversations", pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    knowledge_collection: str = Field("knowledge", pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    document_collection: str = Field("documents", pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    session_collection: str = Field("sessions", pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    memory_collection: str = Field("memories", pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    operations_collection: str = Field("operations", pattern=r"^[A-Za-z0-9_-]{1,64}$")
     backup_dir: Path | None = None
     low_disk_mb: int = Field(512, ge=64, le=1_000_000)
     shard_number: int = Field(1, ge=1, le=1024)
@@ -75,18 +70,45 @@ class StoreSettings(Section):
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _suffix_goes_for_the_turns_too(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("collection_suffix"):
+            return {"conversation_collection": f"conversations_{values['collection_suffix']}", **values}
+        return values
+
     @model_validator(mode="after")
     def _collections_differ(self) -> Self:
-        taken: dict[str, str] = {}
-        for name in COLLECTIONS:
-            collection = getattr(self, name)
-            if collection in taken:
-                raise ValueError(
-                    f"{name.upper()} and {taken[collection].upper()} are both {collection!r}: each needs a "
-                    "collection of its own"
-                )
-            taken[collection] = name
+        name = self.conversation_collection
+        if name in map(self._suffixed, OTHER_COLLECTIONS):
+            raise ValueError(
+                f"CONVERSATION_COLLECTION = {name!r} is the name of another collection of Wenmai: each needs "
+                "one of its own"
+            )
         return self
+
+    def _suffixed(self, name: str) -> str:
+        return f"{name}_{self.collection_suffix}" if self.collection_suffix else name
+
+    @property
+    def knowledge_collection(self) -> str:
+        return self._suffixed("knowledge")
+
+    @property
+    def document_collection(self) -> str:
+        return self._suffixed("documents")
+
+    @property
+    def session_collection(self) -> str:
+        return self._suffixed("sessions")
+
+    @property
+    def memory_collection(self) -> str:
+        return self._suffixed("memories")
+
+    @property
+    def operations_collection(self) -> str:
+        return self._suffixed("operations")
 
     @property
     def backups(self) -> Path:
@@ -99,13 +121,9 @@ class RetrievalSettings(Section):
 
     reranker_input_top_n: int = Field(20, ge=1, le=200)
     rerank_score_threshold: Fraction = 0.2
-    rrf_k: int = Field(10, ge=1, le=1_000)
-    dense_weight: float = Field(1.0, ge=0, le=10, allow_inf_nan=False)
-    sparse_weight: float = Field(1.0, ge=0, le=10, allow_inf_nan=False)
     rerank_timeout_s: float = Field(5, ge=0.1, le=120, allow_inf_nan=False)
     rewrite_timeout_s: float = Field(3, ge=0, le=60, allow_inf_nan=False)
     widen_tokens: int = Field(0, ge=0, le=2_000)
-    insert_block_max_parallel: int = Field(4, ge=1, le=64)
     insert_block_timeout_s: Positive = 20
 
 
@@ -132,21 +150,22 @@ class LLMSettings(Section):
         return self
 
 
+OPENAI_EMBEDDING = "text-embedding-3-small"
+
+
 class ModelSettings(Section):
     """Which models answer, embed and judge. Nothing here is fetched unless it is named."""
 
     embedding: str = Field(
-        "bundled", pattern=r"^(bundled|sentence-transformers:.+|openai|llama_index:[\w.]+:\w+)$"
+        "bundled", pattern=r"^(bundled|sentence-transformers:.+|openai(:.+)?|llama_index:[\w.]+:\w+)$"
     )
-    embedding_model: str = "text-embedding-3-small"
     embedding_base_url: Url = None
     embedding_api_key: SecretStr | None = None
     embedding_threads: int = Field(1, ge=1, le=64)
     embedding_options: dict[str, Any] = Field(default_factory=dict)
     reranker: str = Field(
-        "calibrated", pattern=r"^(calibrated|none|http|cross-encoder:.+|llama_index:[\w.]+:\w+)$"
+        "calibrated", pattern=r"^(calibrated|none|http(:.+)?|cross-encoder:.+|llama_index:[\w.]+:\w+)$"
     )
-    reranker_model: str = ""
     reranker_url: Url = None
     reranker_api_key: SecretStr | None = None
     reranker_options: dict[str, Any] = Field(default_factory=dict)
@@ -154,7 +173,6 @@ class ModelSettings(Section):
     openai_base_url: Url = None
     llm_model: str | None = None
     llms: dict[str, LLMSettings] = Field(default_factory=dict)
-    first_token_timeout_s: Positive = 60
     token_timeout_s: Positive = 60
     answer_timeout_s: Positive = 600
     max_answer_chars: int = Field(200_000, ge=1_000, le=10_000_000)
@@ -163,6 +181,12 @@ class ModelSettings(Section):
     @classmethod
     def _blank_is_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @property
+    def openai_embedding(self) -> str:
+        """The model's name at the embedding endpoint, where EMBEDDING is `openai` or `openai:NAME`."""
+        kind, _, name = self.embedding.partition(":")
+        return name if kind == "openai" and name else OPENAI_EMBEDDING
 
 
 class Settings(BaseSettings):
@@ -201,6 +225,25 @@ class Settings(BaseSettings):
         environment = FlatSource(settings_cls, os.environ, unknown="ignored")
         file = FlatSource(settings_cls, read_toml(os.environ), unknown="refused")
         return init_settings, environment, file
+
+
+_FITTED_ON = (("models", "embedding"), ("knowledge", "chunk_tokens"), ("retrieval", "reranker_input_top_n"))
+
+
+def not_as_fitted(settings: Settings) -> list[str]:
+    """The settings with another value than the calibrated reranker was fitted on, each with both values.
+
+    Empty with another reranker: what its scores mean is its own affair.
+    """
+    if settings.models.reranker != "calibrated":
+        return []
+    changed = []
+    for section, name in _FITTED_ON:
+        part = getattr(settings, section)
+        value, default = getattr(part, name), type(part).model_fields[name].default
+        if value != default:
+            changed.append(f"{name.upper()} is {value}, fitted on {default}")
+    return changed
 
 
 def load_settings(**sections: Any) -> Settings:

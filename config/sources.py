@@ -13,6 +13,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from config.removed import REMOVED, must_be_refused, removal_of
+
 CONFIG_FILE_VARIABLE = "WENMAI_CONFIG"
 DEFAULT_CONFIG_FILE = "wenmai.toml"
 
@@ -55,6 +57,8 @@ class FlatSource(PydanticBaseSettingsSource):
                 if isinstance(value, str) and name in ("llms", "sources"):
                     continue  # tables are written in the file only
                 laid.setdefault(sections[name], {})[name] = value
+            elif name in REMOVED and (self._unknown == "refused" or must_be_refused(name)):
+                raise ConfigurationError(removal_of(name))
             elif self._unknown == "refused":
                 near = difflib.get_close_matches(name, sections, n=1)
                 hint = f" Did you mean {near[0]}?" if near else ""

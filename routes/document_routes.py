@@ -178,13 +178,13 @@ async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> dict[s
 async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> EventStreamResponse:
     """The job's state now and after every change, as JSON events; ends with the final one."""
     changes = container.knowledge.job_changes(str(job_id), readable(owner))
-    server = container.settings.server
+    ping_interval_s = container.settings.server.ping_interval_s
 
     async def events() -> AsyncGenerator[bytes, None]:
         async for snapshot in changes:
             yield f"event: job\ndata: {json.dumps(job_object(snapshot))}\n\n".encode()
 
-    return EventStreamResponse(events(), server.ping_interval_s, server.send_timeout_s)
+    return EventStreamResponse(events(), ping_interval_s)
 
 
 def readable(owner: str) -> tuple[str, ...]:

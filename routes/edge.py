@@ -16,6 +16,7 @@ from routes.errors import error_response, status_of
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 UPLOADS = frozenset({"/documents", "/sessions/import"})
+MAX_BODY_BYTES = 1_000_000  # a question of the most characters that can be allowed takes 400,000
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
 
@@ -60,7 +61,7 @@ class EdgeMiddleware:
             raise ForbiddenError("Origin: requests from other sites are refused.")
 
     def _limit(self, path: str) -> int:
-        return self._settings.max_upload_bytes if path in UPLOADS else self._settings.max_body_bytes
+        return self._settings.max_upload_bytes if path in UPLOADS else MAX_BODY_BYTES
 
 
 def _check_length(headers: Headers, limit: int) -> None:

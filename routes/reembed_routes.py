@@ -17,7 +17,7 @@ router = APIRouter(prefix="/admin/reembed", tags=["admin"], responses=errors(401
 
 
 class ReembedBody(BaseModel):
-    """EMBEDDING and EMBEDDING_MODEL of the next start; its other settings are the server's own."""
+    """EMBEDDING of the next start; the model of `openai` may be named apart."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

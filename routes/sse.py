@@ -132,7 +132,7 @@ def stream_response(
     `seat` is held while it is read.
     """
     frames = _frames(stream, settings, stream_format, after, seat or nullcontext())
-    return EventStreamResponse(frames, settings.ping_interval_s, settings.send_timeout_s)
+    return EventStreamResponse(frames, settings.ping_interval_s)
 
 
 async def _frames(

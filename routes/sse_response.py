@@ -19,6 +19,7 @@ log = structlog.get_logger()
 
 HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 PING = b": ping\n\n"
+PINGS_UNTAKEN = 2  # intervals; one may be a train in a tunnel, after two nobody is thought to read
 CONNECTION = "wenmai.connection"
 """An extension of the ASGI scope: `{"abort": function}` drops the connection, unsent bytes and all."""
 
@@ -27,17 +28,17 @@ class EventStreamResponse(Response):
     """Sends `body`'s chunks, whole frames each, one after the other, and closes it whatever happens.
 
     A comment line goes out after each `ping_interval_s` of silence. A reader that takes nothing for
-    `send_timeout_s` is cut; one that leaves ends the stream at once.
+    `send_timeout_s` (None: two of these intervals) is cut; one that leaves ends the stream at once.
     """
 
     def __init__(
-        self, body: AsyncGenerator[bytes, None], ping_interval_s: float, send_timeout_s: float
+        self, body: AsyncGenerator[bytes, None], ping_interval_s: float, send_timeout_s: float | None = None
     ) -> None:
         super().__init__(headers=HEADERS, media_type="text/event-stream; charset=utf-8")
         del self.headers["content-length"]
         self._chunks = body
         self._ping_interval_s = ping_interval_s
-        self._send_timeout_s = send_timeout_s
+        self._send_timeout_s = PINGS_UNTAKEN * ping_interval_s if send_timeout_s is None else send_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until the body ends, the reader leaves, or it stops reading."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import sys
+from collections.abc import Mapping
 
+from config.removed import still_set
 from config.settings import ServerSettings, Settings, load_settings
 from config.sources import ConfigurationError
 from scripts.math_threads import one_math_thread
@@ -25,7 +28,16 @@ def main() -> int:
     from config.logging import configure_logging
 
     configure_logging(settings.server.log_level)
+    warn_of_removed_settings(os.environ)
     return _serve(settings)
+
+
+def warn_of_removed_settings(environment: Mapping[str, str]) -> None:
+    """Not refused: the name may be another program's."""
+    import structlog
+
+    for line in still_set(environment):
+        structlog.get_logger().warning("removed_setting", message=line)
 
 
 def check_binding(server: ServerSettings) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from config.knowledge import SourceSettings
+from config.removed import REMOVED
 from config.settings import LLMSettings, Settings
 from config.sources import section_of
 
@@ -28,6 +29,7 @@ HEADERS = {"Name", "名称", "Package", "包", "---"}
 ROUTE = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) (/[\w/{}.]*)")
 CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 SETTING_NAME = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b")
+MOST_SETTINGS = 85
 NOT_SETTINGS = {"WENMAI_CONFIG", "DEEPSEEK_API_KEY", "ANTHROPIC_API_KEY"}
 
 
@@ -68,7 +70,7 @@ def settings_fields() -> Iterator[tuple[str, FieldInfo, dict[str, Any]]]:
 
 
 def documented_settings(language: str) -> dict[str, list[str]]:
-    """Name → default, range, meaning."""
+    """Name → default, range, meaning, and why somebody would change it."""
     return {
         name: [cell.strip() for cell in rest.split("|")]
         for name, rest in table_rows(GUIDE / language / "settings.md")
@@ -109,9 +111,23 @@ def test_every_setting_is_documented_with_its_default_and_range_and_no_other(lan
     assert all(cells[2] for cells in documented.values())
 
 
+def test_every_setting_has_a_reason_that_a_user_would_give(language: str) -> None:
+    documented = documented_settings(language)
+    assert [name for name, cells in documented.items() if len(cells) != 4 or not cells[3]] == []
+
+
+def test_there_are_no_more_settings_than_somebody_can_look_through() -> None:
+    """Fields of all sections, of a model's table and of a source's table."""
+    count = sum(1 for _ in settings_fields())
+    print(f"settings: {count}")
+    assert count <= MOST_SETTINGS
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_settings_named_in_a_page_exist(page: Path) -> None:
     known = {name.upper() for name in section_of(Settings)} | NOT_SETTINGS
+    if page.name == "CHANGELOG.md":  # it also says what went
+        known |= {name.upper() for name in REMOVED}
     named = set(SETTING_NAME.findall(page.read_text(encoding="utf-8")))
     assert {name for name in named if "__" not in name} <= known
 

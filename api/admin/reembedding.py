@@ -30,7 +30,8 @@ REST_S = 0.01  # and always, so that other work has its turn
 
 @dataclass(frozen=True, slots=True)
 class NewEmbedding:
-    """Which embedding is asked for, as EMBEDDING and EMBEDDING_MODEL name it ("" as configured).
+    """Which embedding is asked for, as EMBEDDING names it. `embedding_model` may name the model of `openai`
+    apart ("" as configured).
 
     Addresses, keys and options are never asked for: they are the server's own settings.
     """
@@ -120,11 +121,11 @@ class StoreReembedding:
     def _settings_for(self, wanted: NewEmbedding) -> ModelSettings:
         if self._names.qdrant_url:
             raise BadRequestError("With QDRANT_URL the command does it: python -m scripts.commands.reembed.")
-        named = {"embedding_model": wanted.embedding_model} if wanted.embedding_model else {}
+        embedding = wanted.embedding
+        if embedding == "openai":
+            embedding = f"openai:{wanted.embedding_model or self._models.openai_embedding}"
         try:
-            return ModelSettings.model_validate(
-                {**self._models.model_dump(), "embedding": wanted.embedding, **named}
-            )
+            return ModelSettings.model_validate({**self._models.model_dump(), "embedding": embedding})
         except ValidationError as error:
             field = str(error.errors(include_input=False)[0]["loc"][0])
             raise BadRequestError(

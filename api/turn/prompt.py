@@ -15,7 +15,7 @@ from config.prompt_library import Language, PromptLibrary
 from core.errors import BadRequestError, QuestionTooLongError
 from core.knowledge import Candidate
 from core.limits import nothing_within, scope_line
-from core.prompt.budget import Budget, Dropped, Fitted, Shares, fit, fits_alone
+from core.prompt.budget import PERSONA_SHARE, Budget, Dropped, Fitted, fit, fits_alone, shares_of
 from core.prompt.exchange import Exchange
 from core.prompt.layouts import lay_out
 from core.prompt.manifest import ManifestPart, PromptManifest
@@ -83,14 +83,8 @@ class Prompt:
 class PromptBuilder:
     def __init__(self, library: PromptLibrary, settings: ConversationSettings) -> None:
         self._library = library
-        self._shares = Shares(
-            persona=settings.persona_share,
-            memory=settings.memory_share,
-            summary=settings.summary_share,
-            relevant=settings.relevant_share,
-            recent=settings.recent_share,
-            knowledge=settings.knowledge_share,
-            answer=settings.answer_share,
+        self._shares = shares_of(
+            memory=settings.memory_share, knowledge=settings.knowledge_share, answer=settings.answer_share
         )
 
     @staticmethod
@@ -115,7 +109,7 @@ class PromptBuilder:
         if tokens > budget.persona_tokens:
             raise BadRequestError(
                 f"persona: {tokens} tokens, at most {budget.persona_tokens} are allowed "
-                f"(PERSONA_SHARE of the window of model {model.model_id!r})."
+                f"({PERSONA_SHARE:.0%} of the window of model {model.model_id!r})."
             )
 
     def build(self, request: TurnRequest, model: ModelEntry, persona: str, found: Gathered) -> Prompt:

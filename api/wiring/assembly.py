@@ -31,6 +31,7 @@ from services.conversation.memory_records import MemoryRecords
 from services.conversation.sessions import SessionStore
 from services.conversation.summaries import SummaryService
 from services.conversation.summary_records import Rewordings
+from services.conversation.tree_cache import HISTORY_CACHE_S
 from services.conversation.turns import TurnStore
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
@@ -108,7 +109,7 @@ def make_history(
     llms: LLMService,
 ) -> History:
     conversation, names = settings.conversation, settings.store
-    cache_s = 0.0 if names.qdrant_url else conversation.history_cache_s  # other workers write there, too
+    cache_s = 0.0 if names.qdrant_url else HISTORY_CACHE_S  # other workers write there, too
     turns = TurnStore(store, names.conversation_collection, cache_s)
     qa_log = QALog(conversation.qa_log) if conversation.qa_log else None
     if qa_log is not None:

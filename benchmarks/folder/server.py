@@ -29,10 +29,7 @@ class Found:
 
 def configuration(folder: Path) -> str:
     """The text of a wenmai.toml that follows the folder, and only when it is asked to."""
-    return (
-        f'sync_at_start = false\nsync_cron = "0 0 1 1 *"\nload_sample = false\n'
-        f"[sources.{SOURCE}]\nfolder = {json.dumps(str(folder))}\n"
-    )
+    return f'sync_cron = ""\nload_sample = false\n[sources.{SOURCE}]\nfolder = {json.dumps(str(folder))}\n'
 
 
 async def sync(client: httpx.AsyncClient) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from config.settings import load_settings
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_document, encode_query
+from services.conversation.tree_cache import HISTORY_CACHE_S
 from services.conversation.turns import TurnStore, TurnVectors
 from services.conversation_manager import ConversationManager
 
@@ -158,8 +159,8 @@ async def run(turns: int, questions: int) -> list[str]:
         with tempfile.TemporaryDirectory(prefix="wenmai-recall-") as folder:
             settings = load_settings(store={"data_dir": Path(folder)}, knowledge={"load_sample": False})
             async with open_container(settings) as container:
-                keep_s, names = settings.conversation.history_cache_s, settings.store
-                turn_store = TurnStore(container.store, names.conversation_collection, keep_s)
+                names = settings.store
+                turn_store = TurnStore(container.store, names.conversation_collection, HISTORY_CACHE_S)
                 manager = ConversationManager(turn_store, container.embedding, settings.conversation)
                 writer = Writer(7)
                 session_id, leaf = await fill(manager, writer, shape, turns)

@@ -19,18 +19,31 @@ Count = Callable[[str], int]
 """Tokens of a text: the model's tokenizer, or core.prompt.tokens.estimate_prompt_tokens."""
 
 
+PERSONA_SHARE = 0.15  # of the window: with more, a small model has hardly any room left for what is asked
+
+
 @dataclass(frozen=True, slots=True)
 class Shares:
     """What each part may take before others are asked, of the room for the prompt; `answer` and `persona` of
     the whole window."""
 
-    persona: float = 0.15
+    persona: float = PERSONA_SHARE
     memory: float = 0.05
     summary: float = 0.1
     relevant: float = 0.15
     recent: float = 0.25
     knowledge: float = 0.45
     answer: float = 0.25
+
+
+def shares_of(*, memory: float, knowledge: float, answer: float) -> Shares:
+    """What memories and passages leave goes to the history: a fifth to the summary, three tenths to relevant
+    turns, half to recent ones."""
+    history = 1 - memory - knowledge
+    summary, relevant, recent = (round(history * part, 9) for part in (0.2, 0.3, 0.5))  # 0.1, not 0.0999…
+    return Shares(
+        memory=memory, summary=summary, relevant=relevant, recent=recent, knowledge=knowledge, answer=answer
+    )
 
 
 @dataclass(frozen=True, slots=True)

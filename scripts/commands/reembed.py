@@ -118,14 +118,10 @@ class _Asked:
 
 def _body(models: ModelSettings) -> dict[str, str]:
     """Addresses, keys and options stay here: the server has its own."""
-    named = {"embedding_model": models.embedding_model} if models.embedding == "openai" else {}
-    return {"embedding": models.embedding, **named}
+    named = f"openai:{models.openai_embedding}" if models.embedding == "openai" else models.embedding
+    return {"embedding": named}
 
 
-NAMES = (
-    "conversation_collection", "knowledge_collection", "document_collection", "session_collection",
-    "memory_collection", "operations_collection",
-)  # fmt: skip
 LONGEST_SUFFIX = 32
 
 
@@ -234,7 +230,7 @@ async def _into_folder(
     plan = await _shown_plan(Reembed(parts.source, names, parts.embedding), parts)
     if not plan.needed:
         return False
-    others = folders.others([getattr(names, name) for name in NAMES])
+    others = folders.others(collections_of(names))
     if others:
         print(f"Named by no setting, so left in the old store: {', '.join(others)}")
     if not _go_on(options):
@@ -253,7 +249,7 @@ async def _into_collections(parts: Reembedding, names: StoreSettings, options: a
     old, new = _sides(parts, names, options)
     if not (await _shown_plan(Reembed(parts.source, old, parts.embedding), parts)).needed:
         return
-    print(f"New collections: {', '.join(getattr(new, name) for name in NAMES)}")
+    print(f"New collections: {', '.join(collections_of(new))}")
     if not _go_on(options):
         return
     beside = CollectionsBeside(parts.source, old, new, parts.embedding)
@@ -261,8 +257,8 @@ async def _into_collections(parts: Reembedding, names: StoreSettings, options: a
         report = await beside.make(told, catch_up=options.catch_up, replace=options.replace)
     _print_report(report)
     print("Done. The old collections are kept. From now on start with these settings:")
-    for name in NAMES:
-        print(f"{name.upper()}={getattr(new, name)}")
+    print(f"CONVERSATION_COLLECTION={new.conversation_collection}")
+    print(f"COLLECTION_SUFFIX={new.collection_suffix}")
     if not options.catch_up:
         print("When every server runs with them, run this once more with --catch-up: it adds what was")
         print("written to the old collections after this copy was made.")
@@ -327,20 +323,30 @@ def safe_suffix(embedding_name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", embedding_name)[:LONGEST_SUFFIX].strip("-").lower() or "new"
 
 
+def collections_of(names: StoreSettings) -> list[str]:
+    from services.store.collections import collection_specs
+
+    return [spec.name for spec in collection_specs(names)]
+
+
 def renamed(names: StoreSettings, suffix: str) -> StoreSettings:
     """The same settings with the new collections' names. Raises CommandError."""
     from pydantic import ValidationError
 
     from config.settings import StoreSettings
 
-    new = {name: f"{getattr(names, name)}_{suffix}" for name in NAMES}
+    before = f"{names.collection_suffix}_" if names.collection_suffix else ""
+    new = {
+        "conversation_collection": f"{names.conversation_collection}_{suffix}",
+        "collection_suffix": f"{before}{suffix}",
+    }
     try:
         settings = StoreSettings.model_validate({**names.model_dump(), **new})
     except ValidationError:
         raise CommandError(
             f"--suffix {suffix}: a collection's name has at most 64 letters, digits, _ and -", EXIT_REFUSED
         ) from None
-    taken = set(new.values()) & {getattr(names, name) for name in NAMES}
+    taken = {*collections_of(settings)} & {*collections_of(names)}
     if taken:
         raise CommandError(f"--suffix {suffix}: {', '.join(sorted(taken))} is in use", EXIT_REFUSED)
     return settings

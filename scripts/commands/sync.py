@@ -86,9 +86,7 @@ async def _sync(settings: Settings, options: argparse.Namespace) -> int:
 
 def quiet(settings: Settings) -> Settings:
     """The same, but nothing begins by itself."""
-    knowledge = settings.knowledge.model_copy(
-        update={"sync_at_start": False, "sync_cron": "", "load_sample": False}
-    )
+    knowledge = settings.knowledge.model_copy(update={"sync_cron": "", "load_sample": False})
     return settings.model_copy(update={"knowledge": knowledge})
 
 

@@ -22,6 +22,7 @@ from scripts.evaluation.figures import TOP, Answer
 from scripts.evaluation.in_process import Services
 from scripts.evaluation.knowledge import Step
 from scripts.evaluation.sets import EvaluationSet, Line, Question
+from services.conversation.tree_cache import HISTORY_CACHE_S
 from services.conversation.turns import TurnStore, TurnVectors, in_session
 from services.conversation_manager import ConversationManager
 from services.retrieval.query_forms import QueryBuilder
@@ -55,7 +56,7 @@ class MemoryRun:
         settings = container.settings.conversation
         deep = settings.model_copy(update={"max_relevant_turns": TOP, "max_recent_turns": 0})
         names = container.settings.store
-        turns = TurnStore(container.store, names.conversation_collection, settings.history_cache_s)
+        turns = TurnStore(container.store, names.conversation_collection, HISTORY_CACHE_S)
         self._ranking = ConversationManager(turns, container.embedding, deep)
         self._product = ConversationManager(turns, container.embedding, settings)
         self._queries = QueryBuilder(container.embedding)

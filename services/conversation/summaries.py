@@ -16,6 +16,7 @@ from core.conversation.branch import TurnNode
 from core.conversation.summaries import AppliedSummary, Told, cut_at_sentence, extract, in_steps, task_text
 from core.conversation.turns import Summary, Turn, TurnStatus
 from core.errors import WenmaiError
+from core.prompt.budget import shares_of
 from core.prompt.messages import Message, Part, Role
 from core.prompt.tokens import estimate_tokens
 from core.text import is_mostly_chinese
@@ -28,6 +29,7 @@ log = structlog.get_logger()
 
 STEP_TOKENS = 6_000  # of turns, told to the model in one call
 OTHER_TOKENS = 100  # the other fences, and what a chat's form takes
+SUMMARY_TOKENS = 400  # at most: names, figures and decisions of some thirty turns, and one call's wait
 MIN_SUMMARY_TOKENS = 30  # a sentence or two; with less, none is worth making
 MIN_STEP_TOKENS = 200  # however small the model's window
 MAX_STEPS = 4  # calls after one turn; what is left waits for the next
@@ -63,12 +65,17 @@ class SummaryService:
         settings: ConversationSettings,
         prompt: Callable[[Literal["zh", "en"]], str],
         clock: Clock = utc_now_us,
+        most_tokens: int = SUMMARY_TOKENS,
     ) -> None:
         self._records = SummaryRecords(turns)
         self._model = model
         self._settings = settings
         self._prompt = prompt
         self._clock = clock
+        self._most_tokens = most_tokens
+        self._share = shares_of(
+            memory=settings.memory_share, knowledge=settings.knowledge_share, answer=settings.answer_share
+        ).summary
         self._jobs: dict[str, _Job] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
@@ -78,7 +85,7 @@ class SummaryService:
         Never one that covers a recent turn: where a branch forks off, what was just said is told in full.
         Raises StoreUnavailableError.
         """
-        if not self._settings.compress_history:
+        if not self._settings.compress_after_tokens:
             return None
         most = self._settings.max_recent_turns
         recent = frozenset(_said(nodes)[-most:] if most else [])
@@ -88,7 +95,7 @@ class SummaryService:
     def after_turn(self, nodes: Sequence[TurnNode], turn: Turn) -> None:
         """See in the background whether the branch (root → parent) that `turn` ends has grown long."""
         older = self._older(nodes, turn)
-        if not older or turn.session_id in self._jobs or not self._settings.compress_history:
+        if not older or turn.session_id in self._jobs or not self._settings.compress_after_tokens:
             return
         scope = CancelScope()
         task = asyncio.create_task(self._compress(turn, nodes, older, scope))
@@ -173,8 +180,8 @@ class SummaryService:
 
     def _limit(self, told: ModelEntry) -> int:
         """Tokens of a summary: no more than has a place in the prompts of the model that is told it."""
-        share = int(self._settings.summary_share * (told.context_window - told.max_tokens))
-        return max(MIN_SUMMARY_TOKENS, min(self._settings.summary_tokens, share * 3 // 4))
+        share = int(self._share * (told.context_window - told.max_tokens))
+        return max(MIN_SUMMARY_TOKENS, min(self._most_tokens, share * 3 // 4))
 
     async def _summarise(self, work: _Work, model: ModelEntry, limit: int) -> None:
         """Step by step, each from the summary before it, each stored with the last turn it covers."""
@@ -219,7 +226,7 @@ class SummaryService:
 
     def _step_tokens(self, model: ModelEntry, language: Literal["zh", "en"]) -> int:
         """What of the model's window is left for turns beside the instruction and the summary so far."""
-        told = model.count_tokens(self._prompt(language)) + self._settings.summary_tokens
+        told = model.count_tokens(self._prompt(language)) + self._most_tokens
         room = model.context_window - model.max_tokens - told - OTHER_TOKENS
         return max(MIN_STEP_TOKENS, min(STEP_TOKENS, room))
 

@@ -11,6 +11,7 @@ from cachetools import TTLCache
 from core.conversation.branch import SessionTree, TurnNode
 from core.conversation.turns import Turn
 
+HISTORY_CACHE_S = 300.0  # a reader who thinks about an answer for five minutes finds the tree still here
 MAX_NODES = 100_000  # of all kept sessions together: some 30 MB
 SESSION_COST = 20  # in nodes: an almost empty session is not free
 

@@ -20,6 +20,9 @@ log = structlog.get_logger()
 
 ONE_SHARE = 0.5  # of the time for all: a judgement that hangs leaves as much to those that wait behind it
 MAX_EARLIER = 3
+AT_ONCE = (
+    4  # judgements: a provider bears as many from one caller, a model on this machine takes them in turn
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,10 @@ class Asked:
 
 
 class InsertBlock:
-    def __init__(self, prompt: str, settings: RetrievalSettings) -> None:
+    def __init__(self, prompt: str, settings: RetrievalSettings, at_once: int = AT_ONCE) -> None:
         self._prompt = prompt
         self._settings = settings
+        self._at_once = at_once
 
     async def judge(
         self, asked: Asked, candidates: Sequence[Candidate], model: ModelEntry
@@ -43,7 +47,7 @@ class InsertBlock:
         Those judged useless are left out, if need be all of them: who asks for a judge is not to be shown
         what it refused. Without a usable reply a candidate stays as it is. All share one time limit.
         """
-        slots = asyncio.Semaphore(self._settings.insert_block_max_parallel)
+        slots = asyncio.Semaphore(self._at_once)
         loop, limit_s = asyncio.get_running_loop(), self._settings.insert_block_timeout_s
         end = loop.time() + limit_s
 

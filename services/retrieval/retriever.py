@@ -60,11 +60,26 @@ class _Look:
     crowded: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """How the lists are fused: weight / (k + rank) for each. On these the calibrated reranker was fitted."""
+
+    k: int = 10
+    dense_weight: float = 1.0
+    sparse_weight: float = 1.0
+
+
+FUSION = Fusion()
+
+
 class Retriever:
-    def __init__(self, store: VectorStore, collection: str, settings: RetrievalSettings) -> None:
+    def __init__(
+        self, store: VectorStore, collection: str, settings: RetrievalSettings, fusion: Fusion = FUSION
+    ) -> None:
         self._store = store
         self._collection = collection
         self._settings = settings
+        self._fusion = fusion
 
     async def search(
         self, query: Query, owners: Sequence[str], limits: KnowledgeFilter = NO_LIMITS
@@ -97,7 +112,7 @@ class Retriever:
         self, query: Query, wanted: models.Filter, depth: int
     ) -> tuple[list[models.QueryRequest], list[tuple[int, str, float]]]:
         requests, kinds = [], []
-        trusts = ((DENSE, self._settings.dense_weight), (SPARSE, self._settings.sparse_weight))
+        trusts = ((DENSE, self._fusion.dense_weight), (SPARSE, self._fusion.sparse_weight))
         for number, form in enumerate(query.forms):
             for kind, trust in trusts:
                 if kind == SPARSE and not form.sparse.indices:
@@ -136,7 +151,7 @@ class Retriever:
         fused = reciprocal_rank_fusion(
             [[str(point.id) for point in ranking.points if str(point.id) in found] for ranking in rankings],
             [ranking.weight for ranking in rankings],
-            self._settings.rrf_k,
+            self._fusion.k,
         )
         most = self._settings.reranker_input_top_n
         firsts: dict[tuple[str, ...], Candidate] = {}

@@ -27,18 +27,16 @@ from tests.support.server import RunningServer, running_server
 
 SETTLE_S = 8.0
 SHORT_LIMITS = {
-    "FIRST_TOKEN_TIMEOUT_S": "2",
     "TOKEN_TIMEOUT_S": "2",
     "ANSWER_TIMEOUT_S": "6",
     "PING_INTERVAL_S": "1",
-    "SEND_TIMEOUT_S": "2",
     "DISCONNECT_GRACE_S": "0",
     "MAX_ANSWER_CHARS": str(CAP_CHARS),
     "MAX_STREAMS": "10000",
     "MAX_STREAMS_PER_KEY": "10000",
     "EMBEDDING": HASHING,
     "LOAD_SAMPLE": "false",
-    "COMPRESS_HISTORY": "false",
+    "COMPRESS_AFTER_TOKENS": "0",
     "OMP_NUM_THREADS": "1",
 }
 

@@ -111,7 +111,7 @@ async def test_followed_folders_are_counted_and_not_named(tmp_path: Path) -> Non
     folder = tmp_path / "walnuts"
     folder.mkdir()
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
-    sources = {"sources": {"walnuts": {"folder": folder}}, "sync_at_start": False}
+    sources = {"sources": {"walnuts": {"folder": folder}}, "sync_cron": ""}
     async with open_app(make_settings(tmp_path / "data", knowledge=sources)) as app:
         await app.container.sync.run()
         figures = await looked(app)

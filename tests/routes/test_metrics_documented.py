@@ -16,7 +16,7 @@ NAME = re.compile(r"\bwenmai_\w+")
 
 async def told(folder: Path) -> set[str]:
     (folder / "followed").mkdir()
-    sources = {"sources": {"notes": {"folder": folder / "followed"}}, "sync_at_start": False}
+    sources = {"sources": {"notes": {"folder": folder / "followed"}}, "sync_cron": ""}
     async with open_app(make_settings(folder / "data", knowledge=sources)) as app:
         await app.container.sync.run()
         await app.client.post("/admin/cleanup", params={"dry_run": "false"})

@@ -183,7 +183,7 @@ async def test_a_reader_that_stopped_reading_is_cut_and_another_gets_everything(
     """Discriminates: closing the stuck connection politely, which waits for its buffers for ever."""
     stream = TurnStream("t", 60, lambda: None)
     loop = asyncio.get_running_loop()
-    async with served(stream, ServerSettings(send_timeout_s=1)) as (server, port):
+    async with served(stream, ServerSettings(ping_interval_s=0.5)) as (server, port):
         with stuck_reader(port):
             await until(lambda: bool(server.server_state.connections))
             text = "x" * 20_000

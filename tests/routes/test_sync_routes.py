@@ -23,7 +23,6 @@ async def open_synced(tmp_path: Path, **sections: Any) -> AsyncIterator[tuple[Ap
     folder.mkdir(exist_ok=True)
     knowledge = {
         "sources": {"docs": {"folder": folder, "tags": ["hr"]}},
-        "sync_at_start": False,
         "sync_cron": "",
         **sections.pop("knowledge", {}),
     }
@@ -73,7 +72,7 @@ async def test_a_sync_is_started_followed_and_reported_and_its_files_are_found(
 async def test_the_sync_at_start_is_in_the_background(tmp_path: Path) -> None:
     (tmp_path / "handbook").mkdir()
     (tmp_path / "handbook" / "a.md").write_bytes(b"# A\n\ntext")
-    async with open_synced(tmp_path, knowledge={"sync_at_start": True}) as (app, _):
+    async with open_synced(tmp_path, knowledge={"sync_cron": "0 0 1 1 *"}) as (app, _):
         async with asyncio.timeout(30):
             while not (await app.client.get("/sources")).json()["sources"][0]["synced_at"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

@@ -23,7 +23,7 @@ LOOK_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SyncTimes:
-    """`cron` may be empty: then only at the start, or only when asked. `zone_name` None: the machine's."""
+    """`cron` may be empty: then only when asked. `zone_name` None: the machine's."""
 
     cron: str
     zone_name: str | None = None
@@ -32,7 +32,7 @@ class SyncTimes:
 
 def sync_times(settings: KnowledgeSettings, zone_name: str | None) -> SyncTimes:
     """The configured ones."""
-    return SyncTimes(settings.sync_cron, zone_name, settings.sync_at_start)
+    return SyncTimes(settings.sync_cron, zone_name, at_start=bool(settings.sync_cron.strip()))
 
 
 def check_sync_times(cron: str, zone_name: str | None) -> Slots | None:

@@ -41,10 +41,10 @@ def endpoints(models: ModelSettings, llms: Mapping[str, LLMSettings]) -> list[En
         for model_id, entry in llms.items()
         if entry.provider in ("openai", "anthropic")
     ]
-    if models.embedding == "openai":
+    if models.embedding.partition(":")[0] == "openai":
         url = models.embedding_base_url or models.openai_base_url or OPENAI_URL
         found.append(Endpoint("embedding", url))
-    if models.reranker == "http" and models.reranker_url:
+    if models.reranker.partition(":")[0] == "http" and models.reranker_url:
         found.append(Endpoint("reranker", models.reranker_url))
     return found
 

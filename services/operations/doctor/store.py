@@ -67,7 +67,7 @@ def embedding_name(settings: ModelSettings) -> str:
     kind, _, target = settings.embedding.partition(":")
     if kind == "sentence-transformers":
         return target.rstrip("/").rpartition("/")[2]
-    return {"bundled": BUNDLED_NAME, "openai": settings.embedding_model}.get(kind, target)
+    return {"bundled": BUNDLED_NAME, "openai": settings.openai_embedding}.get(kind, target)
 
 
 async def check_store(store: VectorStore, names: StoreSettings, settings: ModelSettings) -> StoreFindings:

@@ -102,7 +102,7 @@ class Retention:
         if matched > GUARDED_TURNS and self._records is not None and not await self._records.any():
             return (
                 f"{matched} turns would go and no session has a record, so that no hold is known: is "
-                "SESSION_COLLECTION the right one? If it is, clean up by hand once."
+                "COLLECTION_SUFFIX the right one? If it is, clean up by hand once."
             )
         last_run_us = await self._last_run(now_us)
         lately = models.Range(gte=still_since(now_us, days), lte=now_us)

@@ -23,18 +23,17 @@ async def shown(app: App, turn_id: str) -> dict[str, Any]:
     return body
 
 
-def with_stub(folder: Path, stub: StubLLM, **conversation: Any) -> Any:
+def with_stub(folder: Path, stub: StubLLM, layout: str | None = None, **conversation: Any) -> Any:
     table = {"provider": "openai", "base_url": stub.url, "api_key": "sk-very-secret", "model": "stub"}
-    return make_settings(
-        folder, models={"llms": {"default": {**table, "context_window": 8192}}}, conversation=conversation
-    )
+    model = {**table, "context_window": 8192, "layout": layout}
+    return make_settings(folder, models={"llms": {"default": model}}, conversation=conversation)
 
 
 @pytest.mark.parametrize("layout", ["auto", "many_system", "system_field", "flat"])
 async def test_the_request_is_shown_byte_for_byte(tmp_path: Path, layout: str) -> None:
     """Discriminates: any change of order, spacing or introduction between sending and showing."""
     with running_stub(StubLLM()) as stub:
-        async with open_app(with_stub(tmp_path, stub, message_layout=layout)) as app:
+        async with open_app(with_stub(tmp_path, stub, layout)) as app:
             await app.add_text("guide.md", GUIDE)
             first = await app.ask("保修期多长?")
             persona = {"text": '你是一位 "店员"。\nBe brief. 🙂'}
@@ -65,10 +64,9 @@ async def test_a_request_to_claude_is_shown_byte_for_byte_and_kept_without_its_s
             "base_url": stub.url,
             "api_key": "sk-very-secret",
             "model": "claude-x",
+            "layout": layout,
         }
-        settings = make_settings(
-            tmp_path, models={"llms": {"default": claude}}, conversation={"message_layout": layout}
-        )
+        settings = make_settings(tmp_path, models={"llms": {"default": claude}})
         async with open_app(settings) as app:
             await app.add_text("guide.md", GUIDE)
             first = await app.ask("保修期多长?")
@@ -150,7 +148,7 @@ async def test_a_question_that_cannot_fit_is_refused_before_any_model_is_called(
             session = (await app.client.post("/sessions", json={})).json()["session_id"]
             persona = await app.client.put(f"/sessions/{session}/persona", json={"text": "说明。" * 300})
             assert persona.status_code == 422
-            assert "PERSONA_SHARE" in persona.json()["error"]["message"]
+            assert "15% of the window" in persona.json()["error"]["message"]
     assert stub.bodies == []
 
 
@@ -206,7 +204,7 @@ async def test_a_model_without_a_system_role_writes_summaries_too(tmp_path: Path
 
 
 async def test_a_summary_has_a_place_in_a_small_window(tmp_path: Path) -> None:
-    """Discriminates: a summary as long as SUMMARY_TOKENS allows, for which no prompt has room."""
+    """Discriminates: a summary as long as any may be, for which no prompt has room."""
     words = tuple(f"word{number} " for number in range(400))
     with running_stub(StubLLM(words=words)) as stub:
         settings = with_stub(tmp_path, stub, compress_after_tokens=200, max_recent_turns=2)

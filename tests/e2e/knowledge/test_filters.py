@@ -220,7 +220,8 @@ async def test_when_nothing_fits_the_answer_says_that_it_was_limited(filled: Fil
 
 @pytest.mark.parametrize("layout", ["auto", "many_system", "system_field", "flat"])
 async def test_the_extractive_model_reads_the_limits_in_every_layout(tmp_path: Path, layout: str) -> None:
-    settings = make_settings(tmp_path, conversation={"message_layout": layout})
+    quoting = {"provider": "extractive", "layout": layout}
+    settings = make_settings(tmp_path, models={"llms": {"default": quoting}})
     async with open_app(settings) as app:
         first = await app.ask("What is this?")
         asked = await app.ask(QUESTION, session_id=first.session_id, filters={"tags": ["2030"]})

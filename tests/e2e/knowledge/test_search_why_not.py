@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from core.knowledge import DocumentStatus
+from services.retrieval.retriever import Fusion, Retriever
 from tests.e2e.knowledge.test_search import BINS, FEES, search
 from tests.support.app import App, make_settings, open_app, scripted
 from tests.support.knowledge import save
@@ -24,6 +25,15 @@ async def filled(
     async with open_app(make_settings(tmp_path, **sections)) as app:
         texts = (("fees.md", FEES), ("bins.md", bins), ("passes.md", PASSES))
         yield app, {name: await app.add_text(name, text) for name, text in texts}
+
+
+def fuse_as(app: App, fusion: Fusion) -> None:
+    """In `POST /search`."""
+    container, search_handler = app.container, app.container.search
+    settings = container.settings
+    collection = settings.store.knowledge_collection
+    retriever = Retriever(container.store, collection, settings.retrieval, fusion)
+    search_handler._pipeline = replace(search_handler._pipeline, retriever=retriever)
 
 
 async def why(app: App, question: str, document_id: str, **body: Any) -> dict[str, Any]:
@@ -70,8 +80,9 @@ async def test_a_document_without_room_is_dropped_by_the_budget(tmp_path: Path) 
 
 async def test_where_one_place_is_to_be_had_each_other_document_says_what_it_lacked(tmp_path: Path) -> None:
     """Discriminates: telling from the candidates alone, which cannot part fusion from the lists before it."""
-    one_place = {"rerank_score_threshold": 0.0, "reranker_input_top_n": 1, "dense_weight": 0.1}
+    one_place = {"rerank_score_threshold": 0.0, "reranker_input_top_n": 1}
     async with filled(tmp_path, retrieval=one_place) as (app, ids):
+        fuse_as(app, Fusion(dense_weight=0.1))
         by_words, by_meaning, by_none = [
             await why(app, "crowns at is", ids[name]) for name in ("fees.md", "passes.md", "bins.md")
         ]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from routes.edge import MAX_BODY_BYTES
 from tests.services.conversation.stores import SESSIONS, TURNS
 from tests.support.app import App, make_settings, open_app, scripted
 from tests.support.copies import IMPORT, branch, bring_in, qa, tree, uid
@@ -256,7 +257,8 @@ async def test_more_turns_than_allowed_and_bodies_that_are_no_json_are_refused(a
 
 async def test_a_body_may_be_as_long_as_an_upload_and_no_longer(tmp_path: Path) -> None:
     """Discriminates: the limit of a question's body."""
-    settings = make_settings(tmp_path, server={"max_body_bytes": 2_000, "max_upload_bytes": 20_000})
+    settings = make_settings(tmp_path, server={"max_upload_bytes": 2 * MAX_BODY_BYTES})
+    long = [qa("x" * 10_000) for _ in range(MAX_BODY_BYTES // 10_000)]
     async with open_app(settings) as app:
-        await bring_in(app, turns=[qa("x" * 10_000)])
-        assert (await app.client.post(IMPORT, json={"turns": [qa("x" * 20_000)]})).status_code == 413
+        await bring_in(app, turns=long)
+        assert (await app.client.post(IMPORT, json={"turns": long * 2})).status_code == 413

@@ -128,11 +128,12 @@ def test_a_bad_configuration_is_one_line_and_exits_with_2(tmp_path: Path) -> Non
         ("MAX_RECENT_TURNS", "many", "integer"),
         ("RERANK_SCORE_THRESHOLD", "nan", "finite"),
         ("RERANK_SCORE_THRESHOLD", "1.5", "1"),
+        ("COMPRESS_AFTER_TOKENS", "199", "200"),
         ("RELEVANT_TURN_THRESHOLD", "NaN", "finite"),
         ("PROMPT_KEEP_DAYS", "-1", "0"),
         ("LOW_DISK_MB", "0", "64"),
-        ("OPERATIONS_COLLECTION", "conversations", "CONVERSATION_COLLECTION"),
-        ("SESSION_COLLECTION", "documents", "DOCUMENT_COLLECTION"),
+        ("CONVERSATION_COLLECTION", "operations", "another collection"),
+        ("COLLECTION_SUFFIX", "a b", "pattern"),
     ],
 )
 def test_a_setting_out_of_its_range_stops_every_start_and_deletes_nothing(

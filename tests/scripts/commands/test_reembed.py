@@ -197,8 +197,8 @@ async def test_on_a_server_the_new_collections_settings_are_told(capsys: pytest.
     await reembed._into_collections(parts, names, reembed._parse(["--apply"]))
     await embedding.close()
     shown = capsys.readouterr().out
-    for setting in ("CONVERSATION", "KNOWLEDGE", "DOCUMENT", "SESSION", "MEMORY"):
-        assert f"\n{setting}_COLLECTION=" in shown
+    assert "\nCONVERSATION_COLLECTION=" in shown
+    assert "\nCOLLECTION_SUFFIX=" in shown
     told: dict[str, Any] = {
         key.lower(): value for key, value in (line.split("=") for line in shown.splitlines() if "=" in line)
     }
@@ -214,8 +214,8 @@ def test_a_suffix_that_makes_no_name_is_refused() -> None:
     for suffix in ("x y", "x" * 64):
         with pytest.raises(CommandError, match="--suffix"):
             reembed.renamed(StoreSettings(), suffix)
-    taken = StoreSettings(knowledge_collection="conversations_x")
-    with pytest.raises(CommandError, match="conversations_x is in use"):
+    taken = StoreSettings(conversation_collection="knowledge_x")
+    with pytest.raises(CommandError, match="knowledge_x is in use"):
         reembed.renamed(taken, "x")
 
 

@@ -29,7 +29,7 @@ def settings_of(tmp_path: Path, source: str = "docs") -> Settings:
     folder = tmp_path / "handbook"
     folder.mkdir(exist_ok=True)
     return make_settings(
-        tmp_path / "data", knowledge={"sources": {source: {"folder": folder}}, "sync_at_start": False}
+        tmp_path / "data", knowledge={"sources": {source: {"folder": folder}}, "sync_cron": ""}
     )
 
 

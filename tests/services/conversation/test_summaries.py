@@ -51,12 +51,14 @@ class Conversation:
     """A session written turn by turn, as the engine does, with its summaries made after each."""
 
     def __init__(self, store: VectorStore, entry: ModelEntry, **settings: Any) -> None:
-        small = {"max_recent_turns": 2, "compress_after_tokens": 300, "summary_tokens": 100}
+        small = {"max_recent_turns": 2, "compress_after_tokens": 300}
         chosen = ConversationSettings(**{**small, **settings})
         self.turns: TurnStore = turn_store(store)
         ticks = count(1)
         prompt = partial(PromptLibrary().text, "summarize")
-        self.summaries = SummaryService(self.turns, lambda _: entry, chosen, prompt, lambda: next(ticks))
+        self.summaries = SummaryService(
+            self.turns, lambda _: entry, chosen, prompt, lambda: next(ticks), most_tokens=100
+        )
 
     async def write(self, number: int, parent: int | None, answer: str = ANSWER, **more: Any) -> Turn:
         turn = Turn(
@@ -192,7 +194,7 @@ async def test_an_unknown_model_changes_nothing(store: VectorStore) -> None:
 async def test_nothing_is_made_or_told_with_the_switch_off(store: VectorStore) -> None:
     """Discriminates: asking the switch only where summaries are made."""
     await Conversation(store, model("Fee 300.")).line(range(6))
-    off = Conversation(store, model("Fee 300."), compress_history=False)
+    off = Conversation(store, model("Fee 300."), compress_after_tokens=0)
     assert await off.covered(5) == []
     await off.line(range(6, 12), after=5)
     assert await stored_summaries(off) == [2]

@@ -127,13 +127,13 @@ async def test_a_passage_is_told_as_data_and_the_question_with_those_before_it()
 
 async def test_all_judgements_share_one_time_limit_and_one_that_hangs_leaves_time_to_the_next() -> None:
     """Discriminates: a limit for each, which takes ten times as long; one that hangs taking all of it."""
-    limits = RetrievalSettings(insert_block_timeout_s=1, insert_block_max_parallel=1)
+    limits = RetrievalSettings(insert_block_timeout_s=1)
     hanging = [
         replace(USEFUL, chunk=replace(USEFUL.chunk, chunk_id=str(at), text="hangs")) for at in range(9)
     ]
     llm = EchoLLM(verdicts={"hangs": 60.0, "hours": '{"can_answer": false}'})
     began = time.perf_counter()
-    found = await InsertBlock("Judge.", limits).judge(
+    found = await InsertBlock("Judge.", limits, at_once=1).judge(
         Asked("?"), [hanging[0], OTHER, *hanging[1:]], entry(llm)
     )
     assert time.perf_counter() - began < 1.5

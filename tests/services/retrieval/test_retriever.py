@@ -11,7 +11,7 @@ from core.knowledge import Candidate, Chunk, FormMatch
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
 from services.knowledge.chunks import ChunkPayload
-from services.retrieval.retriever import Retriever
+from services.retrieval.retriever import FUSION, Fusion, Retriever
 from services.store.dialect import VectorStore
 from tests.support.guide import COLLECTION, OWNER, open_collection, point
 
@@ -57,13 +57,13 @@ async def store() -> AsyncIterator[VectorStore]:
         yield opened
 
 
-def retriever(store: Any, **settings: Any) -> Retriever:
-    return Retriever(store, COLLECTION, RetrievalSettings(**settings))
+def retriever(store: Any, fusion: Fusion = FUSION, **settings: Any) -> Retriever:
+    return Retriever(store, COLLECTION, RetrievalSettings(**settings), fusion)
 
 
 async def test_what_both_lists_find_comes_first_with_its_scores_and_ranks(store: VectorStore) -> None:
     query = ask(form("专业版的费用", [1.0, 0.0]))
-    found = await retriever(store, rrf_k=60).search(query, [OWNER])
+    found = await retriever(store, Fusion(k=60)).search(query, [OWNER])
     first = found[0]
     assert first.chunk == chunk("north", DOCUMENTS["north"][0])
     assert (first.dense_rank, first.sparse_rank) == (1, 1)
@@ -93,7 +93,7 @@ async def test_all_lists_of_all_forms_come_in_one_round_trip(store: VectorStore)
 
 
 async def test_a_chunk_found_by_words_alone_still_has_its_cosine(store: VectorStore) -> None:
-    found = await retriever(store, reranker_input_top_n=1, dense_weight=0.0).search(
+    found = await retriever(store, Fusion(dense_weight=0.0), reranker_input_top_n=1).search(
         ask(form("回收站", [1.0, 0.0])), [OWNER]
     )
     assert [item.chunk.file_name for item in found] == ["east.md"]
@@ -149,7 +149,7 @@ async def test_a_chunk_that_one_list_did_not_return_has_its_cosine_to_every_form
 async def test_what_several_lists_have_further_down_can_pass_what_one_has_first(store: VectorStore) -> None:
     """Discriminates: lists no longer than what goes on."""
     query = ask(form("回收站", [1.0, 0.0]), form("专业版的费用", [0.0, 1.0]))
-    found = await retriever(store, reranker_input_top_n=2, sparse_weight=0.0).search(query, [OWNER])
+    found = await retriever(store, Fusion(sparse_weight=0.0), reranker_input_top_n=2).search(query, [OWNER])
     assert [item.chunk.file_name for item in found] == ["north.md", "east.md"]
     deep = [match.dense_rank for item in found for match in item.matches]
     assert deep == [1, 3, 3, 1]

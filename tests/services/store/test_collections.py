@@ -17,14 +17,7 @@ from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, nth_i
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 
-SETTINGS = StoreSettings(
-    conversation_collection="t_conversations",
-    knowledge_collection="t_knowledge",
-    document_collection="t_documents",
-    session_collection="t_sessions",
-    memory_collection="t_memories",
-    operations_collection="t_operations",
-)
+SETTINGS = StoreSettings(collection_suffix="t")
 NAMES = [spec.name for spec in collection_specs(SETTINGS)]
 
 
@@ -42,7 +35,7 @@ async def ensure(store: VectorStore, name: str = "small", dimension: int = 4) ->
 
 async def test_all_collections_are_made_with_their_vectors(store: VectorStore) -> None:
     await ensure(store)
-    info = await store.get_collection("t_conversations")
+    info = await store.get_collection("conversations_t")
     vectors = info.config.params.vectors
     assert isinstance(vectors, dict)
     assert {name: params.size for name, params in vectors.items()} == {"turn": 4, "question": 4}
@@ -53,7 +46,7 @@ async def test_all_collections_are_made_with_their_vectors(store: VectorStore) -
 async def test_what_is_filtered_and_ordered_by_is_indexed(tmp_path: Path) -> None:
     async with open_store("edge", tmp_path) as store:
         await ensure(store)
-        schema = (await store.get_collection("t_conversations")).payload_schema
+        schema = (await store.get_collection("conversations_t")).payload_schema
     assert schema["created_us"].data_type == models.PayloadSchemaType.INTEGER
     for tenant in ("owner", "session_id"):
         params = schema[tenant].params
@@ -64,9 +57,9 @@ async def test_what_is_filtered_and_ordered_by_is_indexed(tmp_path: Path) -> Non
 async def test_a_second_start_changes_nothing(store: VectorStore) -> None:
     await ensure(store)
     point = models.PointStruct(id=nth_id(1), vector={}, payload={"session_id": "s"})
-    await store.upsert("t_sessions", [point])
+    await store.upsert("sessions_t", [point])
     await ensure(store)
-    assert (await store.count("t_sessions")).count == 1
+    assert (await store.count("sessions_t")).count == 1
 
 
 async def test_workers_that_start_together_all_succeed(store: VectorStore) -> None:
@@ -79,21 +72,21 @@ async def test_another_embedding_is_refused_by_name_and_nothing_is_dropped(
     store: VectorStore, name: str, dimension: int
 ) -> None:
     await ensure(store)
-    await store.upsert("t_knowledge", [models.PointStruct(id=nth_id(1), vector={}, payload={})])
+    await store.upsert("knowledge_t", [models.PointStruct(id=nth_id(1), vector={}, payload={})])
     with pytest.raises(StartRefusedError) as refused:
         await ensure(store, name, dimension)
     sentence = str(refused.value)
     for part in ("small (4 dimensions)", f"{name} ({dimension} dimensions)", "wenmai reembed"):
         assert part in sentence
     assert "\n" not in sentence
-    assert (await store.count("t_knowledge")).count == 1
+    assert (await store.count("knowledge_t")).count == 1
 
 
 async def test_a_collection_of_unknown_origin_is_refused(store: VectorStore) -> None:
-    await store.create_collection("t_knowledge", vectors_config={}, sparse_vectors_config={
+    await store.create_collection("knowledge_t", vectors_config={}, sparse_vectors_config={
         "sparse": models.SparseVectorParams(modifier=models.Modifier.IDF)
     })  # fmt: skip
-    with pytest.raises(StartRefusedError, match=r"t_knowledge.*does not say which embedding"):
+    with pytest.raises(StartRefusedError, match=r"knowledge_t.*does not say which embedding"):
         await ensure(store)
 
 
@@ -101,10 +94,10 @@ async def test_a_collection_of_unknown_origin_is_left_as_it_is_for_work_without_
     store: VectorStore,
 ) -> None:
     vector = models.VectorParams(size=3, distance=models.Distance.COSINE)
-    await store.create_collection("t_conversations", vectors_config={"old": vector})
+    await store.create_collection("conversations_t", vectors_config={"old": vector})
     point = models.PointStruct(id=nth_id(1), vector={"old": [1.0, 0.0, 0.0]}, payload={"user_query": "q"})
-    await store.upsert("t_conversations", [point])
+    await store.upsert("conversations_t", [point])
     await ensure_collections(store, SETTINGS, embedding_name="small", dimension=4, accept_unnamed=True)
-    (kept,) = await store.retrieve("t_conversations", [nth_id(1)], with_vectors=True)
+    (kept,) = await store.retrieve("conversations_t", [nth_id(1)], with_vectors=True)
     assert kept.vector == {"old": [1.0, 0.0, 0.0]}
-    assert await store.collection_exists("t_sessions")
+    assert await store.collection_exists("sessions_t")

@@ -31,14 +31,7 @@ from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 
-KINDS = ("conversation", "knowledge", "document", "session", "memory", "operations")
-
-
-def names(prefix: str) -> StoreSettings:
-    return StoreSettings.model_validate({f"{kind}_collection": f"{prefix}_{kind}" for kind in KINDS})
-
-
-OLD, NEW = names("t"), names("t_new")
+OLD, NEW = StoreSettings(collection_suffix="t"), StoreSettings(collection_suffix="t_new")
 TURNS, CHUNKS, DOCUMENTS, SESSIONS, MEMORIES, OPERATIONS = collection_specs(OLD)
 
 

@@ -278,11 +278,11 @@ async def test_two_runs_at_once_delete_each_turn_once(store: VectorStore) -> Non
 
 
 async def test_where_no_session_has_a_record_nobody_knows_what_is_held(store: VectorStore) -> None:
-    """A mistyped SESSION_COLLECTION is an empty one. Discriminates: no doubt."""
+    """A mistyped COLLECTION_SUFFIX is an empty one. Discriminates: no doubt."""
     parts = await open_parts(store)
     await aged(store, 40)
     await write_turn(store, 2_000, NOW)
     await SessionStore(store, SESSIONS).delete(uid(RECORDED))
-    with pytest.raises(ConflictError, match="SESSION_COLLECTION"):
+    with pytest.raises(ConflictError, match="COLLECTION_SUFFIX"):
         await parts.retention.expire(30, "schedule")
     assert (await parts.retention.expire(30, "request", confirmed=True)).deleted == MANY

@@ -1,0 +1,67 @@
+"""Settings of earlier versions: each is named, with what replaces it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import structlog
+
+from config.removed import REMOVED, must_be_refused, removal_of
+from config.settings import Settings, load_settings
+from config.sources import ConfigurationError, section_of
+from scripts.serve import warn_of_removed_settings
+from tests.support.commands import command
+
+
+def test_none_of_them_is_a_setting() -> None:
+    assert REMOVED.keys().isdisjoint(section_of(Settings))
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_in_the_file_it_is_refused_in_one_line_that_says_what_to_do(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: taking it for an unknown name, with a guess at another one."""
+    file = tmp_path / "wenmai.toml"
+    file.write_text(f"{name} = 1\n", encoding="utf-8")
+    monkeypatch.setenv("WENMAI_CONFIG", str(file))
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings()
+    assert str(refused.value) == f"{name.upper()} is no longer a setting: {REMOVED[name]}."
+    assert "\n" not in str(refused.value)
+
+
+def test_the_start_ends_with_2(tmp_path: Path) -> None:
+    file = tmp_path / "wenmai.toml"
+    file.write_text("rrf_k = 10\n", encoding="utf-8")
+    refused = command("serve", WENMAI_CONFIG=str(file), DATA_DIR=str(tmp_path / "data"))
+    assert refused.returncode == 2
+    assert refused.stderr == f"wenmai: {removal_of('rrf_k')}\n"
+    assert not (tmp_path / "data").exists()
+
+
+def test_in_the_environment_it_is_named_at_the_start_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As an unknown name there, which may be another program's, it is no reason not to start."""
+    before = load_settings()
+    monkeypatch.setenv("RRF_K", "60")
+    assert load_settings() == before
+    with structlog.testing.capture_logs() as logged:
+        warn_of_removed_settings({"RRF_K": "60", "Compress_History": "false", "PORT": "1", "PATH": "/bin"})
+    assert [(line["log_level"], line["message"]) for line in logged] == [
+        ("warning", removal_of("compress_history")),
+        ("warning", removal_of("rrf_k")),
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if must_be_refused(name)])
+def test_one_that_says_where_data_is_stored_is_refused_in_the_environment_too(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: a start with an empty store in place of the one that is named."""
+    assert name.endswith("_collection")
+    monkeypatch.setenv(name.upper(), "mine")
+    with pytest.raises(ConfigurationError, match="COLLECTION_SUFFIX"):
+        load_settings()

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from config.settings import ModelSettings, StoreSettings, load_settings, not_as_fitted
+
+
+def test_a_suffix_goes_for_every_collection_and_a_name_of_ones_own_stays() -> None:
+    """Discriminates: two installations on one Qdrant server that share their turns."""
+    store = StoreSettings(collection_suffix="b")
+    assert store.conversation_collection == "conversations_b"
+    assert (store.knowledge_collection, store.session_collection) == ("knowledge_b", "sessions_b")
+    assert StoreSettings.model_validate(store.model_dump()) == store
+    own = StoreSettings(collection_suffix="b", conversation_collection="turns")
+    assert (own.conversation_collection, own.memory_collection) == ("turns", "memories_b")
+    assert StoreSettings().operations_collection == "operations"
+    with pytest.raises(ValidationError, match="another collection"):
+        StoreSettings(collection_suffix="b", conversation_collection="knowledge_b")
+
+
+@pytest.mark.parametrize(
+    ("embedding", "name"),
+    [
+        ("openai", "text-embedding-3-small"),
+        ("openai:BAAI/bge-m3", "BAAI/bge-m3"),
+        ("openai:a:b", "a:b"),
+        ("bundled", "text-embedding-3-small"),
+    ],
+)
+def test_the_embedding_endpoints_model_is_named_with_it(embedding: str, name: str) -> None:
+    assert ModelSettings(embedding=embedding).openai_embedding == name
+
+
+@pytest.mark.parametrize(
+    ("sections", "changed"),
+    [
+        ({}, []),
+        ({"knowledge": {"chunk_tokens": 96}}, ["CHUNK_TOKENS is 96, fitted on 192"]),
+        ({"retrieval": {"reranker_input_top_n": 50}}, ["RERANKER_INPUT_TOP_N is 50, fitted on 20"]),
+        ({"models": {"embedding": "openai:m"}}, ["EMBEDDING is openai:m, fitted on bundled"]),
+        ({"models": {"embedding": "openai", "reranker": "none"}, "knowledge": {"chunk_tokens": 96}}, []),
+    ],
+)
+def test_what_the_calibrated_reranker_was_not_fitted_on_is_named(
+    sections: dict[str, Any], changed: list[str]
+) -> None:
+    assert not_as_fitted(load_settings(**sections)) == changed
