@@ -1,23 +1,23 @@
-# make run · make test · make check · make bench · make eval DATA=folder: each does its own set-up, and none needs the network again.
+# make run · make test · make test-full · make bench · make eval DATA=folder: each does its own set-up, and none needs the network again.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c requirements.lock
 
-.PHONY: run test check bench eval faults format lock screenshot setup setup-dev page clean
+.PHONY: run test test-full check bench eval faults format lock screenshot setup setup-dev page clean
 
 run: setup page
 	$(BIN)/python -m scripts.serve
 
+# Formatting, lint, types, imports and every behaviour once: at most eight minutes on two quiet cores.
 test: setup-dev page check
 
 check:
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadfile -m "not alone"
-	$(BIN)/pytest -m alone
+	$(BIN)/python -m tests.support.suite quick
+
+# What is dear and rarely red: matrices of hostile texts, long property runs, faults, timing.
+test-full: setup-dev page
+	$(BIN)/python -m tests.support.suite full
 
 # Under load, beside a raw pass-through: benchmarks/README.md. About seven minutes; wants a quiet machine.
 bench: setup-dev
@@ -62,7 +62,7 @@ routes/web/node_modules/.installed: routes/web/package.json routes/web/package-l
 
 # The pictures of the page in docs/images, from the real page; ONLY="page phone" takes some of them.
 screenshot: setup-dev page
-	$(BIN)/python -m tests.browser.take_screenshot $(ONLY)
+	$(BIN)/python -m tests.browser.support.take_screenshot $(ONLY)
 
 # The one lock file: every version, direct or not, with the test tools.
 lock: setup-dev

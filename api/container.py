@@ -33,7 +33,6 @@ from config.settings import (
     ModelSettings,
     Settings,
     StoreSettings,
-    not_as_fitted,
 )
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
@@ -92,8 +91,6 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         scheduled = open_schedule(clean_up, times.cleanup_cron, times.timezone, leases)
         schedule = await stack.enter_async_context(scheduled)
         reranker = _open_reranker(settings, embedding.name, stack)
-        if changed := not_as_fitted(settings):
-            log.warning("probabilities_not_fitted", settings=changed, hint="look at RERANK_SCORE_THRESHOLD")
         reembedding = StoreReembedding(
             settings.store, settings.models, store, history.activity, open_embedding,
             partial(open_store, settings.store), settings.store.data_dir / EMBEDDED_FOLDER,

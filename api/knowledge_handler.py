@@ -72,7 +72,7 @@ class KnowledgeHandler:
         Raises BadRequestError, NotFoundError, ConflictError, TooManyStreamsError or
         StoreUnavailableError; then nothing has been stored and no model was called.
         """
-        as_given = request
+        original = request
         request, command = self._checked(request)
         models = self._models(request)
         turn_id = request.turn_id or str(uuid.uuid4())
@@ -82,7 +82,7 @@ class KnowledgeHandler:
             running = await self._attachable(turn_id)
             stored = running.turn if running else await self._stored(request.turn_id)
             if stored is not None:
-                await self._check_same_request(stored, request, as_given)
+                await self._check_same_request(stored, request, original)
             if running is not None or (stored is not None and stored.status is TurnStatus.COMPLETED):
                 self._readers.check(request.owner)
             if running is not None:
@@ -207,10 +207,10 @@ class KnowledgeHandler:
             self._running.start(run)
         return run.stream
 
-    async def _check_same_request(self, stored: Turn, request: TurnRequest, as_given: TurnRequest) -> None:
+    async def _check_same_request(self, stored: Turn, request: TurnRequest, original: TurnRequest) -> None:
         """A turn id names one request for ever; somebody else's is answered as a conflict, not as a hint."""
         same_session = request.session_id in (None, stored.session_id)
-        same = stored.request_hash == request.fingerprint or repeats(as_given, stored)
+        same = stored.request_hash == request.fingerprint or repeats(original, stored)
         if not (
             stored.owner == request.owner
             and same

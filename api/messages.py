@@ -6,96 +6,97 @@ from config.prompt_library import Language
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "retrieving": ("正在进行混合检索...", "Searching the knowledge base..."),
-    "reranking": ("正在重排候选资料...", "Ranking what was found..."),
-    "rewriting": ("正在结合上文改写问题...", "Putting the question into words of its own..."),
-    "rewritten": ("正在用改写后的问题再检索一次...", "Searching again with the rewritten question..."),
+    "reranking": ("正在重排候选资料……", "Ranking the candidates..."),
+    "rewriting": ("正在结合上文改写问题……", "Rewriting the question from its context..."),
+    "rewritten": ("正在用改写后的问题再检索一次……", "Searching again with the rewritten question..."),
     "reranker_unavailable": (
-        "重排服务暂时不可用,本轮改用内置的重排。",
+        "重排服务暂时不可用，本轮改用内置的重排。",
         "The reranker cannot be reached: the built-in one ranked this time.",
     ),
-    "filtering": ("正在筛选资料...", "Keeping what is relevant..."),
+    "filtering": ("正在筛选资料……", "Selecting the relevant passages..."),
     "nothing_found": ("资料中没有找到相关内容。", "Nothing relevant was found in the documents."),
     "nothing_found_within": (
         "在所限定的范围内没有找到相关内容。",
         "Nothing relevant was found within the limits of the question.",
     ),
     "nothing_found_yet": (
-        "暂时没有找到相关内容:还有文档正在读入,稍后再问可能会有结果。",
+        "暂时没有找到相关内容：还有文档正在读入，稍后再问可能会有结果。",
         "Nothing relevant yet: documents are still being read in. Ask again shortly.",
     ),
     "context_dropped": (
-        "上下文放不下全部内容,已省略较早或次要的部分。",
+        "上下文放不下全部内容，已省略较早或次要的部分。",
         "Not everything fits into the model's window: older or lesser parts were left out.",
     ),
     "turns_unreadable": (
-        "本会话有无法读取的轮次,已跳过。",
+        "本会话有无法读取的轮次，已跳过。",
         "Some turns of this session cannot be read and were skipped.",
     ),
     "why_not_ready_ingesting": (
-        "这份文档还在读入,读完才能被检索到,请稍后再试。",
+        "这份文档还在读入，读完才能被检索到，请稍后再试。",
         "The document is still being read in and can be found when that is done. Try again shortly.",
     ),
     "why_not_ready_failed": (
-        "这份文档读入失败,请看 error 里的原因,解决后重新上传。",
+        "这份文档读入失败，请看 error 里的原因，解决后重新上传。",
         "The document could not be read in: see `error`, mend it and upload it again.",
     ),
     "why_filters": (
-        "它不在本次检索限定的范围内(filters)。请放宽标签、文档、来源或日期的限定。",
+        "它不在本次检索限定的范围内（filters）。请放宽标签、文档、来源或日期的限定。",
         "It is outside the limits of this search (filters). Widen its tags, documents, sources or dates.",
     ),
     "why_duplicate": (
-        "另一份文档里有完全相同的内容,已用那一份,同样的内容不会出现两次。",
+        "另一份文档里有完全相同的内容，已用那一份，同样的内容不会出现两次。",
         "Another document says exactly the same and took its place: the same text is not shown twice.",
     ),
     "why_not_found_by_any_list": (
-        "向量检索和关键词检索都没有把它排到前面。请用文档里的说法提问,或问得更具体。",
+        "向量检索和关键词检索都没有把它排到前面。请用文档里的说法提问，或问得更具体。",
         "Neither the search by meaning nor the one by words ranked it high enough. Use the document's own "
         "words, or ask more precisely.",
     ),
     "why_fusion": (
-        "个别检索列表里有它,但合并后被其他片段挤出。请在问题里加上文档的关键词,或调大 RERANKER_INPUT_TOP_N。",
+        "个别检索列表里有它，但合并后被其他片段挤出。请在问题里加上文档的关键词，"
+        "或调大 RERANKER_INPUT_TOP_N。",
         "A list had it, but other passages came before it when the lists were fused. Add words of the "
         "document to the question, or raise RERANKER_INPUT_TOP_N.",
     ),
     "why_reranker": (
-        "重排模型没有返回它。请换一种问法,或换一个重排模型。",
+        "重排模型没有返回它。请换一种问法，或换一个重排模型。",
         "The reranker did not hand it back. Ask in other words, or configure another reranker.",
     ),
     "why_threshold": (
-        "检索到了它,但相关概率低于阈值。请问得更具体,或调低 RERANK_SCORE_THRESHOLD。",
+        "检索到了它，但相关概率低于阈值。请问得更具体，或调低 RERANK_SCORE_THRESHOLD。",
         "It was found, but its probability is below the threshold. Ask more precisely, or lower "
         "RERANK_SCORE_THRESHOLD.",
     ),
     "why_top_n": (
-        "它够相关,但名额已被更相关的片段占满。请调大 rerank_top_n,或把问题问得更窄。",
+        "它够相关，但名额已被更相关的片段占满。请调大 rerank_top_n，或把问题问得更窄。",
         "It is relevant, but others are more so and took all places. Raise rerank_top_n, or ask a narrower "
         "question.",
     ),
     "why_budget": (
-        "选中了它,但模型的窗口放不下。请换窗口更大的模型,或新开一个会话。",
+        "选中了它，但模型的窗口放不下。请换窗口更大的模型，或新开一个会话。",
         "It was chosen, but the model's window has no room left. Use a model with a larger window, or begin "
         "a new session.",
     ),
-    "why_shown": ("它被检索到了,会提供给模型。", "It was found and would be shown to the model."),
-    "generating": ("正在生成回答...", "Writing the answer..."),
-    "retrying": ("模型服务暂时没有应答,正在重试...", "The model's server did not answer, trying again..."),
+    "why_shown": ("它被检索到了，会提供给模型。", "It was found and would be shown to the model."),
+    "generating": ("正在生成回答……", "Writing the answer..."),
+    "retrying": ("模型服务暂时没有应答，正在重试……", "The model's server did not answer, trying again..."),
     "answer_cut": (
-        "回答达到了长度上限,在此截断。",
+        "回答达到了长度上限，在此截断。",
         "The answer met a length limit and ends here.",
     ),
     "finished": ("完成", "Finished"),
     "internal": (
-        "服务器内部错误,请重试;若仍然出现,请把请求编号告诉管理员。",
-        "Something went wrong here. Try again; if it stays, give the request id to the operator.",
+        "服务器内部错误，请重试；若仍然出现，请把请求编号告诉管理员。",
+        "Something went wrong here. Try again; if the problem persists, give the request id to the operator.",
     ),
-    "no_answer": ("模型没有给出任何内容,请重试。", "The model returned no text. Try again."),
-    "was_failed": ("这一轮当时失败了,可以重试。", "This turn failed. It can be sent again."),
+    "no_answer": ("模型没有给出任何内容，请重试。", "The model returned no text. Try again."),
+    "was_failed": ("这一轮当时失败了，可以重试。", "This turn failed. It can be sent again."),
     "was_interrupted": (
-        "这一轮在完成前中断了,可以重试。",
+        "这一轮在完成前中断了，可以重试。",
         "This turn was interrupted before it was complete. It can be sent again.",
     ),
     "was_running": (
-        "这一轮正由另一个进程处理,请稍后再看。",
+        "这一轮正由另一个进程处理，请稍后再看。",
         "This turn is being answered by another process. Look again shortly.",
     ),
     "disk_full": (
@@ -104,7 +105,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "the question again with the same turn_id.",
     ),
     "not_stored": (
-        "回答未能保存到存储中,请再次发送以保存。",
+        "回答未能保存到存储中，请再次发送以保存。",
         "The answer could not be stored. Send the question again to keep it.",
     ),
 }

@@ -15,7 +15,7 @@ from core.conversation.turns import Turn, TurnStatus
 from core.relevance.sparse import encode_document
 from services.conversation.turns import TurnStore, TurnVectors
 from services.store.clock import utc_now_us
-from tests.support.server import running_server
+from tests.support.servers.server import running_server
 
 TRIALS = 3
 TURNS_A_SESSION = 100

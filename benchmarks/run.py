@@ -20,8 +20,8 @@ from benchmarks.cases import CASES, OURS, QUICK_CASES, RAW, Case
 from benchmarks.load import Samples, Target, run_case
 from benchmarks.processes import running_relay, running_stub
 from benchmarks.report import CaseResult, ColdStarts, Report, figures
-from tests.support.sample import wait_for_sample
-from tests.support.server import running_server
+from tests.support.servers.sample import wait_for_sample
+from tests.support.servers.server import running_server
 
 STORED_TURNS = 10_000
 ROUNDS = 2
@@ -118,8 +118,8 @@ def parse(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON too")
     names = [case.name for case in CASES]
     parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
-    given = parser.parse_args(arguments)
-    return Options(given.quick, not given.no_cold_start, given.json, tuple(given.case or names))
+    parsed = parser.parse_args(arguments)
+    return Options(parsed.quick, not parsed.no_cold_start, parsed.json, tuple(parsed.case or names))
 
 
 def _say(text: str) -> None:

@@ -2,7 +2,7 @@
 
 One asyncio protocol, so that it takes little of the machine from the server under test. Every tenth token
 carries the moment it was sent, `@<microseconds>@`. `POST /shape` changes pace and length, `GET /arrivals`
-tells when each request came in, by the `[q-…]` in its question. All times are the monotonic clock, which
+reports when each request came in, by the `[q-…]` in its question. All times are the monotonic clock, which
 the processes of one machine share.
 """
 
@@ -162,9 +162,9 @@ def main() -> None:
     parser.add_argument("--ttft-ms", type=float, default=usual.ttft_ms)
     parser.add_argument("--rate", type=float, default=usual.rate, help="tokens per second; 0: full speed")
     parser.add_argument("--tokens", type=int, default=usual.tokens)
-    given = parser.parse_args()
+    parsed = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(Shape(given.ttft_ms, given.rate, given.tokens)))
+        runner.run(serve(Shape(parsed.ttft_ms, parsed.rate, parsed.tokens)))
 
 
 if __name__ == "__main__":

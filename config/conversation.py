@@ -13,7 +13,7 @@ SHORTEST_COMPRESSED = 200  # tokens; a summary of less is hardly shorter
 
 
 class ConversationSettings(Section):
-    """What of a conversation is remembered, for how long, and how the model is told."""
+    """What of a conversation is remembered, for how long, and how it goes into prompts."""
 
     max_recent_turns: int = Field(5, ge=0, le=100)
     max_relevant_turns: int = Field(2, ge=0, le=50)

@@ -37,9 +37,9 @@ def configure_logging(level: str) -> None:
 
 def without_messages(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """An exception as its types and places: its message may quote a question, a prompt or a key."""
-    given = event.pop("exc_info", None)
-    if given:
-        _, error, _ = _exc_info(given)
+    exc_info = event.pop("exc_info", None)
+    if exc_info:
+        _, error, _ = _exc_info(exc_info)
         event["exception"] = described(error)
     return event
 
@@ -55,10 +55,10 @@ def described(error: BaseException | None) -> list[str]:
     return lines
 
 
-def _exc_info(given: object) -> _ExcInfo | tuple[None, None, None]:
-    if isinstance(given, BaseException):
-        return type(given), given, given.__traceback__
-    return given if isinstance(given, tuple) else sys.exc_info()
+def _exc_info(exc_info: object) -> _ExcInfo | tuple[None, None, None]:
+    if isinstance(exc_info, BaseException):
+        return type(exc_info), exc_info, exc_info.__traceback__
+    return exc_info if isinstance(exc_info, tuple) else sys.exc_info()
 
 
 class _ServerLog(logging.Handler):
@@ -66,5 +66,5 @@ class _ServerLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger("uvicorn")
-        told = record.getMessage().partition("\n")[0]
-        log.log(record.levelno, "http_server", message=told, exc_info=record.exc_info)
+        message = record.getMessage().partition("\n")[0]
+        log.log(record.levelno, "http_server", message=message, exc_info=record.exc_info)

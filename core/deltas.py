@@ -15,7 +15,7 @@ from core.prompt.messages import Message
 class LLMDelta:
     """What one read from the model adds: the text of any number of tokens, joined.
 
-    `finish_reason` and token counts come when the provider tells them; "length" means that the answer met
+    `finish_reason` and token counts come when the provider sends them; "length" means that the answer met
     a limit, whatever the provider's own word for it is.
     """
 
@@ -47,7 +47,7 @@ class TakesTurns(Protocol):
     """A model of ours that answers only so many questions at once."""
 
     def turn_to_ask(self) -> AbstractAsyncContextManager[StreamsDeltas]:
-        """Wait until the model is there and has a place; gives what to ask while the place is held.
+        """Wait until the model is loaded and has a place; gives what to ask while the place is held.
 
         The waiting is ours and no part of the model's time to its first token. Raises LLMUnavailableError
         when the model cannot be had.

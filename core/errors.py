@@ -1,20 +1,43 @@
 """Domain errors. Each knows its wire `code` and whether trying again can help.
 
 WenmaiError
-├── BadRequestError          malformed or out of range; the message names the field
-│   ├── EmptyQuestionError · QuestionTooLongError
-│   ├── UnsupportedMediaError · UnreadableDocumentError · EmptyFileError
-├── NotFoundError            unknown, or somebody else's: the same answer
-│   ├── UnknownSessionError · UnknownTurnError · UnknownModelError · UnknownDocumentError
-├── ConflictError
-│   ├── TurnConflictError · SessionBusyError · DocumentConflictError
-├── UnavailableError         an outside part does not answer; retryable
-│   ├── StoreUnavailableError · LLMUnavailableError · LLMTruncatedError · EmbeddingUnavailableError
-    │   ├── LLMRefusedError · TurnInterruptedError
-│   ├── DiskFullError
-│   └── NotStoredError
-├── StartRefusedError        the configuration or the data folder does not allow a start
-│   └── StoreLockedError
+├── BadRequestError                  malformed or out of range; the message names the field
+│   ├── MalformedRequestError
+│   │   └── MalformedFormError
+│   ├── ForbiddenHostError
+│   ├── BodyTooLargeError
+│   ├── EmptyQuestionError
+│   ├── QuestionTooLongError
+│   ├── InvalidParentError
+│   ├── UnsupportedMediaError
+│   ├── EmptyFileError
+│   └── UnreadableDocumentError
+├── NotFoundError                    unknown, or another owner's: the reply is the same
+│   ├── UnknownSessionError
+│   ├── UnknownTurnError
+│   ├── UnknownModelError
+│   ├── UnknownDocumentError
+│   └── UnknownJobError
+├── ConflictError                    clashes with what is stored or running
+│   ├── TurnConflictError
+│   └── SessionBusyError
+├── TooManyStreamsError
+├── ShuttingDownError
+├── UnauthorizedError                no key, or a wrong one
+├── ForbiddenError                   an admin route, or a request from another site
+├── UnavailableError                 an outside part does not answer; retryable
+│   ├── StoreUnavailableError
+│   │   └── DiskFullError
+│   ├── NotStoredError
+│   ├── TurnInterruptedError
+│   ├── EmbeddingUnavailableError
+│   ├── LLMUnavailableError
+│   │   └── LLMRefusedError
+│   └── LLMTruncatedError
+└── StartRefusedError                the configuration or the data folder does not allow a start
+    └── StoreLockedError
+
+tests/core/test_errors.py compares this drawing with the classes.
 """
 
 from __future__ import annotations

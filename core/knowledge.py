@@ -1,9 +1,13 @@
-"""Documents, chunks, candidates and citations: what is read in, and what is found again."""
+"""Documents, chunks, candidates and citations: what is ingested, and what a search returns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+MAX_TAGS = 32  # of one document
+MAX_TAG_CHARS = 64
+MAX_EXTERNAL_ID_CHARS = 1_024
 
 
 class DocumentStatus(StrEnum):
@@ -95,8 +99,8 @@ class Chunk:
     """A piece of a document as it is indexed. Offsets are characters into the document's text.
 
     `date` is the document's: ISO 8601, a day, a month or a year ("2026-01-31", "2026-01", "2026"), or ""
-    when it has none. `version` tells one content of the document from another. `tags` and `source` are the
-    document's, as they were stored with the chunk.
+    when it has none. `version` distinguishes one content of the document from another. `tags` and `source`
+    are the document's, as they were stored with the chunk.
     """
 
     chunk_id: str

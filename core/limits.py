@@ -1,4 +1,5 @@
-"""What a question is limited to: who fits, and how it is said to people and to models."""
+"""What a question is limited to: which documents match, and how the limits are worded for people and for
+models."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _NOTHING_WITHIN = {
     "en": "Only this scope was searched, and nothing relevant is in it. Say in the first sentence that "
     "nothing was found within these limits, and that nothing beyond them was searched.",
 }
-_TOLD = re.compile(
+_SCOPE_IN_PROMPT = re.compile(
     "|".join(
         re.escape(_SCOPE[language]).replace(r"\{\}", f"(?P<{language}>.+)")
         + "\n"
@@ -49,13 +50,13 @@ def days(limits: KnowledgeFilter) -> tuple[int, int | None] | None:
 def scope_of(limits: KnowledgeFilter, language: Language) -> str:
     """In one line for a person; "" when nothing is limited. Documents are counted, not named."""
     chinese = language == "zh"
-    told = [
+    fields = [
         _listed("标签：" if chinese else "tags: ", limits.tags, chinese),
         _documents(len(limits.document_ids), chinese),
         _listed("来源：" if chinese else "sources: ", limits.sources, chinese),
         _dates(limits, chinese),
     ]
-    return ("；" if chinese else "; ").join(filter(None, told))
+    return ("；" if chinese else "; ").join(filter(None, fields))
 
 
 def scope_line(limits: KnowledgeFilter, language: Language) -> str:
@@ -65,19 +66,19 @@ def scope_line(limits: KnowledgeFilter, language: Language) -> str:
 
 
 def nothing_within(limits: KnowledgeFilter, language: Language) -> str:
-    """For a model that is told no passages; "" when nothing is limited."""
+    """For a prompt without passages; "" when nothing is limited."""
     line = scope_line(limits, language)
     return f"{line}\n{_NOTHING_WITHIN[language]}" if line else ""
 
 
-def scope_told(prompt: str) -> str:
-    """The scope that `nothing_within` told in this text; "" when it did not."""
-    told = _TOLD.search(prompt)
-    return next(filter(None, told.groups()), "") if told else ""
+def scope_in_prompt(prompt: str) -> str:
+    """The scope that `nothing_within` wrote into this prompt; "" when it is absent."""
+    match = _SCOPE_IN_PROMPT.search(prompt)
+    return next(filter(None, match.groups()), "") if match else ""
 
 
-def _one_of(wanted: tuple[str, ...], given: tuple[str, ...]) -> bool:
-    return not wanted or not set(wanted).isdisjoint(given)
+def _one_of(allowed: tuple[str, ...], values: tuple[str, ...]) -> bool:
+    return not allowed or not set(allowed).isdisjoint(values)
 
 
 def _within(limits: KnowledgeFilter, day: int) -> bool:

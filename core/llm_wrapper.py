@@ -112,7 +112,7 @@ def _deltas(
 ) -> AsyncGenerator[LLMDelta, None]:
     if isinstance(llm, StreamsDeltas):
         return llm.stream_deltas(messages, exchange, flat=flat)
-    exchange.given(messages, PROMPT if flat else MESSAGES)
+    exchange.note_messages(messages, PROMPT if flat else MESSAGES)
     return _plugin_deltas(llm, messages, exchange, flat=flat)
 
 
@@ -172,7 +172,7 @@ async def _whole(llm: LLM, messages: Sequence[Message], *, flat: bool) -> ChatRe
 
 
 def _plugin_error(error: Exception) -> LLMUnavailableError:
-    """With the HTTP status where the class tells one, as the SDKs of the field do."""
+    """With the HTTP status where the class implies one, as the SDKs of the field do."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
         return LLMRefusedError(f"The model's server refused the request (HTTP {status}).", status)

@@ -10,6 +10,7 @@ LATEST_ZONE = timezone(timedelta(hours=-12))
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 END_US = 253_402_300_800_000_000  # the year 10000, where datetime ends
+MAX_EXPIRE_DAYS = 36_500
 _ZULU = re.compile(r"\s*(?:z|utc|gmt)$", re.IGNORECASE)
 
 

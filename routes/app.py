@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 
 from api.container import open_container
 from config.settings import Settings
-from routes import (
-    admin_routes,
-    backup_routes,
-    chunk_routes,
-    document_routes,
-    erasure_routes,
-    export_routes,
-    health_routes,
-    import_routes,
-    knowledge_routes,
-    metrics_routes,
-    page_routes,
-    persona_routes,
-    prompt_routes,
-    reembed_routes,
-    repair_routes,
-    search_routes,
-    session_routes,
-    sync_routes,
-)
+from routes import knowledge_routes
+from routes.admin import backups, cleanup, erasure, health, metrics, reembedding, repair, sync
+from routes.conversation import exports, imports, sessions, turns
 from routes.edge import EdgeMiddleware
 from routes.errors import install_error_handlers
+from routes.knowledge import documents, jobs, search, sources
+from routes.openapi import describe
+from routes.web import page
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -50,29 +37,31 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # the built-in pages load scripts from another origin
         redoc_url=None,
-        openapi_url=None,  # served by health_routes, where a key is asked for
+        openapi_url=None,  # served by admin.health, where a key is asked for
+        generate_unique_id_function=lambda route: route.name,
     )
     for module in (
         knowledge_routes,
-        session_routes,
-        persona_routes,
-        prompt_routes,
-        import_routes,
-        export_routes,
-        document_routes,
-        search_routes,
-        admin_routes,
-        erasure_routes,
-        repair_routes,
-        backup_routes,
-        reembed_routes,
-        chunk_routes,
-        sync_routes,
-        health_routes,
-        metrics_routes,
-        page_routes,
+        sessions,
+        turns,
+        imports,
+        exports,
+        documents,
+        jobs,
+        search,
+        sources,
+        cleanup,
+        erasure,
+        repair,
+        backups,
+        reembedding,
+        sync,
+        health,
+        metrics,
+        page,
     ):
         app.include_router(module.router)
+    app.openapi = partial(describe, app)  # type: ignore[method-assign]
     install_error_handlers(app)
     app.add_middleware(EdgeMiddleware, settings=settings.server)
     return app

@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from pydantic import SecretStr
 
 from api.container import Container
+from api.wiring.parts import SHARED_OWNER
 from core.errors import ForbiddenError, UnauthorizedError
 
 LOCAL_OWNER = "local"
@@ -34,7 +35,7 @@ async def get_owner(request: Request, container: ContainerDep) -> str:
     server = container.settings.server
     if not server.api_keys and not server.admin_api_keys:
         return LOCAL_OWNER
-    key = _matching(_given_key(request), [*server.api_keys, *server.admin_api_keys])
+    key = _matching(_sent_key(request), [*server.api_keys, *server.admin_api_keys])
     if key is None:
         raise UnauthorizedError("API key missing or wrong: send Authorization: Bearer <key>.")
     return f"key-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -49,7 +50,7 @@ async def get_admin(request: Request, container: ContainerDep, owner: Owner) -> 
     Raises UnauthorizedError or ForbiddenError.
     """
     keys = container.settings.server.admin_api_keys
-    if owner != LOCAL_OWNER and _matching(_given_key(request), keys) is None:
+    if owner != LOCAL_OWNER and _matching(_sent_key(request), keys) is None:
         raise ForbiddenError("This needs a key of ADMIN_API_KEYS.")
     return owner
 
@@ -57,13 +58,22 @@ async def get_admin(request: Request, container: ContainerDep, owner: Owner) -> 
 Admin = Annotated[str, Depends(get_admin)]
 
 
-def _given_key(request: Request) -> str:
+def readable(owner: str) -> tuple[str, ...]:
+    return (owner, SHARED_OWNER)
+
+
+def erasable(owner: str) -> tuple[str, ...]:
+    """Shared documents belong to the operator; without API keys that is whoever sits here."""
+    return readable(owner) if owner == LOCAL_OWNER else (owner,)
+
+
+def _sent_key(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
 
 
-def _matching(given: str, keys: Sequence[SecretStr]) -> str | None:
+def _matching(sent: str, keys: Sequence[SecretStr]) -> str | None:
     """Every key is compared, each in constant time."""
     secrets = [key.get_secret_value() for key in keys]
-    matches = [secret for secret in secrets if hmac.compare_digest(secret.encode(), given.encode())]
+    matches = [secret for secret in secrets if hmac.compare_digest(secret.encode(), sent.encode())]
     return matches[0] if matches else None

@@ -47,8 +47,8 @@ def read_model(model: type[M], body: bytes) -> M:
 
 
 def body_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The requestBody for OpenAPI, since the dependency reads the raw body."""
-    schema = model.model_json_schema()
+    """The requestBody for OpenAPI, since the dependency reads the raw body; its schema: `routes.openapi`."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 

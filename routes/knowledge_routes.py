@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import anyio
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.responses import JSONResponse
 
+from api.turn.request import TurnRequest
 from routes.dependencies import ContainerDep, Owner
 from routes.errors import RETRY_AFTER_S, request_id
 from routes.json_body import body_schema, json_body
-from routes.openapi import EVENT_STREAM, errors
-from routes.schemas import ChatBody
-from routes.sse import StreamFormat, stream_response
-from routes.whole_turn import WholeTurn
+from routes.openapi import TURN_STREAM, Responses, WireRoute, errors
+from routes.stream.frames import stream_response
+from routes.stream.whole import WholeTurn
+from routes.wire.chat import Answer, ChatBody, StreamFormat
+from routes.wire.fields import ErrorResponse
+from routes.wire.search import filter_of
+from routes.wire.turns import StoppedTurn
 from services.conversation.stream import TurnStream
+from services.conversation_manager import UNSET
 
-router = APIRouter(tags=["conversation"])
+router = APIRouter(tags=["conversation"], route_class=WireRoute)
+
+WHOLE_OR_ERROR: Responses = {
+    503: {
+        "model": ErrorResponse | Answer,
+        "description": "The turn failed, or a part that is needed does not answer.",
+    }
+}
 
 
 @router.post(
     "/knowledge_chat_conversation",
-    response_model=None,
-    responses={200: EVENT_STREAM, **errors(400, 401, 404, 409, 413, 415, 422, 429, 503)},
+    response_model=Answer,
+    responses={200: TURN_STREAM, **errors(400, 401, 404, 409, 413, 415, 422, 429), **WHOLE_OR_ERROR},
     openapi_extra=body_schema(ChatBody),
 )
 async def knowledge_chat_conversation(
@@ -35,7 +46,7 @@ async def knowledge_chat_conversation(
     body: Annotated[ChatBody, Depends(json_body(ChatBody))],
 ) -> Response:
     """Ask a question; the answer streams as Server-Sent Events, or comes whole with `stream: false`."""
-    stream = await container.chat.begin_turn(body.to_request(owner, request_id(request)))
+    stream = await container.chat.begin_turn(_turn_request(body, owner, request_id(request)))
     seat = container.chat.reader_seat(owner)
     if body.stream:
         return stream_response(stream, container.settings.server, body.stream_format, seat=seat)
@@ -47,22 +58,24 @@ async def knowledge_chat_conversation(
     "/turns/{turn_id}/stream",
     response_model=None,
     responses={
-        200: EVENT_STREAM,
-        204: {"description": "There is nothing left to tell"},
-        **errors(401, 404, 422, 429),
+        200: TURN_STREAM,
+        204: {"description": "Every event has been read."},
+        **errors(401, 404, 422, 429, 503),
     },
 )
 async def resume_turn(
     turn_id: UUID,
     container: ContainerDep,
     owner: Owner,
-    after: Annotated[int | None, Query(ge=0)] = None,
-    last_event_id: Annotated[str | None, Header(max_length=100)] = None,
-    stream_format: StreamFormat = "prefix",
+    after: Annotated[int | None, Query(ge=0, description="The number of the last event read.")] = None,
+    last_event_id: Annotated[
+        str | None, Header(max_length=100, description="The id of the last event that was read.")
+    ] = None,
+    stream_format: Annotated[StreamFormat, Query(description="How the events are written.")] = "prefix",
 ) -> Response:
     """Replay a turn's events from the one after Last-Event-ID (or else `after`), and follow while it runs.
 
-    204 when there is nothing left to tell.
+    204 when every event has been read.
     """
     stream = await container.chat.stream_of(str(turn_id), owner)
     seen = _number(last_event_id, str(turn_id)) or after or 0
@@ -72,13 +85,35 @@ async def resume_turn(
     return stream_response(stream, container.settings.server, stream_format, seen, seat)
 
 
-@router.post("/turns/{turn_id}/stop", responses=errors(401, 404, 422))
-async def stop_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> dict[str, Any]:
+@router.post("/turns/{turn_id}/stop", responses=errors(401, 404, 422, 503))
+async def stop_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> StoppedTurn:
     """Stop a running turn; what was said is kept as cancelled. `stopped` is false when it had ended."""
     stopped = await container.chat.stop(str(turn_id), owner)
     if not stopped:
         await container.chat.stream_of(str(turn_id), owner)
-    return {"turn_id": str(turn_id), "stopped": stopped}
+    return StoppedTurn(turn_id=str(turn_id), stopped=stopped)
+
+
+def _turn_request(body: ChatBody, owner: str, request_id: str) -> TurnRequest:
+    names_parent = "parent_turn_id" in body.model_fields_set
+    return TurnRequest(
+        question=body.question,
+        owner=owner,
+        request_id=request_id,
+        session_id=_text(body.session_id),
+        turn_id=_text(body.turn_id),
+        parent_turn_id=_text(body.parent_turn_id) if names_parent else UNSET,
+        thinking=body.thinking,
+        model_id=body.model_id,
+        rerank_top_n=body.rerank_top_n,
+        use_insert_block=body.use_insert_block,
+        insert_block_llm_id=body.insert_block_llm_id,
+        filters=filter_of(body.filters),
+    )
+
+
+def _text(value: UUID | None) -> str | None:
+    return str(value) if value is not None else None
 
 
 def _number(last_event_id: str | None, turn_id: str) -> int:
@@ -95,7 +130,7 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
     """
     whole = WholeTurn()
     async with anyio.create_task_group() as group:
-        group.start_soon(_cancel_when_gone, request, group.cancel_scope)
+        group.start_soon(_cancel_when_left, request, group.cancel_scope)
         async with aclosing(stream.follow()) as batches:
             async for batch in batches:
                 if group.cancel_scope.cancel_called:  # in a flood no cancellation is ever delivered
@@ -103,13 +138,15 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
                 for _, event in batch:
                     whole.add(event)
         group.cancel_scope.cancel()
-    if "error" not in whole.body:
-        return JSONResponse(whole.body)
-    headers = {"Retry-After": RETRY_AFTER_S[503]} if whole.body["error"]["retryable"] else None
-    return JSONResponse(whole.body, status_code=503, headers=headers)
+    answer = whole.answer()
+    content = answer.model_dump_json(exclude_unset=True)
+    if answer.error is None:
+        return Response(content, media_type="application/json")
+    headers = {"Retry-After": RETRY_AFTER_S[503]} if answer.error.retryable else None
+    return Response(content, 503, headers, "application/json")
 
 
-async def _cancel_when_gone(request: Request, scope: anyio.CancelScope) -> None:
+async def _cancel_when_left(request: Request, scope: anyio.CancelScope) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         continue
     scope.cancel()

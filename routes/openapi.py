@@ -1,39 +1,145 @@
-"""What OpenAPI says about errors and streams."""
+"""What OpenAPI says beside the routes: errors, streams, request bodies, tags and keys."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from routes.wire.chat import ChatBody, StreamEvent
+from routes.wire.documents import DocumentPatch, DocumentUpload, Job
+from routes.wire.fields import ErrorResponse
+from routes.wire.operations import ReembedBody
+from routes.wire.search import SearchBody
+from routes.wire.sessions import PersonaBody, SessionBody, SessionChanges
+from routes.wire.sync import SyncBody
+from routes.wire.transfer import ImportBody
+from routes.wire.turns import FeedbackBody
 
 Responses = dict[int | str, dict[str, Any]]
 
-
-class ErrorBody(BaseModel):
-    code: str
-    message: str
-    retryable: bool
-    request_id: str
-
-
-class ErrorResponse(BaseModel):
-    """The body of every error; `message` names the field."""
-
-    error: ErrorBody
-
-
-EVENT_STREAM: dict[str, Any] = {
-    "description": (
-        "Server-Sent Events; each data text begins with SESSION:, STATUS:, THINK:, CONTENT:, SOURCE:, "
-        "ERROR: or DONE:. With `stream: false` one JSON object with the same parts."
-    ),
-    "content": {
-        "text/event-stream": {"schema": {"type": "string"}},
-        "application/json": {"schema": {"type": "object"}},
+SCHEMAS = "#/components/schemas/"
+# Read from the raw body, or written as events: FastAPI does not know these by itself.
+REQUESTS: tuple[type[BaseModel], ...] = (
+    ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
+    ReembedBody, DocumentPatch, DocumentUpload,
+)  # fmt: skip
+EVENTS: tuple[type[BaseModel], ...] = (StreamEvent, Job)
+TAGS = (
+    ("conversation", "Ask, follow the answer as it is written, stop it."),
+    ("sessions", "Conversations and their turns: list, read, rename, rate, erase, export, import."),
+    ("documents", "What questions are answered from: add, list, read, tag, erase."),
+    ("search", "Retrieval alone: why a passage was chosen, or was not."),
+    ("admin", "For operators: clean-up, erasure, backups, repair, re-embedding, sync, receipts."),
+    ("health", "Whether the server is up and ready, and its figures for Prometheus."),
+    ("settings", "What a front end may offer."),
+)
+KEYS: dict[str, Any] = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key of API_KEYS or ADMIN_API_KEYS. Without configured keys none is needed.",
     },
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key."},
 }
+ERRORS = {
+    400: "The request cannot be read, or names a host that is not this server's.",
+    401: "The API key is missing or wrong.",
+    403: "This key may not do it, or the request comes from another site.",
+    404: "There is no such thing, or it belongs to somebody else.",
+    409: "It conflicts with what is stored or running.",
+    413: "The body is too large.",
+    415: "The body is of another kind.",
+    422: "A field is refused; the message names it.",
+    429: "Too many streams are open: Retry-After says when to try again.",
+    500: "Something went wrong in the server.",
+    503: "A part that is needed does not answer: Retry-After says when to try again.",
+    507: "The disk is full.",
+}
+STREAM_GRAMMAR = (
+    "Server-Sent Events, `id: <turn_id>:<n>` each. With `stream_format: prefix` the data text begins with "
+    "SESSION:, STATUS:, THINK:, CONTENT:, SOURCE:, ERROR: or DONE:, what follows is text or one line of "
+    "JSON; with `json` it is one line of JSON, and the event's name says which. A comment line is a ping."
+)
+
+
+class WireRoute(APIRoute):
+    """Writes the fields that were set: what a thing does not have is absent from its reply."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        options["response_model_exclude_unset"] = True
+        super().__init__(*arguments, **options)
 
 
 def errors(*statuses: int) -> Responses:
     """The error responses of a route."""
-    return {status: {"model": ErrorResponse} for status in statuses}
+    return {status: {"model": ErrorResponse, "description": ERRORS[status]} for status in statuses}
+
+
+def event_stream(event: str, description: str) -> dict[str, Any]:
+    """A response that is a stream of events, each of which is as the schema `event` says."""
+    schema = {
+        "type": "string",
+        "description": description,
+        "contentMediaType": "text/event-stream",
+        "contentSchema": {"$ref": SCHEMAS + event},
+    }
+    return {"description": "A stream of events.", "content": {"text/event-stream": {"schema": schema}}}
+
+
+TURN_STREAM = event_stream("StreamEvent", STREAM_GRAMMAR)
+JOB_STREAM = event_stream("Job", "Server-Sent Events, `event: job` each, its data one line of JSON.")
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI description of every route, made once."""
+    if app.openapi_schema is None:
+        spec = get_openapi(
+            title=app.title,
+            version=app.version,
+            summary=app.summary,
+            routes=app.routes,
+            tags=[{"name": name, "description": text} for name, text in TAGS],
+        )
+        schemas = spec["components"]["schemas"]
+        schemas.update(_own_schemas())
+        for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own form of errors, not ours
+            schemas.pop(name, None)
+        spec["components"]["securitySchemes"] = KEYS
+        for method, operation in _operations(spec):
+            _complete(method, operation)
+        app.openapi_schema = spec
+    return app.openapi_schema
+
+
+def _own_schemas() -> dict[str, Any]:
+    models: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+        *((model, "validation") for model in REQUESTS),
+        *((model, "serialization") for model in EVENTS),
+    ]
+    _, schema = models_json_schema(models, ref_template=SCHEMAS + "{model}")
+    own: dict[str, Any] = schema["$defs"]
+    return own
+
+
+def _operations(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for methods in spec["paths"].values():
+        yield from methods.items()
+
+
+def _complete(method: str, operation: dict[str, Any]) -> None:
+    """What the edge may answer, whatever the route; the key; the statuses in order."""
+    statuses = {400, 500} | (set() if method == "get" else {403})
+    statuses |= {413} if "requestBody" in operation else set()
+    responses = operation["responses"]
+    body = {"application/json": {"schema": {"$ref": f"{SCHEMAS}{ErrorResponse.__name__}"}}}
+    for status in statuses:
+        responses.setdefault(str(status), {"description": ERRORS[status], "content": body})
+    if "401" in responses:
+        operation["security"] = [{name: []} for name in KEYS]
+    operation["responses"] = dict(sorted(responses.items()))

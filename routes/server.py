@@ -27,11 +27,11 @@ Wenmai 问脉 is ready: {url}
 
   curl -N {url}/knowledge_chat_conversation \\
     -H 'Content-Type: application/json' \\
-    -d '{{"question": "父子链是什么?"}}'
+    -d '{{"question": "父子链是什么？"}}'
 """
 LAST_FRAMES_S = 3.0  # for readers to take what is left once every turn has ended
 READING_SAMPLE = """  The sample guide is being read in, about a minute; ask meanwhile, what is read is found.
-  正在读入示例文档,约需一分钟;现在就可以提问,读入多少查到多少。
+  正在读入示例文档，约需一分钟；现在就可以提问，读入多少查到多少。
 """
 
 

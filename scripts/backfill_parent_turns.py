@@ -72,12 +72,12 @@ async def _repair(settings: Settings, options: argparse.Namespace) -> int:
         async with open_maintenance(settings) as maintenance:
             return await _finish(RepairHere(options, maintenance.backfill), options)
     except StoreLockedError:
-        return await _finish(RepairThere(settings, options), options)
+        return await _finish(RepairByServer(settings, options), options)
     except BadRequestError as error:
         raise CommandError(str(error), EXIT_REFUSED) from error
 
 
-async def _finish(job: RepairHere | RepairThere, options: argparse.Namespace) -> int:
+async def _finish(job: RepairHere | RepairByServer, options: argparse.Namespace) -> int:
     embed = not options.no_embed
     if options.import_from is not None:
         print_import(await job.import_from(options.import_from), embed=embed)
@@ -103,36 +103,39 @@ class RepairHere:
 
     async def repair(self) -> BackfillReport:
         options = self._options
-        plan = await (self._saved_plan(options.plan) if options.plan else self._plan(self._wanted()))
+        plan = await (self._saved_plan(options.plan) if options.plan else self._plan(self._plan_options()))
         if options.json is not None:
             save_plan(options.json, plan)
         if not options.apply:
             return plan.report()
         embed = not options.no_embed
-        with _progress(plan.writes + (len(plan.lacking) if embed else 0)) as told:
-            return await self._backfill.apply(plan, told, backup=not options.no_backup, embed=embed)
+        with _progress(plan.writes + (len(plan.lacking) if embed else 0)) as on_progress:
+            return await self._backfill.apply(plan, on_progress, backup=not options.no_backup, embed=embed)
 
     async def import_from(self, source: str) -> ImportReport:
         options = self._options
-        plan = await self._backfill.plan_import(source, self._wanted())
+        plan = await self._backfill.plan_import(source, self._plan_options())
         if options.json is not None:
             save_plan(options.json, plan.repair)
         if not options.apply:
             return plan.report()
-        with _progress(plan.writes) as told:
+        with _progress(plan.writes) as on_progress:
             return await self._backfill.apply_import(
-                plan, told, backup=not options.no_backup, embed=not options.no_embed
+                plan, on_progress, backup=not options.no_backup, embed=not options.no_embed
             )
 
-    def _wanted(self) -> BackfillOptions:
+    def _plan_options(self) -> BackfillOptions:
         options = self._options
         return BackfillOptions(
             options.assume_timezone, options.owner, options.session, options.drop_duplicates
         )
 
-    async def _plan(self, wanted: BackfillOptions) -> BackfillPlan:
+    async def _plan(self, options: BackfillOptions) -> BackfillPlan:
         return await self._backfill.plan(
-            wanted.assume_timezone, wanted.owner, wanted.session_id, drop_duplicates=wanted.drop_duplicates
+            options.assume_timezone,
+            options.owner,
+            options.session_id,
+            drop_duplicates=options.drop_duplicates,
         )
 
     async def _saved_plan(self, path: Path) -> BackfillPlan:
@@ -156,7 +159,7 @@ def _progress(total: int | None) -> Iterator[Progress]:
 # Repair in the running server that has the store open: it is asked, and answers with the report.
 
 
-class RepairThere:
+class RepairByServer:
     """Raises CommandError for what a server is not asked to do: it reads and writes no file of a request."""
 
     def __init__(self, settings: Settings, options: argparse.Namespace) -> None:

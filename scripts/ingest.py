@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import httpx
-from pydantic import BaseModel
 from tqdm import tqdm
 
+from core.knowledge import MAX_EXTERNAL_ID_CHARS
+from routes.wire.documents import AddedDocument, Document, Job
 from services.knowledge.sample import supported_files
-from services.knowledge.upload import MAX_EXTERNAL_ID_CHARS
 
 IN_FLIGHT = 16  # parsing the next files goes on while others are embedded; small ones end between two looks
 POLL_S = 0.2
@@ -28,19 +28,10 @@ BUSY_ATTEMPTS = 60
 FINAL = ("done", "failed", "cancelled")
 
 
-class DocumentReply(BaseModel):
-    document_id: str
-    status: str
-    error: str | None = None
+@dataclass(frozen=True)
+class Progress:
+    """How far the reading in of a file is; `stage` is a job's."""
 
-
-class AdditionReply(BaseModel):
-    document: DocumentReply
-    job_id: str | None
-    existing: bool
-
-
-class JobReply(BaseModel):
     stage: str
     done: int = 0
     total: int = 0
@@ -79,7 +70,7 @@ class Ingester:
 
     def run(self, files: Sequence[File], bar: tqdm[NoReturn]) -> Summary:
         """Raises httpx.HTTPError when the server cannot be reached."""
-        running: deque[tuple[File, AdditionReply]] = deque()
+        running: deque[tuple[File, AddedDocument]] = deque()
         for file in files:
             if len(running) == IN_FLIGHT:
                 self._follow(*running.popleft(), bar)
@@ -91,7 +82,7 @@ class Ingester:
             self._follow(*running.popleft(), bar)
         return self.summary
 
-    def _send(self, file: File) -> AdditionReply:
+    def _send(self, file: File) -> AddedDocument:
         content = file.path.read_bytes()
         for _ in range(BUSY_ATTEMPTS):
             response = self._client.post(
@@ -103,10 +94,10 @@ class Ingester:
                 break
             time.sleep(_retry_after_s(response))
         if response.is_success:
-            return AdditionReply.model_validate_json(response.content)
+            return AddedDocument.model_validate_json(response.content)
         raise Refused(_reason(response))
 
-    def _follow(self, file: File, addition: AdditionReply, bar: tqdm[NoReturn]) -> None:
+    def _follow(self, file: File, addition: AddedDocument, bar: tqdm[NoReturn]) -> None:
         bar.set_description(file.path.name[:40])
         reason = self._outcome(addition, bar) if addition.job_id else None
         if reason is not None:
@@ -116,7 +107,7 @@ class Ingester:
         self.summary.added += not addition.existing
         bar.update()
 
-    def _outcome(self, addition: AdditionReply, bar: tqdm[NoReturn]) -> str | None:
+    def _outcome(self, addition: AddedDocument, bar: tqdm[NoReturn]) -> str | None:
         """Why it failed; None when it did not."""
         shown = -1
         while True:
@@ -127,22 +118,23 @@ class Ingester:
                 return None if job.stage == "done" else job.error or f"it was {job.stage}"
             time.sleep(POLL_S)
 
-    def _job(self, addition: AdditionReply) -> JobReply:
+    def _job(self, addition: AddedDocument) -> Progress:
         response = self._client.get(f"/jobs/{addition.job_id}")
         if response.status_code == 404:
             return self._job_of_document(addition.document.document_id)
         response.raise_for_status()
-        return JobReply.model_validate_json(response.content)
+        job = Job.model_validate_json(response.content)
+        return Progress(job.stage, job.done, job.total, job.error)
 
-    def _job_of_document(self, document_id: str) -> JobReply:
+    def _job_of_document(self, document_id: str) -> Progress:
         """Another worker has the job, or a restart forgot it: the document itself says how it stands."""
         response = self._client.get(f"/documents/{document_id}")
         if response.status_code == 404:
-            return JobReply(stage="cancelled")
+            return Progress(stage="cancelled")
         response.raise_for_status()
-        document = DocumentReply.model_validate_json(response.content)
+        document = Document.model_validate_json(response.content)
         stage = {"ready": "done", "failed": "failed"}.get(document.status, document.status)
-        return JobReply(stage=stage, error=document.error)
+        return Progress(stage=stage, error=document.error)
 
     def _fail(self, file: File, reason: str, bar: tqdm[NoReturn]) -> None:
         self.summary.failed.append(f"{file.path}: {reason}")

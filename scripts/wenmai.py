@@ -45,11 +45,11 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command's own exit code; 2 when there is no such command."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or given[0] in ("-h", "--help", "help"):
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
-    name, *rest = given
+    name, *rest = words
     command = COMMANDS.get(name)
     if command is None:
         print(f"wenmai: there is no command {name!r}; wenmai --help lists them", file=sys.stderr)

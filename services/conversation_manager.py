@@ -23,7 +23,7 @@ from services.store.activity import Activity
 from services.store.clock import Clock, utc_now_us
 
 UNSET = "unset"
-_SAID_SOMETHING = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
+_WITH_ANSWER = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
 
 
 class ConversationManager:
@@ -78,13 +78,13 @@ class ConversationManager:
 
     def recent_ids(self, branch: Branch) -> list[str]:
         """The last MAX_RECENT_TURNS questions of the branch that were answered at all, oldest first."""
-        said: list[str] = []
+        ids: list[str] = []
         for node in reversed(branch.nodes):
-            if len(said) == self._settings.max_recent_turns:
+            if len(ids) == self._settings.max_recent_turns:
                 break
-            if node.status in _SAID_SOMETHING and not node.command:
-                said.append(node.turn_id)
-        return said[::-1]
+            if node.status in _WITH_ANSWER and not node.command:
+                ids.append(node.turn_id)
+        return ids[::-1]
 
     async def retrieve_relevant_history(
         self, query: Query, branch: Branch, recent: Sequence[Turn], owner: str
@@ -138,16 +138,17 @@ class ConversationManager:
         """
         began = models.Range(lte=self._clock() - int(min_age_s * 1_000_000))
         old = models.FieldCondition(key="created_us", range=began)
-        wanted = models.Filter(must=[equals("status", TurnStatus.RUNNING.value), old])
-        ids = [str(record.id) async for record in self.turns.scroll(wanted, with_payload=["turn_id"])]
+        point_filter = models.Filter(must=[equals("status", TurnStatus.RUNNING.value), old])
+        ids = [str(record.id) async for record in self.turns.scroll(point_filter, with_payload=["turn_id"])]
         if ids:
             await self.turns.set_payload({"status": TurnStatus.INTERRUPTED.value}, ids)
         return await self.turns.get_many(ids)
 
-    async def index_missing(self, told: Progress | None = None) -> int:
+    async def index_missing(self, on_progress: Progress | None = None) -> int:
         """Embed the turns a crash or a cut import left without a vector, oldest first. Returns how many."""
-        return await self._indexer.missing(told)
+        return await self._indexer.missing(on_progress)
 
     async def close(self) -> None:
-        """Wait for the embedding of the last turns, briefly; what is missed is made up at the next start."""
+        """Wait for the embedding of the last turns, briefly; what is missed is caught up at the next
+        start."""
         await self._indexer.close()

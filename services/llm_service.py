@@ -113,9 +113,9 @@ class ModelEntry:
     ) -> AsyncGenerator[LLMDelta, None]:
         """Send what `lay` makes for a layout; with AUTO, a refused form is followed by one other.
 
-        A call that fails passingly before its first delta is tried again, which `report` is told.
+        A call that fails passingly before its first delta is retried, and `report` is called.
 
-        `exchange` tells afterwards what was sent, in which layout. When both forms are refused, it is the
+        `exchange` records what was sent, in which layout. When both forms are refused, it is the
         first refusal's, which is raised (LLMRefusedError), and nothing is remembered.
         """
         exchange = exchange or Exchange()
@@ -150,7 +150,7 @@ class ModelEntry:
     async def _another_form(
         self, lay: Lay, refusal: LLMRefusedError, exchange: Exchange, report: Report
     ) -> AsyncGenerator[LLMDelta, None]:
-        layout, refused = self._other_layout(refusal, exchange.layout), exchange.kept()
+        layout, refused = self._other_layout(refusal, exchange.layout), exchange.snapshot()
         if layout is None:
             raise refusal
         try:

@@ -10,8 +10,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from tests.support.app import App, make_settings, open_app
-from tests.support.server import RunningServer, running_server
+from tests.support.servers.app import App, make_settings, open_app
+from tests.support.servers.server import RunningServer, running_server
 
 # A slow machine is no failure: the tests that are about time measure it themselves.
 settings.register_profile("wenmai", deadline=None)
@@ -42,7 +42,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """The real server as a newcomer has it: no configuration, the sample knowledge base, real models."""
-    from tests.support.sample import sampled_folder
+    from tests.support.servers.sample import sampled_folder
 
     with running_server(sampled_folder(tmp_path_factory)) as started:
         yield started

@@ -21,7 +21,16 @@ ROOT = Path(__file__).parent.parent
 GUIDE = ROOT / "docs" / "guide"
 LANGUAGES = ("zh", "en")
 READMES = (ROOT / "README.md", ROOT / "README.zh.md")
-PAGES = sorted([*READMES, ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+DOCS = ROOT / "docs"
+DEPENDENCIES = (DOCS / "dependencies.md", DOCS / "dependencies.zh.md")
+TRANSLATED = (
+    READMES,
+    DEPENDENCIES,
+    (ROOT / "CONTRIBUTING.md", ROOT / "CONTRIBUTING.zh.md"),
+    (DOCS / "architecture.md", DOCS / "architecture.zh.md"),
+    (DOCS / "operator" / "en.md", DOCS / "operator" / "zh.md"),
+)
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 ROW = re.compile(r"^\| ([\w-][\w\-, ]*) \|(.*)\|$", re.M)
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
@@ -156,37 +165,49 @@ def test_every_route_is_named_in_the_guide(language: str, routes: dict[str, Any]
 
 def test_both_languages_have_the_same_files_and_headings() -> None:
     outlines = [
-        {
-            page.name: [line.split(" ")[0] for line in _prose(page).splitlines() if line.startswith("#")]
-            for page in (GUIDE / language).glob("*.md")
-        }
-        for language in LANGUAGES
+        {page.name: _outline(page) for page in (GUIDE / language).glob("*.md")} for language in LANGUAGES
     ]
     assert outlines[0] == outlines[1]
     assert outlines[0]
 
 
-def test_both_readmes_have_the_same_commands_and_dependencies() -> None:
-    english, chinese = READMES
-    assert [name for name, _ in table_rows(english)] == [name for name, _ in table_rows(chinese)]
+@pytest.mark.parametrize("pair", TRANSLATED, ids=lambda pair: pair[0].name)
+def test_both_languages_have_the_same_headings_commands_and_rows(pair: tuple[Path, Path]) -> None:
+    english, chinese = pair
+    assert _outline(english) == _outline(chinese)
     assert [kind for kind, _ in code_blocks(english)] == [kind for kind, _ in code_blocks(chinese)]
+    assert _first_cells(english) == _first_cells(chinese)
 
 
-@pytest.mark.parametrize("readme", READMES, ids=lambda page: page.name)
-def test_readme_names_every_direct_dependency(readme: Path) -> None:
+@pytest.mark.parametrize("page", DEPENDENCIES, ids=lambda page: page.name)
+def test_every_direct_dependency_is_listed_with_its_purpose(page: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    required = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     for extra in project["project"]["optional-dependencies"].values():
-        wanted += extra
-    listed = {name.strip() for names, _ in table_rows(readme) for name in names.split(",")}
-    assert listed == {re.split(r"[=;<> ]", package)[0] for package in wanted}
+        required += extra
+    listed = {name.strip() for names, _ in table_rows(page) for name in names.split(",")}
+    assert listed == {re.split(r"[=;<> ]", package)[0] for package in required}
+    assert all(purpose.strip() for _, purpose in table_rows(page))
+
+
+def test_the_index_links_every_document() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    linked = {(DOCS / target).resolve() for _, target in LINK.findall(index) if "://" not in target}
+    assert set(DOCS.rglob("*.md")) - linked == {DOCS / "README.md"}
+
+
+def test_the_index_names_decisions_by_their_titles() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    for page in (DOCS / "decisions").glob("*.md"):
+        number, title = page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").split(". ", 1)
+        assert f"{number}. [{title}](decisions/{page.name})\n" in index
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_name_existing_make_targets_and_scripts(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
-    assert set(re.findall(r"(?:^|`)make (\w+)", text, re.M)) <= targets
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    assert set(re.findall(r"(?:^|`)make ([\w-]+)", text, re.M)) <= targets
     for script in re.findall(r"python -m scripts\.(\w+)", text):
         assert (ROOT / "scripts" / f"{script}.py").is_file(), script
 
@@ -204,3 +225,14 @@ def test_model_tables_in_the_guides_are_accepted(language: str) -> None:
 def _prose(page: Path) -> str:
     """The text without code: a `#` in a block is no heading."""
     return CODE_BLOCK.sub("", page.read_text(encoding="utf-8"))
+
+
+def _outline(page: Path) -> list[str]:
+    """The depth of every heading, as its number signs."""
+    return [line.split(" ")[0] for line in _prose(page).splitlines() if line.startswith("#")]
+
+
+def _first_cells(page: Path) -> list[str]:
+    """The first cell of every row of the page's tables, but for their heads."""
+    cells = [line.split("|")[1].strip() for line in _prose(page).splitlines() if line.startswith("|")]
+    return [cell for at, cell in enumerate(cells) if cell.strip("-") and cells[at + 1 : at + 2] != ["---"]]

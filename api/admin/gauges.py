@@ -1,4 +1,4 @@
-"""What Prometheus is told of this moment, read from the parts when it asks; nothing here waits or raises."""
+"""What Prometheus reads of this moment, taken from the parts when it asks; nothing here waits or raises."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Gauges(Collector):
         return _gauges("ready", "1: this part is ready for questions, as in /health/ready.", "part", ready)
 
     def _models(self) -> Iterator[Metric]:
-        told = "Calls of models, those that judge, rewrite and sum up among them, by how they ended."
-        calls = CounterMetricFamily(f"{PREFIX}model_calls", told, labels=("model", "outcome"))
+        description = "Calls of models, those that judge, rewrite and sum up among them, by how they ended."
+        calls = CounterMetricFamily(f"{PREFIX}model_calls", description, labels=("model", "outcome"))
         models = {entry.model_id: entry.calls for entry in self._container.llms.entries()}
         for model_id, guarded in models.items():
             for outcome in Outcome:
@@ -60,9 +60,9 @@ class Gauges(Collector):
         yield calls
         retries = {model_id: guarded.retries for model_id, guarded in models.items()}
         yield _counters("model_retries", "Calls tried again before their first token.", "model", retries)
-        told = "1: its server failed five times in a row and has not answered since."
+        description = "1: its server failed five times in a row and has not answered since."
         broken = {model_id: guarded.is_broken for model_id, guarded in models.items()}
-        yield _gauges("model_circuit_open", told, "model", broken)
+        yield _gauges("model_circuit_open", description, "model", broken)
 
     def _jobs(self) -> Iterator[Metric]:
         jobs = self._container.knowledge.job_figures()
@@ -94,10 +94,10 @@ def _schedule(state: CleanupState) -> Iterator[Metric]:
         ("done_until", state.last_slot, "The newest time of CLEANUP_CRON that is done."),
         ("last_run", state.last_run, "When the clean-up ran last by the schedule."),
     )
-    for name, moment, told in times:
+    for name, moment, description in times:
         if moment is not None:
             seconds = datetime.fromisoformat(moment).timestamp()
-            yield _gauge(f"cleanup_{name}_timestamp_seconds", told, seconds)
+            yield _gauge(f"cleanup_{name}_timestamp_seconds", description, seconds)
     if state.last_run is not None:
         yield _gauge("cleanup_last_run_success", "1: it came to its end.", state.last_error is None)
     yield _gauge("cleanup_running", "1: some worker runs it now.", state.running)
@@ -131,20 +131,20 @@ def _operations(receipts: tuple[Receipt, ...]) -> Iterator[Metric]:
         yield _gauge("cleanup_last_removed_turns", "Turns that the last clean-up removed.", removed)
 
 
-def _gauge(name: str, told: str, value: float) -> Metric:
-    return GaugeMetricFamily(PREFIX + name, told, value=value)
+def _gauge(name: str, description: str, value: float) -> Metric:
+    return GaugeMetricFamily(PREFIX + name, description, value=value)
 
 
-def _gauges(name: str, told: str, label: str, values: Mapping[str, float]) -> Metric:
+def _gauges(name: str, description: str, label: str, values: Mapping[str, float]) -> Metric:
     """One for each value of the label."""
-    family = GaugeMetricFamily(PREFIX + name, told, labels=(label,))
+    family = GaugeMetricFamily(PREFIX + name, description, labels=(label,))
     for of, value in values.items():
         family.add_metric([of], value)
     return family
 
 
-def _counters(name: str, told: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily(PREFIX + name, told, labels=(label,))
+def _counters(name: str, description: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(PREFIX + name, description, labels=(label,))
     for of, value in values.items():
         family.add_metric([of], value)
     return family

@@ -87,20 +87,20 @@ class StoreReembedding:
     def state(self) -> ReembedState:
         return self._state
 
-    async def plan(self, wanted: NewEmbedding) -> ReembedPlan:
+    async def plan(self, target: NewEmbedding) -> ReembedPlan:
         """Loads the model. Raises BadRequestError when it cannot be loaded, UnavailableError kinds."""
         try:
-            async with self._open_embedding(self._settings_for(wanted)) as embedding:
+            async with self._open_embedding(self._settings_for(target)) as embedding:
                 return await Reembed(self._store, self._names, embedding).plan()
         except StartRefusedError as error:
             raise BadRequestError(f"embedding: {error}") from error
 
-    def start(self, wanted: NewEmbedding) -> ReembedState:
+    def start(self, target: NewEmbedding) -> ReembedState:
         """Begin, or go on with what was begun. Raises BadRequestError, ConflictError when it runs already."""
         if self._is_running():
             raise ConflictError("A re-embedding is running: GET /admin/reembed shows how far it is.")
-        settings = self._settings_for(wanted)
-        self._state = ReembedState("running", embedding=wanted.embedding, began_us=_now_us())
+        settings = self._settings_for(target)
+        self._state = ReembedState("running", embedding=target.embedding, began_us=_now_us())
         self._task = asyncio.create_task(self._run(settings), name="reembed")
         return self._state
 
@@ -118,12 +118,12 @@ class StoreReembedding:
     def _is_running(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def _settings_for(self, wanted: NewEmbedding) -> ModelSettings:
+    def _settings_for(self, target: NewEmbedding) -> ModelSettings:
         if self._names.qdrant_url:
             raise BadRequestError("With QDRANT_URL the command does it: python -m scripts.commands.reembed.")
-        embedding = wanted.embedding
+        embedding = target.embedding
         if embedding == "openai":
-            embedding = f"openai:{wanted.embedding_model or self._models.openai_embedding}"
+            embedding = f"openai:{target.embedding_model or self._models.openai_embedding}"
         try:
             return ModelSettings.model_validate({**self._models.model_dump(), "embedding": embedding})
         except ValidationError as error:
@@ -139,14 +139,14 @@ class StoreReembedding:
                 await self._make(embedding)
         except (WenmaiError, OSError) as error:
             log.warning("reembedding_failed", error=type(error).__name__)
-            told = str(error) if isinstance(error, WenmaiError) else type(error).__name__
-            self._end("failed", told)
+            message = str(error) if isinstance(error, WenmaiError) else type(error).__name__
+            self._end("failed", message)
 
     async def _make(self, embedding: EmbeddingService) -> None:
         copy = CopyBeside(
             self._folders, self._names, embedding, lambda: self._open_folder(self._folders.copy.name)
         )
-        if self._folders.fits(self._names, copy.wanted):
+        if self._folders.fits(self._names, copy.expected):
             self._end("idle")
             return
         manner = Manner(live=True, pause=self._pause)

@@ -72,8 +72,8 @@ class SearchContexts:
         recent = tuple(await conversations.get_recent_history(branch))
         return SearchContext(*asked_before(recent), branch, recent, session.persona_text)
 
-    async def told(self, context: SearchContext, query: Query, owner: str) -> Gathered:
-        """The history that the model would be told beside what is found."""
+    async def history(self, context: SearchContext, query: Query, owner: str) -> Gathered:
+        """The history that the prompt would hold beside the passages."""
         if context.branch is None:
             return Gathered()
         conversations = self._pipeline.conversations

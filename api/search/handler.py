@@ -64,17 +64,17 @@ class SearchHandler:
             date=request.date,
         )
         owners = self._pipeline.owners(request.owner)
-        found, told = await asyncio.gather(
+        candidates, history = await asyncio.gather(
             self._pipeline.retriever.search(query, owners, request.filters),
-            self._contexts.told(context, query, request.owner),
+            self._contexts.history(context, query, request.owner),
         )
-        reranked = await self._pipeline.reranking.rerank(query, found)
+        reranked = await self._pipeline.reranking.rerank(query, candidates)
         ranked = with_key_passages(query, reranked.candidates)
         chosen = tuple(apply_threshold(ranked, self._pipeline.threshold, request.top_n))
         blocks = await self._pipeline.widened(chosen, owners)
-        gathered = replace(told, ranked=ranked, candidates=chosen, told=blocks)
+        gathered = replace(history, ranked=ranked, candidates=chosen, expanded=blocks)
         prompt = self._prompt(request, model, context, gathered)
-        judged = Ranking(found, ranked, chosen, self._pipeline.threshold, prompt).judged()
+        judged = Ranking(candidates, ranked, chosen, self._pipeline.threshold, prompt).judged()
         why = None
         if document is not None:
             why = await self._why_not.explain(query, document, owners, judged, request.filters)
@@ -94,9 +94,9 @@ class SearchHandler:
         return await self._knowledge.get_document(request.document_id, self._pipeline.owners(request.owner))
 
     def _prompt(
-        self, request: SearchRequest, model: ModelEntry, context: SearchContext, told: Gathered
+        self, request: SearchRequest, model: ModelEntry, context: SearchContext, gathered: Gathered
     ) -> Prompt:
         asked = TurnRequest(
             request.question, request.owner, model_id=request.model_id, filters=request.filters
         )
-        return self._pipeline.prompts.build(asked, model, context.persona, told)
+        return self._pipeline.prompts.build(asked, model, context.persona, gathered)

@@ -37,7 +37,7 @@ class Stage(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Ranks count from 1. `tokens` is what its block takes in the knowledge context and `index` its citation
-    number there; both None for what was not chosen, `index` also for what found no room."""
+    number there; both None for what was not chosen, `index` also for what did not fit."""
 
     candidate: Candidate
     stage: Stage
@@ -53,10 +53,10 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """One search: `found` in fused order, `ranked` by the reranker, `chosen` by threshold and top_n, and the
-    prompt that the chosen ones were fitted into."""
+    """A search: `candidates` in fused order, `ranked` by the reranker, `chosen` by threshold and top_n, and
+    the prompt that the chosen ones were fitted into."""
 
-    found: Sequence[Candidate]
+    candidates: Sequence[Candidate]
     ranked: Sequence[Candidate]
     chosen: Sequence[Candidate]
     threshold: float
@@ -64,14 +64,14 @@ class Ranking:
 
     def judged(self) -> tuple[Judged, ...]:
         """Every candidate, best first; those that the reranker left out come last."""
-        fused = {_id(candidate): rank for rank, candidate in enumerate(self.found, start=1)}
+        fused = {_id(candidate): rank for rank, candidate in enumerate(self.candidates, start=1)}
         chosen = {_id(candidate): place for place, candidate in enumerate(self.chosen, start=1)}
         ranked = [
             self._judged(candidate, fused.get(_id(candidate), rank), rank, chosen.get(_id(candidate)))
             for rank, candidate in enumerate(self.ranked, start=1)
         ]
         handed_back = {_id(candidate) for candidate in self.ranked}
-        left_out = [candidate for candidate in self.found if _id(candidate) not in handed_back]
+        left_out = [candidate for candidate in self.candidates if _id(candidate) not in handed_back]
         return (
             *ranked,
             *(Judged(candidate, Stage.RERANKER, fused[_id(candidate)]) for candidate in left_out),
@@ -81,10 +81,10 @@ class Ranking:
         if place is None:
             likely = candidate.probability >= self.threshold
             return Judged(candidate, Stage.TOP_N if likely else Stage.THRESHOLD, fused, rank)
-        told = place <= len(self.prompt.candidates)  # of the chosen ones, a run of the best is told
-        block = render_block(place, self.prompt.blocks[place - 1] if told else candidate)
+        fits = place <= len(self.prompt.candidates)  # of the chosen ones, a run of the best fits
+        block = render_block(place, self.prompt.blocks[place - 1] if fits else candidate)
         tokens = self.prompt.budget.count(block)
-        stage, index = (Stage.SHOWN, place) if told else (Stage.BUDGET, None)
+        stage, index = (Stage.SHOWN, place) if fits else (Stage.BUDGET, None)
         return Judged(candidate, stage, fused, rank, tokens, index)
 
 

@@ -66,8 +66,8 @@ class WhyNot:
         own = {one.candidate.chunk.chunk_id: one for one in judged if _is_of(document, one.candidate)}
         places = await self._lists.of(query, owners, document.document_id, limits)
         only = KnowledgeFilter(document_ids=(document.document_id,))
-        found = await self._pipeline.retriever.search(query, owners, only)
-        alone = with_key_passages(query, (await self._pipeline.reranking.rerank(query, found)).candidates)
+        hits = await self._pipeline.retriever.search(query, owners, only)
+        alone = with_key_passages(query, (await self._pipeline.reranking.rerank(query, hits)).candidates)
         chunks = sorted(_places(search, own, places, alone), key=_best_first)[:BEST_CHUNKS]
         stage = chunks[0].stage if chunks else Stage.NOT_FOUND
         return self._report(query, document, stage, tuple(chunks))
@@ -85,13 +85,13 @@ class _Search:
 
     def __init__(self, judged: Sequence[Judged], limits: KnowledgeFilter) -> None:
         self._limits = limits
-        self._said = {one.candidate.chunk.indexed_text for one in judged}
+        self._texts = {one.candidate.chunk.indexed_text for one in judged}
 
-    def kept_back(self, chunk: Chunk, lists: Sequence[ListPlace]) -> Stage:
-        """The stage that kept a chunk from the candidates."""
+    def stage_of(self, chunk: Chunk, lists: Sequence[ListPlace]) -> Stage:
+        """The stage that dropped a chunk before the candidates."""
         if not fits(self._limits, chunk):
             return Stage.FILTERS
-        if chunk.indexed_text in self._said:
+        if chunk.indexed_text in self._texts:
             return Stage.DUPLICATE
         return Stage.FUSION if any(place.handed_on for place in lists) else Stage.NOT_FOUND
 
@@ -122,7 +122,7 @@ def _placed(
     best = judged.candidate if judged else alone
     return ChunkPlaces(
         chunk=chunk,
-        stage=judged.stage if judged else search.kept_back(chunk, lists),
+        stage=judged.stage if judged else search.stage_of(chunk, lists),
         lists=lists,
         judged=judged,
         alone_probability=alone.probability if alone else None,

@@ -32,14 +32,14 @@ class SessionCopy:
         What was erased meanwhile, or cannot be read, is left out, and its children hang on its parent.
         """
         for start in range(0, len(turn_ids), READ_AT_ONCE):
-            wanted = turn_ids[start : start + READ_AT_ONCE]
-            found = {turn.turn_id: turn for turn in await self._turns.get_many(wanted)}
+            chunk = turn_ids[start : start + READ_AT_ONCE]
+            by_id = {turn.turn_id: turn for turn in await self._turns.get_many(chunk)}
             batch: list[Turn] = []
-            for turn_id in wanted:
+            for turn_id in chunk:
                 parent = self.parents[turn_id]
                 parent = self._lost.get(parent, parent) if parent else None
-                if turn_id in found:
-                    batch.append(replace(found[turn_id], parent_turn_id=parent))
+                if turn_id in by_id:
+                    batch.append(replace(by_id[turn_id], parent_turn_id=parent))
                 else:
                     self._lost[turn_id] = parent
             yield batch

@@ -12,7 +12,7 @@ from api.sessions.export import SessionCopy, copy_session
 from api.sessions.importing import Imported, Index, SessionImporter, leave_for_later
 from api.sessions.shown_prompt import ShownPrompt, show_prompt
 from core.conversation.branch import TurnNode, walk_branch
-from core.conversation.importing import GivenSession
+from core.conversation.importing import ImportedSession
 from core.conversation.persona import PersonaDraft, PersonaRules
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Feedback, Turn
@@ -53,11 +53,11 @@ class SessionsHandler:
         """Sessions with their number of turns; with `title`, those that have it in theirs."""
         if title:
             titled = await find_titled(self._sessions, owner, title, limit, before_us)
-            found, last = titled.sessions, titled.next_before_us or 0
+            sessions, last = titled.sessions, titled.next_before_us or 0
         else:
-            found = await self._sessions.list_newest(owner, limit, before_us)
-            last = found[-1].updated_us if len(found) == limit else 0
-        counted = [(session, await self._turn_count(session)) for session in found]
+            sessions = await self._sessions.list_newest(owner, limit, before_us)
+            last = sessions[-1].updated_us if len(sessions) == limit else 0
+        counted = [(session, await self._turn_count(session)) for session in sessions]
         return SessionPage(counted, last if last > 0 else None)  # a damaged time leads nowhere
 
     async def create(self, owner: str, title: str) -> Session:
@@ -88,9 +88,9 @@ class SessionsHandler:
         """From the next turn on."""
         return await self._sessions.clear_persona(session_id, owner)
 
-    async def import_session(self, given: GivenSession) -> Imported:
+    async def import_session(self, imported: ImportedSession) -> Imported:
         """All of it, or nothing. Raises BadRequestError, ConflictError or StoreUnavailableError."""
-        return await self._importer.run(given)
+        return await self._importer.run(imported)
 
     async def discard_unfinished_imports(self, min_age_s: float = 0) -> int:
         """At start: remove what a crash left of imports; beside other workers only old ones. How many."""

@@ -11,7 +11,7 @@ import anyio
 import structlog
 from qdrant_client import models
 
-from core.conversation.importing import GivenPersona, GivenSession, plan_turns
+from core.conversation.importing import ImportedPersona, ImportedSession, plan_turns
 from core.conversation.persona import Persona, PersonaDraft, PersonaRules
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import ConflictError, StoreUnavailableError, TurnConflictError
@@ -60,15 +60,15 @@ class SessionImporter:
         self._clock = clock
         self._one_at_a_time = asyncio.Lock()
 
-    async def run(self, given: GivenSession) -> Imported:
+    async def run(self, imported: ImportedSession) -> Imported:
         """Raises BadRequestError or ConflictError before anything is written; when the store fails on the
         way, what was written is removed again."""
-        session_id = given.session_id or str(uuid.uuid4())
-        persona = self._persona(given.persona)
-        turns = await asyncio.to_thread(plan_turns, given, session_id, self._clock(), _new_id)
-        session = _session(given, session_id, turns, persona)
+        session_id = imported.session_id or str(uuid.uuid4())
+        persona = self._persona(imported.persona)
+        turns = await asyncio.to_thread(plan_turns, imported, session_id, self._clock(), _new_id)
+        session = _session(imported, session_id, turns, persona)
         async with self._one_at_a_time:
-            await self._refuse_known(given, turns, session)
+            await self._refuse_known(imported, turns, session)
             try:
                 await self._write(session, turns)
             except BaseException:
@@ -82,30 +82,30 @@ class SessionImporter:
 
     async def discard_unfinished(self, min_age_s: float = 0) -> int:
         """At start: remove what a crash left of imports; beside other workers only old ones. How many."""
-        found = await self._sessions.unfinished(self._clock() - int(min_age_s * 1_000_000))
-        for session_id, owner in found:
+        unfinished = await self._sessions.unfinished(self._clock() - int(min_age_s * 1_000_000))
+        for session_id, owner in unfinished:
             await self._remove(session_id, owner)
-        return len(found)
+        return len(unfinished)
 
-    def _persona(self, given: GivenPersona | None) -> Persona | None:
-        if given is None:
+    def _persona(self, imported: ImportedPersona | None) -> Persona | None:
+        if imported is None:
             return None
-        draft: PersonaDraft = given.draft
+        draft: PersonaDraft = imported.draft
         return Persona(
-            persona_id=given.persona_id or _new_id(),
+            persona_id=imported.persona_id or _new_id(),
             name=draft.name,
             text=self._personas.checked(draft.text, "persona.text"),
-            updated_us=given.updated_us or self._clock(),
+            updated_us=imported.updated_us or self._clock(),
             document_id=draft.document_id,
             chunk_id=draft.chunk_id,
         )
 
-    async def _refuse_known(self, given: GivenSession, turns: Sequence[Turn], session: Session) -> None:
-        if given.session_id is not None:
+    async def _refuse_known(self, imported: ImportedSession, turns: Sequence[Turn], session: Session) -> None:
+        if imported.session_id is not None:
             mine = models.Filter(must=[*in_session(session.session_id, session.owner)])
             if await self._sessions.exists(session.session_id) or await self._turns.count(mine):
                 raise ConflictError("session_id: there is a session with this id already.")
-        places = {turn.turn_id: turn.seq for turn in turns if given.turns[turn.seq].turn_id}
+        places = {turn.turn_id: turn.seq for turn in turns if imported.turns[turn.seq].turn_id}
         ids = list(places)
         for start in range(0, len(ids), ASKED_AT_ONCE):
             among = models.HasIdCondition(has_id=list(ids[start : start + ASKED_AT_ONCE]))
@@ -135,17 +135,19 @@ def _new_id() -> str:
     return str(uuid.uuid4())
 
 
-def _session(given: GivenSession, session_id: str, turns: Sequence[Turn], persona: Persona | None) -> Session:
+def _session(
+    imported: ImportedSession, session_id: str, turns: Sequence[Turn], persona: Persona | None
+) -> Session:
     titles = (title_from(turn.user_query) for turn in turns if not turn.command)
     times = [turn.created_us for turn in turns]
     return Session(
         session_id=session_id,
-        owner=given.owner,
-        title=given.title if given.title is not None else next(filter(None, titles), ""),
-        created_us=given.created_us or min(times),
-        updated_us=given.updated_us or max(times),
-        hold=given.hold,
-        expire_days=given.expire_days,
+        owner=imported.owner,
+        title=imported.title if imported.title is not None else next(filter(None, titles), ""),
+        created_us=imported.created_us or min(times),
+        updated_us=imported.updated_us or max(times),
+        hold=imported.hold,
+        expire_days=imported.expire_days,
         persona=persona,
     )
 

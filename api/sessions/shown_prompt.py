@@ -49,9 +49,9 @@ async def show_prompt(turns: TurnStore, turn: Turn) -> ShownPrompt:
     if manifest is None:
         return ShownPrompt(turn, None)
     named = {part.turn_id for part in manifest.parts if part.kept and _is_id(part.turn_id)}
-    found = await turns.get_many(sorted(filter(None, named)))
-    told = {each.turn_id: each for each in found if each.owner == turn.owner}
-    parts = tuple(_shown(part, turn, told) for part in manifest.parts)
+    read = await turns.get_many(sorted(filter(None, named)))
+    by_id = {each.turn_id: each for each in read if each.owner == turn.owner}
+    parts = tuple(_shown(part, turn, by_id) for part in manifest.parts)
     if not manifest.request_sha256 or any(part.removed for part in parts):
         return ShownPrompt(turn, manifest, parts)
     body = _body(manifest, parts)
@@ -62,8 +62,8 @@ async def show_prompt(turns: TurnStore, turn: Turn) -> ShownPrompt:
     return ShownPrompt(turn, manifest, parts, body.decode(), exact)
 
 
-def _shown(part: ManifestPart, turn: Turn, told: Mapping[str, Turn]) -> ShownPart:
-    text = _text(part, turn, told.get(part.turn_id or "")) if part.kept else None
+def _shown(part: ManifestPart, turn: Turn, turns: Mapping[str, Turn]) -> ShownPart:
+    text = _text(part, turn, turns.get(part.turn_id or "")) if part.kept else None
     return ShownPart(part, text, removed=part.kept and text is None)
 
 
@@ -98,11 +98,11 @@ def _candidate(citation: Citation) -> Candidate:
 def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...]) -> bytes | None:
     """None when the record cannot be read: it names no part or layout of ours, or no parameters."""
     try:
-        told = [_message(shown) for shown in parts if shown.part.kept]
+        messages = [_message(shown) for shown in parts if shown.part.kept]
         layout, params = Layout(manifest.layout), json.loads(manifest.params)
-        if not told or not isinstance(params, dict):
+        if not messages or not isinstance(params, dict):
             return None
-        laid = lay_out(told, layout, PromptTexts(system="", **_introductions(manifest)))
+        laid = lay_out(messages, layout, PromptTexts(system="", **_introductions(manifest)))
         if is_fielded(params):
             return rebuild_fielded(params, laid)
         key = PROMPT if PROMPT in params else MESSAGES

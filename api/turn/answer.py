@@ -34,24 +34,24 @@ class TrimmedText:
         """What may be sent of the text so far, beyond what was."""
         if not self._parts:
             piece = piece.lstrip()
-        said = piece.rstrip()
-        space = len(piece) - len(said)
-        if said:
+        trimmed = piece.rstrip()
+        space = len(piece) - len(trimmed)
+        if trimmed:
             if self._waiting:
-                said = "".join([*self._waiting, said])
+                trimmed = "".join([*self._waiting, trimmed])
                 self._waiting.clear()
-            self._parts.append(said)
+            self._parts.append(trimmed)
         if space:
             self._waiting.append(piece[-space:])
-        return said
+        return trimmed
 
     def take_back(self, size: int) -> str:
         """What is left of the text that `add` gave last, without its last `size` characters."""
-        said = self._parts.pop()
-        said = said[: len(said) - size]
-        if said:
-            self._parts.append(said)
-        return said
+        last = self._parts.pop()
+        last = last[: len(last) - size]
+        if last:
+            self._parts.append(last)
+        return last
 
 
 class Answer:
@@ -87,7 +87,7 @@ class Answer:
         self._thinking_apart = False
         self._timer = timer
         self._thought_s: tuple[float, float] | None = None  # when the first and the last piece came
-        self._told_completion: int | None = None
+        self._reported_completion: int | None = None
         self.prompt_tokens: int | None = None
         self.finish_reason: str | None = None
 
@@ -109,9 +109,9 @@ class Answer:
 
     @property
     def completion_tokens(self) -> int:
-        """As told by the provider, else estimated."""
-        if self._told_completion is not None:
-            return self._told_completion
+        """As reported by the provider, else estimated."""
+        if self._reported_completion is not None:
+            return self._reported_completion
         return estimate_tokens(self.content) + estimate_tokens(self.thinking)
 
     @property
@@ -129,13 +129,13 @@ class Answer:
     async def events(self, deltas: AsyncGenerator[LLMDelta, None]) -> AsyncGenerator[TextEvents, None]:
         """What is to be sent on, for each delta that says something; never an empty list.
 
-        The model's connection is closed when this generator is, and when `max_chars` are said.
+        The model's connection is closed when this generator is, and when `max_chars` have been sent.
         """
         async with aclosing(deltas):
             async for delta in deltas:
-                said = self._hear(delta)
-                if said:
-                    yield said
+                events = self._hear(delta)
+                if events:
+                    yield events
                 if self._full:
                     break
         if rest := self._rest():
@@ -150,21 +150,21 @@ class Answer:
         """Runs for every token: nothing is made here that is not sent, unless the delta is a special one."""
         text = self._text_scrubber.feed(delta.text)
         self._unread -= len(text)
-        told = delta.finish_reason or delta.completion_tokens or delta.prompt_tokens
-        if told or delta.thinking or self._unread < 0:
+        is_special = delta.finish_reason or delta.completion_tokens or delta.prompt_tokens
+        if is_special or delta.thinking or self._unread < 0:
             return self._hear_special(delta, text)
         splitter = self._splitter
         if not splitter.passes(text):
             return self._keep(splitter.feed(text))
-        said = self._said(text, splitter.unclosed)
-        return [said] if said else []
+        event = self._event(text, splitter.unclosed)
+        return [event] if event else []
 
     def _hear_special(self, delta: LLMDelta, text: str) -> TextEvents:
         self.finish_reason = delta.finish_reason or self.finish_reason
         if delta.prompt_tokens is not None:
             self.prompt_tokens = delta.prompt_tokens
         if delta.completion_tokens is not None:
-            self._told_completion = delta.completion_tokens
+            self._reported_completion = delta.completion_tokens
         self._unread -= len(delta.thinking)
         if self._unread < 0:
             self._fill()
@@ -178,31 +178,31 @@ class Answer:
         return self._keep([*before, Piece(self._thinking_scrubber.feed(thinking), thinking=True)])
 
     def _keep(self, pieces: Iterable[Piece]) -> TextEvents:
-        return [said for piece in pieces if (said := self._said(piece.text, piece.thinking))]
+        return [event for piece in pieces if (event := self._event(piece.text, piece.thinking))]
 
-    def _said(self, text: str, thinking: bool) -> ContentEvent | ThinkEvent | None:
-        """What is to be sent of a piece; white space at the end of what was said waits for more."""
+    def _event(self, text: str, thinking: bool) -> ContentEvent | ThinkEvent | None:
+        """What is to be sent of a piece; white space at its end waits for more."""
         if self._filter is not None and not thinking:
             text = self._filter.feed(text)
-        kept = self._thinking if thinking else self._content
-        said = kept.add(text)
-        self._room -= len(said)
+        texts = self._thinking if thinking else self._content
+        added = texts.add(text)
+        self._room -= len(added)
         if self._room < 0:
-            said = self._cut(kept)
-        if not said:
+            added = self._cut(texts)
+        if not added:
             return None
         if not thinking:
-            return ContentEvent(said)
+            return ContentEvent(added)
         now = self._timer()
         self._thought_s = (self._thought_s[0] if self._thought_s else now, now)
-        return ThinkEvent(said)
+        return ThinkEvent(added)
 
-    def _cut(self, kept: TrimmedText) -> str:
-        """What fits of the text that was kept last; there is room for no more."""
-        said = kept.take_back(-self._room)
+    def _cut(self, texts: TrimmedText) -> str:
+        """What fits of the text that was added last; there is room for no more."""
+        cut = texts.take_back(-self._room)
         self._room = 0
         self._fill()
-        return said
+        return cut
 
     def _fill(self) -> None:
         self._full = True
@@ -210,7 +210,7 @@ class Answer:
 
     def _rest(self) -> TextEvents:
         """What the splitter and the filters held back, at the end of the stream."""
-        kept = self._keep(
+        events = self._keep(
             [
                 Piece(self._thinking_scrubber.flush(), thinking=True),
                 *self._splitter.feed(self._text_scrubber.flush()),
@@ -218,8 +218,8 @@ class Answer:
             ]
         )
         if self._guessed and self._splitter.assumed and self.finish_reason != LENGTH:
-            kept += self._answer_after_all()
-        return kept + self._flushed()
+            events += self._answer_after_all()
+        return events + self._flushed()
 
     def _flushed(self) -> TextEvents:
         """What the filter held back, unfiltered by itself."""

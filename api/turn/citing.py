@@ -48,7 +48,7 @@ class Citing:
             self._reading = asyncio.create_task(self._read(), name="key passages")
 
     async def finish(self, answer: str) -> tuple[Citation, ...]:
-        """Numbered as the model was told them, those marked that the answer used.
+        """Numbered as in the prompt, those marked that the answer used.
 
         Whatever goes wrong with a key passage, there is a citation for each candidate.
         """
@@ -56,10 +56,10 @@ class Citing:
             return ()
         self.begin()
         marks = await _step(len(answer), self._marks, answer)
-        wanted = asyncio.create_task(self._refine(claims(answer, marks)))
-        await asyncio.wait([wanted])
-        if wanted.exception() is not None:
-            log.error("key_passages_failed", exc_info=wanted.exception())
+        refining = asyncio.create_task(self._refine(claims(answer, marks)))
+        await asyncio.wait([refining])
+        if refining.exception() is not None:
+            log.error("key_passages_failed", exc_info=refining.exception())
         return mark_cited(cite(self._candidates, self._spans), marks)
 
     def _marks(self, answer: str) -> list[Mark]:
@@ -77,13 +77,13 @@ class Citing:
             self._spans.append(await _step(len(text), passages.span, number))
         self._passages = passages
 
-    async def _refine(self, said: dict[int, str]) -> None:
+    async def _refine(self, claimed: dict[int, str]) -> None:
         """By what the answer says, too, for the sources that it names."""
         if self._reading is not None:
             await self._reading
         if self._passages is None:
             return
-        for index, claim in said.items():
+        for index, claim in claimed.items():
             number = index - 1
             size = len(self._candidates[number].chunk.text)
             self._spans[number] = await _step(size, self._passages.span, number, claim)
@@ -97,10 +97,10 @@ async def known_documents(
     return await find(sorted(ids), owners) if ids else KnownDocuments()
 
 
-async def _step(size: int, work: Callable[..., T], *given: object) -> T:
+async def _step(size: int, work: Callable[..., T], *arguments: object) -> T:
     """One step of the work, then the others' turn; in a thread when `size` characters take long."""
     if size > LARGE_CHARS:
-        return await asyncio.to_thread(work, *given)
-    done = work(*given)
+        return await asyncio.to_thread(work, *arguments)
+    done = work(*arguments)
     await asyncio.sleep(0)
     return done

@@ -10,25 +10,25 @@ from services.conversation.sessions import Session, SessionStore
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "help": (
-        "可用的命令:\n"
-        "- `/help`:显示这份说明\n"
-        "- `/clear`:从这里重新开始,之后的提问不再带上文;已有的轮次都保留\n"
-        "- `/persona`:显示本会话的人设\n"
-        "- `/persona 文字`:设置或替换本会话的人设,从下一轮起生效\n"
-        "- `/persona clear`:清除本会话的人设",
+        "可用的命令：\n"
+        "- `/help`：显示这份说明\n"
+        "- `/clear`：从这里重新开始，之后的提问不再带上文；已有的轮次都保留\n"
+        "- `/persona`：显示本会话的人设\n"
+        "- `/persona 文字`：设置或替换本会话的人设，从下一轮起生效\n"
+        "- `/persona clear`：清除本会话的人设",
         "Commands:\n"
         "- `/help`: shows this list\n"
-        "- `/clear`: begins anew here; later questions go without the history, no turn is deleted\n"
+        "- `/clear`: starts over here: later questions ignore the history, no turn is deleted\n"
         "- `/persona`: shows this session's persona\n"
         "- `/persona TEXT`: sets or replaces this session's persona, from the next turn on\n"
         "- `/persona clear`: clears this session's persona",
     ),
     "clear": (
-        "已重新开始:之后的提问不带上文。之前的轮次都还在。",
-        "Begun anew: later questions go without the history. The earlier turns are still there.",
+        "已重新开始：之后的提问不带上文。之前的轮次都还在。",
+        "Started over: later questions ignore the history. The earlier turns are kept.",
     ),
     "persona_set": (
-        "人设已设置,从下一轮起生效。",
+        "人设已设置，从下一轮起生效。",
         "The persona is set, from the next turn on.",
     ),
     "persona_cleared": ("人设已清除。", "The persona is cleared."),
@@ -81,8 +81,8 @@ class CommandRunner:
 
 def _shown(persona: Persona, language: CommandLanguage) -> str:
     heading = _say("persona_now", language, " / ")
-    name = f" ({persona.name})" if persona.name else ""
-    return f"{heading}{name}:{_BETWEEN}{persona.text}"
+    name, colon = (f"（{persona.name}）", "：") if language == "zh" else (f" ({persona.name})", ":")
+    return f"{heading}{name if persona.name else ''}{colon}{_BETWEEN}{persona.text}"
 
 
 def _say(key: str, language: CommandLanguage, between: str = _BETWEEN) -> str:

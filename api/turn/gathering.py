@@ -29,7 +29,7 @@ class Gathering:
         self._turn = turn
         self._report = report
         self._owners = pipeline.owners(turn.owner)
-        self._told_of_fallback = False
+        self._fallback_reported = False
         self.query: Query | None = None
         self.rewritten_from: tuple[str, ...] = ()
 
@@ -43,34 +43,34 @@ class Gathering:
         self.query = query = await self._pipeline.queries.build(
             self._turn.user_query, before, last_answer=last_answer
         )
-        relevant, summary, found = await asyncio.gather(
+        relevant, summary, candidates = await asyncio.gather(
             conversations.retrieve_relevant_history(query, self._branch, recent, self._turn.owner),
             self._pipeline.summaries.applicable(self._branch.nodes),
             self._pipeline.retriever.search(query, self._owners, self._turn.filters),
         )
         lap("retrieve")
-        ranked = await self._rank(query, found)
+        ranked = await self._rank(query, candidates)
         rewritten, ranked = await self._second_try(ranked, recent, models, lap)
         refused, ranked = await self._judge(
             Asked(rewritten or query.question, _asked(recent)), ranked, models
         )
         lap("rerank")
-        kept = self._keep(ranked, refused, top_n)
-        told = await self._pipeline.widened(kept, self._owners)
-        return Gathered(tuple(recent), tuple(relevant), summary, ranked, kept, told, refused, rewritten)
+        chosen = self._keep(ranked, refused, top_n)
+        expanded = await self._pipeline.widened(chosen, self._owners)
+        return Gathered(tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, refused, rewritten)
 
     def _warn_of_lost(self, number: int) -> None:
-        """Turns whose place on the branch can be read, but not their text; TurnRun tells of the others."""
+        """Turns whose place on the branch can be read, but not their text; TurnRun reports the others."""
         if number > 0:
             code = "turns_unreadable"
             self._report("warning", message=code, code=code, turns=number)
 
-    async def _rank(self, query: Query, found: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """Best first. That another reranker took over is told once a turn."""
-        self._report("reranking", candidates=len(found))
-        reranked = await self._pipeline.reranking.rerank(query, found)
-        if reranked.fell_back and not self._told_of_fallback:
-            self._told_of_fallback = True
+    async def _rank(self, query: Query, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Best first. That another reranker took over is reported once a turn."""
+        self._report("reranking", candidates=len(candidates))
+        reranked = await self._pipeline.reranking.rerank(query, candidates)
+        if reranked.fell_back and not self._fallback_reported:
+            self._fallback_reported = True
             code = "reranker_unavailable"
             self._report("warning", message=code, code=code)
         return reranked.candidates
@@ -87,13 +87,13 @@ class Gathering:
         if not ranked or self._above(ranked) or not rewriter.can_help(recent, models.answer):
             return "", ranked
         self._report("rewriting", message="rewriting")
-        self.rewritten_from = tuple(turn.turn_id for turn in rewriter.told(recent))
+        self.rewritten_from = tuple(turn.turn_id for turn in rewriter.context_turns(recent))
         rewritten = await rewriter.rewrite(self._turn.user_query, recent, models.answer)
         if rewritten:
             self._report("rewriting", message="rewritten", question=rewritten)
             query = await self._pipeline.queries.build(rewritten, [])
-            found = await self._pipeline.retriever.search(query, self._owners, self._turn.filters)
-            ranked = _better(ranked, await self._rank(query, found))
+            candidates = await self._pipeline.retriever.search(query, self._owners, self._turn.filters)
+            ranked = _better(ranked, await self._rank(query, candidates))
         lap("rewrite")
         return rewritten, ranked
 
@@ -114,11 +114,11 @@ class Gathering:
         self, ranked: Sequence[Candidate], refused: frozenset[str], top_n: int
     ) -> tuple[Candidate, ...]:
         left = [candidate for candidate in ranked if candidate.chunk.chunk_id not in refused]
-        kept = tuple(apply_threshold(left, self._pipeline.threshold, top_n))
-        message = "filtering" if kept else self._why_nothing()
+        chosen = tuple(apply_threshold(left, self._pipeline.threshold, top_n))
+        message = "filtering" if chosen else self._why_nothing()
         numbers = {"refused": len(refused)} if refused else {}
-        self._report("filtering", message=message, candidates=len(ranked), used=len(kept), **numbers)
-        return kept
+        self._report("filtering", message=message, candidates=len(ranked), used=len(chosen), **numbers)
+        return chosen
 
     def _above(self, ranked: Sequence[Candidate]) -> list[Candidate]:
         return apply_threshold(ranked, self._pipeline.threshold, len(ranked))

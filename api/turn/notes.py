@@ -1,4 +1,4 @@
-"""What a turn's stream tells beside its answer and the turn keeps: warnings, the rewritten question."""
+"""What a turn's stream carries beside its answer and the turn keeps: warnings, the rewritten question."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class TurnNotes:
 
     @property
     def warnings(self) -> tuple[TurnWarning, ...]:
-        """The first ones, in the order told."""
+        """The first ones, in the order sent."""
         return tuple(self._warnings)
 
     def rewritten(self, turn_ids: tuple[str, ...]) -> RewrittenQuestion | None:
-        """The rewritten question, made of these turns; None when none was told."""
+        """The rewritten question, made of these turns; None when none was sent."""
         if self._rewritten is None:
             return None
         text, at = self._rewritten
@@ -41,7 +41,7 @@ class TurnNotes:
             self._rewritten = str(question)[:MAX_REWRITTEN_CHARS], at
 
 
-def told_again(warning: TurnWarning) -> StatusEvent:
+def replayed_warning(warning: TurnWarning) -> StatusEvent:
     """The event that it was."""
     return StatusEvent(WARNING, warning.message, {**warning.counts, "code": warning.code})
 

@@ -57,11 +57,12 @@ class Pipeline:
         return (owner, self.shared_owner)
 
     async def widened(self, candidates: Sequence[Candidate], owners: Sequence[str]) -> tuple[Candidate, ...]:
-        """With the text they are told with. Raises StoreUnavailableError."""
+        """With the text that goes into the prompt. Raises StoreUnavailableError."""
         return await self.widener.widen(candidates, owners) if self.widener else tuple(candidates)
 
     def after_turn(self, turn: Turn, branch: Branch, failure: WenmaiError | None = None) -> None:
-        """What is done once the answer has been sent; it returns at once. `failure` was told its reader."""
+        """What is done once the answer has been sent; it returns at once. `failure` was sent to its
+        reader."""
         self.metrics.turn_ended(turn, failure)
         if self.qa_log is not None:
             self.qa_log.write(turn)

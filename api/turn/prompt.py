@@ -1,4 +1,4 @@
-"""From what was found to what the model is told: prompt texts, budget, order, layout, manifest."""
+"""From what was gathered to what the model receives: prompt texts, budget, order, layout, manifest."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM, Part.MEMORY)
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`told` is the logical order; `candidates` are those that found room, `blocks` the same with the text
-    they are told with; `parts` is the manifest's list."""
+    """`messages` are in the logical order; `candidates` are those that fit, `blocks` the same with the text
+    as widened; `parts` is the manifest's list."""
 
-    told: tuple[Message, ...]
+    messages: tuple[Message, ...]
     texts: PromptTexts
     candidates: tuple[Candidate, ...]
     blocks: tuple[Candidate, ...]
@@ -53,7 +53,7 @@ class Prompt:
 
     def lay(self, layout: Layout) -> list[Message]:
         """The messages as they go over the wire."""
-        return lay_out(self.told, layout, self.texts)
+        return lay_out(self.messages, layout, self.texts)
 
     @property
     def dropped_by_part(self) -> dict[str, int]:
@@ -112,13 +112,13 @@ class PromptBuilder:
                 f"({PERSONA_SHARE:.0%} of the window of model {model.model_id!r})."
             )
 
-    def build(self, request: TurnRequest, model: ModelEntry, persona: str, found: Gathered) -> Prompt:
-        """Fit what was found into the model's window and put it in order."""
+    def build(self, request: TurnRequest, model: ModelEntry, persona: str, gathered: Gathered) -> Prompt:
+        """Fit what was gathered into the model's window and put it in order."""
         budget = self._budget(model)
-        texts = self._texts(request, persona, has_knowledge=bool(found.candidates))
-        history = _history(found)
-        fitted = _fitted(budget, texts, history, found, request.question)
-        if found.candidates and not fitted.candidates:  # no room: the model must not be promised passages
+        texts = self._texts(request, persona, has_knowledge=bool(gathered.candidates))
+        history = _history(gathered)
+        fitted = _fitted(budget, texts, history, gathered, request.question)
+        if gathered.candidates and not fitted.candidates:  # no room: the model must not be promised passages
             texts = self._texts(request, persona, has_knowledge=False)
             lost = tuple(one for one in fitted.dropped if one.part is Part.KNOWLEDGE)
             fitted = fit(budget, texts, history, (), request.question)
@@ -126,14 +126,14 @@ class PromptBuilder:
         texts = fitted.texts(texts)
         assembled = assemble(texts, fitted.history(history), fitted.candidates, request.question)
         _log_steps(request, assembled)
-        candidates = found.candidates[: len(fitted.candidates)]
+        candidates = gathered.candidates[: len(fitted.candidates)]
         parts = (
-            *_kept(assembled.messages, budget, cited=candidates == fitted.candidates),
+            *_included(assembled.messages, budget, cited=candidates == fitted.candidates),
             *(_dropped(one) for one in fitted.dropped),
-            *_passed_over(found),
+            *_passed_over(gathered),
         )
-        told = tuple(assembled.messages)
-        return Prompt(told, texts, candidates, fitted.candidates, parts, fitted.dropped, budget)
+        messages = tuple(assembled.messages)
+        return Prompt(messages, texts, candidates, fitted.candidates, parts, fitted.dropped, budget)
 
     def _budget(self, model: ModelEntry) -> Budget:
         return Budget(model.context_window, model.max_tokens, self._shares, model.count_tokens)
@@ -153,13 +153,15 @@ class PromptBuilder:
         )
 
 
-def _fitted(budget: Budget, texts: PromptTexts, history: History, found: Gathered, question: str) -> Fitted:
+def _fitted(
+    budget: Budget, texts: PromptTexts, history: History, gathered: Gathered, question: str
+) -> Fitted:
     """With as many of the best candidates widened as nothing has to go for."""
-    plain = fit(budget, texts, history, found.candidates, question)
-    number = len(found.told)
+    plain = fit(budget, texts, history, gathered.candidates, question)
+    number = len(gathered.expanded)
     while number:
-        mixed = (*found.told[:number], *found.candidates[number:])
-        if mixed == found.candidates:
+        mixed = (*gathered.expanded[:number], *gathered.candidates[number:])
+        if mixed == gathered.candidates:
             break
         widened = fit(budget, texts, history, mixed, question)
         if len(widened.dropped) <= len(plain.dropped):
@@ -168,20 +170,20 @@ def _fitted(budget: Budget, texts: PromptTexts, history: History, found: Gathere
     return plain
 
 
-def _history(found: Gathered) -> History:
-    history = History(relevant=found.relevant, recent=found.recent)
-    if found.summary is None:
+def _history(gathered: Gathered) -> History:
+    history = History(relevant=gathered.relevant, recent=gathered.recent)
+    if gathered.summary is None:
         return history
     return replace(
         history,
-        summary=found.summary.text,
-        covered=found.summary.covered,
-        summary_turn_id=found.summary.turn_id,
+        summary=gathered.summary.text,
+        covered=gathered.summary.covered,
+        summary_turn_id=gathered.summary.turn_id,
     )
 
 
-def _kept(messages: Sequence[Message], budget: Budget, *, cited: bool) -> Iterator[ManifestPart]:
-    """`cited`: what is told of the passages is what the turn's citations say."""
+def _included(messages: Sequence[Message], budget: Budget, *, cited: bool) -> Iterator[ManifestPart]:
+    """`cited`: the passages in the prompt are those of the turn's citations."""
     stored_here = _STORED_NOWHERE_ELSE if cited else (*_STORED_NOWHERE_ELSE, Part.KNOWLEDGE)
     for message in messages:
         yield ManifestPart(
@@ -207,17 +209,17 @@ def _dropped(one: Dropped) -> ManifestPart:
     )
 
 
-def _passed_over(found: Gathered) -> Iterator[ManifestPart]:
+def _passed_over(gathered: Gathered) -> Iterator[ManifestPart]:
     """Candidates that were ranked and not chosen, and the wording that was only searched with; their tokens
     were never counted."""
-    chosen = {candidate.chunk.chunk_id for candidate in found.candidates}
-    if found.rewritten:  # kept with the turn, and taken from there when a turn that it has words of goes
+    chosen = {candidate.chunk.chunk_id for candidate in gathered.candidates}
+    if gathered.rewritten:  # kept with the turn, and taken from there when a turn that it has words of goes
         yield ManifestPart(Part.QUESTION.value, Role.USER.value, 0, False, "rewritten_for_search")
-    least = min((candidate.probability for candidate in found.candidates), default=2.0)
-    for candidate in found.ranked:
+    least = min((candidate.probability for candidate in gathered.candidates), default=2.0)
+    for candidate in gathered.ranked:
         if candidate.chunk.chunk_id not in chosen:
             reason = "beyond_top_n" if candidate.probability >= least else "below_threshold"
-            if candidate.chunk.chunk_id in found.refused:
+            if candidate.chunk.chunk_id in gathered.refused:
                 reason = "judged_useless"
             yield ManifestPart(
                 Part.KNOWLEDGE.value, Role.USER.value, 0, False, reason, chunk_id=candidate.chunk.chunk_id

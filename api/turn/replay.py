@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from api.messages import say
-from api.turn.notes import REWRITING, told_again
+from api.turn.notes import REWRITING, replayed_warning
 from config.prompt_library import Language
 from core.citing.citations import KnownDocuments
 from core.conversation.events import (
@@ -51,12 +51,12 @@ def replay(turn: Turn, language: Language, documents: KnownDocuments) -> TurnStr
 
 
 def _notes(turn: Turn, language: Language) -> Iterator[tuple[int, StatusEvent]]:
-    """What was told beside the answer, each with the number it had."""
+    """What was sent beside the answer, each with the number it had."""
     if turn.rewritten is not None:
         fields = {"question": turn.rewritten.text}
         yield turn.rewritten.at, StatusEvent(REWRITING, say("rewritten", language), fields)
     for warning in turn.warnings:
-        yield warning.at, told_again(warning)
+        yield warning.at, replayed_warning(warning)
 
 
 def _with_notes(texts: Iterable[Event | None], notes: dict[int, StatusEvent]) -> Iterator[Event | None]:
@@ -67,7 +67,7 @@ def _with_notes(texts: Iterable[Event | None], notes: dict[int, StatusEvent]) ->
 
 def finished_fields(turn: Turn) -> dict[str, object]:
     """The fields of the last STATUS of a turn."""
-    told = {"finish_reason": turn.finish_reason} if turn.finish_reason else {}
+    finish = {"finish_reason": turn.finish_reason} if turn.finish_reason else {}
     return {
         "turn_id": turn.turn_id,
         "parent_turn_id": turn.parent_turn_id,
@@ -78,5 +78,5 @@ def finished_fields(turn: Turn) -> dict[str, object]:
             "estimated": turn.usage.estimated,
         },
         "timings_ms": dict(turn.timings_ms),
-        **told,
+        **finish,
     }

@@ -47,8 +47,10 @@ def repeats(request: TurnRequest, stored: Turn) -> bool:
     if stored.request is None:
         return False
     filters = NO_LIMITS if stored.command else request.filters
-    given = _fingerprint(preprocess_question(request.question), request.model_id, request.asked_with, filters)
-    return given == _fingerprint(
+    requested = _fingerprint(
+        preprocess_question(request.question), request.model_id, request.asked_with, filters
+    )
+    return requested == _fingerprint(
         stored.user_query, stored.model_id, stored.request, stored.filters.in_order()
     )
 
@@ -74,7 +76,7 @@ def _fingerprint(question: str, model_id: str, how: AskedWith, filters: Knowledg
 class Gathered:
     """History oldest first; `ranked` is every candidate, best first, `candidates` what may be shown.
 
-    `told` are these with the text that the model is told, which may be more than their own (none: just that).
+    `expanded` are these with the text that goes into the prompt, which may be longer (none: their own).
     `refused` are the chunks that InsertBlock judged useless; `rewritten` is the wording that the question was
     searched with once more, or "".
     """
@@ -84,6 +86,6 @@ class Gathered:
     summary: AppliedSummary | None = None
     ranked: tuple[Candidate, ...] = ()
     candidates: tuple[Candidate, ...] = ()
-    told: tuple[Candidate, ...] = ()
+    expanded: tuple[Candidate, ...] = ()
     refused: frozenset[str] = frozenset()
     rewritten: str = ""

@@ -128,16 +128,16 @@ class TurnRun:
 
     async def _respond(self) -> None:
         request, model = self._plan.request, self._plan.models.answer
-        found = await self._gathering.run(request.rerank_top_n, self._plan.models, self._lap)
+        gathered = await self._gathering.run(request.rerank_top_n, self._plan.models, self._lap)
         persona = self._plan.session.persona_text
-        self._prompt = prompt = self._pipeline.prompts.build(request, model, persona, found)
-        self._citing.expect(self._gathering.query, prompt.candidates, found.rewritten)
+        self._prompt = prompt = self._pipeline.prompts.build(request, model, persona, gathered)
+        self._citing.expect(self._gathering.query, prompt.candidates, gathered.rewritten)
         self._warn()
         self._status("generating", dropped=len(prompt.dropped))
-        async for said in self._answer.events(model.stream_laid(prompt.lay, self._exchange, self._retrying)):
+        async for sent in self._answer.events(model.stream_laid(prompt.lay, self._exchange, self._retrying)):
             if "first_token" not in self._timings:
                 self._lap("first_token")
-            self.stream.publish(*said)
+            self.stream.publish(*sent)
             self._citing.begin()
             # a flooding model never lets the loop deliver a cancellation by itself
             if self._scope.cancel_called:
@@ -167,7 +167,7 @@ class TurnRun:
             self._timings["thinking"] = thinking_ms
         if "first_token" in self._timings and "generate" not in self._timings:
             self._lap("generate")  # the answer was cut
-        self._lap("total")  # without the storing, which is yet to come; live readers are told with it
+        self._lap("total")  # without the storing, which is yet to come; live readers get it
         self.turn = replace(
             self.turn,
             status=status,
@@ -231,9 +231,9 @@ class TurnRun:
         return self._prompt.manifest(self.turn.model_id, self._exchange)
 
     def _usage(self) -> Usage:
-        told = self._answer.prompt_tokens is not None
+        reported = self._answer.prompt_tokens is not None
         estimate = sum(part.tokens for part in self._prompt.parts if part.kept) if self._prompt else 0
-        return Usage(self._answer.prompt_tokens or estimate, self._answer.completion_tokens, not told)
+        return Usage(self._answer.prompt_tokens or estimate, self._answer.completion_tokens, not reported)
 
     def _error_status(self, failure: WenmaiError) -> None:
         fields = {

@@ -34,16 +34,16 @@ def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str
 
     A key that belongs to a provider goes to no host but the one it was set for.
     """
-    given, variable = entry.api_key, entry.api_key_env
+    secret, variable = entry.api_key, entry.api_key_env
     if entry.provider == "anthropic":
         variable = variable or (None if entry.base_url else "ANTHROPIC_API_KEY")
-    elif given is None and not variable and entry.base_url in (None, models.openai_base_url):
-        given = models.openai_api_key
+    elif secret is None and not variable and entry.base_url in (None, models.openai_base_url):
+        secret = models.openai_api_key
     key = os.environ.get(variable, "") if variable else ""
-    key = given.get_secret_value() if given else key
+    key = secret.get_secret_value() if secret else key
     if not key and (variable or not entry.base_url):
-        wanted = variable or "OPENAI_API_KEY"
-        raise StartRefusedError(f"Model {model_id!r} has no API key: set {wanted}.")
+        needed = variable or "OPENAI_API_KEY"
+        raise StartRefusedError(f"Model {model_id!r} has no API key: set {needed}.")
     if any(char.isspace() for char in key.strip()):
         raise StartRefusedError(f"Model {model_id!r}: its API key has a blank or a line break inside.")
     return key.strip() or "none"

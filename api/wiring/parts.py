@@ -31,7 +31,7 @@ from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
 
 SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
-GIVEN_UP_S = 3_600.0  # no import takes that long
+ABANDONED_S = 3_600.0  # no import takes that long
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Container:
     async def discard_unfinished(self) -> int:
         """What a crash left of imports is removed; beside other workers only what is long given up."""
         shared = self.settings.store.qdrant_url is not None
-        return await self.sessions.discard_unfinished_imports(GIVEN_UP_S if shared else 0)
+        return await self.sessions.discard_unfinished_imports(ABANDONED_S if shared else 0)
 
     async def recover_documents(self) -> None:
         """What a crash left of documents is read in to the end or taken back; then it is known how many there

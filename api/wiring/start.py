@@ -109,8 +109,8 @@ async def warm_up(queries: QueryBuilder) -> None:
 
 def sample_is_pending(settings: Settings) -> bool:
     """Whether this start reads the sample knowledge base in."""
-    wanted = settings.knowledge.load_sample and SAMPLE_FOLDER.is_dir()
-    return wanted and not (settings.store.data_dir / SAMPLE_MARKER).exists()
+    enabled = settings.knowledge.load_sample and SAMPLE_FOLDER.is_dir()
+    return enabled and not (settings.store.data_dir / SAMPLE_MARKER).exists()
 
 
 async def load_sample_once(knowledge: KnowledgeBase, data_dir: Path, owner: str) -> None:

@@ -55,13 +55,13 @@ async def _beside(settings: StoreSettings, folders: RestoreFolders) -> AsyncIter
     """The empty store that is there stays open, so that no server takes it meanwhile."""
     try:
         async with AsyncExitStack() as stack:
-            kept = []
+            receipts = []
             if folders.store.is_dir():
                 present = await stack.enter_async_context(open_store(settings))
-                kept = await check_empty(present, settings)
+                receipts = await check_empty(present, settings)
             await asyncio.to_thread(folders.discard_unfinished)
             store = await stack.enter_async_context(open_store(settings, folders.unfinished.name))
-            yield Target(store, settings, kept)
+            yield Target(store, settings, receipts)
     except BaseException:
         await asyncio.to_thread(folders.discard_unfinished)
         raise

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from benchmarks.folder import good
 from benchmarks.folder.prose import Story
-from tests.support.make_files import encrypted_pdf, pdf
+from tests.support.stores.make_files import encrypted_pdf, pdf
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _LAUGHS = (

@@ -17,7 +17,7 @@ import openpyxl
 import pptx
 
 from benchmarks.folder.prose import Story
-from tests.support.make_files import pdf
+from tests.support.stores.make_files import pdf
 
 Make = Callable[[Story], bytes]
 _CONTAINER = (

@@ -56,32 +56,32 @@ def make_folder(folder: Path, files: int, seed: int = 1, bad: int | None = None)
 def _files(files: int, seed: int, bad: int) -> Iterator[tuple[MadeFile, bytes]]:
     for number in range(files):
         chance = random.Random(f"{seed} {number}")
-        told = story(number, chance)
+        subject = story(number, chance)
         place = chance.choice(FOLDERS)
         if number < bad:
             trouble = BAD[number % len(BAD)]
             name = f"{trouble.name}-{number}{trouble.ending}"
-            yield MadeFile(_path(place, name), told, trouble.name), trouble.make(told, chance)
+            yield MadeFile(_path(place, name), subject, trouble.name), trouble.make(subject, chance)
         else:
-            ending, make = _kind(told, chance)
-            yield MadeFile(_path(place, f"{told.title}{ending}"), told), make(told)
+            ending, make = _kind(subject, chance)
+            yield MadeFile(_path(place, f"{subject.title}{ending}"), subject), make(subject)
 
 
 def rewritten(file: MadeFile, seed: int) -> tuple[MadeFile, bytes]:
     """Another story in a file of the same name and kind."""
     number = 50_000 + seed
     chance = random.Random(f"again {number}")
-    told = story(number, chance)
-    while told.chinese != file.story.chinese:
+    subject = story(number, chance)
+    while subject.chinese != file.story.chinese:
         number += 1_000
-        told = story(number, chance)
+        subject = story(number, chance)
     ending = Path(file.path).suffix
     make = next(make for _, each, make in _PREFERRED if each == ending)
-    return MadeFile(file.path, told), make(told)
+    return MadeFile(file.path, subject), make(subject)
 
 
-def _kind(told: Story, chance: random.Random) -> tuple[str, good.Make]:
-    kinds = [kind for kind in _PREFERRED if not (told.chinese and kind[1] == ".pdf")]
+def _kind(subject: Story, chance: random.Random) -> tuple[str, good.Make]:
+    kinds = [kind for kind in _PREFERRED if not (subject.chinese and kind[1] == ".pdf")]
     _, ending, make = chance.choices(kinds, [weight for weight, _, _ in kinds])[0]
     return ending, make
 

@@ -50,7 +50,7 @@ _THINGS_EN = (
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What one file tells. `phrase` is in no other file; `question` asks for it."""
+    """What one file says. `phrase` is in no other file; `question` asks for it."""
 
     chinese: bool
     title: str
@@ -81,5 +81,5 @@ def _phrase(chinese: bool, number: int, chance: random.Random) -> tuple[str, str
         bird, thing = chance.choice(_BIRDS_ZH), chance.choice(_THINGS_ZH)
         return f"{bird}{code}号{thing}的编号是{bird}-{code * 3}。", f"{bird}{code}号{thing}的编号是多少？"
     bird, thing = chance.choice(_BIRDS_EN), chance.choice(_THINGS_EN)
-    told = f"The {thing} of project {bird} {code} has the number {bird}-{code * 3}."
-    return told, f"Which number has the {thing} of project {bird} {code}?"
+    sentence = f"The {thing} of project {bird} {code} has the number {bird}-{code * 3}."
+    return sentence, f"Which number has the {thing} of project {bird} {code}?"

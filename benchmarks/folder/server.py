@@ -19,7 +19,7 @@ AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Ranks:
     """Files whose question brought them first, among the first five, or not at all."""
 
     first: int
@@ -43,7 +43,7 @@ async def sync(client: httpx.AsyncClient) -> dict[str, Any]:
         await asyncio.sleep(POLL_S)
 
 
-async def find(client: httpx.AsyncClient, files: Sequence[MadeFile], *, asked: bool = False) -> Found:
+async def find(client: httpx.AsyncClient, files: Sequence[MadeFile], *, asked: bool = False) -> Ranks:
     """By the sentence that each file alone has; `asked`: by a question for it, which a thousand other
     sentences are nearly the answer to."""
     limit = asyncio.Semaphore(AT_ONCE)
@@ -61,12 +61,12 @@ async def find(client: httpx.AsyncClient, files: Sequence[MadeFile], *, asked: b
     ranks = await asyncio.gather(*(ask(file) for file in files))
     missed = tuple(f.path for f, rank in zip(files, ranks, strict=True) if rank is not None and rank >= 5)
     lost = tuple(f.path for f, rank in zip(files, ranks, strict=True) if rank is None)
-    return Found(sum(rank == 0 for rank in ranks), missed, lost)
+    return Ranks(sum(rank == 0 for rank in ranks), missed, lost)
 
 
 async def documents(client: httpx.AsyncClient) -> list[dict[str, Any]]:
     """Every document of the source."""
-    found: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     cursor = None
     while True:
         asked: dict[str, str | int] = {
@@ -75,7 +75,7 @@ async def documents(client: httpx.AsyncClient) -> list[dict[str, Any]]:
             **({"cursor": cursor} if cursor else {}),
         }
         page = (await client.get("/documents", params=asked)).raise_for_status().json()
-        found += page["documents"]
+        listed += page["documents"]
         cursor = page["next"]
         if cursor is None:
-            return found
+            return listed

@@ -1,6 +1,6 @@
 """A thousand mixed files read in while twenty chats stream: `python -m benchmarks.folder.trial`.
 
-Every good file is asked for by what it alone tells, every bad one must be listed with a reason, a second run
+Every good file is asked for by what it alone says, every bad one must be listed with a reason, a second run
 must do nothing, and changed and removed files must be followed exactly. Exit code 1 when one does not hold.
 """
 
@@ -21,9 +21,9 @@ import httpx
 
 from benchmarks.folder.chats import chatting
 from benchmarks.folder.make import MadeFile, make_folder, rewritten
-from benchmarks.folder.server import Found, configuration, documents, find, sync
+from benchmarks.folder.server import Ranks, configuration, documents, find, sync
 from benchmarks.processes import running_stub
-from tests.support.server import running_server
+from tests.support.servers.server import running_server
 
 LATE_MS = 1_000  # a token that comes later than that was held up
 
@@ -67,9 +67,9 @@ class Trial:
             print(f"     {name}: {reasons.get(name)}")
         check("no chat failed", not talk.problems, talk.problems[:3])
         check("no token was held up", talk.figures()["token late max"] < LATE_MS)
-        self._found("every good file is found by what it alone says", await find(self.client, good))
-        found = await find(self.client, good, asked=True)
-        print(f"     by a question for it: first {found.first}, not at all {len(found.lost)}", flush=True)
+        self._check("every good file is found by what it alone says", await find(self.client, good))
+        ranks = await find(self.client, good, asked=True)
+        print(f"     by a question for it: first {ranks.first}, not at all {len(ranks.lost)}", flush=True)
 
     async def second_run(self) -> None:
         before = await documents(self.client)
@@ -91,7 +91,7 @@ class Trial:
         report = await sync(self.client)
         exact = report["changed"] == number and report["removed"] == number and not report["added"]
         self.verdicts.check("changed and removed files are followed exactly", exact, _counts(report))
-        self._found("the changed files are found by what they tell now", await find(self.client, changed))
+        self._check("the changed files are found by what they tell now", await find(self.client, changed))
         names = {Path(file.path).name for file in chosen[number:]}
         left = [each["file_name"] for each in await documents(self.client) if each["file_name"] in names]
         self.verdicts.check("nothing of the removed ones is left", not left, left)
@@ -109,9 +109,9 @@ class Trial:
         (self.folder / new.path).write_bytes(content)
         return new
 
-    def _found(self, name: str, found: Found) -> None:
-        detail = f"first: {found.first}, below fifth: {len(found.missed)}, not at all: {found.lost[:5]}"
-        self.verdicts.check(name, not found.lost and not found.missed, detail)
+    def _check(self, name: str, ranks: Ranks) -> None:
+        detail = f"first: {ranks.first}, below fifth: {len(ranks.missed)}, not at all: {ranks.lost[:5]}"
+        self.verdicts.check(name, not ranks.lost and not ranks.missed, detail)
 
 
 def _sorted_out(made: Sequence[MadeFile]) -> tuple[list[MadeFile], list[MadeFile]]:

@@ -179,9 +179,9 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 @asynccontextmanager
-async def _beside(wanted: bool, work: object) -> AsyncIterator[None]:
+async def _beside(enabled: bool, work: object) -> AsyncIterator[None]:
     assert asyncio.iscoroutine(work)
-    if not wanted:
+    if not enabled:
         work.close()
         yield
         return
@@ -241,8 +241,8 @@ def main() -> None:
         "\n".join(["", HEAD, "|" + " --- |" * (HEAD.count("|") - 1), *(timing.row() for timing in timings)])
     )
     if options.out is not None:
-        told = {"figures": asdict(figures), "timings": [asdict(timing) for timing in timings]}
-        options.out.write_text(json.dumps(told, indent=2) + "\n")
+        report = {"figures": asdict(figures), "timings": [asdict(timing) for timing in timings]}
+        options.out.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

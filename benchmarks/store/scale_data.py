@@ -86,9 +86,9 @@ class Corpus:
         """Real vectors where there are some; beyond their number their like."""
         if self._real is None:
             return self._made(numbers)
-        given = self._real[numbers % len(self._real)]
+        seeds = self._real[numbers % len(self._real)]
         own = np.where(numbers[:, None] < len(self._real), 0.0, _LIKE)
-        return _of_length_1(given + own * self._numbers.standard_normal(given.shape))
+        return _of_length_1(seeds + own * self._numbers.standard_normal(seeds.shape))
 
     def _made(self, numbers: NDArray[np.int64]) -> Vector:
         """What all share, their topic, its part, and their own."""
@@ -201,8 +201,8 @@ def _chinese(rank: int, salt: int) -> str:
 
 def _together(first: SparseTerms, second: SparseTerms) -> SparseTerms:
     """What they share counts fully in both: near enough to the vector of the whole text."""
-    found = dict(zip(first.indices, first.values, strict=True))
+    summed = dict(zip(first.indices, first.values, strict=True))
     for index, value in zip(second.indices, second.values, strict=True):
-        found[index] = max(found.get(index, 0.0), value)
-    indices: Sequence[int] = sorted(found)
-    return SparseTerms(list(indices), [found[index] for index in indices])
+        summed[index] = max(summed.get(index, 0.0), value)
+    indices: Sequence[int] = sorted(summed)
+    return SparseTerms(list(indices), [summed[index] for index in indices])

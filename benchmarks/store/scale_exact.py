@@ -64,6 +64,6 @@ async def recall(ours: Retriever, reference: Retriever, asked: list[Query], owne
     shares = []
     for query in asked:
         expected = {each.chunk.chunk_id for each in await reference.search(query, owners)}
-        found = {each.chunk.chunk_id for each in await ours.search(query, owners)}
-        shares.append(len(found & expected) / max(1, len(expected)))
+        results = {each.chunk.chunk_id for each in await ours.search(query, owners)}
+        shares.append(len(results & expected) / max(1, len(expected)))
     return float(np.mean(shares))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.support.hashing_embedding import HashingEmbedding
+from tests.support.models.hashing_embedding import HashingEmbedding
 
 
 class SleepingEmbedding(HashingEmbedding):

@@ -50,5 +50,5 @@ class AskedFor:
         """Whether the text has a number, or a time, that the question wants and does not say itself."""
         if not self.number and not self.moment:
             return False
-        wanted = _MOMENT if self.moment else _NUMBER
-        return any(found.group() not in self.question for found in wanted.finditer(text))
+        pattern = _MOMENT if self.moment else _NUMBER
+        return any(match.group() not in self.question for match in pattern.finditer(text))

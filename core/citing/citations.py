@@ -54,30 +54,30 @@ def find_marks(answer: str, count: int) -> Iterator[Mark]:
             continue
         code = _code_spans(line)
         ended = -1
-        for found in _MARK.finditer(line):
-            at, end = found.span()
+        for match in _MARK.finditer(line):
+            at, end = match.span()
             if any(begin <= at < close for begin, close in code):
                 continue
-            if not found["label"] and not _stands_alone(line, at, end, at == ended, own):
+            if not match["label"] and not _stands_alone(line, at, end, at == ended, own):
                 continue
             ended = end
-            if numbers := _numbers(found[2], count):
+            if numbers := _numbers(match[2], count):
                 yield Mark(start + at, start + end, numbers)
 
 
 def claims(answer: str, marks: list[Mark]) -> dict[int, str]:
     """By source, what the answer says from it: the text before each of its marks, as far as another mark or
     the paragraph's beginning; the last 400 characters of it all."""
-    said: defaultdict[int, str] = defaultdict(str)
+    texts: defaultdict[int, str] = defaultdict(str)
     before, text = 0, ""
     for mark in marks:
         between = answer[max(before, mark.start - CLAIM_CHARS) : mark.start]
         if any(char.isalnum() for char in between):  # else it stands beside the one before
             text = _PARAGRAPH_END.split(between.rstrip())[-1]
         for number in mark.numbers:
-            said[number] = f"{said[number]} {text}"[-CLAIM_CHARS:]
+            texts[number] = f"{texts[number]} {text}"[-CLAIM_CHARS:]
         before = mark.end
-    return dict(said)
+    return dict(texts)
 
 
 def _prose(answer: str) -> Iterator[tuple[int, str]]:
@@ -134,29 +134,29 @@ def _stands_alone(line: str, at: int, end: int, joined: bool, own: set[str]) -> 
 
 
 def _numbers(text: str, count: int) -> tuple[int, ...]:
-    found: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     for first, last, single in _RANGE.findall(text):
         if single:
             if single == "0":
                 return ()
-            found[int(single)] = None
+            numbers[int(single)] = None
         elif 1 <= int(first) < int(last) <= count:
-            found.update(dict.fromkeys(range(int(first), int(last) + 1)))
-    return tuple(number for number in found if 1 <= number <= count)
+            numbers.update(dict.fromkeys(range(int(first), int(last) + 1)))
+    return tuple(number for number in numbers if 1 <= number <= count)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownDocuments:
-    """Those of some citations' documents that are there, by id, with the hash of their content."""
+    """Those of some citations' documents that exist, by id, with the hash of their content."""
 
     hashes: Mapping[str, str] = field(default_factory=dict)
 
     def lack(self, citation: Citation) -> bool:
-        """Whether the citation's document is gone; what never named one has none to lose."""
+        """Whether the citation's document was deleted; a citation that never named one has none to lose."""
         return bool(citation.document_id) and citation.document_id not in self.hashes
 
     def changed(self, citation: Citation) -> bool:
-        """Whether the document is there with another content than the one that was cited."""
+        """Whether the document exists with another content than the one that was cited."""
         stored = self.hashes.get(citation.document_id)
         return bool(stored and citation.version) and not (stored or "").startswith(citation.version)
 
@@ -167,10 +167,10 @@ def cite(candidates: Sequence[Candidate], spans: Sequence[Span | None] = ()) -> 
     `spans` are the key passages in their texts; a passage that a candidate brings itself wins, where it is
     verbatim.
     """
-    given = [*spans, *[None] * (len(candidates) - len(spans))]
+    padded = [*spans, *[None] * (len(candidates) - len(spans))]
     return tuple(
         _citation(index, candidate, own_span(candidate) or span)
-        for index, (candidate, span) in enumerate(zip(candidates, given, strict=True), start=1)
+        for index, (candidate, span) in enumerate(zip(candidates, padded, strict=True), start=1)
     )
 
 

@@ -19,7 +19,7 @@ from core.knowledge import Candidate
 from core.relevance.query import Query
 from core.relevance.sparse import WeightedTerm, question_terms
 
-MAX_WORDING_CHARS = 400  # a longer one has said by then what it is about
+MAX_WORDING_CHARS = 400  # enough to know what a longer one is about
 MAX_TERMS = 80
 MAX_SENTENCES = 6  # in one passage
 # Shares of what a text holds of the question; tried on questions whose answers are known word for word.
@@ -87,14 +87,14 @@ class KeyPassages:
         if not text.spans:
             return None
         worths = [_Worth(self._rarity(), text.held)]
-        said = question_terms(claim[-MAX_WORDING_CHARS:])[:MAX_TERMS]
-        if said:
-            held = _held(said, text.text, text.spans)
-            worths.append(_Worth([term.weight for term in said], held, CLAIMED))
+        claimed = question_terms(claim[-MAX_WORDING_CHARS:])[:MAX_TERMS]
+        if claimed:
+            held = _held(claimed, text.text, text.spans)
+            worths.append(_Worth([term.weight for term in claimed], held, CLAIMED))
         first, last = self._best(text, worths)
         first, last = with_frame(text.text, text.spans, first, last)
         span = Span(text.spans[first].start, text.spans[last].end)
-        return cut_to_length(text.text, span, [*self._terms, *said])
+        return cut_to_length(text.text, span, [*self._terms, *claimed])
 
     def _rarity(self) -> list[float]:
         """The weight of each term: its share of the question, and the more, the fewer texts have it."""
@@ -109,15 +109,15 @@ class KeyPassages:
         """The first and the last sentence; of equals the earliest."""
         spans = text.spans
         fits = [not is_answerless(text.text, span) for span in spans]
-        wanted = [self._asked_for.is_in(text.text[span.start : span.end]) for span in spans]
-        best, found = (0, 0), -math.inf
+        asked_for = [self._asked_for.is_in(text.text[span.start : span.end]) for span in spans]
+        best, best_value = (0, 0), -math.inf
         for first, last in _windows(spans, fits, _start(text, fits)):
             value = sum(worth.of(first, last) for worth in worths)
-            value += ASKED_FOR * any(wanted[first : last + 1]) + OPENING / (1 + first)
+            value += ASKED_FOR * any(asked_for[first : last + 1]) + OPENING / (1 + first)
             value -= COST_OF_SENTENCE * (last - first)
             value -= COST_OF_LENGTH * (spans[last].end - spans[first].start) / MAX_PASSAGE_CHARS
-            if value > found + 1e-9:
-                best, found = (first, last), value
+            if value > best_value + 1e-9:
+                best, best_value = (first, last), value
         return best
 
 
@@ -154,8 +154,8 @@ def _held(terms: Sequence[WeightedTerm], text: str, spans: Sequence[Span]) -> tu
     numbers = [at for at, here in enumerate(presence(terms, text)) if here]
     if not numbers:
         return (0,) * len(spans)
-    wanted = [terms[at] for at in numbers]
-    rows = (presence(wanted, text[span.start : span.end]) for span in spans)
+    present = [terms[at] for at in numbers]
+    rows = (presence(present, text[span.start : span.end]) for span in spans)
     return tuple(sum(here << at for at, here in zip(numbers, row, strict=True)) for row in rows)
 
 

@@ -44,10 +44,10 @@ def cut_to_length(text: str, span: Span, terms: Sequence[WeightedTerm]) -> Span:
     if span.end - span.start <= MAX_PASSAGE_CHARS:
         return span
     lowered = text[span.start : span.end].lower()
-    found = min([at for term in terms if (at := lowered.find(term.text)) >= 0], default=0)
-    found = min(found, span.end - span.start - 1)
-    start = span.start + max(0, min(found - LEAD_CHARS, span.end - span.start - MAX_PASSAGE_CHARS))
-    clauses = [clause.end() for clause in _CLAUSE_END.finditer(text, start, span.start + found)]
+    first = min([at for term in terms if (at := lowered.find(term.text)) >= 0], default=0)
+    first = min(first, span.end - span.start - 1)
+    start = span.start + max(0, min(first - LEAD_CHARS, span.end - span.start - MAX_PASSAGE_CHARS))
+    clauses = [clause.end() for clause in _CLAUSE_END.finditer(text, start, span.start + first)]
     if start > span.start and clauses:
         start = clauses[0]
     end = min(span.end, start + MAX_PASSAGE_CHARS)

@@ -37,9 +37,9 @@ class TurnNode:
 class Branch:
     """Where a new turn grows: its parent, the nodes from the root down to it, its place in the session.
 
-    `aside` are the session's other turns, which nothing on this branch may be told. `unreadable` is how many
-    turns of the session are stored in a form that cannot be read; they are on no branch. `silent` is how many
-    are not recallable, on this branch or aside.
+    `aside` are the session's other turns, which no prompt of this branch may contain. `unreadable` is how
+    many turns of the session are stored in a form that cannot be read; they are on no branch. `silent` is how
+    many are not recallable, on this branch or aside.
     """
 
     session_id: str
@@ -156,9 +156,9 @@ def walk_branch(
     """
     gaps = gaps or {}
     branch: list[TurnNode] = []
-    seen: set[str] = set()
-    while leaf is not None and leaf not in seen:
-        seen.add(leaf)
+    visited: set[str] = set()
+    while leaf is not None and leaf not in visited:
+        visited.add(leaf)
         node = nodes.get(leaf)
         if node is not None:
             branch.append(node)

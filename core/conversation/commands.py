@@ -9,7 +9,7 @@ from typing import Literal
 from core.text import fold_width, is_mostly_chinese
 
 CommandLanguage = Literal["zh", "en"] | None
-"""None: nothing tells which; the answer is in both."""
+"""None: the language is unknown; the answer is in both."""
 
 
 class CommandName(StrEnum):

@@ -38,7 +38,7 @@ class ContentEvent:
 
 @dataclass(frozen=True, slots=True)
 class SourceEvent:
-    """`documents` says, when a stored turn is told again, which of the citations' documents are left."""
+    """`documents` says, when a stored turn is replayed, which of the citations' documents are left."""
 
     citations: tuple[Citation, ...]
     documents: KnownDocuments | None = None
@@ -96,15 +96,15 @@ def _signed_length(event: Event | None) -> int:
 
 
 def laid_out(layout: Iterable[int], content: str, thinking: str) -> Iterator[Event | None]:
-    """The texts cut again as `layout` says; None where another kind of event had its number.
+    """The texts cut again as `layout` records; None where another kind of event had its number.
 
     None also where the text is not kept: thinking that turned out to be the answer was sent as both.
     """
-    said = thought = 0
+    answered = thought = 0
     for length in layout:
         if length > 0:
-            text = content[said : said + length]
-            said += length
+            text = content[answered : answered + length]
+            answered += length
             yield ContentEvent(text) if text else None
         else:
             text = thinking[thought : thought - length]

@@ -28,8 +28,9 @@ SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class GivenTurn:
-    """`created_us` None: not known. `parent`: FOLLOWS, None for a root, or the turn_id of a given turn."""
+class ImportedTurn:
+    """`created_us` None: not known. `parent`: FOLLOWS, None for a root, or the turn_id of an imported
+    turn."""
 
     question: str
     answer: str
@@ -54,49 +55,49 @@ class GivenTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenPersona:
+class ImportedPersona:
     draft: PersonaDraft
     persona_id: str | None = None
     updated_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class GivenSession:
+class ImportedSession:
     """`title` None: taken from the first question. Absent times: those of the first and the last turn."""
 
     owner: str
-    turns: Sequence[GivenTurn]
+    turns: Sequence[ImportedTurn]
     session_id: str | None = None
     title: str | None = None
     hold: bool = False
     expire_days: int | None = None
     created_us: int | None = None
     updated_us: int | None = None
-    persona: GivenPersona | None = None
+    persona: ImportedPersona | None = None
 
 
 def plan_turns(
-    given: GivenSession, session_id: str, now_us: int, new_id: Callable[[], str]
+    session: ImportedSession, session_id: str, now_us: int, new_id: Callable[[], str]
 ) -> tuple[Turn, ...]:
     """The turns as they will be stored, in the given order, which `seq` counts.
 
     Raises BadRequestError, which names the turn by its place in the list.
     """
-    ids = [turn.turn_id or new_id() for turn in given.turns]
+    ids = [turn.turn_id or new_id() for turn in session.turns]
     places = _places(ids)
-    parents = _parents(given.turns, ids, places)
+    parents = _parents(session.turns, ids, places)
     _refuse_cycles(parents, ids, places)
-    _refuse_future(given.turns, now_us)
-    times = spaced_times([turn.created_us for turn in given.turns], now_us)
+    _refuse_future(session.turns, now_us)
+    times = spaced_times([turn.created_us for turn in session.turns], now_us)
     return tuple(
         [
-            _turn(given.owner, session_id, at, each, ids[at], parents[at], times[at], places)
-            for at, each in enumerate(given.turns)
+            _turn(session.owner, session_id, at, each, ids[at], parents[at], times[at], places)
+            for at, each in enumerate(session.turns)
         ]
     )
 
 
-def _refuse_future(turns: Sequence[GivenTurn], now_us: int) -> None:
+def _refuse_future(turns: Sequence[ImportedTurn], now_us: int) -> None:
     """Such a turn would stay the newest: every question would go on from it."""
     for at, turn in enumerate(turns):
         if turn.created_us is not None and turn.created_us > now_us + AHEAD_US:
@@ -129,7 +130,9 @@ def _places(ids: Sequence[str]) -> dict[str, int]:
     return places
 
 
-def _parents(turns: Sequence[GivenTurn], ids: Sequence[str], places: Mapping[str, int]) -> list[str | None]:
+def _parents(
+    turns: Sequence[ImportedTurn], ids: Sequence[str], places: Mapping[str, int]
+) -> list[str | None]:
     parents: list[str | None] = []
     for at, turn in enumerate(turns):
         parent = turn.parent
@@ -158,41 +161,41 @@ def _turn(
     owner: str,
     session_id: str,
     at: int,
-    given: GivenTurn,
+    source: ImportedTurn,
     turn_id: str,
     parent: str | None,
     created_us: int,
     places: Mapping[str, int],
 ) -> Turn:
-    question, answer = scrub(given.question), scrub(given.answer)
+    question, answer = scrub(source.question), scrub(source.answer)
     if not preprocess_question(question):
         raise BadRequestError(f"turns.{at}.question: must not be empty.")
-    _check_summary(at, given.summary, places)
-    _check_rewritten(at, given.rewritten, places)
+    _check_summary(at, source.summary, places)
+    _check_rewritten(at, source.rewritten, places)
     return Turn(
         turn_id=turn_id,
         session_id=session_id,
         owner=owner,
         user_query=question,
         created_us=created_us,
-        status=given.status,
+        status=source.status,
         parent_turn_id=parent,
         assistant_response=answer,
-        thinking=scrub(given.thinking),
-        sources=given.sources,
+        thinking=scrub(source.thinking),
+        sources=source.sources,
         seq=at,
-        model_id=given.model_id,
-        token_count=given.token_count,
-        usage=given.usage,
-        timings_ms=given.timings_ms,
-        finish_reason=given.finish_reason,
-        summary=given.summary,
-        command=given.command,
-        filters=given.filters,
-        request=given.request,
-        feedback=given.feedback,
-        warnings=given.warnings,
-        rewritten=given.rewritten,
+        model_id=source.model_id,
+        token_count=source.token_count,
+        usage=source.usage,
+        timings_ms=source.timings_ms,
+        finish_reason=source.finish_reason,
+        summary=source.summary,
+        command=source.command,
+        filters=source.filters,
+        request=source.request,
+        feedback=source.feedback,
+        warnings=source.warnings,
+        rewritten=source.rewritten,
     )
 
 

@@ -119,8 +119,8 @@ class QuestionMatch:
         possible = sum(self._weights.values())
         if not possible:
             return 0.0
-        found = set(terms(text)) & self._weights.keys()
-        coverage = sum(self._weights[term] for term in found) / possible
+        shared = set(terms(text)) & self._weights.keys()
+        coverage = sum(self._weights[term] for term in shared) / possible
         foreign = is_mostly_chinese(text[:LANGUAGE_CHARS]) != self._chinese
         return max(coverage, FOREIGN_COVERAGE) if foreign else coverage
 

@@ -21,7 +21,7 @@ _FENCE_IN_TEXT = re.compile(r"<(\\*)(/?(?:length|summary_so_far|turn|question|an
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SummarySource:
     """A turn as it is summarised."""
 
     turn_id: str
@@ -44,7 +44,7 @@ def nearest_applicable(branch: Sequence[str], stored: Mapping[str, Summary]) -> 
     """Of the summaries `stored` with turns, the last one on the branch that was made of this branch only.
 
     `branch` are turn ids from the root to the leaf. A summary holds when each turn that it or one of those
-    it goes on from covers is there, in order: one that is erased, expired or elsewhere is never spoken of.
+    it continues covers is on the branch, in order: an erased, expired or unrelated turn is never mentioned.
     """
     place = {turn_id: at for at, turn_id in enumerate(branch)}
     holding: dict[str, Summary] = {}
@@ -83,34 +83,34 @@ def _covered(turn_id: str | None, stored: Mapping[str, Summary]) -> Iterator[str
 def speaking_of(turn_ids: Collection[str], stored: Mapping[str, Summary | None]) -> set[str]:
     """Of the turns that hold a summary, those whose summary was made of one of `turn_ids`, however far back.
 
-    One that cannot be read, or goes on from one that is gone, may speak of anything: it counts too.
+    One that cannot be read, or continues a missing one, may mention anything: it counts too.
     """
-    gone = frozenset(turn_ids)
+    erased = frozenset(turn_ids)
     after: dict[str, list[str]] = defaultdict(list)
     waiting: list[str] = []
     for holder, summary in stored.items():
         if summary is not None and summary.previous is not None:
             after[summary.previous].append(holder)
-        if summary is None or holder in gone or _made_of(summary, gone, stored):
+        if summary is None or holder in erased or _made_of(summary, erased, stored):
             waiting.append(holder)
-    found: set[str] = set()
+    holders: set[str] = set()
     while waiting:
         holder = waiting.pop()
-        if holder not in found:
-            found.add(holder)
+        if holder not in holders:
+            holders.add(holder)
             waiting += after[holder]
-    return found
+    return holders
 
 
-def _made_of(summary: Summary, gone: frozenset[str], stored: Mapping[str, Summary | None]) -> bool:
+def _made_of(summary: Summary, erased: frozenset[str], stored: Mapping[str, Summary | None]) -> bool:
     lost = summary.previous is not None and summary.previous not in stored
-    return lost or summary.start in gone or not gone.isdisjoint(summary.covers)
+    return lost or summary.start in erased or not erased.isdisjoint(summary.covers)
 
 
-def in_steps(turns: Sequence[Told], limit: int, count: Count) -> Iterator[tuple[Told, ...]]:
+def in_steps(turns: Sequence[SummarySource], limit: int, count: Count) -> Iterator[tuple[SummarySource, ...]]:
     """The turns in groups of at most `limit` tokens with their fences, in order; long ones are shortened."""
-    group: list[Told] = []
-    fences = count(_turn_text(Told("", "", "")))
+    group: list[SummarySource] = []
+    fences = count(_turn_text(SummarySource("", "", "")))
     size = 0
     for turn in turns:
         tokens = count(turn.question) + count(turn.answer) + fences
@@ -123,7 +123,7 @@ def in_steps(turns: Sequence[Told], limit: int, count: Count) -> Iterator[tuple[
         yield tuple(group)
 
 
-def _shortened(turn: Told, limit: int, count: Count) -> Told:
+def _shortened(turn: SummarySource, limit: int, count: Count) -> SummarySource:
     question = _without_middle(turn.question, limit // 3, count)
     return replace(
         turn, question=question, answer=_without_middle(turn.answer, limit - count(question), count)
@@ -139,7 +139,7 @@ def _without_middle(text: str, limit: int, count: Count) -> str:
     return cut
 
 
-def task_text(previous: str, turns: Sequence[Told], length: str) -> str:
+def task_text(previous: str, turns: Sequence[SummarySource], length: str) -> str:
     """What the summarising model is given beside its instruction: fenced data that cannot close its fence."""
     parts = [f"<length>{length}</length>"]
     if previous:
@@ -147,7 +147,7 @@ def task_text(previous: str, turns: Sequence[Told], length: str) -> str:
     return "\n\n".join([*parts, *map(_turn_text, turns)])
 
 
-def _turn_text(turn: Told) -> str:
+def _turn_text(turn: SummarySource) -> str:
     question, answer = _fenced(turn.question), _fenced(turn.answer)
     return f"<turn>\n<question>\n{question}\n</question>\n<answer>\n{answer}\n</answer>\n</turn>"
 
@@ -188,30 +188,30 @@ _MARKS = re.compile(r"^(?:[>#*+\-•|\s]|\d{1,3}[.)、]\s)+|\s*\[\d{1,3}\]")
 _NO_STATEMENT = re.compile(r"#{1,6}\s|```|~~~|[|:\-=*_\s]+$")
 
 
-def extract(previous: str, turns: Sequence[Told], limit: int, count: Count) -> str:
+def extract(previous: str, turns: Sequence[SummarySource], limit: int, count: Count) -> str:
     """A summary without a model: a line a turn, the older ones thinned out until `limit` tokens hold them."""
     lines = [line for line in previous.split("\n") if line] + [key_line(turn) for turn in turns]
     return cut_at_sentence("\n".join(_thinned(lines, limit, count)), limit, count)
 
 
-def key_line(turn: Told) -> str:
+def key_line(turn: SummarySource) -> str:
     """The first sentence of the question and the most telling one of the answer."""
     asked = _one_line(_first_sentence(turn.question), QUESTION_CHARS)
-    said = _one_line(_telling_sentence(turn), ANSWER_CHARS)
-    return f"- {asked} → {said}"
+    answered = _one_line(_telling_sentence(turn), ANSWER_CHARS)
+    return f"- {asked} → {answered}"
 
 
 def _thinned(lines: Sequence[str], limit: int, count: Count) -> list[str]:
     """Every second line goes, but none of the last quarter, until the rest fits; the first one stays."""
-    kept = list(lines)
+    remaining = list(lines)
     sizes = [count(line) + 1 for line in lines]
     total, at = sum(sizes), 1
-    while total > limit and len(kept) > 2:
-        at = at if at < len(kept) * 3 // 4 else 1
+    while total > limit and len(remaining) > 2:
+        at = at if at < len(remaining) * 3 // 4 else 1
         total -= sizes.pop(at)
-        del kept[at]
+        del remaining[at]
         at += 1
-    return kept if total <= limit else kept[-1:]
+    return remaining if total <= limit else remaining[-1:]
 
 
 def _first_sentence(text: str) -> str:
@@ -219,7 +219,7 @@ def _first_sentence(text: str) -> str:
     return text[spans[0].start : spans[0].end] if spans else ""
 
 
-def _telling_sentence(turn: Told) -> str:
+def _telling_sentence(turn: SummarySource) -> str:
     text = turn.answer[:SEARCHED_CHARS]
     terms = question_terms(turn.question)
     best, most = "", -1.0
@@ -233,11 +233,11 @@ def _telling_sentence(turn: Told) -> str:
 
 def _telling(sentence: str, terms: Sequence[WeightedTerm]) -> float:
     """How much of the question it takes up, and whether it has a figure; an announcement says nothing yet."""
-    if _NO_STATEMENT.match(sentence) or sentence.endswith((":", ":")):
+    if _NO_STATEMENT.match(sentence) or sentence.endswith((":", "：")):
         return 0.0
     here = presence(terms, sentence)
-    found = sum(term.weight for term, present in zip(terms, here, strict=True) if present)
-    return 0.1 + found + 0.5 * any(char.isdigit() for char in sentence)
+    weight = sum(term.weight for term, present in zip(terms, here, strict=True) if present)
+    return 0.1 + weight + 0.5 * any(char.isdigit() for char in sentence)
 
 
 def _one_line(text: str, limit: int) -> str:

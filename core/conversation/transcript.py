@@ -79,9 +79,9 @@ def readable_parents(
 def _past_gaps(
     parent: str | None, nodes: Mapping[str, TurnNode], gaps: Mapping[str, str | None]
 ) -> str | None:
-    seen: set[str] = set()
-    while parent is not None and parent not in nodes and parent not in seen:
-        seen.add(parent)
+    visited: set[str] = set()
+    while parent is not None and parent not in nodes and parent not in visited:
+        visited.add(parent)
         parent = gaps.get(parent)
     return parent if parent in nodes else None
 
@@ -108,7 +108,7 @@ def stretches(nodes: Mapping[str, TurnNode], parents: Mapping[str, str | None]) 
     newest_first = sorted(nodes.values(), key=lambda node: node.order, reverse=True)
     ends = [node.turn_id for node in reversed(newest_first) if node.turn_id not in inner]
     numbers: dict[str, int] = {}
-    found: list[Stretch] = []
+    parts: list[Stretch] = []
     for end in [*(node.turn_id for node in newest_first[:1]), *ends]:
         ids: list[str] = []
         at: str | None = end
@@ -116,9 +116,9 @@ def stretches(nodes: Mapping[str, TurnNode], parents: Mapping[str, str | None]) 
             ids.append(at)
             at = parents[at]
         if ids:
-            found.append(Stretch(tuple(reversed(ids)), len(numbers) + 1, numbers[at] if at else None))
+            parts.append(Stretch(tuple(reversed(ids)), len(numbers) + 1, numbers[at] if at else None))
             numbers.update({turn_id: len(numbers) + n for n, turn_id in enumerate(reversed(ids), 1)})
-    return found
+    return parts
 
 
 class MarkdownTranscript:
@@ -131,8 +131,8 @@ class MarkdownTranscript:
         self, session_id: str, title: str, created_us: int, turn_count: int, persona: Persona | None
     ) -> str:
         """Title, what session it is, and its persona."""
-        told = f"{self._word('session')} `{session_id}` · {_when(created_us)} · {turn_count} "
-        parts = [f"# {escaped(title) or self._word('untitled')}", told + self._word("turns")]
+        heading = f"{self._word('session')} `{session_id}` · {_when(created_us)} · {turn_count} "
+        parts = [f"# {escaped(title) or self._word('untitled')}", heading + self._word("turns")]
         if persona is not None:
             name = f": {escaped(persona.name)}" if persona.name else ""
             parts += [f"## {self._word('persona')}{name}", contained(persona.text)]

@@ -70,7 +70,7 @@ class AskedWith:
 
 @dataclass(frozen=True, slots=True)
 class TurnWarning:
-    """What its reader was warned of, as the STATUS event said it.
+    """A warning to the reader, as the STATUS event carried it.
 
     `counts` are its other fields by name, `at` is the event's number in the stream, 0 where it is not known.
     """
@@ -110,15 +110,15 @@ class Feedback:
 class Turn:
     """A stored turn. `created_us` is UTC microseconds; `seq` counts from 0 within the session.
 
-    `command` is the name of the slash command it was ("" for a question): kept like a turn, never told to a
+    `command` is the name of the slash command it was ("" for a question): kept like a turn, never sent to a
     model. `prompt` is the manifest of what was sent; `summary` says what came before, where one was made.
-    `request_hash` tells a retry of the same request from another request under the same id. `layout` is how
-    the streamed events followed each other until the turn was stored (core.conversation.events.layout_of),
-    so that a
-    late reader can go on. `finish_reason` is why the model ended; "length": at a limit. `filters` are what
+    `request_hash` distinguishes a retry of the same request from another request under the same id. `layout`
+    is how the streamed events followed each other until the turn was stored
+    (core.conversation.events.layout_of), so that
+    a late reader can go on. `finish_reason` is why the model ended; "length": at a limit. `filters` are what
     the question was limited to. `request` is None where it is not known: earlier versions did not keep it.
-    `feedback` is of this answer: one that is given anew has none. `warnings`, in the order told, and
-    `rewritten` are what its stream told beside the answer, MAX_WARNINGS at most.
+    `feedback` is of this answer: one that is given anew has none. `warnings`, in the order sent, and
+    `rewritten` are what its stream carried beside the answer, MAX_WARNINGS at most.
     """
 
     turn_id: str

@@ -78,7 +78,7 @@ class DenseShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a collection is made of. `sparse` tells whether the engine applies IDF; `indexes` name kinds."""
+    """What a collection is made of. `sparse` says whether the engine applies IDF; `indexes` name kinds."""
 
     dense: dict[str, DenseShape]
     sparse: dict[str, bool]

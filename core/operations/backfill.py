@@ -31,8 +31,8 @@ from core.operations.backfill_turns import (
 
 def claimed_ids(turns: Iterable[StoredTurn]) -> set[str]:
     """Turn ids that differ from their point's id: the caller finds out which of them are points already."""
-    wanted = ((turn, canonical_uuid(turn.turn_id)) for turn in turns)
-    return {turn_id for turn, turn_id in wanted if turn_id is not None and turn_id != str(turn.point_id)}
+    claims = ((turn, canonical_uuid(turn.turn_id)) for turn in turns)
+    return {turn_id for turn, turn_id in claims if turn_id is not None and turn_id != str(turn.point_id)}
 
 
 def own_id(turn: StoredTurn) -> str:
@@ -43,13 +43,13 @@ def own_id(turn: StoredTurn) -> str:
 def find_leftovers(turns: Sequence[StoredTurn]) -> dict[PointId, None]:
     """Points whose copy, under the id they would move to, is there and says where it came from."""
     copies = {turn.legacy_point_id: str(turn.point_id) for turn in turns if turn.legacy_point_id is not None}
-    kept = set(copies.values())
+    originals = set(copies.values())
     return {
         turn.point_id: None
         for turn in turns
         if turn.point_id in copies
         and copies[turn.point_id] in (canonical_uuid(turn.turn_id), own_id(turn))
-        and str(turn.point_id) not in kept
+        and str(turn.point_id) not in originals
     }
 
 
@@ -64,8 +64,8 @@ def find_twins(turns: Iterable[StoredTurn], times: Mapping[PointId, int]) -> dic
             alike[times[turn.point_id], turn.text_digest].append(turn)
     twins: dict[PointId, PointId] = {}
     for group in alike.values():
-        kept = next((turn for turn in group if turn.turn_id == str(turn.point_id)), group[0])
-        twins |= {turn.point_id: kept.point_id for turn in group if turn is not kept}
+        original = next((turn for turn in group if turn.turn_id == str(turn.point_id)), group[0])
+        twins |= {turn.point_id: original.point_id for turn in group if turn is not original}
     return twins
 
 
@@ -81,12 +81,12 @@ def assign_ids(
     duplicates: list[PointId] = []
     for turn in turns:
         own = own_id(turn)
-        wanted = canonical_uuid(turn.turn_id) or own
-        if wanted != str(turn.point_id) and (wanted in used or wanted in taken):
+        target = canonical_uuid(turn.turn_id) or own
+        if target != str(turn.point_id) and (target in used or target in taken):
             duplicates.append(turn.point_id)
-            wanted = own
-        used.add(wanted)
-        ids[turn.point_id] = wanted
+            target = own
+        used.add(target)
+        ids[turn.point_id] = target
     return ids, duplicates
 
 
@@ -127,14 +127,14 @@ def plan_session(
     if not turns:
         raise ValueError("a session without turns has nothing to repair")
     leftovers = find_leftovers(turns)
-    kept = [turn for turn in turns if turn.point_id not in leftovers]
-    times = {turn.point_id: _time_of(turn, zone) for turn in kept}
-    by_point = sorted(kept, key=lambda turn: _order(turn, times[turn.point_id], str(turn.point_id)))
+    remaining = [turn for turn in turns if turn.point_id not in leftovers]
+    times = {turn.point_id: _time_of(turn, zone) for turn in remaining}
+    by_point = sorted(remaining, key=lambda turn: _order(turn, times[turn.point_id], str(turn.point_id)))
     twins = find_twins(by_point, times)
     dropped = twins if drop_duplicates else {}
     ids, duplicates = assign_ids([turn for turn in by_point if turn.point_id not in dropped], taken, dropped)
     ids |= {twin: ids[original] for twin, original in dropped.items()}
-    ordered = sorted(kept, key=lambda turn: _order(turn, times[turn.point_id], ids[turn.point_id]))
+    ordered = sorted(remaining, key=lambda turn: _order(turn, times[turn.point_id], ids[turn.point_id]))
     names = names_of_turns(sorted(ordered, key=lambda turn: turn.point_id in dropped), ids)
     staying = [turn for turn in ordered if turn.point_id not in dropped]
     finals = _final_turns(staying, times, ids, names, owner)
@@ -142,7 +142,7 @@ def plan_session(
     return SessionPlan(
         session_id=session_id,
         owner=finals[0].owner,
-        turns=len(kept),
+        turns=len(remaining),
         first_turn_id=finals[0].turn_id,
         created_us=min(known, default=0),
         updated_us=max(known, default=0),
@@ -163,7 +163,7 @@ def perhaps_twins(turns: Sequence[StoredTurn], zone: tzinfo) -> list[PointId]:
 
 
 def _time_of(turn: StoredTurn, zone: tzinfo) -> int:
-    """UTC microseconds, 0 when neither field tells."""
+    """UTC microseconds, 0 when neither field has a time."""
     if turn.created_us is not None and is_moment(turn.created_us):
         return turn.created_us
     return parse_time(turn.timestamp, zone) or 0
@@ -185,7 +185,7 @@ def _final_turns(
     for index, turn in enumerate(ordered):
         turn_id, created_us = ids[turn.point_id], times[turn.point_id]
         before = finals[-1] if finals else None
-        # Equal times are told apart by seq: a new one must not sort before those it was placed after.
+        # Equal times are ordered by seq: a new one must not sort before those it was placed after.
         least = before.seq + 1 if before and before.created_us == created_us else 0
         final = _Final(
             turn_id=turn_id,

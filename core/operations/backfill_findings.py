@@ -30,27 +30,27 @@ class Diagnosis:
 def diagnose(session: Diagnosis) -> tuple[Finding, ...]:
     """Sorted by kind, then in the order of the session."""
     on_cycle = turns_on_cycles(session.finals, session.names)
-    found = [
+    findings = [
         *_about_ids(session),
         *(each for final in session.finals if (each := _about_parent(final, session.names, on_cycle))),
         *_about_times(session.finals),
         *_about_fields(session.finals),
     ]
     kinds = list(Trouble)
-    return tuple(sorted(found, key=lambda finding: kinds.index(finding.trouble)))
+    return tuple(sorted(findings, key=lambda finding: kinds.index(finding.trouble)))
 
 
 def turns_on_cycles(finals: Sequence[TurnChange], names: Mapping[str, str]) -> set[str]:
     """Ids of turns whose stored parents lead back to them, in at most two steps for each turn."""
     parents = {final.turn_id: names.get(name_of(final.before.parent_turn_id or "")) for final in finals}
-    seen: dict[str, str] = {}  # turn → the walk that came by
+    visited: dict[str, str] = {}  # turn → the walk that came by
     on_cycle: set[str] = set()
     for start in parents:
         turn: str | None = start
-        while turn is not None and turn not in seen:
-            seen[turn] = start
+        while turn is not None and turn not in visited:
+            visited[turn] = start
             turn = parents.get(turn)
-        if turn is None or seen[turn] != start:
+        if turn is None or visited[turn] != start:
             continue
         while turn is not None and turn not in on_cycle:
             on_cycle.add(turn)
@@ -68,8 +68,8 @@ def _about_ids(session: Diagnosis) -> Iterator[Finding]:
             yield Finding(Trouble.DUPLICATE_TURN_ID, final.point_id, stored, final.turn_id)
         elif stored != str(final.point_id):
             yield Finding(Trouble.OTHER_TURN_ID, final.point_id, stored, final.turn_id)
-    for twin, kept in session.twins.items():
-        yield Finding(Trouble.DUPLICATE_TURN, twin, None, session.ids[kept])
+    for twin, original in session.twins.items():
+        yield Finding(Trouble.DUPLICATE_TURN, twin, None, session.ids[original])
 
 
 def _about_parent(final: TurnChange, names: Mapping[str, str], on_cycle: set[str]) -> Finding | None:

@@ -1,4 +1,4 @@
-"""What a repair speaks of: turns as they were found, the kinds of trouble, and how turns should be."""
+"""What a repair speaks of: turns as stored, the kinds of trouble, and how turns should be."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """A turn as it was found; None is missing. Ids and the status are as written, valid or not.
+    """A turn as it is stored; None is missing. Ids and the status are as written, valid or not.
 
     `text_digest` is of question and answer; "" where no other turn has its time.
     """

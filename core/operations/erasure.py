@@ -76,7 +76,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyFound:
+class CopyHit:
     """A backup, or the store as it was before a re-embedding. `holds` is "yes", "no", or "may": it was made
     before the erasure, and could not be searched."""
 
@@ -97,7 +97,7 @@ class Proof:
     complete: bool
     searched: tuple[Searched, ...]
     left: tuple[Left, ...] = ()
-    backups: tuple[CopyFound, ...] = ()
+    backups: tuple[CopyHit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,8 @@ def total_hits(searched: Sequence[Searched]) -> int:
     return sum(each.hits for each in searched)
 
 
-# Where an id or an owner is named: ids that are UUIDs are told anywhere, all others by their field only.
+# Where an id or an owner is named: ids that are UUIDs are recognised anywhere, all others by their field
+# only.
 
 
 UUID_TEXT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -211,23 +212,23 @@ class Quotes:
             self._number -= 1
 
     def are_in(self, text: str) -> bool:
-        """Whether one of them is said there, word for word."""
+        """Whether the text contains one of them, word for word."""
         return bool(self._number) and next(iter(self.in_text(text)), None) is not None
 
     def in_text(self, text: str) -> list[str]:
-        """Those that are said there, each once."""
+        """Those that the text contains, each once."""
         if not self._number:
             return []
-        found: dict[str, None] = {}
+        quotes: dict[str, None] = {}
         known = self._by_beginning
         for start in range(len(text) - LEAST_CHARS + 1):
             beginning = text[start : start + LEAST_CHARS]
             if beginning in known:
-                found |= {one: None for one in known[beginning] if text.startswith(one, start)}
-        return list(found)
+                quotes |= {one: None for one in known[beginning] if text.startswith(one, start)}
+        return list(quotes)
 
 
 def pieces_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """The beginning of each text that is long enough to be told from others."""
+    """The beginning of each text that is long enough to be distinctive."""
     cut = (text.strip()[:PIECE_CHARS] for text in texts)
     return tuple(dict.fromkeys(piece for piece in cut if len(piece) >= LEAST_CHARS))

@@ -16,7 +16,7 @@ STILL_DAYS = 7
 
 class Age(StrEnum):
     EXPIRED = "expired"
-    KEPT = "kept"
+    CURRENT = "current"
     UNPARSABLE = "unparsable"
 
 
@@ -41,7 +41,7 @@ def age_of(created_us: object, timestamp: object, cutoff_us: int) -> Age:
     moment_us = moment_of(created_us, timestamp)
     if moment_us is None:
         return Age.UNPARSABLE
-    return Age.EXPIRED if moment_us < cutoff_us else Age.KEPT
+    return Age.EXPIRED if moment_us < cutoff_us else Age.CURRENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class AgeLimits:
 def trusts_clock(now_us: int, days: int, matched: int, last_run_us: int | None, lately: int) -> bool:
     """Whether a run that would delete `matched` turns may believe the clock.
 
-    A clock that has jumped ahead makes every turn old. What cannot be told from it is a server that stood
+    A clock that has jumped ahead makes every turn old. It looks the same as a server that stood
     still, or a backup put back, so one rule holds for all three: when the last clean-up is longer ago than
     the limit (`days`, at least STILL_DAYS), all that was there then would go at once, and a person has to
     confirm it. Before the first clean-up the turns themselves speak: `lately` is how many began within that

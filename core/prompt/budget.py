@@ -62,7 +62,7 @@ class Budget:
 
     @property
     def persona_tokens(self) -> int:
-        """From how many tokens on a persona is longer than its share. It is told whole all the same."""
+        """From how many tokens on a persona is longer than its share. It is sent whole all the same."""
         return int(self.window * self.shares.persona)
 
 
@@ -78,27 +78,27 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What stays. `recent` holds the turns that the kept summary is told for, which cost nothing."""
+    """What stays. `recent` holds the turns that the remaining summary stands for, which cost nothing."""
 
     relevant: tuple[Turn, ...]
     recent: tuple[Turn, ...]
     candidates: tuple[Candidate, ...]
-    summary_kept: bool
-    memory_kept: bool
+    has_summary: bool
+    has_memory: bool
     dropped: tuple[Dropped, ...]
     tokens: int
 
     def history(self, before: History) -> History:
         """`before`, the history this was fitted from, with only what stays."""
-        kept = replace(before, relevant=self.relevant, recent=self.recent)
-        return kept if self.summary_kept else replace(kept, summary="", covered=frozenset())
+        fitted = replace(before, relevant=self.relevant, recent=self.recent)
+        return fitted if self.has_summary else replace(fitted, summary="", covered=frozenset())
 
     def texts(self, before: PromptTexts) -> PromptTexts:
-        return before if self.memory_kept else replace(before, memory="")
+        return before if self.has_memory else replace(before, memory="")
 
 
 def answer_tokens(window: int, max_tokens: int | None, shares: Shares) -> int:
-    """How much of the window is kept for the answer: its share, or less when the model may say no more."""
+    """How much of the window is kept for the answer: its share, or less when the model's limit is lower."""
     share = int(window * shares.answer)
     return min(share, max_tokens) if max_tokens else share
 
@@ -115,16 +115,17 @@ def fit(
     candidates: Sequence[Candidate],
     question: str,
 ) -> Fitted:
-    """Choose what is told: of each part a run of whole items, the newest turns, the best candidates.
+    """Choose what goes into the prompt: of each part a run of whole items, the newest turns, the best
+    candidates.
 
     First each part gets items up to its share, then what is left goes to recent, knowledge, relevant, summary
     and memory in this order. Recent turns that the summary covers cost nothing while it stays; without room
-    for it they are told themselves. Persona, system prompt and question never go, whether they fit or not.
+    for it they are sent themselves. Persona, system prompt and question never go, whether they fit or not.
     The total is within `budget.prompt_tokens` in every layout, when they fit.
     """
     budget = replace(budget, count=cache(budget.count))  # each text once a call
     fitted = _choose(budget, texts, history.in_order(), candidates, question)
-    if fitted.summary_kept or not history.summary.strip():
+    if fitted.has_summary or not history.summary.strip():
         return fitted
     lost = [one for one in fitted.dropped if one.part is Part.SUMMARY]
     bare = replace(history, summary="", covered=frozenset()).in_order()
@@ -175,8 +176,8 @@ def _choose(
         relevant=tuple(history.relevant[len(history.relevant) - older.taken :]),
         recent=(*(replaced if summary.taken else ()), *recent[len(recent) - newest.taken :]),
         candidates=tuple(candidates[: best.taken]),
-        summary_kept=bool(summary.taken),
-        memory_kept=bool(memory.taken),
+        has_summary=bool(summary.taken),
+        has_memory=bool(memory.taken),
         dropped=tuple(one for pile in (memory, summary, older, newest, best) for one in pile.dropped()),
         tokens=fixed + spent,
     )

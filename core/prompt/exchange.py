@@ -1,4 +1,4 @@
-"""One exchange with a model: the request as it was sent, and what the provider said of its answer.
+"""One exchange with a model: the request as it was sent, and what the provider reported of its answer.
 
 A request is kept without its messages (`params`, `messages_key`) and put together again, byte for byte,
 with `rebuild_body`. Headers are never recorded, so no key is; a secret among the options is masked.
@@ -29,8 +29,8 @@ WireMessage = dict[str, Any]  # a message as OpenAI's API takes it
 class Exchange:
     """Filled while a model is called: one object per call, the last attempt wins.
 
-    `usage` is the provider's own, as told; `status` an HTTP refusal's. `body` is worked out when asked for,
-    so that an exchange nobody looks at costs nothing.
+    `usage` is the provider's own, as received; `status` an HTTP refusal's. `body` is worked out when asked
+    for, so that an exchange nobody looks at costs nothing.
     """
 
     model: str = ""
@@ -42,15 +42,15 @@ class Exchange:
     status: int | None = None
     _body: bytes = b""
     _system_apart: bool = False
-    _given: tuple[Message, ...] = ()
-    _given_key: str = MESSAGES
+    _noted: tuple[Message, ...] = ()
+    _messages_key: str = MESSAGES
 
     @property
     def body(self) -> bytes:
         """As sent; canonical JSON for a model that takes no HTTP request; empty when nothing was sent."""
-        if not self._body and self._given:
-            wire = wire_messages(self._given, self._given_key)
-            self._body = rebuild_body({"model": self.model}, self._given_key, wire)
+        if not self._body and self._noted:
+            wire = wire_messages(self._noted, self._messages_key)
+            self._body = rebuild_body({"model": self.model}, self._messages_key, wire)
         return self._body
 
     @property
@@ -69,38 +69,38 @@ class Exchange:
 
         Null stands for a system text beside the messages too (core.prompt.layouts).
         """
-        if self._given:
-            return {"model": self.model, self._given_key: None}
+        if self._noted:
+            return {"model": self.model, self._messages_key: None}
         parsed = json.loads(self._body) if self._body else {}
         key = MESSAGES if MESSAGES in parsed else PROMPT
-        told = (key, SYSTEM) if self._system_apart else (key,)
-        return {name: None if name in told else _masked(name, value) for name, value in parsed.items()}
+        masked = (key, SYSTEM) if self._system_apart else (key,)
+        return {name: None if name in masked else _masked(name, value) for name, value in parsed.items()}
 
     @property
     def response(self) -> dict[str, Any]:
-        """What the provider told of its answer; what it did not tell is left out."""
-        told = {
+        """What the provider reported of its answer; fields that it left out are left out."""
+        fields = {
             "id": self.response_id,
             "model": self.response_model,
             "finish_reason": self.finish_reason,
             "usage": self.usage,
             "status": self.status,
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in fields.items() if value}
 
     def sent(self, body: bytes, *, system_apart: bool = False) -> None:
         """Note the bytes of an HTTP request; `system_apart`: its system text stands beside the messages."""
-        self._body, self._given, self._system_apart = body, (), system_apart
+        self._body, self._noted, self._system_apart = body, (), system_apart
 
-    def given(self, messages: Sequence[Message], key: str = MESSAGES) -> None:
+    def note_messages(self, messages: Sequence[Message], key: str = MESSAGES) -> None:
         """Note the messages of a call that is no HTTP request."""
-        self._given, self._given_key, self._body = tuple(messages), key, b""
+        self._noted, self._messages_key, self._body = tuple(messages), key, b""
 
     def begin(self, model: str, layout: Layout) -> None:
         """Forget an earlier attempt."""
         self.take(Exchange(model=model, layout=layout))
 
-    def kept(self) -> Exchange:
+    def snapshot(self) -> Exchange:
         return copy(self)
 
     def take(self, other: Exchange) -> None:
@@ -154,7 +154,7 @@ def canonical_json(value: Any) -> bytes:
 def _masked(name: str, value: Any) -> Any:
     """`value` without secrets, by the names they stand under."""
     if isinstance(value, dict):
-        return {inner: _masked(inner, kept) for inner, kept in value.items()}
+        return {inner: _masked(inner, inside) for inner, inside in value.items()}
     if isinstance(value, list):
-        return [_masked("", kept) for kept in value]
+        return [_masked("", inside) for inside in value]
     return MASK if isinstance(value, str) and _SECRET_NAME.match(name) else value

@@ -20,7 +20,7 @@ from core.text import is_mostly_chinese
 
 GAP = "\n\n"
 RULE = "---"  # between knowledge and question where there is no introduction
-SILENCE = "…"  # stands where strict alternation asks for a message and nothing was said
+SILENCE = "…"  # stands where strict alternation asks for a message and none exists
 
 _NAMES_ZH = {Role.USER: "用户", Role.ASSISTANT: "助手", Role.SYSTEM: "系统", Role.TOOL: "工具"}
 _NAMES_EN = {Role.USER: "User", Role.ASSISTANT: "Assistant", Role.SYSTEM: "System", Role.TOOL: "Tool"}
@@ -92,12 +92,12 @@ def _ask(laid: list[Message], messages: Sequence[Message], texts: PromptTexts) -
     """Add the last user message: what was left unanswered, the knowledge context, then the question."""
     knowledge = _knowledge(messages, texts)
     question = messages[-1]
-    said = [knowledge] if knowledge else []
+    blocks = [knowledge] if knowledge else []
     if laid and laid[-1].role is Role.USER:
-        said.insert(0, escape_fences(laid.pop().content))
-    if said:
-        said.append(texts.question_intro or RULE)
-    _say(laid, replace(question, content=GAP.join((*said, question.content))))
+        blocks.insert(0, escape_fences(laid.pop().content))
+    if blocks:
+        blocks.append(texts.question_intro or RULE)
+    _say(laid, replace(question, content=GAP.join((*blocks, question.content))))
 
 
 def _many_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message]:
@@ -206,12 +206,12 @@ def read_back(messages: Sequence[Message]) -> ReadBack:
 def read_flat(prompt: str) -> ReadBack:
     """The same from a flat prompt; a text of another make is all question."""
     final = parse_final_user(_ANSWER_CUE.sub("", prompt))
-    said = _USER_SAYS.findall(final.before if final.knowledge else final.question)
+    questions = _USER_SAYS.findall(final.before if final.knowledge else final.question)
     if final.knowledge:
         question = _USER_SAYS.match(final.question)
         asked = final.question[question.start(1) :] if question else final.question
-        return ReadBack(final.knowledge, asked, tuple(text.strip() for text in said))
-    previous = tuple(text.strip() for text in said)
+        return ReadBack(final.knowledge, asked, tuple(text.strip() for text in questions))
+    previous = tuple(text.strip() for text in questions)
     return ReadBack("", previous[-1] if previous else prompt, previous[:-1])
 
 
@@ -225,7 +225,7 @@ class FieldedMessages:
 
 
 def fielded(messages: Sequence[Message]) -> FieldedMessages:
-    """The leading system messages are the system text; one that stands elsewhere is told by the user."""
+    """The leading system messages are the system text; one elsewhere is sent as a user message."""
     leading = list(takewhile(lambda message: message.role is Role.SYSTEM, messages))
     wire: list[WireMessage] = []
     for message in messages[len(leading) :]:
@@ -243,8 +243,8 @@ def is_fielded(params: Mapping[str, Any]) -> bool:
 
 def rebuild_fielded(params: Mapping[str, Any], messages: Sequence[Message]) -> bytes:
     """The bytes that were sent, from an exchange's `params` and its messages laid out again."""
-    told = fielded(messages)
-    return canonical_json({**params, SYSTEM: told.system, MESSAGES: told.messages})
+    request = fielded(messages)
+    return canonical_json({**params, SYSTEM: request.system, MESSAGES: request.messages})
 
 
 def _has_results(wire: WireMessage) -> bool:
@@ -259,8 +259,8 @@ def _message(message: Message) -> WireMessage:
         return {"role": Role.USER.value, "content": message.content}
     if not message.tool_calls:
         return {"role": Role.ASSISTANT.value, "content": message.content}
-    said = [{"type": "text", "text": message.content}] if message.content.strip() else []
-    return {"role": Role.ASSISTANT.value, "content": [*said, *map(_use, message.tool_calls)]}
+    blocks = [{"type": "text", "text": message.content}] if message.content.strip() else []
+    return {"role": Role.ASSISTANT.value, "content": [*blocks, *map(_use, message.tool_calls)]}
 
 
 def _result(message: Message) -> dict[str, Any]:

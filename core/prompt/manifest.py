@@ -1,7 +1,7 @@
 """The prompt manifest: what was sent to the model for one turn, part by part, and what came back.
 
 Texts that are stored elsewhere (turns, summaries, the passages of the turn's own sources) are named, not
-copied: erasing a turn erases it from every prompt it was told in. `request_sha256` proves that a request
+copied: erasing a turn erases it from every prompt that contained it. `request_sha256` proves that a request
 that is put together again is the one that was sent.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ManifestPart:
-    """One message of the logical order, or one that found no place.
+    """One message of the logical order, or one that was left out.
 
     `part` and `role` are values of core.prompt.messages.Part and Role. `turn_id` names the turn it repeats,
     or the
     turn that holds the summary; `chunk_id` the passage, for parts left out of the knowledge context. `text`
-    is kept only for what is stored nowhere else. `reason` says why it is there, or why it is not.
+    is kept only for what is stored nowhere else. `reason` says why it is included, or why it is not.
     """
 
     part: str
@@ -38,7 +38,7 @@ class PromptManifest:
 
     `window` and `answer_tokens` are the model's; `texts` the fixed introductions by name.
     `request_sha256` is of the body as sent, in hex ("" when nothing was sent). `response` holds what the
-    provider said of its answer: id, finish_reason, usage.
+    provider reported of its answer: id, finish_reason, usage.
     """
 
     model: str

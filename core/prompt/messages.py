@@ -1,4 +1,4 @@
-"""What the model is told, in the logical order: persona, system, memory, summary, relevant history, recent
+"""What goes into the prompt, in the logical order: persona, system, memory, summary, relevant history, recent
 history, knowledge, question.
 
 Five checked steps, each a pure function on the list, make it; core.prompt.layouts lays it on the wire.
@@ -102,8 +102,8 @@ class PromptTexts:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What of a branch may be told. `summary` says what the turns `covered` said ("": there is none);
-    `summary_turn_id` is the turn it is stored with. `relevant` and `recent` in any order."""
+    """The parts of a branch that may go into a prompt. `summary` says what the turns `covered` said ("":
+    there is none); `summary_turn_id` is the turn it is stored with. `relevant` and `recent` in any order."""
 
     summary: str = ""
     covered: frozenset[str] = frozenset()
@@ -172,12 +172,12 @@ def apply_compression(
     """
     if not summary.strip():
         return list(messages)
-    told = Message(Role.SYSTEM, summary, Part.SUMMARY, summary_turn_id)
+    notice = Message(Role.SYSTEM, summary, Part.SUMMARY, summary_turn_id)
     replaced = [at for at, message in enumerate(messages) if _is_covered(message, covered)]
     ahead = [at for at, message in enumerate(messages) if message.part not in _STANDING]
     first = (replaced or ahead or [len(messages)])[0]
     rest = [message for message in messages[first:] if not _is_covered(message, covered)]
-    return [*messages[:first], told, *rest]
+    return [*messages[:first], notice, *rest]
 
 
 def drop_invalid(messages: Sequence[Message]) -> list[Message]:
@@ -246,14 +246,17 @@ def _is_covered(message: Message, covered: Set[str]) -> bool:
 
 
 def _gather(history: History, candidates: Sequence[Candidate], question: str) -> list[Message]:
-    messages = [*_told(history.relevant, Part.RELEVANT), *_told(history.recent, Part.RECENT)]
+    messages = [
+        *_history_messages(history.relevant, Part.RELEVANT),
+        *_history_messages(history.recent, Part.RECENT),
+    ]
     if candidates:
         messages.append(Message(Role.USER, render_knowledge(candidates), Part.KNOWLEDGE))
     messages.append(Message(Role.USER, question, Part.QUESTION))
     return messages
 
 
-def _told(turns: Iterable[Turn], part: Part) -> Iterator[Message]:
+def _history_messages(turns: Iterable[Turn], part: Part) -> Iterator[Message]:
     for turn in turns:
         yield Message(Role.USER, turn.user_query, part, turn.turn_id)
         yield Message(Role.ASSISTANT, turn.assistant_response, part, turn.turn_id)
@@ -292,7 +295,7 @@ def _tools_match(messages: Sequence[Message]) -> bool:
 
 def _count(step: str, before: Sequence[Message], after: Sequence[Message]) -> StepCount:
     was, now = Counter(before), Counter(after)
-    gone, come = was - now, now - was
+    removed, come = was - now, now - was
     stayed = [[message for message in side if was[message] and now[message]] for side in (before, after)]
     moved = sum(old != new for old, new in zip(*stayed, strict=False))
-    return StepCount(step, len(before), len(after), gone.total() + come.total() + moved)
+    return StepCount(step, len(before), len(after), removed.total() + come.total() + moved)

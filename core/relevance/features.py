@@ -64,7 +64,7 @@ FIRST = 10  # candidates of a list that say whether anything is there at all
 NEAREST = 5
 FEW_WORDS = 1.0  # of a question's own: one with fewer says nothing without the one before
 USUAL_OVERLAP, USUAL_COVERED = 0.4, 0.5  # of questions that have an answer
-LANGUAGE_CHARS = 200  # of a text, to tell its language
+LANGUAGE_CHARS = 200  # of a text, enough to detect its language
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 
 
@@ -142,11 +142,11 @@ class Features:
         return np.array([covered_nearby(shares, each, width) for each in hits])
 
     def _numbers_missing(self) -> Matrix:
-        wanted = set(_NUMBER.findall(folded(self._query.forms[0].text)))
-        if not wanted:
+        numbers = set(_NUMBER.findall(folded(self._query.forms[0].text)))
+        if not numbers:
             return np.zeros(len(self._candidates))
         texts = [folded(f"{_above(candidate)} {candidate.chunk.text}") for candidate in self._candidates]
-        return np.array([sum(number not in text for number in wanted) / len(wanted) for text in texts])
+        return np.array([sum(number not in text for number in numbers) / len(numbers) for text in texts])
 
     def _others(self, near: Matrix) -> Matrix:
         """From "fused" on."""

@@ -18,23 +18,23 @@ _LONGEST = 64
 def identifiers(text: str) -> tuple[str, ...]:
     """Those of a text, in lower case, each once, in its order: words with four digits in a row that are no
     year or date, and words of letters with at least two digits that are no ordinal."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for match in _WORD.finditer(text):
         word = match.group().lower()
         if _is_identifier(word):
-            found[word] = None
-            if len(found) == MOST_CODES:
+            names[word] = None
+            if len(names) == MOST_CODES:
                 break
-    return tuple(found)
+    return tuple(names)
 
 
-def shares(wanted: tuple[str, ...], texts: list[str]) -> list[float]:
-    """How many of the wanted identifiers each text has, 0…1, as whole words."""
-    if not wanted:
+def shares(names: tuple[str, ...], texts: list[str]) -> list[float]:
+    """Which share of the identifiers each text has, 0…1, as whole words."""
+    if not names:
         return [0.0] * len(texts)
-    patterns = [re.compile(rf"(?<![a-z0-9]){re.escape(code)}(?![a-z0-9])") for code in wanted]
+    patterns = [re.compile(rf"(?<![a-z0-9]){re.escape(code)}(?![a-z0-9])") for code in names]
     lowered = [text.lower() for text in texts]
-    return [sum(bool(pattern.search(text)) for pattern in patterns) / len(wanted) for text in lowered]
+    return [sum(bool(pattern.search(text)) for pattern in patterns) / len(names) for text in lowered]
 
 
 def _is_identifier(word: str) -> bool:

@@ -11,8 +11,8 @@ from core.relevance.query import Query
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
 
 Matrix = npt.NDArray[np.float64]
-MAX_QUESTION_CHARS = 400  # of a form, for matching; a longer question has said what it is about by then
-MAX_ANSWER_CHARS = 800  # of the last answer; what it is about is said by then
+MAX_QUESTION_CHARS = 400  # of a form, for matching; enough to know what a longer question is about
+MAX_ANSWER_CHARS = 800  # of the last answer; enough to know what it is about
 MAX_TERMS = 160
 MAX_TEXT_CHARS = 8_000  # of a candidate; far beyond any chunk
 MAX_REPEATS = 8  # of one term that are looked at in one text
@@ -52,12 +52,12 @@ class QuestionWords:
     def of(cls, query: Query) -> QuestionWords:
         previous = query.previous
         texts = [query.forms[0].text, *previous[-1:], *([""] if not previous else []), " ".join(previous)]
-        found = [_weights(text[-MAX_QUESTION_CHARS:]) for text in texts] + [
+        weighted = [_weights(text[-MAX_QUESTION_CHARS:]) for text in texts] + [
             _weights(query.last_answer[:MAX_ANSWER_CHARS])
         ]
-        terms = list(dict.fromkeys(term for form in found for term in form))[:MAX_TERMS]
+        terms = list(dict.fromkeys(term for form in weighted for term in form))[:MAX_TERMS]
         words = cls(
-            terms, np.array([[form.get(term, 0.0) for term in terms] for form in found]).reshape(4, -1)
+            terms, np.array([[form.get(term, 0.0) for term in terms] for form in weighted]).reshape(4, -1)
         )
         for number, term in enumerate(terms):
             if is_cjk(term):
@@ -68,24 +68,24 @@ class QuestionWords:
 
     def hits(self, text: str) -> Hits:
         lowered = folded(text[:MAX_TEXT_CHARS])
-        found = self._words(lowered) if self._latin else []
+        hits = self._words(lowered) if self._latin else []
         if self._cjk:
             lowered = lowered.lower()
             for number in self._cjk:
-                found += [(at, number) for at in _places(lowered, self.terms[number])]
-        found.sort()
-        return Hits([at for at, _ in found], [number for _, number in found])
+                hits += [(at, number) for at in _places(lowered, self.terms[number])]
+        hits.sort()
+        return Hits([at for at, _ in hits], [number for _, number in hits])
 
     def _words(self, text: str) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
+        places: list[tuple[int, int]] = []
         for at, word in words_of(text):
             numbers = self._known.get(word)
             if numbers is None:
-                wanted = (self._latin.get(piece) for piece in word_pieces(word))
-                numbers = self._known[word] = tuple(number for number in wanted if number is not None)
+                known = (self._latin.get(piece) for piece in word_pieces(word))
+                numbers = self._known[word] = tuple(number for number in known if number is not None)
             if numbers:  # few words are of the question
-                found.extend((at, number) for number in numbers)
-        return found
+                places.extend((at, number) for number in numbers)
+        return places
 
 
 def _places(text: str, term: str) -> list[int]:
@@ -112,10 +112,10 @@ def covered_nearby(weight: Matrix, hits: Hits, width: int) -> float:
             held += shares[number]
         counts[number] += 1
         while hits.positions[first] < at - width:
-            gone = hits.terms[first]
-            counts[gone] -= 1
-            if not counts[gone]:
-                held -= shares[gone]
+            passed = hits.terms[first]
+            counts[passed] -= 1
+            if not counts[passed]:
+                held -= shares[passed]
             first += 1
         best = max(best, held)
     return best

@@ -101,8 +101,10 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
     """The candidates with their probability, in the order given; at most 5 ms for 20 of them."""
     if not candidates:
         return []
-    found = Features(query, candidates)
-    chances = _with_twin(candidates, probabilities(found.rows, found.question, coefficients), found.foreign)
+    features = Features(query, candidates)
+    chances = _with_twin(
+        candidates, probabilities(features.rows, features.question, coefficients), features.foreign
+    )
     chances = _by_identifiers(query.question, candidates, chances)
     return [
         replace(candidate, probability=float(chance))
@@ -128,10 +130,10 @@ def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Mat
 
     One that lacks it falls behind only where another has it: its odds are divided by e^IDENTIFIER_LOGIT.
     """
-    wanted = identifiers(question)
-    if not wanted:
+    names = identifiers(question)
+    if not names:
         return chances
-    have = np.asarray(shares(wanted, [candidate.chunk.indexed_text for candidate in candidates]))
+    have = np.asarray(shares(names, [candidate.chunk.indexed_text for candidate in candidates]))
     odds = chances / np.maximum(1.0 - chances, 1e-12) * np.exp(IDENTIFIER_LOGIT * (have - have.max()))
     judged: Matrix = odds / (1.0 + odds)
     return judged

@@ -118,7 +118,11 @@ def _simplified() -> dict[int, str]:
     characters = [chr(code) for code in range(0x3400, 0xA000)]
     converted = opencc.OpenCC("t2s").convert("\n".join(characters)).split("\n")
     pairs = zip(characters, converted, strict=True)
-    return {ord(given): simple for given, simple in pairs if given != simple and len(simple) == 1}
+    return {
+        ord(traditional): simple
+        for traditional, simple in pairs
+        if traditional != simple and len(simple) == 1
+    }
 
 
 def is_cjk(term: str) -> bool:
@@ -135,9 +139,9 @@ def words_of(text: str) -> Iterator[tuple[int, str]]:
 
 def word_stems(text: str) -> frozenset[str]:
     """The terms of a text outside the scripts without spaces (those are found by substring)."""
-    found = {word for _, word in _RUN.findall(folded(text[:LONGEST_INDEXED]))}
-    found.discard("")
-    return frozenset().union(*map(word_pieces, found))
+    words = {word for _, word in _RUN.findall(folded(text[:LONGEST_INDEXED]))}
+    words.discard("")
+    return frozenset().union(*map(word_pieces, words))
 
 
 def _runs(text: str, stemmed: bool) -> Iterator[tuple[Iterable[tuple[str, float]], float]]:
@@ -154,17 +158,17 @@ def _cjk_terms(run: str) -> list[tuple[str, float]]:
     """Words, and the bigrams within and between them, of a run of Chinese (or kana, Hangul, Thai)."""
     import rjieba  # loads its dictionary at import (0.1 s), so not before the first Chinese text
 
-    found: list[tuple[str, float]] = []
+    weighted: list[tuple[str, float]] = []
     before = ""
     for word in rjieba.cut(run, False):
         if word in STOP_WORDS or word in STOP_CHARACTERS:
             before = ""
             continue
         if before:  # two single characters are a name or a word unknown to the dictionary
-            found.append((before[-1] + word[0], 0.7 if len(before) == len(word) == 1 else 0.25))
-        found.extend(_cjk_word(word))
+            weighted.append((before[-1] + word[0], 0.7 if len(before) == len(word) == 1 else 0.25))
+        weighted.extend(_cjk_word(word))
         before = word
-    return found
+    return weighted
 
 
 @lru_cache(maxsize=32_768)
@@ -186,13 +190,13 @@ def _word_terms(word: str, stemmed: bool) -> tuple[tuple[str, float], ...]:
         return ()
     if lowered.isalpha() and not _CAMEL.search(word):
         return ((_stem(lowered) if stemmed and not acronym else lowered, 1.0),)
-    found = {lowered: 1.0}
+    weights = {lowered: 1.0}
     if lowered[0] == "v" and lowered[1:2].isdigit():
-        found.setdefault(lowered[1:], 0.4)
+        weights.setdefault(lowered[1:], 0.4)
     for part in _PART.findall(_CAMEL.sub(" ", word).lower()):
         if part not in STOP_WORDS and (len(part) > 2 or (part.isalpha() and len(part) > 1)):
-            found.setdefault(_stem(part) if stemmed else part, 0.4)
-    return tuple(found.items())
+            weights.setdefault(_stem(part) if stemmed else part, 0.4)
+    return tuple(weights.items())
 
 
 @lru_cache(maxsize=32_768)
@@ -214,9 +218,9 @@ def _stem(word: str) -> str:
 def _vector(weights: Iterable[tuple[str, float]]) -> SparseTerms:
     """Terms hashed to u32. CRC-32 is the same in every process, version and language, and runs in C;
     Python's own hash() is salted per process. Two terms of a question collide once in millions."""
-    found: dict[int, float] = {}
+    summed: dict[int, float] = {}
     for term, weight in weights:
         index = zlib.crc32(term.encode("utf-8", "replace"))
-        found[index] = found.get(index, 0.0) + weight
-    indices = sorted(found)
-    return SparseTerms(indices, [found[index] for index in indices])
+        summed[index] = summed.get(index, 0.0) + weight
+    indices = sorted(summed)
+    return SparseTerms(indices, [summed[index] for index in indices])

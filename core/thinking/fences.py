@@ -80,11 +80,11 @@ class Lines:
         self.stood_alone = self.stood_alone or self._place is _LONE
 
     def _to_line(self, text: str, at: int, end: int) -> int:
-        found = (_LINE_IN_FENCE if self._fence else _LINE_OUTSIDE).search(text, at, end)
-        if found is None:
+        match = (_LINE_IN_FENCE if self._fence else _LINE_OUTSIDE).search(text, at, end)
+        if match is None:
             return end
         self._place = _BEGINNING
-        return found.end()
+        return match.end()
 
     def _begin(self, char: str) -> None:
         """The first character of a line that is no blank."""
@@ -103,13 +103,13 @@ class Lines:
         return stop
 
     def _info(self, text: str, at: int, end: int) -> int:
-        found = _INFO_ENDS[self._kind].search(text, at, end)
-        if found is None:
+        match = _INFO_ENDS[self._kind].search(text, at, end)
+        if match is None:
             return end
         self._place = _WITHIN
-        if found.group() == "\n":
+        if match.group() == "\n":
             self._fence, self._fence_count = self._kind, self._count
-        return found.start()
+        return match.start()
 
     def _alone(self, text: str, at: int, end: int) -> int:
         """Only blanks may follow on the line."""
@@ -129,5 +129,5 @@ def _blanks_end(text: str, at: int, end: int) -> int:
 
 
 def _matched_end(pattern: re.Pattern[str], text: str, at: int, end: int) -> int:
-    found = pattern.match(text, at, end)
-    return found.end() if found else at
+    match = pattern.match(text, at, end)
+    return match.end() if match else at

@@ -8,7 +8,7 @@ before the `>` and none elsewhere; either closing form closes either opening for
   a line, in inline code, in a fence, in thinking) it is text.
 - A closing tag ends thinking, wherever it stands: fences inside thinking do not matter. Where nothing was
   opened it is text. When no tag was ever opened and the first such closing tag stands alone on its line
-  outside a fence, `stray_closer` tells that this model's answers begin in thinking.
+  outside a fence, `stray_closer` reports that this model's answers begin in thinking.
 - `begins_thinking`: thinking from the first character, since the prompt ended with the opening tag; one at
   the very beginning is taken for the same.
 - Thinking that is never closed is thinking to the end, and `unclosed` says so.
@@ -53,7 +53,7 @@ class ThinkSplitter:
         self._quiet = False  # what has no line break and no < in it needs no look
 
     def passes(self, delta: str) -> bool:
-        """True when all of `delta` is of the kind that `unclosed` tells and need not be fed: most tokens."""
+        """True when all of `delta` is of the kind that `unclosed` states and need not be fed: most tokens."""
         return self._quiet and "<" not in delta and (self._inside or "\n" not in delta)
 
     def feed(self, delta: str) -> Sequence[Piece]:
@@ -98,7 +98,7 @@ class ThinkSplitter:
 
     @property
     def stray_closer(self) -> bool:
-        """True when the answer began in thinking, it seems, and nobody had said so."""
+        """True when the answer seems to begin in thinking without an opening tag or a setting for it."""
         return self._lines.stood_alone
 
     def _split(self, text: str, end: int) -> list[Piece]:
@@ -163,18 +163,18 @@ def without_thinking(
 
     `guessed`: how it begins is not known for sure, so the text itself has the last word. It is an answer
     although it should begin in thinking when no tag says so, unless a limit `cut` it; it does begin in
-    thinking although nobody said so when `stray_closer` tells, since nothing of it was sent yet.
+    thinking without an opening tag when `stray_closer` is set, since nothing of it was sent yet.
     """
     splitter = ThinkSplitter(begins_thinking)
-    said = _said(splitter, text)
+    answer = _answer_of(splitter, text)
     if not guessed:
-        return said
+        return answer
     if splitter.assumed:
         return "" if cut else text.strip()
-    return _said(ThinkSplitter(begins_thinking=True), text) if splitter.stray_closer else said
+    return _answer_of(ThinkSplitter(begins_thinking=True), text) if splitter.stray_closer else answer
 
 
-def _said(splitter: ThinkSplitter, text: str) -> str:
+def _answer_of(splitter: ThinkSplitter, text: str) -> str:
     pieces = [*splitter.feed(text), *splitter.flush()]
     return "".join(piece.text for piece in pieces if not piece.thinking).strip()
 

@@ -1,16 +1,21 @@
-"""Ask from the terminal: `wenmai ask "父子链是什么?"`; without a question, a conversation."""
+"""Ask from the terminal: `wenmai ask "父子链是什么？"`; without a question, a conversation."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+from pydantic import TypeAdapter
 
+from routes.wire.chat import StatusData
+from routes.wire.fields import ErrorResponse
+from routes.wire.turns import Citation
+
+_CITATIONS = TypeAdapter(list[Citation])
 DIM, BOLD, RED, PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[0m"
 
 
@@ -27,25 +32,25 @@ class Terminal:
         if kind == "SESSION":
             self.session_id = text
         elif kind == "STATUS":
-            status = json.loads(text)
-            if status["stage"] not in ("finished", "error"):
-                self._write(DIM, f"· {status['message']}\n", sys.stderr)
+            status = StatusData.model_validate_json(text)
+            if status.stage not in ("finished", "error"):
+                self._write(DIM, f"· {status.message}\n", sys.stderr)
         elif kind == "THINK":
             self._write(DIM, text)
         elif kind == "CONTENT":
             self._write("", text)
         elif kind == "SOURCE":
-            self._sources(json.loads(text))
+            self._sources(_CITATIONS.validate_json(text))
         elif kind == "ERROR":
             self.failed = True
             self._write(RED, f"\n{text}\n", sys.stderr)
 
-    def _sources(self, citations: list[dict[str, Any]]) -> None:
+    def _sources(self, citations: list[Citation]) -> None:
         self._write("", "\n\n" if citations else "\n")
         for citation in citations:
-            place = citation["heading"] or (f"p. {citation['page']}" if citation["page"] else "")
-            line = f"[{citation['index']}] {citation['file_name']}  {place}  {citation['score']:.2f}\n"
-            self._write(BOLD if citation.get("cited") else DIM, line)
+            place = citation.heading or (f"p. {citation.page}" if citation.page else "")
+            line = f"[{citation.index}] {citation.file_name}  {place}  {citation.score:.2f}\n"
+            self._write(BOLD if citation.cited else DIM, line)
 
     def _write(self, colour: str, text: str, stream: Any = None) -> None:
         stream = stream or sys.stdout
@@ -73,7 +78,7 @@ def ask(client: httpx.Client, terminal: Terminal, question: str, options: dict[s
     with client.stream("POST", "/knowledge_chat_conversation", json=body) as response:
         if response.status_code != 200:
             response.read()
-            terminal.show("ERROR", response.json()["error"]["message"])
+            terminal.show("ERROR", ErrorResponse.model_validate_json(response.content).error.message)
             return
         for kind, text in events(_lines(response)):
             terminal.show(kind, text)
@@ -109,9 +114,9 @@ def main() -> int:
     return int(terminal.failed)
 
 
-def _questions(given: list[str]) -> Iterator[str]:
-    if given:
-        yield " ".join(given)
+def _questions(words: list[str]) -> Iterator[str]:
+    if words:
+        yield " ".join(words)
         return
     while True:
         try:

@@ -35,7 +35,7 @@ Row = tuple[str, int | str]
 
 
 def print_report(report: BackfillReport, *, embed: bool) -> None:
-    print_table([*_found(report), *_done(report)])
+    print_table([*_trouble_rows(report), *_done(report)])
     if report.foreign_vectors:
         from services.store.collections import REEMBED_COMMAND
 
@@ -51,17 +51,17 @@ def print_report(report: BackfillReport, *, embed: bool) -> None:
         print("Nothing was changed: add --apply to write.")
 
 
-def _found(report: BackfillReport) -> list[Row]:
+def _trouble_rows(report: BackfillReport) -> list[Row]:
     """Every kind of trouble is named, so that it is seen what was looked for."""
-    found: list[Row] = [("sessions", report.sessions), ("turns", report.turns)]
-    return found + [(f"  {label}", report.troubles.get(name, 0)) for name, label in TROUBLES.items()]
+    rows: list[Row] = [("sessions", report.sessions), ("turns", report.turns)]
+    return rows + [(f"  {label}", report.troubles.get(name, 0)) for name, label in TROUBLES.items()]
 
 
 def _done(report: BackfillReport) -> list[Row]:
     done: list[Row] = [
         (
             "turns to change" if report.dry_run else "turns changed",
-            report.changed - report.gone - report.skipped,
+            report.changed - report.deleted - report.skipped,
         ),
         ("  moved to their turn id", report.rehomed),
     ]
@@ -81,7 +81,7 @@ def print_import(report: ImportReport, *, embed: bool) -> None:
     print_table(
         [
             (f"turns of {report.source}", report.turns),
-            ("  there already", report.there),
+            ("  there already", report.existing),
             ("  not readable, left out", report.unreadable),
             ("  copies and duplicates, left out", report.left_out),
             *((f"  {TROUBLES.get(name, name)}", count) for name, count in report.troubles.items()),
@@ -93,7 +93,7 @@ def print_import(report: ImportReport, *, embed: bool) -> None:
     if report.added > report.embedded and not embed:
         print("Vectors were left out: the next start of the server makes them.")
     _print_backup(report.backup)
-    if report.turns == report.there:
+    if report.turns == report.existing:
         print("There is nothing to import.")
     elif report.dry_run:
         print("Nothing was changed: add --apply to write.")
@@ -115,10 +115,10 @@ def save_plan(path: Path, plan: BackfillPlan) -> None:
 
 def check_writable(path: Path) -> None:
     """Raises OSError, before anything else is done."""
-    there = path.exists()
+    existed = path.exists()
     with path.open("a", encoding="utf-8"):
         pass
-    if not there:
+    if not existed:
         path.unlink()
 
 

@@ -54,7 +54,7 @@ def _some(text: str) -> int:
 
 async def _back_up(settings: Settings, options: argparse.Namespace) -> int:
     if options.list:
-        with _told(options.to, settings.store.backups):
+        with _folder_errors(options.to, settings.store.backups):
             return _list(options.to or settings.store.backups)
     if options.verify:
         return _verify(options.verify)
@@ -92,7 +92,7 @@ async def _create(settings: Settings, options: argparse.Namespace, folder: Path,
     try:
         async with open_source(settings.store) as store, open_snapshots(settings.store) as snapshots:
             backups = Backups(store, settings.store, snapshots)
-            with _told(options.to, folder):
+            with _folder_errors(options.to, folder):
                 return await backups.create(folder, "command", name=name, keep=options.keep)
     except StoreLockedError:
         if options.to:
@@ -106,7 +106,7 @@ async def _create(settings: Settings, options: argparse.Namespace, folder: Path,
 
 
 @contextmanager
-def _told(to: Path | None, folder: Path) -> Iterator[None]:
+def _folder_errors(to: Path | None, folder: Path) -> Iterator[None]:
     """A folder that cannot be used is named as it was given. Raises CommandError."""
     try:
         yield
@@ -126,8 +126,8 @@ def _list(folder: Path) -> int:
     if not archives:
         print(f"No backups in {folder}.")
     for each in archives:
-        told = each.problem or f"{each.created}, {sum(each.points.values())} points"
-        print(f"{each.file}  {each.size_bytes:>12} bytes  {told}")
+        summary = each.problem or f"{each.created}, {sum(each.points.values())} points"
+        print(f"{each.file}  {each.size_bytes:>12} bytes  {summary}")
     return EXIT_OK
 
 

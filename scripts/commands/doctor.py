@@ -144,8 +144,8 @@ async def _stored(settings: Settings, server: Server) -> StoreFindings:
     except StoreLockedError:
         return StoreFindings(await _ask_server(server))
     except (WenmaiError, OSError) as error:
-        said = str(error) if isinstance(error, WenmaiError) else type(error).__name__
-        return StoreFindings([fail("store", f"it cannot be opened: {' '.join(said.split())}")])
+        message = str(error) if isinstance(error, WenmaiError) else type(error).__name__
+        return StoreFindings([fail("store", f"it cannot be opened: {' '.join(message.split())}")])
 
 
 async def _opened(settings: Settings) -> StoreFindings:
@@ -199,7 +199,7 @@ def _readiness(response: httpx.Response, server: Server) -> Finding:
         problems = response.json().get("problems", {})
     except ValueError:
         problems = {}
-    why = "; ".join(f"{part}: {said}" for part, said in problems.items()) or f"status {response.status_code}"
+    why = "; ".join(f"{part}: {why}" for part, why in problems.items()) or f"status {response.status_code}"
     return fail("server", f"not ready at {server.url}: {why}")
 
 

@@ -127,7 +127,7 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
     from core.errors import StoreLockedError
     from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 
-    wanted = ErasureOptions(
+    erasure_options = ErasureOptions(
         mode=Thoroughness.FULL,
         with_answers=options.with_answers,
         delete_backups=options.backups == "delete",
@@ -136,7 +136,7 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
     )
     try:
         async with open_maintenance(settings) as maintenance:
-            return await maintenance.erasure.anything(ErasedKind(kind), name, wanted)
+            return await maintenance.erasure.anything(ErasedKind(kind), name, erasure_options)
     except StoreLockedError:
         server = server_of(settings, options.url, options.api_key)
         params = {
@@ -182,8 +182,8 @@ def _print_proof(proof: Proof) -> None:
         + [(f"  {each.place}", f"{each.looked_at} / {each.hits}") for each in proof.searched]
     )
     for left in proof.left:
-        found = f"{left.hits} left" if left.hits else "may be left"
-        print(f"{left.place}: {found}. {left.what_to_do}")
+        outcome = f"{left.hits} left" if left.hits else "may be left"
+        print(f"{left.place}: {outcome}. {left.what_to_do}")
     holding = [each.name for each in proof.backups if each.holds == "yes"]
     if holding:
         print(f"left in {len(holding)} backup{'s' * (len(holding) > 1)}: {', '.join(holding)}")

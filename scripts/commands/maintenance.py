@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
-EXIT_NO_READER = 141  # 128 + SIGPIPE, as a shell tells it
+EXIT_NO_READER = 141  # 128 + SIGPIPE, as a shell reports it
 REFUSALS = (400, 409, 422)  # statuses of a server that refuses what was asked
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound, only translated
@@ -52,11 +52,11 @@ def whole_days(text: str) -> int:
     return whole_number(text, 36_500, "a number of days from 1 to 36500")
 
 
-def whole_number(text: str, most: int, wanted: str) -> int:
-    """Raises ArgumentTypeError, which says what is `wanted`."""
+def whole_number(text: str, most: int, expected: str) -> int:
+    """Raises ArgumentTypeError, which says what is `expected`."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if not 1 <= number <= most:
-        raise argparse.ArgumentTypeError(f"{shown(text)}: {wanted}")
+        raise argparse.ArgumentTypeError(f"{shown(text)}: {expected}")
     return number
 
 

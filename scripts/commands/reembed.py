@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from routes.wire.operations import ReembedPlan, ReembedState
 from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
@@ -30,7 +31,6 @@ from scripts.commands.maintenance import (
 from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
-    from api.admin.reembedding import ReembedState
     from api.wiring.parts import Reembedding
     from config.settings import ModelSettings, Settings, StoreSettings
     from services.operations.reembedding.folders import StoreFolders
@@ -66,7 +66,7 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: argp
         raise CommandError(f"the server's re-embedding is {state.status}: {state.error or 'run it again'}")
     print(f"Done: a copy with {state.embedding} ({state.dimension} dimensions) lies beside the store.")
     print(f"Start the server with EMBEDDING={models.embedding} and it is used from then on; started with")
-    print("the present one again, it goes back. What is written until then is made up at the start.")
+    print("the present one again, it goes back. What is written until then is caught up at the start.")
     return EXIT_OK
 
 
@@ -90,29 +90,16 @@ class _Asked:
 
     async def plan(self, models: ModelSettings) -> tuple[int, float]:
         """How many points there are to embed (0: none) and how long that takes."""
-        from pydantic import BaseModel
-
-        class Plan(BaseModel):
-            needed: bool
-            points: int
-            seconds: float
-
-        plan = await self._asked.send("POST", PATH, Plan, _body(models), dry_run="true")
+        plan = await self._asked.send("POST", PATH, ReembedPlan, _body(models), dry_run="true")
         return (plan.points, plan.seconds) if plan.needed else (0, 0.0)
 
     async def start(self, models: ModelSettings) -> None:
-        from api.admin.reembedding import ReembedState
-
         await self._asked.send("POST", PATH, ReembedState, _body(models), dry_run="false")
 
     async def state(self) -> ReembedState:
-        from api.admin.reembedding import ReembedState
-
         return await self._asked.send("GET", PATH, ReembedState)
 
     async def cancel(self) -> ReembedState:
-        from api.admin.reembedding import ReembedState
-
         return await self._asked.send("DELETE", PATH, ReembedState)
 
 
@@ -236,8 +223,8 @@ async def _into_folder(
     if not _go_on(options):
         return False
     copy = CopyBeside(folders, names, parts.embedding, parts.open_target)
-    with _bar() as told:
-        report = await copy.make(parts.source, told, reason="command")
+    with _bar() as on_progress:
+        report = await copy.make(parts.source, on_progress, reason="command")
     _print_report(report)
     return True
 
@@ -253,8 +240,8 @@ async def _into_collections(parts: Reembedding, names: StoreSettings, options: a
     if not _go_on(options):
         return
     beside = CollectionsBeside(parts.source, old, new, parts.embedding)
-    with _bar() as told:
-        report = await beside.make(told, catch_up=options.catch_up, replace=options.replace)
+    with _bar() as on_progress:
+        report = await beside.make(on_progress, catch_up=options.catch_up, replace=options.replace)
     _print_report(report)
     print("Done. The old collections are kept. From now on start with these settings:")
     print(f"CONVERSATION_COLLECTION={new.conversation_collection}")
@@ -305,11 +292,11 @@ def _bar() -> Iterator[Callable[[SyncProgress], None]]:
 
     with tqdm(unit="point", disable=None) as bar:
 
-        def told(progress: SyncProgress) -> None:
+        def show(progress: SyncProgress) -> None:
             bar.total, bar.n = progress.total, progress.done
             bar.set_description(f"round {progress.round}")
 
-        yield told
+        yield show
 
 
 def _print_report(report: ReembedReport) -> None:

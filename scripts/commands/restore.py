@@ -75,8 +75,8 @@ def _show(manifest: Manifest) -> None:
 
     embedding = embedding_of(manifest)
     print_table([(member.role.value, member.points) for member in manifest.members])
-    told = f", embedded with {embedding.name} ({embedding.dimension} dimensions)" if embedding else ""
-    print(f"{manifest.made_by}, as it was at {manifest.created}{told}")
+    embedded = f", embedded with {embedding.name} ({embedding.dimension} dimensions)" if embedding else ""
+    print(f"{manifest.made_by}, as it was at {manifest.created}{embedded}")
 
 
 async def _apply(settings: Settings, archive: Archive) -> RestoreReport:

@@ -1,4 +1,5 @@
-"""What the model was told for a turn: `wenmai prompt TURN_ID`, from a running server."""
+"""The prompt that the model got for a turn: `wenmai prompt TURN_ID`, from a running
+server."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
+from routes.wire.turns import Prompt, PromptPart, PromptRequest
 from scripts.commands.ask import BOLD, DIM, PLAIN, RED
 
 # A text must not steer the terminal: its control characters are shown as what they are (U+2400 to U+2421).
@@ -20,45 +21,7 @@ _VISIBLE = {code: 0x2400 + code for code in range(32) if code != ord("\t")} | {0
 _VISIBLE |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 
-class _Shown(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class ShownPart(_Shown):
-    """`text` is None when the part found no place, or when it was erased since (`removed`)."""
-
-    part: str
-    role: str
-    tokens: int = 0
-    kept: bool = True
-    reason: str = ""
-    turn_id: str | None = None
-    chunk_id: str | None = None
-    text: str | None = None
-    removed: bool = False
-
-
-class ShownRequest(_Shown):
-    body: str | None = None
-    sha256: str = ""
-    exact: bool = False
-
-
-class ShownPrompt(_Shown):
-    """The answer of GET /turns/{id}/prompt; `parts` is None when no record of the prompt is kept."""
-
-    turn_id: str
-    model_id: str
-    layout: str = ""
-    window: int = 0
-    answer_tokens: int = 0
-    prompt_tokens: int = 0
-    parts: tuple[ShownPart, ...] | None = None
-    request: ShownRequest = Field(default_factory=ShownRequest)
-    response: dict[str, Any] = Field(default_factory=dict)
-
-
-def lines(prompt: ShownPrompt, *, with_request: bool = False) -> Iterator[tuple[str, str]]:
+def lines(prompt: Prompt, *, with_request: bool = False) -> Iterator[tuple[str, str]]:
     """(colour, line), part by part."""
     yield BOLD, f"turn {prompt.turn_id}"
     if prompt.parts is None:
@@ -78,17 +41,17 @@ def lines(prompt: ShownPrompt, *, with_request: bool = False) -> Iterator[tuple[
     yield DIM, f"request: {_request(prompt.request)}"
     if prompt.response:
         yield DIM, f"response: {json.dumps(prompt.response, ensure_ascii=False)}"
-    if with_request and prompt.request.body is not None:
+    if with_request and prompt.request is not None and prompt.request.body is not None:
         yield "", ""
         yield "", prompt.request.body
 
 
-def _tokens(prompt: ShownPrompt) -> str:
+def _tokens(prompt: Prompt) -> str:
     room = f" of a window of {prompt.window}, {prompt.answer_tokens} for the answer" if prompt.window else ""
     return f"{prompt.prompt_tokens} tokens{room}"
 
 
-def _part_lines(part: ShownPart) -> Iterator[tuple[str, str]]:
+def _part_lines(part: PromptPart) -> Iterator[tuple[str, str]]:
     ids = [f"turn {part.turn_id}"] if part.turn_id else []
     ids += [f"chunk {part.chunk_id}"] if part.chunk_id else []
     reason = f"({part.reason})" if part.reason else ""
@@ -103,8 +66,8 @@ def _part_lines(part: ShownPart) -> Iterator[tuple[str, str]]:
         yield "", f"  {line.translate(_VISIBLE)}".rstrip()
 
 
-def _request(request: ShownRequest) -> str:
-    if not request.sha256:
+def _request(request: PromptRequest | None) -> str:
+    if request is None or not request.sha256:
         return "nothing was sent"
     digest = f"sha256 {request.sha256}"
     if request.exact:
@@ -113,12 +76,12 @@ def _request(request: ShownRequest) -> str:
     return f"{why}; what was sent had {digest}"
 
 
-def fetch(client: httpx.Client, turn_id: str) -> ShownPrompt:
+def fetch(client: httpx.Client, turn_id: str) -> Prompt:
     """Raises httpx.HTTPError, LookupError with the server's sentence when it refuses, ValidationError."""
     response = client.get(f"/turns/{turn_id}/prompt")
     if response.is_error:
         raise LookupError(_reason(response))
-    return ShownPrompt.model_validate_json(response.content)
+    return Prompt.model_validate_json(response.content)
 
 
 def _reason(response: httpx.Response) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
+from routes.wire.sync import RemovedSource, SyncState
+from routes.wire.sync import SyncReport as ReportReply
 from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_OK,
@@ -146,65 +146,6 @@ PATH = "/admin/sync"
 LOOK_EVERY_S = 0.5
 
 
-class _Failure(BaseModel):
-    path: str
-    reason: str
-    since: datetime
-
-
-class _Kind(BaseModel):
-    ending: str
-    count: int
-
-
-class _Report(BaseModel):
-    source: str
-    began_at: datetime
-    ended_at: datetime
-    added: int
-    changed: int
-    removed: int
-    unchanged: int
-    failed: int
-    failures: list[_Failure]
-    skipped: list[_Kind]
-    held_back: int
-    changing: int
-    not_reached: int
-    problem: str
-    stopped: str
-    cancelled: bool
-
-
-class _Progress(BaseModel):
-    source: str
-    step: str
-    done: int
-    total: int
-
-
-class _Source(BaseModel):
-    source: str
-    last: _Report | None
-
-
-class _Left(BaseModel):
-    source: str
-    documents: int
-
-
-class _State(BaseModel):
-    running: bool
-    began_at: datetime | None
-    progress: _Progress | None
-    sources: list[_Source]
-    left: list[_Left]
-
-
-class _Forgotten(BaseModel):
-    removed: int
-
-
 async def sync_in_server(
     server: Server, source: str | None, allow_removals: bool
 ) -> tuple[Sequence[SyncReport], Sequence[LeftSource]]:
@@ -214,12 +155,15 @@ async def sync_in_server(
     body = {"source": source, "allow_removals": allow_removals}
     _announce(server)
     async with asking(server) as asked:
-        began = await asked.send("POST", PATH, _State, body)
+        began = await asked.send("POST", PATH, SyncState, body)
         state = await _followed(asked)
     reports = [each.last for each in state.sources if each.last and source in (None, each.source)]
     if began.began_at:  # a report from before is of a source that this run did not get to
-        reports = [report for report in reports if report.began_at >= began.began_at]
-    return [_report(report) for report in reports], [LeftSource(**dict(each)) for each in state.left]
+        began_us = _us(began.began_at)
+        reports = [report for report in reports if _us(report.began_at) >= began_us]
+    return [_report(report) for report in reports], [
+        LeftSource(each.source, each.documents) for each in state.left
+    ]
 
 
 async def forget_in_server(server: Server, source: str) -> int:
@@ -228,16 +172,16 @@ async def forget_in_server(server: Server, source: str) -> int:
 
     _announce(server)
     async with asking(server) as asked:
-        return (await asked.send("DELETE", f"{PATH}/{quote(source, safe='')}", _Forgotten)).removed
+        return (await asked.send("DELETE", f"{PATH}/{quote(source, safe='')}", RemovedSource)).removed
 
 
-async def _followed(asked: Asked) -> _State:
+async def _followed(asked: Asked) -> SyncState:
     """Returns how it ended. Leaving early leaves the server at work."""
     from tqdm import tqdm
 
     with tqdm(unit="file", disable=None) as bar:
         while True:
-            state = await asked.send("GET", PATH, _State)
+            state = await asked.send("GET", PATH, SyncState)
             if not state.running:
                 return state
             if state.progress:
@@ -247,7 +191,7 @@ async def _followed(asked: Asked) -> _State:
             await asyncio.sleep(LOOK_EVERY_S)
 
 
-def _report(report: _Report) -> SyncReport:
+def _report(report: ReportReply) -> SyncReport:
     from services.sync.reports import SyncFailure, SyncReport
     from services.sync.scanner import KindCount
 
@@ -261,8 +205,8 @@ def _report(report: _Report) -> SyncReport:
     )
 
 
-def _us(moment: datetime) -> int:
-    return round(moment.timestamp() * 1_000_000)
+def _us(moment: str) -> int:
+    return round(datetime.fromisoformat(moment).timestamp() * 1_000_000)
 
 
 def _announce(server: Server) -> None:

@@ -40,17 +40,17 @@ class _Lists:
 
 
 async def baseline_answers(
-    index: Index, question: Question, wanted: models.Filter, lines_of: LinesOf
+    index: Index, question: Question, point_filter: models.Filter, lines_of: LinesOf
 ) -> dict[str, Answer]:
     """By the last turn alone; and by the set's own rewrite, which the product is never given."""
-    lists = await _search(index, question.text, wanted)
+    lists = await _search(index, question.text, point_filter)
     answers = {
         DENSE: Answer(question, _first(lists.dense, lines_of)),
         SPARSE: Answer(question, _first(lists.sparse, lines_of)),
         RRF: Answer(question, _first(_fused(lists), lines_of)),
     }
     if question.rewrite:
-        rewritten = await _search(index, question.rewrite, wanted)
+        rewritten = await _search(index, question.rewrite, point_filter)
         answers[REWRITTEN] = Answer(question, _first(_fused(rewritten), lines_of))
     return answers
 
@@ -65,23 +65,23 @@ def documents_of(owner: str) -> models.Filter:
     )
 
 
-async def _search(index: Index, text: str, wanted: models.Filter) -> _Lists:
+async def _search(index: Index, text: str, point_filter: models.Filter) -> _Lists:
     vector = (await index.embedding.embed_queries([embedded_part(text)]))[0]
     words = encode_query(text)
-    requests = [_request(vector, index.dense, wanted)]
+    requests = [_request(vector, index.dense, point_filter)]
     if words.indices:
         sparse = models.SparseVector(indices=words.indices, values=words.values)
-        requests.append(_request(sparse, index.sparse, wanted))
-    found = await index.store.query_batch_points(index.collection, requests)
-    points = [each.points for each in found]
+        requests.append(_request(sparse, index.sparse, point_filter))
+    responses = await index.store.query_batch_points(index.collection, requests)
+    points = [each.points for each in responses]
     return _Lists(points[0], points[1] if words.indices else [])
 
 
 def _request(
-    vector: list[float] | models.SparseVector, using: str, wanted: models.Filter
+    vector: list[float] | models.SparseVector, using: str, point_filter: models.Filter
 ) -> models.QueryRequest:
     return models.QueryRequest(
-        query=vector, using=using, filter=wanted, limit=DEPTH, with_payload=["document_id"]
+        query=vector, using=using, filter=point_filter, limit=DEPTH, with_payload=["document_id"]
     )
 
 
@@ -95,11 +95,11 @@ def _fused(lists: _Lists) -> list[models.ScoredPoint]:
 
 def _first(points: Iterable[models.ScoredPoint], lines_of: LinesOf) -> Scored:
     """Each line where it stands first."""
-    found: dict[str, float] = {}
+    best: dict[str, float] = {}
     for point in points:
         for line in lines_of(point):
-            found.setdefault(line, point.score)
-    return list(found.items())
+            best.setdefault(line, point.score)
+    return list(best.items())
 
 
 # The same questions asked of a collection that does not hold their answers.
@@ -140,10 +140,10 @@ def collections_without_answers(data: EvaluationSet) -> list[Collection]:
     """None where the set has unanswerable questions of its own. The questions become unanswerable."""
     if data.has_refusals:
         return []
-    found = [
+    collections = [
         part for scope in whole_collections(data) for half in range(HALVES) for part in _without(scope, half)
     ]
-    return [part for part in found if part.lines and part.questions]
+    return [part for part in collections if part.lines and part.questions]
 
 
 def _without(scope: Collection, half: int) -> Iterator[Collection]:

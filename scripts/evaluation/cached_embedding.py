@@ -20,8 +20,8 @@ Vectors = list[list[float]]
 class CachedEmbedding(BaseEmbedding):
     """Another embedding, whose vectors are kept in a folder under the hash of name, side and text.
 
-    `name` tells one model's vectors from another's; by default the model's own. What several texts lack is
-    embedded in one call where the model can do that. `query_s` is the time questions took so far.
+    `name` separates one model's vectors from another's; by default the model's own. What several texts lack
+    is embedded in one call where the model can do that. `query_s` is the time questions took so far.
     """
 
     _inner: BaseEmbedding = PrivateAttr()

@@ -1,4 +1,4 @@
-"""How good a ranked list is, and how well a probability tells that there is nothing to find.
+"""How good a ranked list is, and how well a probability shows that there is nothing to find.
 
 Recall is the mean fraction of the relevant documents; the gain of nDCG is `rel`, its discount log2; a
 document counts once; a question without a list counts 0.
@@ -72,21 +72,21 @@ def retrieval(answers: Sequence[Answer]) -> Retrieval | None:
 
 def refusal(answers: Sequence[Answer], threshold: float) -> Refusal | None:
     """A question is refused when nothing reaches the threshold. None without questions of both kinds."""
-    kept = [answer.best[1] >= threshold for answer in answers if answer.question.answerable]
+    accepted = [answer.best[1] >= threshold for answer in answers if answer.question.answerable]
     wrong = [answer.best[1] >= threshold for answer in answers if not answer.question.answerable]
-    if not kept or not wrong:
+    if not accepted or not wrong:
         return None
-    refused_rightly, refused = wrong.count(False), wrong.count(False) + kept.count(False)
+    refused_rightly, refused = wrong.count(False), wrong.count(False) + accepted.count(False)
     precision = refused_rightly / refused if refused else 0.0
     recall = refused_rightly / len(wrong)
     both = precision + recall
     return Refusal(
-        answerable=len(kept),
+        answerable=len(accepted),
         unanswerable=len(wrong),
         precision=precision,
         recall=recall,
         f1=2 * precision * recall / both if both else 0.0,
-        balanced_accuracy=(kept.count(True) / len(kept) + recall) / 2,
+        balanced_accuracy=(accepted.count(True) / len(accepted) + recall) / 2,
     )
 
 

@@ -18,7 +18,7 @@ from core.errors import WenmaiError
 from core.knowledge import Candidate
 from scripts.evaluation.cached_embedding import CachedEmbedding
 from scripts.evaluation.figures import quantile
-from scripts.evaluation.target import Found, Hit, NotReadError
+from scripts.evaluation.target import Hit, NotReadError, SearchResult
 from services.knowledge.jobs.job import JobStage
 from services.knowledge.upload import Upload
 
@@ -50,11 +50,11 @@ class Services:
                 raise NotReadError(job.error_code or job.stage.value)
         return addition.document.document_id
 
-    async def search(self, request: SearchRequest) -> Found:
+    async def search(self, request: SearchRequest) -> SearchResult:
         started, embedded_s = time.perf_counter(), self._embedding.query_s
         report = await self.container.search.search(request)
         elapsed_s = time.perf_counter() - started - (self._embedding.query_s - embedded_s)
-        return Found(tuple(_hit(one.candidate) for one in report.candidates), elapsed_s * 1000)
+        return SearchResult(tuple(_hit(one.candidate) for one in report.candidates), elapsed_s * 1000)
 
     async def embedding_ms(self, texts: Sequence[str]) -> float:
         """What the model itself takes for a question: the median of a few, past the cache."""

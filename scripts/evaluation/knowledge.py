@@ -111,9 +111,9 @@ async def ask(target: Target, part: Collection, library: Library, step: Step) ->
     """One question after the other, so that the times are those of a quiet server."""
     answers = []
     for question in part.questions:
-        found = await target.search(request_of(question, part.owner))
-        chunks = tuple(hit.text for hit in found.hits)
-        answers.append(Answer(question, _ranked(found.hits, library), found.ms, chunks))
+        result = await target.search(request_of(question, part.owner))
+        chunks = tuple(hit.text for hit in result.hits)
+        answers.append(Answer(question, _ranked(result.hits, library), result.ms, chunks))
         step()
     return answers
 
@@ -134,8 +134,8 @@ def _ranked(hits: Sequence[Hit], library: Library) -> list[tuple[str, float]]:
     best: dict[str, float] = {}
     for hit in hits:
         best[hit.document_id] = max(hit.probability, best.get(hit.document_id, 0.0))
-    found: dict[str, float] = {}
+    ranked: dict[str, float] = {}
     for document_id, chance in best.items():
         for line in library.line_ids([document_id]):
-            found.setdefault(line, chance)
-    return list(found.items())
+            ranked.setdefault(line, chance)
+    return list(ranked.items())

@@ -1,8 +1,8 @@
 """Long conversations: every scope one session, every line one turn, every question recalls earlier turns.
 
 The milliseconds are the product's own recall (branch, recent and relevant history, as configured), the
-embedding of the question not counted. Beside the order alone stands what reaches the threshold and would be
-told to the model.
+embedding of the question not counted. Beside the order alone stands what reaches the threshold and would go
+into the prompt.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One question: the order alone with each turn's probability, what would be told, and the plain lists."""
+    """One question: the order alone with each turn's probability, what would be recalled, and the plain
+    lists."""
 
     ranked: Answer
-    told: Answer
+    recalled: Answer
     baselines: dict[str, Answer]
 
 
@@ -110,17 +111,19 @@ class MemoryRun:
         elapsed_ms = (time.perf_counter() - started) * 1000
         recall, line_of = self._ranking.recall, self._sessions.line_of
         judged = await recall.judge(query, (await recall.rank(query, branch, (), OWNER))[:TOP])
-        ranked, told = (
-            [(line_of[each.turn.turn_id], each.chance) for each in found]
-            for found in (judged, recall.keep(judged))
+        ranked, recalled = (
+            [(line_of[each.turn.turn_id], each.chance) for each in judged_turns]
+            for judged_turns in (judged, recall.keep(judged))
         )
         return Recalled(
             Answer(question, ranked, elapsed_ms),
-            Answer(question, told),
+            Answer(question, recalled),
             await self._plain(question, session_id),
         )
 
     async def _plain(self, question: Question, session_id: str) -> dict[str, Answer]:
-        wanted = models.Filter(must=[*in_session(session_id, OWNER)])
+        point_filter = models.Filter(must=[*in_session(session_id, OWNER)])
         line_of = self._sessions.line_of
-        return await baseline_answers(self._index, question, wanted, lambda point: [line_of[str(point.id)]])
+        return await baseline_answers(
+            self._index, question, point_filter, lambda point: [line_of[str(point.id)]]
+        )

@@ -53,10 +53,10 @@ def passages(answers: Sequence[Answer]) -> Passages | None:
 def passages_table(rows: Iterable[tuple[str, Passages | None]]) -> str:
     """Markdown: one line per set that says which phrases it is after."""
     lines = [COLUMNS, ("---",) * len(COLUMNS)]
-    for name, found in rows:
-        if found:
-            shares = (f"{share:.3f}" for share in (found.first, found.five, *found.rooms))
-            lines.append((name, str(found.questions), *shares, str(found.tokens)))
+    for name, row in rows:
+        if row:
+            shares = (f"{share:.3f}" for share in (row.first, row.five, *row.rooms))
+            lines.append((name, str(row.questions), *shares, str(row.tokens)))
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 

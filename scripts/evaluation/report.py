@@ -138,11 +138,11 @@ def _group_lines(reports: Sequence[SetReport]) -> Iterator[list[str]]:
 
 
 def _cells(row: Row) -> list[str]:
-    found, refused = row.retrieval, row.refusal
+    retrieval, refused = row.retrieval, row.refusal
     figures = [
         *(
-            (found.recall_1, found.recall_5, found.recall_10, found.ndcg_10, found.mrr_10)
-            if found
+            (retrieval.recall_1, retrieval.recall_5, retrieval.recall_10, retrieval.ndcg_10, retrieval.mrr_10)
+            if retrieval
             else [None] * 5
         ),
         row.auroc,
@@ -155,7 +155,7 @@ def _cells(row: Row) -> list[str]:
     ]
     shown = [NONE if value is None else f"{value:.3f}" for value in figures]
     return [
-        str(found.questions) if found else "0",
+        str(retrieval.questions) if retrieval else "0",
         *shown,
         NONE if row.ms_p50 is None else f"{row.ms_p50:.1f}",
     ]

@@ -61,7 +61,7 @@ class _Measured:
     absent: Sequence[Answer]
     notes: tuple[str, ...]
     threshold: float
-    told: Sequence[Answer] = ()
+    recalled_answers: Sequence[Answer] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ async def _evaluate_set(data: EvaluationSet, options: Options, published: Publis
     measured = await measure(data, options)
     if options.out:
         write_run(options.out / f"{data.name}.jsonl", measured.lists[OURS])
-        if measured.told:
-            write_run(options.out / f"{data.name}.told.jsonl", measured.told)
+        if measured.recalled_answers:
+            write_run(options.out / f"{data.name}.told.jsonl", measured.recalled_answers)
     groups = {value: _rows(_only(measured, value)) for value in _values(data)}
     return SetReport(
         name=data.name,
@@ -135,13 +135,13 @@ async def _memory(data: EvaluationSet, options: Options) -> _Measured:
         embed_ms = await services.embedding_ms([question.text for question in data.questions])
     lists = {OURS: [each.ranked for each in recalled]}
     plain = _by_name([each.baselines for each in recalled])
-    told = [each.told for each in recalled]
-    number = sum(len(each.ranked) for each in told) / max(1, len(told))
+    recalled_answers = [each.recalled for each in recalled]
+    number = sum(len(each.ranked) for each in recalled_answers) / max(1, len(recalled_answers))
     notes = (
         f"{number:.1f} turns of ten reach the threshold and would be told",
         f"embedding a question takes {embed_ms:.1f} ms more",
     )
-    return _Measured(lists | plain, [], notes, run.threshold, told)
+    return _Measured(lists | plain, [], notes, run.threshold, recalled_answers)
 
 
 async def _ask_all(target: Target, data: EvaluationSet) -> _Asked:
@@ -173,19 +173,19 @@ async def _plain(
     def lines_of(point: models.ScoredPoint) -> Sequence[str]:
         return library.line_ids([str((point.payload or {}).get("document_id"))])
 
-    found: list[dict[str, Answer]] = []
+    by_list: list[dict[str, Answer]] = []
     with tqdm(desc=f"{name}: plain lists", total=sum(len(part.questions) for part in parts)) as bar:
         for part in parts:
-            wanted = documents_of(part.owner)
+            point_filter = documents_of(part.owner)
             for question in part.questions:
-                found.append(await baseline_answers(index, question, wanted, lines_of))
+                by_list.append(await baseline_answers(index, question, point_filter, lines_of))
                 bar.update()
-    return _by_name(found)
+    return _by_name(by_list)
 
 
-def _by_name(found: Iterable[Mapping[str, Answer]]) -> dict[str, list[Answer]]:
+def _by_name(by_list: Iterable[Mapping[str, Answer]]) -> dict[str, list[Answer]]:
     lists: dict[str, list[Answer]] = {}
-    for answers in found:
+    for answers in by_list:
         for name, answer in answers.items():
             lists.setdefault(name, []).append(answer)
     return lists
@@ -205,8 +205,8 @@ def _rows(measured: _Measured) -> tuple[Row, ...]:
     times = [answer.ms for answer in ours]
     shown = (quantile(times, 0.5), quantile(times, 0.99))
     rows = [our_row(OURS, ours, measured.absent, measured.threshold, shown)]
-    if measured.told:
-        rows.append(replace(plain_row(f"{OURS}, told", measured.told), auroc=None))
+    if measured.recalled_answers:
+        rows.append(replace(plain_row(f"{OURS}, told", measured.recalled_answers), auroc=None))
     return (*rows, *(plain_row(name, answers) for name, answers in measured.lists.items() if name != OURS))
 
 
@@ -224,5 +224,5 @@ def _only(measured: _Measured, value: str) -> _Measured:
         measured,
         lists={name: chosen(answers) for name, answers in measured.lists.items()},
         absent=chosen(measured.absent),
-        told=chosen(measured.told),
+        recalled_answers=chosen(measured.recalled_answers),
     )

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from pydantic import BaseModel, ConfigDict
 
 from api.search.handler import SearchRequest
-from scripts.evaluation.target import Found, Hit, NotReadError
+from routes.wire.documents import AddedDocument, Document, DocumentPage, Job
+from routes.wire.search import SearchResult as SearchReply
+from scripts.evaluation.target import Hit, NotReadError, SearchResult
 from services.knowledge.upload import Upload
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,42 +42,6 @@ class ServerError(Exception):
     """The server is not there, refuses us, or is not ours to fill; one plain line."""
 
 
-class _Reply(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Document(_Reply):
-    document_id: str
-    status: str = ""
-    error: str | None = None
-
-
-class _Addition(_Reply):
-    document: _Document
-    job_id: str | None
-    existing: bool = False
-
-
-class _Job(_Reply):
-    stage: str
-    error_code: str | None = None
-
-
-class _Candidate(_Reply):
-    document_id: str
-    probability: float
-    heading: str = ""
-    text: str = ""
-
-
-class _Candidates(_Reply):
-    candidates: tuple[_Candidate, ...]
-
-
-class _Documents(_Reply):
-    documents: tuple[_Document, ...]
-
-
 class Server:
     """`keys` by owner; "" sends none. The times are those of whole requests, the embedding included."""
 
@@ -91,7 +56,7 @@ class Server:
         """Raises ServerError when documents of others would be found among ours."""
         for owner in self._keys:
             reply = await self._send("GET", "/documents", owner)
-            if _Documents.model_validate_json(_checked(reply).content).documents:
+            if DocumentPage.model_validate_json(_checked(reply).content).documents:
                 raise ServerError(
                     "the server has documents already: measure on an empty one (LOAD_SAMPLE=false)"
                 )
@@ -108,7 +73,7 @@ class Server:
         )
         if reply.status_code in (400, 413, 415, 422):
             raise NotReadError(_code(reply))
-        addition = _Addition.model_validate_json(_checked(reply).content)
+        addition = AddedDocument.model_validate_json(_checked(reply).content)
         document_id = addition.document.document_id
         if not addition.existing:
             self._added.append((upload.owner, document_id))
@@ -116,9 +81,9 @@ class Server:
             await self._wait(addition.job_id, document_id, upload.owner)
         return document_id
 
-    async def search(self, request: SearchRequest) -> Found:
+    async def search(self, request: SearchRequest) -> SearchResult:
         """What the request does not say is not sent."""
-        said: dict[str, Any] = {
+        filters: dict[str, Any] = {
             "previous_questions": list(request.previous_questions[-MOST_PREVIOUS:]),
             "last_answer": request.last_answer,
             "date": request.date,
@@ -129,12 +94,12 @@ class Server:
             "POST",
             "/search",
             request.owner,
-            json=body | {name: value for name, value in said.items() if value},
+            json=body | {name: value for name, value in filters.items() if value},
         )
         elapsed_ms = (time.perf_counter() - started) * 1000
-        found = _Candidates.model_validate_json(_checked(reply).content).candidates
-        hits = (Hit(one.document_id, one.probability, f"{one.heading}\n{one.text}") for one in found)
-        return Found(tuple(hits), elapsed_ms)
+        candidates = SearchReply.model_validate_json(_checked(reply).content).candidates
+        hits = (Hit(one.document_id, one.probability, f"{one.heading}\n{one.text}") for one in candidates)
+        return SearchResult(tuple(hits), elapsed_ms)
 
     async def remove_added(self) -> None:
         """What this run has added goes again."""
@@ -157,23 +122,24 @@ class Server:
         pause_s = POLL_S
         while True:
             reply = await self._send("GET", f"/jobs/{job_id}", owner)
-            job = await self._job_of(document_id, owner) if reply.status_code == 404 else _job(reply)
-            if job.stage == "done":
+            missing = reply.status_code == 404
+            stage, code = await self._stage_of(document_id, owner) if missing else _stage(reply)
+            if stage == "done":
                 return
-            if job.stage in ("failed", "cancelled"):
-                raise NotReadError(job.error_code or job.stage)
+            if stage in ("failed", "cancelled"):
+                raise NotReadError(code or stage)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, SLOWEST_POLL_S)
 
-    async def _job_of(self, document_id: str, owner: str) -> _Job:
+    async def _stage_of(self, document_id: str, owner: str) -> tuple[str, str | None]:
         """The server has forgotten the job: the document says how it stands."""
         reply = _checked(await self._send("GET", f"/documents/{document_id}", owner))
-        status = _Document.model_validate_json(reply.content).status
-        return _Job(stage={"ready": "done"}.get(status, status))
+        status = Document.model_validate_json(reply.content).status
+        return ("done" if status == "ready" else status.value), None
 
 
 @asynccontextmanager
-async def open_server(owners: Sequence[str], url: str, given_keys: Sequence[str]) -> AsyncIterator[Server]:
+async def open_server(owners: Sequence[str], url: str, api_keys: Sequence[str]) -> AsyncIterator[Server]:
     """A server of our own for these owners, or the one at `url` with the keys given.
 
     Raises ServerError, httpx.HTTPError.
@@ -184,12 +150,12 @@ async def open_server(owners: Sequence[str], url: str, given_keys: Sequence[str]
             async with httpx.AsyncClient(base_url=address, timeout=REQUEST_TIMEOUT_S) as client:
                 yield Server(client, keys)
         return
-    if len(owners) > max(1, len(given_keys)):
+    if len(owners) > max(1, len(api_keys)):
         raise ServerError(
             f"{len(owners)} collections need as many API keys: set API_KEYS here as at the server "
-            f"({len(given_keys)} given)"
+            f"({len(api_keys)} given)"
         )
-    keys = dict(zip(owners, given_keys or [""], strict=False))
+    keys = dict(zip(owners, api_keys or [""], strict=False))
     async with httpx.AsyncClient(base_url=url, timeout=REQUEST_TIMEOUT_S) as client:
         server = Server(client, keys)
         await server.check_empty()
@@ -224,8 +190,8 @@ def _address(process: subprocess.Popen[str]) -> str:
     """From its greeting, which it prints when it is ready; it says why it ends, if it does."""
     assert process.stdout is not None
     for line in process.stdout:
-        if found := _ADDRESS.search(line):
-            return found[0]
+        if match := _ADDRESS.search(line):
+            return match[0]
     raise ServerError(f"the server did not start (exit code {process.wait()})")
 
 
@@ -240,8 +206,10 @@ def _stop(process: subprocess.Popen[str]) -> None:
     process.stdout.close()
 
 
-def _job(reply: httpx.Response) -> _Job:
-    return _Job.model_validate_json(_checked(reply).content)
+def _stage(reply: httpx.Response) -> tuple[str, str | None]:
+    """A job's stage, and the code of its error."""
+    job = Job.model_validate_json(_checked(reply).content)
+    return job.stage, job.error_code
 
 
 def _checked(reply: httpx.Response) -> httpx.Response:

@@ -152,8 +152,8 @@ def _line(row: _LineRow, folder: Path) -> Line:
 
 def _phrases(row: _QuestionRow, gold: Mapping[str, float], texts: Mapping[str, str]) -> tuple[str, ...]:
     """Those that a relevant document has word for word: an answer put in other words cannot be looked for."""
-    given = [row.answers] if isinstance(row.answers, str) else row.answers or ()
-    phrases = (plain(each) for each in given if isinstance(each, str))
+    listed = [row.answers] if isinstance(row.answers, str) else row.answers or ()
+    phrases = (plain(each) for each in listed if isinstance(each, str))
     return tuple(each for each in phrases if each and any(each in texts.get(line, "") for line in gold))
 
 

@@ -23,8 +23,9 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Chunks, best first, the threshold not applied; `ms` as far as it can be told without the embedding."""
+class SearchResult:
+    """Chunks, best first, the threshold not applied; `ms` without the embedding, where that can be
+    measured."""
 
     hits: tuple[Hit, ...]
     ms: float
@@ -39,4 +40,4 @@ class Target(Protocol):
         """Returns the document's id once it can be found. Raises NotReadError."""
         ...
 
-    async def search(self, request: SearchRequest) -> Found: ...
+    async def search(self, request: SearchRequest) -> SearchResult: ...

@@ -15,7 +15,7 @@ MOST_SMALL = 12  # collections
 
 def small(collections: Sequence[Collection], rng: random.Random) -> list[Collection]:
     """Some of the same documents dealt into small collections, as a person with a few files has."""
-    found: list[Collection] = []
+    parts: list[Collection] = []
     for whole in collections:
         lines = rng.sample(whole.lines, len(whole.lines))
         for at in range(0, min(len(lines), SMALL * MOST_SMALL), SMALL):
@@ -26,8 +26,8 @@ def small(collections: Sequence[Collection], rng: random.Random) -> list[Collect
                 for question in whole.questions
                 if here & question.gold.keys()
             ]
-            found.append(Collection(f"{whole.owner} small {at}", tuple(dealt), tuple(questions)))
-    return found
+            parts.append(Collection(f"{whole.owner} small {at}", tuple(dealt), tuple(questions)))
+    return parts
 
 
 def bilingual(data: EvaluationSet, rng: random.Random) -> Collection | None:

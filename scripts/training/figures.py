@@ -48,7 +48,7 @@ def figures(judged: Sequence[Judged], chances: Sequence[Matrix], threshold: floa
     ranked = [(one, chance) for one, chance in zip(judged, chances, strict=True) if one.kind == "answerable"]
     every, labels = np.concatenate(chances), np.concatenate([one.labels for one in judged])
     both = bool(refused.any() and asked.any())
-    kept = float((best[asked] >= threshold).mean()) if asked.any() else 0.0
+    accepted = float((best[asked] >= threshold).mean()) if asked.any() else 0.0
     strange = kinds == "strange"
     return Figures(
         questions=len(judged),
@@ -56,8 +56,8 @@ def figures(judged: Sequence[Judged], chances: Sequence[Matrix], threshold: floa
         ndcg10=_rounded(np.mean([_ndcg(one, chance) for one, chance in ranked])),
         calibration_error=_rounded(calibration_error(every, labels)),
         refusal_auroc=_rounded(auroc(best[asked].tolist(), best[refused].tolist())) if both else None,
-        balanced_accuracy=_rounded((kept + (best[refused] < threshold).mean()) / 2) if both else None,
-        answerable_kept=_rounded(kept) if asked.any() else None,
+        balanced_accuracy=_rounded((accepted + (best[refused] < threshold).mean()) / 2) if both else None,
+        answerable_kept=_rounded(accepted) if asked.any() else None,
         strange_refused=_rounded((best[strange] < threshold).mean()) if strange.any() else None,
     )
 

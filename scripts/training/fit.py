@@ -44,20 +44,20 @@ def scores(one: Judged, candidate: Linear, question: Linear) -> tuple[Matrix, fl
 
 
 def _fit_candidate(judged: Sequence[Judged], names: Sequence[str]) -> Linear:
-    """Only of questions whose answer was found: what tells it from its neighbours."""
-    found = [one for one in judged if one.is_right]
-    rows = np.vstack([one.rows for one in found])[:, [FEATURES.index(name) for name in names]]
-    labels = np.concatenate([one.labels for one in found])
-    share = _shares(found)
+    """Only of questions whose answer was retrieved: what separates it from its neighbours."""
+    answered = [one for one in judged if one.is_right]
+    rows = np.vstack([one.rows for one in answered])[:, [FEATURES.index(name) for name in names]]
+    labels = np.concatenate([one.labels for one in answered])
+    share = _shares(answered)
     weights = np.concatenate(
-        [share[at] * np.where(one.labels > 0, RIGHT_WEIGHT, 1.0) for at, one in enumerate(found)]
+        [share[at] * np.where(one.labels > 0, RIGHT_WEIGHT, 1.0) for at, one in enumerate(answered)]
     )
     return _logistic(rows, labels, weights, names)
 
 
 def _fit_question(judged: Sequence[Judged], names: Sequence[str]) -> Linear:
     """The same weight for each, in its own spread among conversations: of few refusals no better weights can
-    be learnt that hold for other collections (Dawes 1979). What a foreign text lacks is made up for."""
+    be learnt that hold for other collections (Dawes 1979). What a foreign text lacks is compensated."""
     known = [one.question for one in judged if one.part in CONVERSATIONS]
     rows = np.vstack(known or [one.question for one in judged])
     mean, scale = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-4)
@@ -68,17 +68,17 @@ def _fit_question(judged: Sequence[Judged], names: Sequence[str]) -> Linear:
 
 def _fit_foreign(judged: Sequence[Judged], plain: Linear, names: Sequence[str]) -> list[Feature]:
     """What turns the score of a question whose nearest texts are foreign into one that means the same: by
-    what tells answerable questions from strange ones there, and at home."""
-    told = [one for one in judged if one.kind == "strange" or one.is_right]
-    rows = np.vstack([one.question for one in told])
+    what separates answerable questions from strange ones there, and at home."""
+    labelled = [one for one in judged if one.kind == "strange" or one.is_right]
+    rows = np.vstack([one.question for one in labelled])
     score = plain.of(rows, QUESTION_FEATURES)
-    labels = np.array([float(one.kind == "answerable") for one in told])
+    labels = np.array([float(one.kind == "answerable") for one in labelled])
     foreign = rows[:, QUESTION_FEATURES.index("foreign")] > 1 / 2
     used = [name for name in FOREIGN if name in names]
     columns = rows[:, [QUESTION_FEATURES.index(name) for name in used]]
     if any(len(set(labels[side])) < 2 for side in (foreign, ~foreign)):
         return []
-    constant = np.ones((len(told), 1))
+    constant = np.ones((len(labelled), 1))
     at_home, slope = _even(np.column_stack([constant, score])[~foreign], labels[~foreign])
     offset = (at_home + slope * score)[foreign]
     learnt = _even(columns[foreign], labels[foreign], offset)

@@ -82,7 +82,7 @@ async def _collect(
 ) -> AsyncIterator[Judged]:
     parts = dict(_parts(data, rng))
     async with open_services(cache) as services:
-        collections = [collection for found in parts.values() for collection in found]
+        collections = [collection for part in parts.values() for collection in part]
         with tqdm(desc=f"{data.name} documents", total=sum(len(c.lines) for c in collections)) as bar:
             library = await read_in(services, collections, bar.update)
         container = services.container
@@ -116,9 +116,9 @@ def _questions(
     odd = [*(Question(text, text) for text in OFF_TOPIC), *strange]
     for part, collections in parts.items():
         asked = [(c.owner, question) for c in collections for question in c.questions]
-        kept = spread(tuple(question for _, question in asked), MOST_QUESTIONS)
+        chosen = spread(tuple(question for _, question in asked), MOST_QUESTIONS)
         owners = {id(question): owner for owner, question in asked}
-        for question in kept:
+        for question in chosen:
             yield _Asked(
                 part, _kind(part, question), owners[id(question)], question, groups[question.question_id]
             )
@@ -151,14 +151,14 @@ async def _judged(
         any(line in question.gold for line in library.line_ids([candidate.chunk.document_id]))
         for candidate in candidates
     ]
-    found = Features(query, candidates)
-    assert found.rows.shape[1] == len(FEATURES)
-    assert len(found.question) == len(QUESTION_FEATURES)
+    features = Features(query, candidates)
+    assert features.rows.shape[1] == len(FEATURES)
+    assert len(features.question) == len(QUESTION_FEATURES)
     labels = np.array(right, dtype=float) * (asked.kind == "answerable")
     group = f"{asked.part.split()[0]}:{asked.group}"
     documents = tuple(candidate.chunk.document_id for candidate in candidates)
     return Judged(
-        asked.part, group, asked.kind, found.rows, found.question, labels, documents, len(question.gold)
+        asked.part, group, asked.kind, features.rows, features.question, labels, documents, len(question.gold)
     )
 
 

@@ -41,8 +41,8 @@ def learn(judged: Sequence[Judged], embedding: str) -> tuple[Coefficients, list[
     trials = [int(hashlib.sha256(one.group.encode()).hexdigest(), 16) % TRIALS for one in judged]
     unseen: list[Matrix | None] = [None] * len(judged)
     for trial in range(TRIALS):
-        seen = [one for one, at in zip(judged, trials, strict=True) if at != trial]
-        tried = fit(seen, names, question_names, embedding)
+        training = [one for one, at in zip(judged, trials, strict=True) if at != trial]
+        tried = fit(training, names, question_names, embedding)
         for number, (one, at) in enumerate(zip(judged, trials, strict=True)):
             if at == trial:
                 unseen[number] = probabilities(one.rows, one.question, tried)

@@ -1,4 +1,5 @@
-"""The vectors a turn is recalled by, made once it is durable: what is lost is made up at the next start."""
+"""The vectors a turn is recalled by, made once it is durable: what is lost is made again at the next
+start."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ PIECE_CHARS = 4_000  # 2 ms of reading words
 WORD_ENDS = " \n，。"
 
 Progress = Callable[[int, int], object]
-"""Told how many turns are embedded, of how many."""
+"""Called with how many turns are embedded, of how many."""
 
 
 class TurnIndexer:
@@ -54,25 +55,25 @@ class TurnIndexer:
         self._imported.extend(turn.turn_id for turn in oldest_first if _is_indexed(turn))
         self._wake()
 
-    async def missing(self, told: Progress | None = None) -> int:
+    async def missing(self, on_progress: Progress | None = None) -> int:
         """Embed every completed question that lacks one of its vectors, oldest first. Returns how many.
 
         Cut off, the next call goes on where this one ended.
         """
-        told = told or (lambda done, of: None)
+        on_progress = on_progress or (lambda done, of: None)
         ids = await self._lacking()
         done = 0
         for start in range(0, len(ids), BATCH):
             try:
                 done += await self._index_stored(ids[start : start + BATCH])
-                told(done, len(ids))
+                on_progress(done, len(ids))
             except (EmbeddingUnavailableError, StoreUnavailableError) as error:
                 log.warning("turns_not_indexed", number=len(ids) - start, error=error.code)
                 break
         return done
 
     async def close(self) -> None:
-        """Wait for the last answered turns, briefly; what is left is made up at the next start."""
+        """Wait for the last answered turns, briefly; what is left is caught up at the next start."""
         self._imported.clear()
         if self._worker is not None:
             await asyncio.wait([self._worker], timeout=CLOSE_WAIT_S)
@@ -105,14 +106,14 @@ class TurnIndexer:
         must: list[models.Condition] = [equals("status", TurnStatus.COMPLETED.value)]
         if among is not None:
             must.append(models.HasIdCondition(has_id=list(among)))
-        wanted = models.Filter(must=must, should=[*no_vector])
+        point_filter = models.Filter(must=must, should=[*no_vector])
         fields = ["created_us", "seq", "command"]
-        found: list[tuple[int, int, str]] = []
-        async for record in self._turns.scroll(wanted, with_payload=fields):
+        lacking: list[tuple[int, int, str]] = []
+        async for record in self._turns.scroll(point_filter, with_payload=fields):
             payload = record.payload or {}
             if not payload.get("command"):
-                found.append((_number(payload, "created_us"), _number(payload, "seq"), str(record.id)))
-        return [turn_id for _, _, turn_id in sorted(found)]
+                lacking.append((_number(payload, "created_us"), _number(payload, "seq"), str(record.id)))
+        return [turn_id for _, _, turn_id in sorted(lacking)]
 
     async def _index_stored(self, turn_ids: Sequence[str]) -> int:
         """Everything the turns are found by: who stored them may have known none of it."""

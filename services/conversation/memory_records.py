@@ -54,16 +54,18 @@ class MemoryRecords:
 
     async def of_owner(self, owner: str) -> list[Memory]:
         """Oldest first; one that cannot be read is left out."""
-        found = [_read(record) for record in await self._scroll(models.Filter(must=[equals("owner", owner)]))]
-        return sorted([memory for memory in found if memory is not None], key=lambda each: each.created_us)
+        memories = [
+            _read(record) for record in await self._scroll(models.Filter(must=[equals("owner", owner)]))
+        ]
+        return sorted([memory for memory in memories if memory is not None], key=lambda each: each.created_us)
 
     async def forget_turns(self, turn_ids: Collection[str]) -> ForgottenMemories:
         """Delete what was derived from these turns alone; the others came from them no more.
 
         Raises StoreUnavailableError; what was done until then is complete, and the rest is done by a repeat.
         """
-        wanted = list(turn_ids)
-        chunks = [wanted[start : start + CHUNK] for start in range(0, len(wanted), CHUNK)]
+        ids = list(turn_ids)
+        chunks = [ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK)]
         done = [await self._forget(chunk) for chunk in chunks]
         return ForgottenMemories(sum(each.deleted for each in done), sum(each.changed for each in done))
 
@@ -80,14 +82,16 @@ class MemoryRecords:
                 deleted += 1
         return ForgottenMemories(deleted, changed)
 
-    async def _scroll(self, wanted: models.Filter) -> list[models.Record]:
-        found: list[models.Record] = []
+    async def _scroll(self, point_filter: models.Filter) -> list[models.Record]:
+        collected: list[models.Record] = []
         offset: Any = None
         while True:
-            records, offset = await self._store.scroll(self._collection, wanted, limit=PAGE, offset=offset)
-            found += records
+            records, offset = await self._store.scroll(
+                self._collection, point_filter, limit=PAGE, offset=offset
+            )
+            collected += records
             if offset is None:
-                return found
+                return collected
 
 
 class _Payload(BaseModel):
@@ -105,10 +109,10 @@ def _one(record: models.Record) -> models.Filter:
     return models.Filter(must=[models.HasIdCondition(has_id=[record.id])])
 
 
-def _left(record: models.Record, gone: frozenset[str]) -> list[str]:
+def _left(record: models.Record, erased: frozenset[str]) -> list[str]:
     """In a damaged record a single id may stand where a list belongs."""
     stored = (record.payload or {}).get("turn_ids")
-    return [each for each in stored if each not in gone] if isinstance(stored, list) else []
+    return [each for each in stored if each not in erased] if isinstance(stored, list) else []
 
 
 def _read(record: models.Record) -> Memory | None:

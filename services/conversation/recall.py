@@ -17,11 +17,10 @@ from core.relevance.query import Query
 from services.conversation.payload import sparse_vector
 from services.conversation.turns import TurnStore, equals, in_session
 
-DEPTH = (
-    40  # of each list: deeper found nothing more on the sets of core.conversation.recall, 16 lost a hundredth
-)
-JUDGED_PER_KEPT = 2
-# How the branch is told to the store. Naming a turn in a filter costs 5 µs and more for every list, looking
+# of each list: deeper brought nothing more on the sets of core.conversation.recall, 16 lost a hundredth
+DEPTH = 40
+JUDGED_PER_RESULT = 2
+# How the store learns of the branch. Naming a turn in a filter costs 5 µs and more for every list, looking
 # a session up next to nothing; so few turns are named, and many are searched with the rest of their session.
 FEW = 100
 MOST_FETCHED = 400
@@ -43,7 +42,7 @@ class HistoryRecall:
 
     def __init__(self, turns: TurnStore, settings: ConversationSettings, embedding: str) -> None:
         self._turns = turns
-        self._kept = settings.max_relevant_turns
+        self._max_turns = settings.max_relevant_turns
         threshold = settings.relevant_turn_threshold
         self._threshold = DEFAULT_THRESHOLD if threshold is None else threshold
         self._spread = spread_of(embedding)
@@ -53,12 +52,12 @@ class HistoryRecall:
 
         Of equal questions the newest stays. Raises StoreUnavailableError.
         """
-        if not self._kept:
+        if not self._max_turns:
             return []
         ranked = await self.rank(query, branch, {turn.turn_id for turn in recent}, owner)
-        judged = await self.judge(query, ranked[: self._kept * JUDGED_PER_KEPT])
-        kept = self.keep(judged, recent)[: self._kept]
-        return sorted((each.turn for each in kept), key=lambda turn: (turn.created_us, turn.seq))
+        judged = await self.judge(query, ranked[: self._max_turns * JUDGED_PER_RESULT])
+        chosen = self.keep(judged, recent)[: self._max_turns]
+        return sorted((each.turn for each in chosen), key=lambda turn: (turn.created_us, turn.seq))
 
     def keep(self, judged: Sequence[Remembered], recent: Sequence[Turn] = ()) -> list[Remembered]:
         """Those that reach the threshold, in the order given; of equal questions the newest."""
@@ -93,12 +92,12 @@ class HistoryRecall:
 
     async def _search(self, query: Query, scope: _Scope) -> list[Scores]:
         """By question vector, by turn vector, by words; the last is empty for a question of stop words."""
-        wanted, limit = scope.filter(), scope.limit()
-        found = await self._turns.search(_requests(query, wanted, limit))
-        lists = [[(str(point.id), point.score) for point in points] for points in found]
+        turn_filter, limit = scope.filter(), scope.limit()
+        rankings = await self._turns.search(_requests(query, turn_filter, limit))
+        lists = [[(str(point.id), point.score) for point in points] for points in rankings]
         if any(scope.ran_short(each, limit) for each in lists):
-            found = await self._turns.search(_requests(query, scope.exact_filter(), DEPTH))
-            lists = [[(str(point.id), point.score) for point in points] for points in found]
+            rankings = await self._turns.search(_requests(query, scope.exact_filter(), DEPTH))
+            lists = [[(str(point.id), point.score) for point in points] for points in rankings]
         own = [[item for item in each if scope.holds(item[0])][:DEPTH] for each in lists]
         return [*own, *([[]] * (3 - len(own)))]
 
@@ -137,20 +136,20 @@ class _Scope:
         size = len(branch.nodes) + len(branch.aside)
         return min(DEPTH + others, math.ceil(1.2 * DEPTH * size / len(branch.nodes)), MOST_FETCHED)
 
-    def ran_short(self, found: Scores, limit: int) -> bool:
-        return len(found) == limit and sum(self.holds(turn_id) for turn_id, _ in found) < ENOUGH
+    def ran_short(self, scores: Scores, limit: int) -> bool:
+        return len(scores) == limit and sum(self.holds(turn_id) for turn_id, _ in scores) < ENOUGH
 
     def exact_filter(self) -> models.Filter:
         mine: list[models.Condition] = [*in_session(self.branch.session_id, self.owner)]
-        wanted = self.turn_ids()
-        if len(wanted) <= max(len(self.branch.aside), FEW):
-            return models.Filter(must=[models.HasIdCondition(has_id=[*wanted]), *mine])
+        ids = self.turn_ids()
+        if len(ids) <= max(len(self.branch.aside), FEW):
+            return models.Filter(must=[models.HasIdCondition(has_id=[*ids]), *mine])
         silent = [node.turn_id for node in self.branch.nodes if not self.holds(node.turn_id)]
         unwanted = models.HasIdCondition(has_id=[*self.branch.aside, *silent])
         return models.Filter(must=mine, must_not=[unwanted])
 
 
-def _requests(query: Query, wanted: models.Filter, limit: int) -> list[models.QueryRequest]:
+def _requests(query: Query, point_filter: models.Filter, limit: int) -> list[models.QueryRequest]:
     raw = query.forms[0]
     vectors: list[tuple[str, list[float] | models.SparseVector]] = [
         ("question", raw.dense),
@@ -159,16 +158,16 @@ def _requests(query: Query, wanted: models.Filter, limit: int) -> list[models.Qu
     if raw.sparse.indices:
         vectors.append(("sparse", sparse_vector(raw.sparse)))
     return [
-        models.QueryRequest(query=vector, using=name, filter=wanted, limit=limit, with_payload=False)
+        models.QueryRequest(query=vector, using=name, filter=point_filter, limit=limit, with_payload=False)
         for name, vector in vectors
     ]
 
 
-def _newest_of_equal(found: Sequence[Remembered]) -> list[Remembered]:
+def _newest_of_equal(turns: Sequence[Remembered]) -> list[Remembered]:
     """Keep the order; of turns that ask the same question only the newest stays."""
     newest: dict[str, Turn] = {}
-    for turn in (each.turn for each in found):
+    for turn in (each.turn for each in turns):
         known = newest.get(turn.user_query)
         if known is None or (turn.created_us, turn.seq) > (known.created_us, known.seq):
             newest[turn.user_query] = turn
-    return [each for each in found if newest[each.turn.user_query] is each.turn]
+    return [each for each in turns if newest[each.turn.user_query] is each.turn]

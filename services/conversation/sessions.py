@@ -15,6 +15,7 @@ from core.conversation.commands import parse_command
 from core.conversation.persona import Persona, PersonaDraft
 from core.conversation.turns import rfc3339
 from core.errors import UnknownSessionError
+from core.moments import MAX_EXPIRE_DAYS
 from core.operations.backfill_turns import canonical_uuid
 from core.text import alike
 from services.conversation.turns import TurnStore, equals, in_session
@@ -27,7 +28,6 @@ from services.store.lenient import read_leniently
 
 log = structlog.get_logger()
 
-MAX_EXPIRE_DAYS = 36_500
 LATEST_US = 2**62  # where a page may go on; a damaged record may name a later time
 TITLE_FIELDS = ["title", "updated_us"]
 
@@ -232,13 +232,15 @@ class SessionStore:
         if canonical_uuid(session_id) is None:
             return
         from_them = models.FieldCondition(key="title_turn_id", match=models.MatchAny(any=list(turn_ids)))
-        wanted = models.Filter(must=[models.HasIdCondition(has_id=[session_id]), from_them])
-        await self._store.set_payload(self._collection, {"title": "", "title_turn_id": None}, points=wanted)
+        point_filter = models.Filter(must=[models.HasIdCondition(has_id=[session_id]), from_them])
+        await self._store.set_payload(
+            self._collection, {"title": "", "title_turn_id": None}, points=point_filter
+        )
 
     async def change(self, session_id: str, owner: str, changes: SessionChange) -> Session:
         """Raises UnknownSessionError."""
-        given = {"title": changes.title, "hold": changes.hold}
-        fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        texts = {"title": changes.title, "hold": changes.hold}
+        fields: dict[str, Any] = {name: value for name, value in texts.items() if value is not None}
         if changes.title is not None:
             fields["title_turn_id"] = None
         if changes.expire_days != KEEP:
@@ -267,26 +269,26 @@ class SessionStore:
 
     async def list_newest(self, owner: str, limit: int, before_us: int | None = None) -> list[Session]:
         """At most `limit`, newest first; `before_us` continues after a page."""
-        wanted = _of(owner, models.Range(lt=before_us) if before_us is not None else None)
-        return [read_session(record) for record in await self._newest(wanted, limit)]
+        point_filter = _of(owner, models.Range(lt=before_us) if before_us is not None else None)
+        return [read_session(record) for record in await self._newest(point_filter, limit)]
 
     async def titles(self, owner: str, limit: int, until_us: int | None = None) -> list[Title]:
         """At most `limit`, newest first; none that is newer than `until_us`."""
-        wanted = _of(owner, models.Range(lte=until_us) if until_us is not None else None)
-        return [read_title(record) for record in await self._newest(wanted, limit, TITLE_FIELDS)]
+        point_filter = _of(owner, models.Range(lte=until_us) if until_us is not None else None)
+        return [read_title(record) for record in await self._newest(point_filter, limit, TITLE_FIELDS)]
 
     async def get_many(self, session_ids: Sequence[str], owner: str) -> list[Session]:
         """In the order of `session_ids`; those that are gone, or somebody else's, are left out."""
         records = await self._store.retrieve(self._collection, session_ids) if session_ids else []
-        found = {str(record.id): read_session(record) for record in records}
-        return [found[each] for each in session_ids if each in found and found[each].owner == owner]
+        by_id = {str(record.id): read_session(record) for record in records}
+        return [by_id[each] for each in session_ids if each in by_id and by_id[each].owner == owner]
 
     async def _newest(
-        self, wanted: models.Filter, limit: int, fields: list[str] | bool = True
+        self, point_filter: models.Filter, limit: int, fields: list[str] | bool = True
     ) -> list[models.Record]:
         records, _ = await self._store.scroll(
             self._collection,
-            scroll_filter=wanted,
+            scroll_filter=point_filter,
             limit=limit,
             order_by=models.OrderBy(key="updated_us", direction=models.Direction.DESC),
             with_payload=fields,
@@ -344,25 +346,25 @@ async def find_titled(
     sessions: SessionStore, owner: str, text: str, limit: int, before_us: int | None
 ) -> TitledPage:
     """Case and width make no difference."""
-    wanted = alike(text)
-    found: list[str] = []
+    point_filter = alike(text)
+    session_ids: list[str] = []
     until_us = before_us - 1 if before_us is not None else None
-    seen: set[str] = set()
-    while len(seen) < AT_MOST:
+    visited: set[str] = set()
+    while len(visited) < AT_MOST:
         page = await sessions.titles(owner, AT_ONCE, until_us)
-        fresh = [title for title in page if title.session_id not in seen]  # two pages share a microsecond
+        fresh = [title for title in page if title.session_id not in visited]  # two pages share a microsecond
         for title in fresh:
             until_us = title.updated_us
-            if wanted in alike(title.title):
-                found.append(title.session_id)
-            if len(found) == limit:
-                return TitledPage(await sessions.get_many(found, owner), until_us)
+            if point_filter in alike(title.title):
+                session_ids.append(title.session_id)
+            if len(session_ids) == limit:
+                return TitledPage(await sessions.get_many(session_ids, owner), until_us)
         if len(page) < AT_ONCE:
-            return TitledPage(await sessions.get_many(found, owner), None)
+            return TitledPage(await sessions.get_many(session_ids, owner), None)
         if not fresh and until_us is not None:
             until_us -= 1
-        seen.update(title.session_id for title in fresh)
-    return TitledPage(await sessions.get_many(found, owner), until_us)
+        visited.update(title.session_id for title in fresh)
+    return TitledPage(await sessions.get_many(session_ids, owner), until_us)
 
 
 # What each turn of a session asked, in one line: read beside its tree, which is kept without texts.
@@ -373,9 +375,9 @@ QUESTION_CHARS = 120
 
 async def read_questions(turns: TurnStore, session_id: str, owner: str) -> dict[str, str]:
     """By turn id; a slash command as it was written. One whose question cannot be read is left out."""
-    wanted = models.Filter(must=[*in_session(session_id, owner)])
+    point_filter = models.Filter(must=[*in_session(session_id, owner)])
     questions: dict[str, str] = {}
-    async for record in turns.scroll(wanted, with_payload=["user_query"]):
+    async for record in turns.scroll(point_filter, with_payload=["user_query"]):
         question = (record.payload or {}).get("user_query")
         if isinstance(question, str):
             questions[str(record.id)] = in_one_line(question)

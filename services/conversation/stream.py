@@ -31,7 +31,7 @@ class TurnStream:
 
     @classmethod
     def ended_stream(cls, turn_id: str) -> TurnStream:
-        """For a turn that runs no more: nobody needs to be told when its readers leave."""
+        """For a turn that runs no more: nothing happens when its readers leave."""
         return cls(turn_id, 0, lambda: None)
 
     def expect_reader(self) -> None:

@@ -13,7 +13,14 @@ from anyio import CancelScope, to_thread
 
 from config.settings import ConversationSettings
 from core.conversation.branch import TurnNode
-from core.conversation.summaries import AppliedSummary, Told, cut_at_sentence, extract, in_steps, task_text
+from core.conversation.summaries import (
+    AppliedSummary,
+    SummarySource,
+    cut_at_sentence,
+    extract,
+    in_steps,
+    task_text,
+)
 from core.conversation.turns import Summary, Turn, TurnStatus
 from core.errors import WenmaiError
 from core.prompt.budget import shares_of
@@ -27,7 +34,7 @@ from services.store.clock import Clock, utc_now_us
 
 log = structlog.get_logger()
 
-STEP_TOKENS = 6_000  # of turns, told to the model in one call
+STEP_TOKENS = 6_000  # of turns, sent to the model in one call
 OTHER_TOKENS = 100  # the other fences, and what a chat's form takes
 SUMMARY_TOKENS = 400  # at most: names, figures and decisions of some thirty turns, and one call's wait
 MIN_SUMMARY_TOKENS = 30  # a sentence or two; with less, none is worth making
@@ -36,7 +43,7 @@ MAX_STEPS = 4  # calls after one turn; what is left waits for the next
 READ_AT_ONCE = 200  # turns
 AT_ONCE = 2  # summaries in the making: people who wait for answers go first
 CLOSE_S = 2.0
-_SAID_SOMETHING = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
+_WITH_ANSWER = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,7 @@ class _Work:
     session_id: str
     before: AppliedSummary | None
     start: str
-    turns: tuple[Told, ...]
+    turns: tuple[SummarySource, ...]
 
 
 class SummaryService:
@@ -82,13 +89,13 @@ class SummaryService:
     async def applicable(self, nodes: Sequence[TurnNode]) -> AppliedSummary | None:
         """The summary for a branch (root → leaf); None when none holds there, or compression is off.
 
-        Never one that covers a recent turn: where a branch forks off, what was just said is told in full.
+        Never one that covers a recent turn: where a branch forks off, the latest turns are sent in full.
         Raises StoreUnavailableError.
         """
         if not self._settings.compress_after_tokens:
             return None
         most = self._settings.max_recent_turns
-        recent = frozenset(_said(nodes)[-most:] if most else [])
+        recent = frozenset(_answered(nodes)[-most:] if most else [])
         older = takewhile(lambda node: node.turn_id not in recent, nodes)
         return await self._records.applicable(list(older))
 
@@ -130,11 +137,11 @@ class SummaryService:
             log.error("summary_crashed", session_id=session_id, exc_info=crash)
 
     def _older(self, nodes: Sequence[TurnNode], turn: Turn) -> list[str]:
-        """The turns that the next one on this branch is no longer told word for word as recent ones."""
-        said = _said(nodes)
-        if turn.status in _SAID_SOMETHING and not turn.command:
-            said.append(turn.turn_id)
-        return said[: max(0, len(said) - self._settings.max_recent_turns)]
+        """The turns that the next prompt on this branch no longer repeats word for word as recent ones."""
+        turn_ids = _answered(nodes)
+        if turn.status in _WITH_ANSWER and not turn.command:
+            turn_ids.append(turn.turn_id)
+        return turn_ids[: max(0, len(turn_ids) - self._settings.max_recent_turns)]
 
     async def _compress(
         self, turn: Turn, nodes: Sequence[TurnNode], older: Sequence[str], scope: CancelScope
@@ -147,7 +154,7 @@ class SummaryService:
                     if work is not None:
                         limit = self._limit(self._model(turn.model_id))
                         await self._summarise(work, model, limit)
-            except WenmaiError as error:  # the branch is told as before; the next turn tries again
+            except WenmaiError as error:  # the branch's prompts stay as they were; the next turn tries again
                 log.warning("summary_failed", session_id=turn.session_id, error=type(error).__name__)
 
     async def _work(self, session_id: str, nodes: Sequence[TurnNode], older: Sequence[str]) -> _Work | None:
@@ -162,18 +169,18 @@ class SummaryService:
             return None
         return _Work(session_id, before, before.start if before else turns[0].turn_id, tuple(turns))
 
-    async def _uncovered(self, turn_ids: Sequence[str]) -> list[Told]:
+    async def _uncovered(self, turn_ids: Sequence[str]) -> list[SummarySource]:
         """The turns with their texts, as many as this job can take; none when they are not worth it yet."""
         least, most = self._settings.compress_after_tokens, MAX_STEPS * STEP_TOKENS
-        turns: list[Told] = []
+        turns: list[SummarySource] = []
         tokens = 0
         for start in range(0, len(turn_ids), READ_AT_ONCE):
-            read = await self._records.told(turn_ids[start : start + READ_AT_ONCE])
-            told = [turn for turn in read if turn is not None]
-            if len(told) < len(read):
+            read = await self._records.sources(turn_ids[start : start + READ_AT_ONCE])
+            sources = [turn for turn in read if turn is not None]
+            if len(sources) < len(read):
                 return []  # a turn is gone: the branch is not what it was
-            turns += [turn for turn in told if turn.answer.strip()]
-            tokens += sum(estimate_tokens(turn.question) + estimate_tokens(turn.answer) for turn in told)
+            turns += [turn for turn in sources if turn.answer.strip()]
+            tokens += sum(estimate_tokens(turn.question) + estimate_tokens(turn.answer) for turn in sources)
             if tokens > max(least, most):
                 break
         return turns if tokens > least else []
@@ -199,8 +206,8 @@ class SummaryService:
             tokens = model.count_tokens(text)
             summary = Summary(text, work.start, ids, previous, model.model_id, self._clock(), tokens)
             with CancelScope(shield=True):  # whoever cuts this off must find what was written
-                kept = await self._records.keep(ids[-1], summary, covered)
-            if not kept:
+                stored = await self._records.keep(ids[-1], summary, covered)
+            if not stored:
                 log.info("summary_dropped", session_id=work.session_id, reason="a turn is gone")
                 return
             log.info("summary_made", session_id=work.session_id, turns=len(ids), tokens=tokens)
@@ -209,7 +216,7 @@ class SummaryService:
     async def _text(
         self,
         previous: str,
-        turns: Sequence[Told],
+        turns: Sequence[SummarySource],
         model: ModelEntry,
         language: Literal["zh", "en"],
         limit: int,
@@ -231,11 +238,11 @@ class SummaryService:
         return max(MIN_STEP_TOKENS, min(STEP_TOKENS, room))
 
 
-def _said(nodes: Sequence[TurnNode]) -> list[str]:
-    return [node.turn_id for node in nodes if node.status in _SAID_SOMETHING and not node.command]
+def _answered(nodes: Sequence[TurnNode]) -> list[str]:
+    return [node.turn_id for node in nodes if node.status in _WITH_ANSWER and not node.command]
 
 
-def _language(turns: Sequence[Told]) -> Literal["zh", "en"]:
+def _language(turns: Sequence[SummarySource]) -> Literal["zh", "en"]:
     """The conversation's, by what was asked."""
     return "zh" if is_mostly_chinese("\n".join(turn.question for turn in turns)) else "en"
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from qdrant_client import models
 
 from core.conversation.branch import TurnNode
-from core.conversation.summaries import AppliedSummary, Told, nearest_applicable, speaking_of
+from core.conversation.summaries import AppliedSummary, SummarySource, nearest_applicable, speaking_of
 from core.conversation.turns import Summary
 from services.conversation.payload import rewritten_payload, summary_payload
 from services.conversation.turns import TurnStore, equals
@@ -34,7 +34,7 @@ class SummaryRecords:
     def __init__(self, turns: TurnStore) -> None:
         self._turns = turns
         # Only to follow what the nearest summary, which is always read, goes on from: of one that was made
-        # again or taken away meanwhile, the branch tells.
+        # again or taken away meanwhile, the branch shows.
         self._known: LRUCache[str, Summary] = LRUCache(MAX_KNOWN)
         self._made: LRUCache[str, bool] = LRUCache(MAX_KNOWN)  # what nodes that were read before do not tell
         self._going: TTLCache[str, bool] = TTLCache(MAX_GOING, GOING_S)
@@ -64,16 +64,16 @@ class SummaryRecords:
             conditions.append(equals("owner", owner))
         return await self._read(models.Filter(must=[*conditions], must_not=[_HOLDS_NONE]))
 
-    async def told(self, turn_ids: Sequence[str]) -> list[Told | None]:
+    async def sources(self, turn_ids: Sequence[str]) -> list[SummarySource | None]:
         """The texts of the turns, in order; None for one that is gone or cannot be read."""
-        found: dict[str, Told] = {}
+        by_id: dict[str, SummarySource] = {}
         fields = ["user_query", "assistant_response"]
         async for record in self._turns.scroll(_among(turn_ids), with_payload=fields):
             payload = record.payload or {}
             question, answer = payload.get("user_query"), payload.get("assistant_response")
             if isinstance(question, str) and isinstance(answer, str):
-                found[str(record.id)] = Told(str(record.id), question, answer)
-        return [found.get(turn_id) for turn_id in turn_ids]
+                by_id[str(record.id)] = SummarySource(str(record.id), question, answer)
+        return [by_id.get(turn_id) for turn_id in turn_ids]
 
     async def keep(self, turn_id: str, summary: Summary, covered: Collection[str]) -> bool:
         """Store the summary. False when a turn it speaks of went meanwhile: then nothing is left of it.
@@ -85,7 +85,7 @@ class SummaryRecords:
         await self._turns.set_payload(summary_payload(summary), [turn_id])
         self._made[turn_id] = True
         speaks_of = [*covered, *summary.covers]
-        if not any(each in self._going for each in speaks_of) and await self._all_there(speaks_of):
+        if not any(each in self._going for each in speaks_of) and await self._all_exist(speaks_of):
             return True
         await self.take_away([turn_id])
         return False
@@ -99,11 +99,11 @@ class SummaryRecords:
 
     async def take_away(self, turn_ids: Sequence[str]) -> None:
         """Of turns that are gone themselves nothing is left to take away."""
-        there = [str(record.id) async for record in self._each(turn_ids)]
+        holders = [str(record.id) async for record in self._each(turn_ids)]
         for turn_id in turn_ids:
             self._known.pop(turn_id, None)
             self._made.pop(turn_id, None)
-        for chunk in _chunks(there):
+        for chunk in _chunks(holders):
             await self._turns.set_payload(summary_payload(None), chunk)
 
     async def _each(self, turn_ids: Sequence[str]) -> AsyncIterator[models.Record]:
@@ -111,23 +111,23 @@ class SummaryRecords:
             async for record in self._turns.scroll(_among(chunk), with_payload=["turn_id"]):
                 yield record
 
-    async def _all_there(self, turn_ids: Sequence[str]) -> bool:
-        wanted = frozenset(turn_ids)
-        there = sum([await self._turns.count(_among(chunk)) for chunk in _chunks(sorted(wanted))])
-        return there == len(wanted)
+    async def _all_exist(self, turn_ids: Sequence[str]) -> bool:
+        expected = frozenset(turn_ids)
+        existing = sum([await self._turns.count(_among(chunk)) for chunk in _chunks(sorted(expected))])
+        return existing == len(expected)
 
     async def _held_by(self, turn_ids: Sequence[str]) -> dict[str, Summary]:
         if not turn_ids:
             return {}
-        found = await self._read(_among(turn_ids))
-        held = {turn_id: summary for turn_id, summary in found.items() if summary is not None}
+        by_turn = await self._read(_among(turn_ids))
+        held = {turn_id: summary for turn_id, summary in by_turn.items() if summary is not None}
         self._known.update({turn_id: replace(summary, text="") for turn_id, summary in held.items()})
         return held
 
-    async def _read(self, wanted: models.Filter) -> dict[str, Summary | None]:
+    async def _read(self, point_filter: models.Filter) -> dict[str, Summary | None]:
         return {
             str(record.id): _summary((record.payload or {}).get("summary"), str(record.id))
-            async for record in self._turns.scroll(wanted, with_payload=["summary"])
+            async for record in self._turns.scroll(point_filter, with_payload=["summary"])
         }
 
 
@@ -162,12 +162,14 @@ class Rewordings:
 
         Returns how many. Raises StoreUnavailableError.
         """
-        gone = frozenset(turn_ids)
-        wanted = models.Filter(must=[equals("session_id", session_id)], must_not=[_HOLDS_NONE_rewordings])
+        erased = frozenset(turn_ids)
+        point_filter = models.Filter(
+            must=[equals("session_id", session_id)], must_not=[_HOLDS_NONE_rewordings]
+        )
         holders = [
             str(record.id)
-            async for record in self._turns.scroll(wanted, with_payload=["rewritten_question"])
-            if _made_of(record.payload or {}, gone)
+            async for record in self._turns.scroll(point_filter, with_payload=["rewritten_question"])
+            if _made_of(record.payload or {}, erased)
         ]
         for start in range(0, len(holders), CHUNK):
             with suppress(UnknownPointError):  # one went meanwhile; the others are written
@@ -175,10 +177,10 @@ class Rewordings:
         return len(holders)
 
 
-def _made_of(payload: Mapping[str, Any], gone: Collection[str]) -> bool:
+def _made_of(payload: Mapping[str, Any], erased: Collection[str]) -> bool:
     """One that does not say what it was made of may have been made of any turn."""
     rewritten = payload.get("rewritten_question")
     turn_ids = rewritten.get("turn_ids") if isinstance(rewritten, dict) else None
     if not isinstance(turn_ids, list) or not turn_ids:
         return True
-    return any(turn_id in gone for turn_id in turn_ids)
+    return any(turn_id in erased for turn_id in turn_ids)

@@ -97,9 +97,9 @@ class TurnStore:
             return []
         records = await self._store.retrieve(self._collection, list(turn_ids), with_payload=True)
         read = {str(record.id): _readable(record) for record in records}
-        found = {turn_id: turn for turn_id, turn in read.items() if turn is not None}
-        _warn_of_unreadable(len(read) - len(found), len(read))
-        return [found[turn_id] for turn_id in turn_ids if turn_id in found]
+        by_id = {turn_id: turn for turn_id, turn in read.items() if turn is not None}
+        _warn_of_unreadable(len(read) - len(by_id), len(read))
+        return [by_id[turn_id] for turn_id in turn_ids if turn_id in by_id]
 
     async def tree(self, session_id: str, owner: str) -> SessionTree:
         """The session without its texts, kept for the next turn where that is safe: not to be changed."""
@@ -116,10 +116,10 @@ class TurnStore:
         self._cache.forget()
 
     async def _read_tree(self, session_id: str, owner: str) -> SessionTree:
-        wanted = models.Filter(must=[*in_session(session_id, owner)])
+        point_filter = models.Filter(must=[*in_session(session_id, owner)])
         nodes: list[TurnNode] = []
         gaps: dict[str, str | None] = {}
-        async for record in self.scroll(wanted, with_payload=SKELETON_FIELDS):
+        async for record in self.scroll(point_filter, with_payload=SKELETON_FIELDS):
             payload = record.payload or {}
             try:
                 nodes.append(_node(str(record.id), _Skeleton.model_validate(payload)))
@@ -130,14 +130,14 @@ class TurnStore:
         return SessionTree(session_id, nodes, gaps)
 
     async def scroll(
-        self, wanted: models.Filter | None, *, with_payload: Any = True, with_vectors: Any = False
+        self, point_filter: models.Filter | None, *, with_payload: Any = True, with_vectors: Any = False
     ) -> AsyncIterator[models.Record]:
         """Every matching point, page by page, in id order."""
         offset: Any = None
         while True:
             records, offset = await self._store.scroll(
                 self._collection,
-                scroll_filter=wanted,
+                scroll_filter=point_filter,
                 limit=PAGE,
                 offset=offset,
                 with_payload=with_payload,
@@ -153,16 +153,16 @@ class TurnStore:
         responses = await self._store.query_batch_points(self._collection, requests)
         return [response.points for response in responses]
 
-    async def count(self, wanted: models.Filter | None = None) -> int:
-        return (await self._store.count(self._collection, count_filter=wanted)).count
+    async def count(self, point_filter: models.Filter | None = None) -> int:
+        return (await self._store.count(self._collection, count_filter=point_filter)).count
 
     async def delete(self, turn_ids: Sequence[str]) -> None:
         with self._cache.changing(turn_ids):
             await self._store.delete(self._collection, models.PointIdsList(points=list(turn_ids)))
 
-    async def delete_matching(self, wanted: models.Filter) -> None:
+    async def delete_matching(self, point_filter: models.Filter) -> None:
         with self._cache.changing():
-            await self._store.delete(self._collection, models.FilterSelector(filter=wanted))
+            await self._store.delete(self._collection, models.FilterSelector(filter=point_filter))
 
     async def set_payload(self, payload: dict[str, Any], turn_ids: Sequence[str]) -> None:
         touched = turn_ids if _TREE_FIELDS.intersection(payload) else ()

@@ -137,7 +137,7 @@ class ChunkStore:
     async def describe(self, document: Document) -> None:
         """The chunks of what is searched of the document say of it what its record says."""
         date = document.date or ""
-        told = {
+        payload = {
             "owner": document.owner,
             "file_name": document.file_name,
             "tags": list(document.tags),
@@ -145,7 +145,7 @@ class ChunkStore:
             "date": date,
             "day": first_day(date),
         }
-        await self._store.set_payload(self._chunks, payload=told, points=_current(document))
+        await self._store.set_payload(self._chunks, payload=payload, points=_current(document))
 
     async def count(self, document_id: str, version: str) -> int:
         return await self._count(_version(document_id, version))
@@ -159,22 +159,22 @@ class ChunkStore:
 
     async def remove_others(self, document_id: str, version: str) -> None:
         """All but this version's; those of earlier releases have none."""
-        of_it, kept = _equals("document_id", document_id), _equals("version", version)
-        await self._remove(models.Filter(must=[of_it], must_not=[kept]))
+        of_it, current = _equals("document_id", document_id), _equals("version", version)
+        await self._remove(models.Filter(must=[of_it], must_not=[current]))
 
     async def remove_from(self, document_id: str, version: str, position: int) -> None:
         """The version's chunks from this position on."""
-        wanted = _version(document_id, version)
+        of_version = _version(document_id, version)
         beyond = models.FieldCondition(key="position", range=models.Range(gte=position))
-        await self._remove(models.Filter(must=[wanted, beyond]))
+        await self._remove(models.Filter(must=[of_version, beyond]))
 
     async def texts(self, document_id: str) -> AsyncIterator[tuple[str, str]]:
         """The point id and the indexed text of every chunk of the document, of all versions."""
-        wanted = models.Filter(must=[_equals("document_id", document_id)])
+        point_filter = models.Filter(must=[_equals("document_id", document_id)])
         offset = None
         while True:
             records, offset = await self._store.scroll(
-                self._chunks, scroll_filter=wanted, limit=_SCROLL_PAGE, offset=offset,
+                self._chunks, scroll_filter=point_filter, limit=_SCROLL_PAGE, offset=offset,
                 with_payload=_TEXT_FIELDS,
             )  # fmt: skip
             for record in records:
@@ -185,14 +185,14 @@ class ChunkStore:
     async def vectors(self, ids: Sequence[str]) -> dict[str, ChunkVectors]:
         """By point id; those that are gone, or have none, are left out."""
         records = await self._store.retrieve(self._chunks, ids=ids, with_payload=False, with_vectors=True)
-        found: dict[str, ChunkVectors] = {}
+        vectors: dict[str, ChunkVectors] = {}
         for record in records:
             vector = record.vector if isinstance(record.vector, dict) else {}
             dense, sparse = vector.get("dense"), vector.get("sparse")
             if isinstance(dense, list) and dense:
                 words = sparse if isinstance(sparse, models.SparseVector) else None
-                found[str(record.id)] = ChunkVectors(dense, words)  # type: ignore[arg-type]
-        return found
+                vectors[str(record.id)] = ChunkVectors(dense, words)  # type: ignore[arg-type]
+        return vectors
 
     async def page(self, document: Document, limit: int, cursor: str | None) -> ChunkPage:
         """Of what is searched of the document. Raises BadRequestError naming `cursor`."""
@@ -210,17 +210,17 @@ class ChunkStore:
         end = chunks[-1].position + 1 if chunks else document.chunk_count
         return ChunkPage(chunks, str(end) if end < document.chunk_count else None)
 
-    async def _set_ready(self, wanted: models.Filter, *, ready: bool) -> None:
-        selector = models.FilterSelector(filter=wanted)
+    async def _set_ready(self, point_filter: models.Filter, *, ready: bool) -> None:
+        selector = models.FilterSelector(filter=point_filter)
         await self._store.set_payload(self._chunks, payload={"ready": ready}, points=selector)
 
-    async def _count(self, wanted: models.Filter) -> int:
-        return (await self._store.count(self._chunks, count_filter=wanted)).count
+    async def _count(self, point_filter: models.Filter) -> int:
+        return (await self._store.count(self._chunks, count_filter=point_filter)).count
 
-    async def _remove(self, wanted: models.Filter) -> None:
+    async def _remove(self, point_filter: models.Filter) -> None:
         for _ in range(_DELETE_ATTEMPTS):
-            await self._store.delete(self._chunks, points_selector=models.FilterSelector(filter=wanted))
-            if not await self._count(wanted):
+            await self._store.delete(self._chunks, points_selector=models.FilterSelector(filter=point_filter))
+            if not await self._count(point_filter):
                 return
         raise StoreUnavailableError("The document's chunks could not all be erased; try again.")
 

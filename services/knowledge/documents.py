@@ -141,7 +141,7 @@ class DocumentStore:
     async def known(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
         """Those of these owners that can be read; any text may be given for an id."""
         ids = [document_id for document_id in document_ids if _is_id(document_id)]
-        found: dict[str, str] = {}
+        hashes: dict[str, str] = {}
         for start in range(0, len(ids), _LOOKED_UP_AT_ONCE):
             records = await self._store.retrieve(
                 self._documents, ids=ids[start : start + _LOOKED_UP_AT_ONCE], with_payload=_KNOWN_FIELDS
@@ -149,8 +149,8 @@ class DocumentStore:
             for record in records:
                 payload = record.payload or {}
                 if payload.get("owner") in owners and payload.get("status") != DocumentStatus.FAILED:
-                    found[str(record.id)] = str(payload.get("content_hash", ""))
-        return KnownDocuments(found)
+                    hashes[str(record.id)] = str(payload.get("content_hash", ""))
+        return KnownDocuments(hashes)
 
     async def forget(self, document_id: str) -> None:
         """Remove the document's own record; its chunks must be gone before."""
@@ -163,22 +163,22 @@ class DocumentStore:
         after = _read_cursor(cursor) if cursor else None
         records, _ = await self._store.scroll(
             self._documents,
-            scroll_filter=_wanted(owners, None if after is None else after[0], narrowed),
+            scroll_filter=_document_filter(owners, None if after is None else after[0], narrowed),
             limit=limit + 1 + _TIES,
             order_by=models.OrderBy(key="created_us", direction=models.Direction.DESC),
             with_payload=True,
         )
-        found = sorted((_stored(record).document for record in records), key=_newest_first)
-        rest = [document for document in found if after is None or _newest_first(document) > _key(after)]
+        documents = sorted((_stored(record).document for record in records), key=_newest_first)
+        rest = [document for document in documents if after is None or _newest_first(document) > _key(after)]
         more = len(rest) > limit
         cursor = f"{rest[limit - 1].created_us}.{rest[limit - 1].document_id}" if more else None
         return DocumentPage(tuple(rest[:limit]), cursor)
 
     async def tags(self, owners: Sequence[str], most: int) -> list[TagCount]:
         """Those that most documents carry, each document counted once; of as many, by name."""
-        wanted = _wanted(owners, None, EVERY)
+        facet_filter = _document_filter(owners, None, EVERY)
         facet = await self._store.facet(
-            self._documents, "tags", facet_filter=wanted, limit=_TAGS_COUNTED, exact=True
+            self._documents, "tags", facet_filter=facet_filter, limit=_TAGS_COUNTED, exact=True
         )
         counts = [TagCount(str(hit.value), hit.count) for hit in facet.hits if hit.count]  # gone ones have 0
         return sorted(counts, key=lambda each: (-each.documents, each.tag))[:most]
@@ -199,14 +199,18 @@ class DocumentStore:
 
     async def named(self, external_id: str) -> list[Document]:
         """Those with this external id, of all owners."""
-        wanted = models.Filter(must=[_equals("external_id", external_id)])
-        return [stored.document async for stored in self._all(wanted)]
+        point_filter = models.Filter(must=[_equals("external_id", external_id)])
+        return [stored.document async for stored in self._all(point_filter)]
 
-    async def _all(self, wanted: models.Filter) -> AsyncIterator[StoredDocument]:
+    async def _all(self, point_filter: models.Filter) -> AsyncIterator[StoredDocument]:
         offset = None
         while True:
             records, offset = await self._store.scroll(
-                self._documents, scroll_filter=wanted, limit=_SCROLL_PAGE, offset=offset, with_payload=True
+                self._documents,
+                scroll_filter=point_filter,
+                limit=_SCROLL_PAGE,
+                offset=offset,
+                with_payload=True,
             )
             for record in records:
                 yield _stored(record)
@@ -237,7 +241,7 @@ def _equals(field: str, value: str) -> models.FieldCondition:
     return models.FieldCondition(key=field, match=models.MatchValue(value=value))
 
 
-def _wanted(owners: Sequence[str], until_us: int | None, narrowed: Narrowed) -> models.Filter:
+def _document_filter(owners: Sequence[str], until_us: int | None, narrowed: Narrowed) -> models.Filter:
     must: list[models.Condition] = [
         models.FieldCondition(key="owner", match=models.MatchAny(any=list(owners)))
     ]

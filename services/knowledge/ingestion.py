@@ -43,11 +43,11 @@ class KnownVectors:
     async def take(self, texts: Sequence[str]) -> list[ChunkVectors | None]:
         """In the order of `texts`; None for one that must be embedded. Raises StoreUnavailableError."""
         points = [self._points.get(_digest(text)) for text in texts] if self._points else []
-        wanted = list(dict.fromkeys(point for point in points if point is not None))
-        if not wanted:
+        known_points = list(dict.fromkeys(point for point in points if point is not None))
+        if not known_points:
             return [None] * len(texts)
-        found = await self._chunks.vectors(wanted)
-        return [found.get(point) if point is not None else None for point in points]
+        vectors = await self._chunks.vectors(known_points)
+        return [vectors.get(point) if point is not None else None for point in points]
 
 
 def _digest(text: str) -> bytes:

@@ -16,7 +16,7 @@ from services.knowledge.documents import DocumentStore, StoredDocument
 from services.knowledge.ingestion import Ingestion, Parts, to_the_end
 from services.knowledge.jobs.locks import Locks
 from services.knowledge.jobs.queue import Jobs
-from services.knowledge.jobs.spool import Kept, Spool
+from services.knowledge.jobs.spool import Spool, UploadHeader
 from services.knowledge.parsing.names import base_name
 from services.knowledge.parsing.pieces import Pieces
 from services.knowledge.parsing.process import DocumentParser
@@ -62,8 +62,8 @@ class Intake:
         document_id = await self._identity.of(upload, hash_hex)
         async with self._locks.of(document_id):
             stored = await self._documents.load(document_id)
-            if stored is not None and (there := await self._there(upload, hash_hex, stored)) is not None:
-                return there
+            if stored is not None and (addition := await self._known(upload, hash_hex, stored)) is not None:
+                return addition
             pieces = await self._parse(upload.file_name, upload.content)
             if stored is not None:  # as it is now: reading may have taken long
                 stored = await self._documents.load(document_id)
@@ -80,8 +80,8 @@ class Intake:
             stored = await self.freed(document_id)
             document = self._document(_named(upload), document_id, hash_hex, stored)
             await self._parts.versions.fail(document, error)
-            kept = await self._documents.load(document_id)
-        return kept.document if kept is not None else document
+            refused = await self._documents.load(document_id)
+        return refused.document if refused is not None else document
 
     async def freed(self, document_id: str, but_job: str = "") -> StoredDocument | None:
         """The document with nobody at work on it, and whole or failed; its lock must be held.
@@ -99,21 +99,21 @@ class Intake:
         await self._spool.drop_others(document_id, but_job)
         return stored
 
-    async def resume(self, kept: Kept, stored: StoredDocument) -> None:
+    async def resume(self, header: UploadHeader, stored: StoredDocument) -> None:
         """Go on where a life of the server that is over stopped, as the same job."""
-        upload = kept.upload(b"")
-        document = self._document(upload, kept.document_id, kept.content_hash, stored)
-        document = replace(document, size_bytes=kept.size_bytes)
+        upload = header.upload(b"")
+        document = self._document(upload, header.document_id, header.content_hash, stored)
+        document = replace(document, size_bytes=header.size_bytes)
 
         async def read() -> Pieces:
-            return await self._parse(upload.file_name, await self._spool.read(kept.job_id))
+            return await self._parse(upload.file_name, await self._spool.read(header.job_id))
 
-        await self._parts.versions.rewind(stored, kept.content_hash)
-        work = Ingestion(self._parts, document, read, lambda: self._spool.drop(kept.job_id))
-        self._jobs.submit(document, 0, work, kept.job_id)
-        log.info("ingestion_resumed", document_id=kept.document_id)
+        await self._parts.versions.rewind(stored, header.content_hash)
+        work = Ingestion(self._parts, document, read, lambda: self._spool.drop(header.job_id))
+        self._jobs.submit(document, 0, work, header.job_id)
+        log.info("ingestion_resumed", document_id=header.document_id)
 
-    async def _there(self, upload: Upload, hash_hex: str, stored: StoredDocument) -> Addition | None:
+    async def _known(self, upload: Upload, hash_hex: str, stored: StoredDocument) -> Addition | None:
         """What needs no reading in: the same content is there, or is being read in."""
         job = self._jobs.active(stored.document.document_id)
         if job is not None and job.document.content_hash == hash_hex:
@@ -127,14 +127,14 @@ class Intake:
         if not (stored.is_ready and stored.document.content_hash == hash_hex):
             return None
         settled = stored if stored.is_settled else await self.freed(stored.document.document_id)
-        document = await self._told_anew((settled or stored).document, upload)
+        document = await self._described_anew((settled or stored).document, upload)
         return Addition(document, None, existing=True)
 
-    async def _told_anew(self, document: Document, upload: Upload) -> Document:
+    async def _described_anew(self, document: Document, upload: Upload) -> Document:
         """The same content under the same external id: what else is said of it counts from now on."""
         if upload.external_id is None:
             return document
-        told = replace(
+        described = replace(
             document,
             owner=upload.owner,
             file_name=upload.file_name,
@@ -145,23 +145,23 @@ class Intake:
             error=None,
             refused_hash="",
         )
-        return await self.describe(document, told)
+        return await self.describe(document, described)
 
-    async def describe(self, document: Document, told: Document) -> Document:
+    async def describe(self, document: Document, described: Document) -> Document:
         """Record and chunks say the new things; nothing is embedded again."""
-        if told == document:
+        if described == document:
             return document
-        said = replace(told, modified_us=0, error=None, refused_hash="")
-        if said != replace(document, modified_us=0, error=None, refused_hash=""):
-            await self._chunks.describe(told)
-        await self._documents.save(told)
-        return told
+        shown = replace(described, modified_us=0, error=None, refused_hash="")
+        if shown != replace(document, modified_us=0, error=None, refused_hash=""):
+            await self._chunks.describe(described)
+        await self._documents.save(described)
+        return described
 
     async def _accept(self, upload: Upload, document: Document, pieces: Pieces) -> Addition:
         """What was at work on the document before makes room for this, which is newer."""
         document_id, job_id = document.document_id, str(uuid.uuid4())
-        if upload.is_kept:
-            await self._spool.keep(_kept(upload, document, job_id), upload.content)
+        if upload.survives_crash:
+            await self._spool.keep(_header(upload, document, job_id), upload.content)
         try:
             stored = await self.freed(document_id, job_id)
             recorded = await self._parts.versions.accept(document, stored)
@@ -203,8 +203,8 @@ class Intake:
         return stored.document.tags if stored else ()
 
 
-def _kept(upload: Upload, document: Document, job_id: str) -> Kept:
-    return Kept(
+def _header(upload: Upload, document: Document, job_id: str) -> UploadHeader:
+    return UploadHeader(
         job_id=job_id,
         document_id=document.document_id,
         content_hash=document.content_hash,

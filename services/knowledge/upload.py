@@ -9,15 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core.errors import BadRequestError, EmptyFileError
-from core.knowledge import Document
+from core.knowledge import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, MAX_TAGS, Document
 from core.relevance.iso_dates import is_iso_date
 from services.knowledge.documents import DocumentStore
 from services.knowledge.parsing.formats import format_of
 from services.knowledge.parsing.names import base_name
 
-MAX_TAGS = 32
-MAX_TAG_CHARS = 64
-MAX_EXTERNAL_ID_CHARS = 1_024
 VERSION_CHARS = 16  # of the content's hash
 _DOCUMENTS = uuid.UUID("8f1b2c36-9d5e-5f0a-9a53-6d1f7a0e2b41")
 
@@ -43,7 +40,7 @@ class Upload:
     comes_again: bool = False
 
     @property
-    def is_kept(self) -> bool:
+    def survives_crash(self) -> bool:
         """Whether its bytes must outlive a crash until it is read in."""
         return not (self.comes_again or self.source)
 
@@ -92,8 +89,8 @@ def checked_changes(changes: Changes) -> Changes:
     return changes if changes.tags is None else replace(changes, tags=_checked_tags(changes.tags))
 
 
-def _checked_tags(given: Sequence[str]) -> tuple[str, ...]:
-    tags = tuple(dict.fromkeys(tag.strip() for tag in given if tag.strip()))
+def _checked_tags(names: Sequence[str]) -> tuple[str, ...]:
+    tags = tuple(dict.fromkeys(tag.strip() for tag in names if tag.strip()))
     if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG_CHARS for tag in tags):
         raise BadRequestError(f"tags: at most {MAX_TAGS}, of at most {MAX_TAG_CHARS} characters each.")
     return tags

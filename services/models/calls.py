@@ -19,7 +19,7 @@ from services.models.circuit import Circuit
 log = structlog.get_logger()
 
 ATTEMPTS = 3  # the first and two retries
-RETRY_AFTER_CAP_S = 20.0  # a server that asks for a longer wait is told to the client at once
+RETRY_AFTER_CAP_S = 20.0  # a longer wait asked for by the server is passed to the client at once
 FAILURES = 5  # in a row, each after its retries, until the circuit opens
 RECOVERY_S = 10  # then one question is let through to see
 
@@ -129,7 +129,7 @@ class GuardedCalls:
     ) -> tuple[AsyncGenerator[LLMDelta, None], LLMDelta | None]:
         def retrying(state: RetryCallState) -> None:
             self.retries += 1
-            report(state.attempt_number, _told_wait(state))
+            report(state.attempt_number, _server_wait(state))
 
         attempts = AsyncRetrying(
             stop=stop_after_attempt(ATTEMPTS),
@@ -159,5 +159,5 @@ def _worth_retrying(error: BaseException) -> bool:
     )
 
 
-def _told_wait(state: RetryCallState) -> float:
+def _server_wait(state: RetryCallState) -> float:
     return state.next_action.sleep if state.next_action else 0.0

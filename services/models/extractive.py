@@ -18,7 +18,7 @@ from llama_index.core.llms.custom import CustomLLM
 
 from core.citing.key_passages import key_spans
 from core.citing.passages import presence
-from core.limits import scope_told
+from core.limits import scope_in_prompt
 from core.prompt.knowledge_context import Passage, parse_knowledge
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Part, Role
@@ -32,9 +32,9 @@ MAX_QUOTES = 3
 WORTH_QUOTING = 0.7  # of the best quote's share of the question's terms, and of the best relevance
 PIECE_CHARS = 24
 
-_INTRO = {True: "资料中的相关内容:", False: "From the documents:"}
+_INTRO = {True: "资料中的相关内容：", False: "From the documents:"}
 _NOTHING = {
-    True: "资料中没有找到能回答这个问题的内容。可以换一种说法,或先添加相关文档。",
+    True: "资料中没有找到能回答这个问题的内容。可以换一种说法，或先添加相关文档。",
     False: "The documents hold nothing that answers this. Try other words, or add documents about it.",
 }
 _NOTHING_WITHIN = {
@@ -64,15 +64,15 @@ class ExtractiveLLM(CustomLLM):
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         laid = [Message(_role(message), message.content or "", Part.RECENT) for message in messages]
-        told = "\n\n".join(message.content for message in laid[:-1] if message.role is Role.SYSTEM)
-        return _stream(answer(read_back(laid), scope_told(told or laid[0].content)))
+        system = "\n\n".join(message.content for message in laid[:-1] if message.role is Role.SYSTEM)
+        return _stream(answer(read_back(laid), scope_in_prompt(system or laid[0].content)))
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
         return _stream(_answer_flat(prompt))
 
 
 def _answer_flat(prompt: str) -> str:
-    return answer(read_flat(prompt), scope_told(prompt))
+    return answer(read_flat(prompt), scope_in_prompt(prompt))
 
 
 def answer(prompt: ReadBack, scope: str = "") -> str:
@@ -104,16 +104,16 @@ def _quotes(query: Query, passages: Sequence[Passage]) -> Iterator[tuple[int, st
     leans = len(query.forms) > 1 and follow_up_weight(query.question) > 0
     terms = question_terms(query.forms[1].text if leans else query.question)
     spans = key_spans(query, [passage.text for passage in passages])
-    found = [
+    quoted = [
         (passage.index, passage.text[span.start : span.end] if span else "")
         for passage, span in zip(passages, spans, strict=True)
     ]
     values = [
         _share(terms, quote) * (passage.relevance >= WORTH_QUOTING * passages[0].relevance)
-        for passage, (_, quote) in zip(passages, found, strict=True)
+        for passage, (_, quote) in zip(passages, quoted, strict=True)
     ]
     shown: set[str] = set()
-    for (index, quote), value in zip(found, values, strict=True):
+    for (index, quote), value in zip(quoted, values, strict=True):
         worth = not shown or value >= WORTH_QUOTING * max(values) > 0
         if quote and worth and quote not in shown and len(shown) < MAX_QUOTES:
             shown.add(quote)

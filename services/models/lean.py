@@ -36,11 +36,11 @@ class LeanLLM(CustomLLM):
         return self._responses([_message(message) for message in messages])
 
     async def _responses(self, messages: Sequence[Message]) -> ChatResponseAsyncGen:
-        said = ""
+        text = ""
         async with aclosing(self.stream_deltas(messages, Exchange())) as deltas:
             async for delta in deltas:
-                said += delta.text
-                message = ChatMessage(role=MessageRole.ASSISTANT, content=said)
+                text += delta.text
+                message = ChatMessage(role=MessageRole.ASSISTANT, content=text)
                 yield ChatResponse(message=message, delta=delta.text)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:

@@ -114,21 +114,26 @@ def _text(value: object) -> str:
 
 
 def _function(path: str) -> QuestionFilter:
-    found = _imported(path, "QUESTION_FILTERS")
-    if not callable(found) or inspect.iscoroutinefunction(found) or not _takes(found, ""):
+    imported = _imported(path, "QUESTION_FILTERS")
+    if not callable(imported) or inspect.iscoroutinefunction(imported) or not _takes(imported, ""):
         raise StartRefusedError(f"QUESTION_FILTERS: {path!r} is not a function that takes a str.")
-    return found  # type: ignore[no-any-return]
+    return imported  # type: ignore[no-any-return]
 
 
 def _class(path: str) -> Callable[[], AnswerFilter]:
-    found = _imported(path, "ANSWER_FILTERS")
-    feed, flush = getattr(found, "feed", None), getattr(found, "flush", None)
-    fits = isinstance(found, type) and _takes(found) and _takes(feed, found, "") and _takes(flush, found)
+    imported = _imported(path, "ANSWER_FILTERS")
+    feed, flush = getattr(imported, "feed", None), getattr(imported, "flush", None)
+    fits = (
+        isinstance(imported, type)
+        and _takes(imported)
+        and _takes(feed, imported, "")
+        and _takes(flush, imported)
+    )
     if not fits or inspect.iscoroutinefunction(feed) or inspect.iscoroutinefunction(flush):
         raise StartRefusedError(
             f"ANSWER_FILTERS: {path!r} is not a class made without arguments, with feed(text) and flush()."
         )
-    return found  # type: ignore[no-any-return]
+    return imported  # type: ignore[no-any-return]
 
 
 def _imported(path: str, setting: str) -> Any:

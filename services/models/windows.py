@@ -1,4 +1,4 @@
-"""How many tokens a model can be told and may answer with."""
+"""How many tokens a model accepts and may answer with."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def window_of(entry: LLMSettings, llm: LLM | None, model_id: str = "default") ->
     """
     if entry.context_window:
         return entry.context_window
-    told = _told_by(llm)
-    if told <= 0 or told == DEFAULT_CONTEXT_WINDOW:
+    reported = _reported_by(llm)
+    if reported <= 0 or reported == DEFAULT_CONTEXT_WINDOW:
         log.warning(
             "model_window_unknown",
             model=entry.model or entry.provider,
-            assumed_tokens=told if told > 0 else UNKNOWN_WINDOW,
+            assumed_tokens=reported if reported > 0 else UNKNOWN_WINDOW,
             set=f"context_window in [llms.{model_id}]",
         )
-    return told if told > 0 else UNKNOWN_WINDOW
+    return reported if reported > 0 else UNKNOWN_WINDOW
 
 
 def answer_reserve(max_tokens: int, window: int, answer_share: float) -> int:
@@ -59,8 +59,8 @@ def answer_reserve(max_tokens: int, window: int, answer_share: float) -> int:
     return max(1, min(max_tokens, int(window * answer_share)))
 
 
-def _told_by(llm: LLM | None) -> int:
-    """0 when the class does not know; LlamaIndex's OpenAI raises for a model that it has not heard of."""
+def _reported_by(llm: LLM | None) -> int:
+    """0 when the class does not know; LlamaIndex's OpenAI raises for a model that it does not know."""
     try:
         return llm.metadata.context_window if llm is not None else 0
     except ValueError:

@@ -37,12 +37,12 @@ class CollectionSpool:
     def copied(self, records: Iterable[PointRecord]) -> None:
         self._copied.writelines(map(framed, records))
 
-    def changed(self, records: Iterable[PointRecord], gone: Iterable[PointId]) -> None:
+    def changed(self, records: Iterable[PointRecord], deleted: Iterable[PointId]) -> None:
         """In the order of time."""
         for record in records:
             self._latest[record.id] = self._changed.tell()
             self._changed.write(framed(record))
-        self._latest.update(dict.fromkeys(gone))
+        self._latest.update(dict.fromkeys(deleted))
 
     def frames(self) -> Iterator[bytes]:
         """Each point once, as it was last, framed."""
@@ -82,7 +82,7 @@ _LAST_AT_FIRST, _LAST_AT_MOST = 32, 512
 
 @runtime_checkable
 class Followed(Protocol):
-    """A store that tells which points changed."""
+    """A store that reports which points changed."""
 
     def follow(self, collections: Sequence[str] | None = None) -> AbstractAsyncContextManager[ChangeFeed]: ...
 
@@ -148,7 +148,7 @@ class StoreCopier:
     def _spool_page(self, spool: CollectionSpool, page: Iterable[models.Record]) -> None:
         """The store, which may be on the same disk, must not be what finds it full."""
         check_room(self._folder, 0, self._reserve_bytes)
-        spool.copied(records_of(_kept(page)))
+        spool.copied(records_of(_without_leases(page)))
 
     async def _catch_up(self, feed: ChangeFeed, spools: Mapping[str, CollectionSpool]) -> int:
         """Rounds become shorter until what is left fits into one request. Returns the moment."""
@@ -159,7 +159,7 @@ class StoreCopier:
             if last is not None:
                 for name in last.keys() & spools.keys():
                     changed = last[name]
-                    await asyncio.to_thread(_spool_changes, spools[name], changed.points, changed.gone)
+                    await asyncio.to_thread(_spool_changes, spools[name], changed.points, changed.deleted)
                 return moment_us
             for name, ids in (await feed.changed()).items():
                 if name in spools:
@@ -173,18 +173,18 @@ class StoreCopier:
         for begun in range(0, len(ids), PAGE):
             batch = ids[begun : begun + PAGE]
             points = await self._store.retrieve(name, batch, with_payload=True, with_vectors=True)
-            gone = set(batch) - {_plain(point.id) for point in points}
-            await asyncio.to_thread(_spool_changes, spool, points, gone)
+            deleted = set(batch) - {_plain(point.id) for point in points}
+            await asyncio.to_thread(_spool_changes, spool, points, deleted)
 
 
 def _spool_changes(
-    spool: CollectionSpool, points: Iterable[models.Record], gone: Iterable[models.ExtendedPointId]
+    spool: CollectionSpool, points: Iterable[models.Record], deleted: Iterable[models.ExtendedPointId]
 ) -> None:
-    spool.changed(records_of(_kept(points)), map(_plain, gone))
+    spool.changed(records_of(_without_leases(points)), map(_plain, deleted))
 
 
-def _kept(points: Iterable[models.Record]) -> list[models.Record]:
-    """Without the lease: a restored store has missed no clean-up, and must not make one up at its start."""
+def _without_leases(points: Iterable[models.Record]) -> list[models.Record]:
+    """Without the lease: a restored store has missed no clean-up, and must not catch one up at its start."""
     return [point for point in points if (point.payload or {}).get("record") != LEASE]
 
 

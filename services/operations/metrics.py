@@ -54,7 +54,7 @@ class Metrics:
         self._errors.labels(CRASHED)
 
     def turn_ended(self, turn: Turn, failure: WenmaiError | None) -> None:
-        """`failure` is what its reader was told; a turn that could not be stored counts as failed."""
+        """`failure` is what its reader was shown; a turn that could not be stored counts as failed."""
         if turn.command:
             self._commands.labels(turn.command).inc()
             return
@@ -102,12 +102,14 @@ class Metrics:
             whole_turn=self._whole_turn.labels(model),
         )
 
-    def _counter(self, name: str, told: str, *labels: str) -> Counter:
-        return Counter(f"wenmai_{name}", told, labels, registry=self.registry)
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(f"wenmai_{name}", description, labels, registry=self.registry)
 
-    def _seconds(self, name: str, told: str, label: str) -> Histogram:
+    def _seconds(self, name: str, description: str, label: str) -> Histogram:
         buckets = STAGE_BUCKETS_S if label == "stage" else TURN_BUCKETS_S
-        return Histogram(f"wenmai_{name}_seconds", told, (label,), registry=self.registry, buckets=buckets)
+        return Histogram(
+            f"wenmai_{name}_seconds", description, (label,), registry=self.registry, buckets=buckets
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,14 +66,14 @@ class QAFiles:
         """Rewrite the files of these days, line by line. Returns how many lines are others now, or gone."""
         return sum([self._rewrite(path, changed) for day, path in self._days() if days(day)])
 
-    def count(self, wanted: Keep) -> tuple[int, int]:
-        """How many lines there are, and how many of them are wanted."""
-        lines = found = 0
+    def count(self, matches: Keep) -> tuple[int, int]:
+        """How many lines there are, and how many of them match."""
+        lines = matching = 0
         for _, path in self._days():
             with self._locked():
-                here = _wanted(path, wanted)
-            lines, found = lines + len(here), found + sum(here)
-        return lines, found
+                here = _matching_lines(path, matches)
+            lines, matching = lines + len(here), matching + sum(here)
+        return lines, matching
 
     def _days(self) -> list[tuple[str, Path]]:
         if not self.folder.is_dir():
@@ -88,14 +88,14 @@ class QAFiles:
             different = _count(path, lambda line: changed(line) != line)
             if not different:
                 return 0
-            kept = False
+            any_left = False
             with path.open("rb") as file, _opened(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as target:
                 with os.fdopen(os.dup(target), "wb") as written:
                     for line in file:
-                        kept = bool(written.write(changed(line))) or kept
+                        any_left = bool(written.write(changed(line))) or any_left
                 os.fsync(target)
             os.replace(copy, path)
-            if not kept:
+            if not any_left:
                 path.unlink()
             self._sync_folder()
             return different
@@ -115,15 +115,15 @@ class QAFiles:
 
 def _count(path: Path, counted: Keep) -> int:
     """How many lines; none of a file that another process has deleted meanwhile."""
-    return sum(_wanted(path, counted))
+    return sum(_matching_lines(path, counted))
 
 
-def _wanted(path: Path, wanted: Keep) -> list[bool]:
-    """For each line whether it is wanted."""
+def _matching_lines(path: Path, matches: Keep) -> list[bool]:
+    """For each line whether it matches."""
     if not path.exists():
         return []
     with path.open("rb") as file:
-        return [wanted(line) for line in file]
+        return [matches(line) for line in file]
 
 
 @contextmanager
@@ -188,15 +188,17 @@ class QALog:
 
     async def forget_parents(self, turn_ids: Collection[str]) -> int:
         """Turns that followed one of these follow none any more. Returns how many lines changed."""
-        gone = frozenset(turn_ids)
-        return await self._run(lambda: self._files.change(_changing(gone, lambda line: _rooted(line, gone))))
+        erased = frozenset(turn_ids)
+        return await self._run(
+            lambda: self._files.change(_changing(erased, lambda line: _rooted(line, erased)))
+        )
 
     async def forget_document(self, document_id: str, chunk_ids: Collection[str]) -> int:
         """Take the document out of the sources of every line. Returns how many lines changed."""
-        gone = frozenset([document_id, *chunk_ids])
+        erased = frozenset([document_id, *chunk_ids])
         first = frozenset([document_id])  # every source names its document
         return await self._run(
-            lambda: self._files.change(_changing(first, lambda line: _without_sources(line, gone)))
+            lambda: self._files.change(_changing(first, lambda line: _without_sources(line, erased)))
         )
 
     async def search(self, values: Collection[str]) -> tuple[int, int]:
@@ -298,10 +300,10 @@ def _without(field: str, values: frozenset[str]) -> Callable[[bytes], bool]:
 
 def _mentioning(values: frozenset[str]) -> Callable[[bytes], bool]:
     """Whether a line has one of the values in it; of many, only those that are UUIDs are found."""
-    wanted = {json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "replace") for value in values}
-    if len(wanted) <= FEW:
-        return lambda line: any(each in line for each in wanted)
-    return lambda line: not wanted.isdisjoint(_UUID.findall(line))
+    written = {json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "replace") for value in values}
+    if len(written) <= FEW:
+        return lambda line: any(each in line for each in written)
+    return lambda line: not written.isdisjoint(_UUID.findall(line))
 
 
 def _changing(values: frozenset[str], change: Change) -> Change:
@@ -310,23 +312,25 @@ def _changing(values: frozenset[str], change: Change) -> Change:
     return lambda line: change(line) if mentioned(line) else line
 
 
-def _rooted(line: bytes, gone: frozenset[str]) -> bytes:
+def _rooted(line: bytes, erased: frozenset[str]) -> bytes:
     fields = _fields(line)
     if fields is None:
         return b""
-    return _written({**fields, "parent_turn_id": None}) if fields.get("parent_turn_id") in gone else line
+    return _written({**fields, "parent_turn_id": None}) if fields.get("parent_turn_id") in erased else line
 
 
-def _without_sources(line: bytes, gone: frozenset[str]) -> bytes:
+def _without_sources(line: bytes, erased: frozenset[str]) -> bytes:
     fields = _fields(line)
     if fields is None:
         return b""
     sources = fields.get("sources")
     if not isinstance(sources, list):
         return line
-    left = [one for one in sources if not _names(one, gone)]
+    left = [one for one in sources if not _names(one, erased)]
     return line if len(left) == len(sources) else _written({**fields, "sources": left})
 
 
-def _names(source: object, gone: frozenset[str]) -> bool:
-    return isinstance(source, dict) and (source.get("document_id") in gone or source.get("chunk_id") in gone)
+def _names(source: object, erased: frozenset[str]) -> bool:
+    return isinstance(source, dict) and (
+        source.get("document_id") in erased or source.get("chunk_id") in erased
+    )

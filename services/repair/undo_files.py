@@ -9,7 +9,7 @@ import structlog
 
 log = structlog.get_logger()
 
-PATTERN = "backfill-undo-*.jsonl"
+PATTERNS = "backfill-undo-*.jsonl", ".backfill-undo-rewriting"
 
 
 async def delete_undo_files(folder: Path) -> None:
@@ -20,7 +20,7 @@ async def delete_undo_files(folder: Path) -> None:
 
 
 def _delete(folder: Path) -> int:
-    files = list(folder.glob(PATTERN))
+    files = [path for pattern in PATTERNS for path in folder.glob(pattern)]
     for path in files:
         path.unlink(missing_ok=True)
     return len(files)

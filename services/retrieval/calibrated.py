@@ -50,13 +50,13 @@ def _query(bundle: QueryBundle) -> Query:
 
 def _candidate(node: NodeWithScore) -> Candidate:
     """The node's text begins with its heading already."""
-    found = node.node.metadata
+    metadata = node.node.metadata
     chunk = Chunk(node.node.node_id, "", "", node.node.get_content(), 0)
     return Candidate(
         chunk,
-        dense=found.get("dense"),
-        sparse=found.get("sparse"),
-        dense_rank=found.get("dense_rank"),
-        sparse_rank=found.get("sparse_rank"),
+        dense=metadata.get("dense"),
+        sparse=metadata.get("sparse"),
+        dense_rank=metadata.get("dense_rank"),
+        sparse_rank=metadata.get("sparse_rank"),
         fused=node.score or 0.0,
     )

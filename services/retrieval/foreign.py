@@ -34,8 +34,8 @@ class ScoreScale:
 
     def chances(self, scores: Sequence[float | None]) -> list[float | None]:
         """Probabilities of scores that came together; what is no number counts as 0, None stays."""
-        told = [score for score in scores if score is not None and not math.isnan(score)]
-        self._raw = self._raw or any(not 0.0 <= score <= 1.0 for score in told)
+        known = [score for score in scores if score is not None and not math.isnan(score)]
+        self._raw = self._raw or any(not 0.0 <= score <= 1.0 for score in known)
         return [self._chance(score) for score in scores]
 
     def _chance(self, score: float | None) -> float | None:
@@ -117,8 +117,8 @@ class ForeignReranker:
             [None if score is None else score * weight for score in row]
             for (_, weight), row in zip(wordings, rows, strict=True)
         ]
-        told = [[score for score in column if score is not None] for column in zip(*weighted, strict=True)]
-        return [max(column, default=None) for column in told]
+        scored = [[score for score in column if score is not None] for column in zip(*weighted, strict=True)]
+        return [max(column, default=None) for column in scored]
 
     async def _scores(self, questions: Sequence[str], candidates: Sequence[Candidate]) -> Scores:
         if isinstance(self._reranker, JudgesPairs):
@@ -134,12 +134,12 @@ class ForeignReranker:
         nodes = [to_node(candidate) for candidate in candidates]
         try:
             scored = await self._reranker.apostprocess_nodes(nodes, query_bundle=QueryBundle(question))
-            found = {node.node.node_id: _number(node.score) for node in scored}
+            by_id = {node.node.node_id: _number(node.score) for node in scored}
         # the plug-in's edge: no list of what other people's classes raise is complete
         except Exception as error:
             log.warning("reranker_class_failed", error=type(error).__name__, where=where(error))
             raise RerankerUnavailableError("The reranker's class failed.") from error
-        return [found.get(candidate.chunk.chunk_id) for candidate in candidates]
+        return [by_id.get(candidate.chunk.chunk_id) for candidate in candidates]
 
     @contextmanager
     def _spared(self) -> Iterator[None]:

@@ -58,18 +58,18 @@ def read_judgement(reply: str) -> Judgement:
     """
     if len(reply) > MAX_REPLY_CHARS:
         return Judgement()
-    said = Judgement()
+    judgement = Judgement()
     for read in (_strict, _repaired, _repaired_marks):
-        said = _last(read(reply)) or said
-        if said.can_answer is not None:
+        judgement = _last(read(reply)) or judgement
+        if judgement.can_answer is not None:
             break
-    return said
+    return judgement
 
 
 def _last(read: object) -> Judgement | None:
-    found = list(_judgements(read))
-    judging = [each for each in found if each.can_answer is not None]
-    return next(reversed(judging or found), None)
+    judgements = list(_judgements(read))
+    judging = [each for each in judgements if each.can_answer is not None]
+    return next(reversed(judging or judgements), None)
 
 
 def _strict(text: str) -> object:
@@ -111,17 +111,17 @@ def _judgements(read: object) -> Iterator[Judgement]:
             yield from _judgements([value for value in read.values() if isinstance(value, dict)])
 
 
-def _judgement(said: Mapping[str, object]) -> Judgement:
-    verdict = _verdict(_value(said, "verdict"))
+def _judgement(fields: Mapping[str, object]) -> Judgement:
+    verdict = _verdict(_value(fields, "verdict"))
     if verdict is None:
-        verdict = _verdict(_value(said, "score"))
+        verdict = _verdict(_value(fields, "score"))
     return Judgement(
-        verdict, _text(_value(said, "passage")), _text(_value(said, "reason"))[:MAX_REASON_CHARS]
+        verdict, _text(_value(fields, "passage")), _text(_value(fields, "reason"))[:MAX_REASON_CHARS]
     )
 
 
-def _value(said: Mapping[str, object], kind: str) -> object:
-    return next((said[key] for key in _KEYS[kind] if key in said), None)
+def _value(fields: Mapping[str, object], kind: str) -> object:
+    return next((fields[key] for key in _KEYS[kind] if key in fields), None)
 
 
 def _text(value: object) -> str:
@@ -168,15 +168,15 @@ def find_verbatim(copied: str, text: str) -> str:
     White space, quotation marks, dashes, letter case, full-width forms and an ellipsis at either end may
     differ: models change them as they copy.
     """
-    wanted = _ELLIPSES.sub("", "".join(map(_fold, copied)))
-    if len(wanted) < SHORTEST:
+    copied_text = _ELLIPSES.sub("", "".join(map(_fold, copied)))
+    if len(copied_text) < SHORTEST:
         return ""
     pieces = [_fold(char) for char in text]
     origin = [at for at, piece in enumerate(pieces) for _ in piece]
-    found = "".join(pieces).find(wanted)
-    if found < 0:
+    start = "".join(pieces).find(copied_text)
+    if start < 0:
         return ""
-    return _with_quotes(text, origin[found], origin[found + len(wanted) - 1] + 1, copied.strip())
+    return _with_quotes(text, origin[start], origin[start + len(copied_text) - 1] + 1, copied.strip())
 
 
 def _with_quotes(text: str, start: int, end: int, copied: str) -> str:

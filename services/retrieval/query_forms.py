@@ -79,10 +79,10 @@ class QueryBuilder:
         )
         return Query(question, forms, tuple(before), last_answer)
 
-    def _years(self, question: str, given: str) -> list[str]:
+    def _years(self, question: str, year: str) -> list[str]:
         """The year or month it asks about, as documents have it, unless it says so itself (去年 does not)."""
-        named = [given]
-        if not given:  # a day (明天) is rarely what a document is about
+        named = [year]
+        if not year:  # a day (明天) is rarely what a document is about
             named = [each for each in dates_in(question, self._today()) if len(each) <= len("2026-01")]
         return [each for each in named if each[:4] not in question]
 

@@ -36,7 +36,7 @@ class _Ranking:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Entry:
     """What all lists together say of one chunk, form by form."""
 
     point: models.ScoredPoint
@@ -91,15 +91,15 @@ class Retriever:
         """
         if not owners:
             return []
-        wanted = searchable(owners, limits)
+        point_filter = searchable(owners, limits)
         depth = math.ceil(self._settings.reranker_input_top_n * LIST_DEPTH)
-        look = await self._look(query, wanted, depth)
+        look = await self._look(query, point_filter, depth)
         if look.crowded:
-            look = await self._look(query, wanted, DEEPER * depth)
+            look = await self._look(query, point_filter, DEEPER * depth)
         return look.candidates
 
-    async def _look(self, query: Query, wanted: models.Filter, depth: int) -> _Look:
-        requests, kinds = self._requests(query, wanted, depth)
+    async def _look(self, query: Query, point_filter: models.Filter, depth: int) -> _Look:
+        requests, kinds = self._requests(query, point_filter, depth)
         responses = await self._store.query_batch_points(self._collection, requests)
         rankings = [
             _Ranking(*lists, response.points) for lists, response in zip(kinds, responses, strict=True)
@@ -109,7 +109,7 @@ class Retriever:
         return _Look(candidates, short and any(len(ranking.points) >= depth for ranking in rankings))
 
     def _requests(
-        self, query: Query, wanted: models.Filter, depth: int
+        self, query: Query, point_filter: models.Filter, depth: int
     ) -> tuple[list[models.QueryRequest], list[tuple[int, str, float]]]:
         requests, kinds = [], []
         trusts = ((DENSE, self._fusion.dense_weight), (SPARSE, self._fusion.sparse_weight))
@@ -117,18 +117,18 @@ class Retriever:
             for kind, trust in trusts:
                 if kind == SPARSE and not form.sparse.indices:
                     continue
-                requests.append(self._request(query, form, kind, wanted, depth))
+                requests.append(self._request(query, form, kind, point_filter, depth))
                 kinds.append((number, kind, form.weight * trust))
         return requests, kinds
 
     def _request(
-        self, query: Query, form: QueryForm, kind: str, wanted: models.Filter, depth: int
+        self, query: Query, form: QueryForm, kind: str, point_filter: models.Filter, depth: int
     ) -> models.QueryRequest:
         sparse = models.SparseVector(indices=form.sparse.indices, values=form.sparse.values)
         return models.QueryRequest(
             query=form.dense if kind == DENSE else sparse,
             using=kind,
-            filter=wanted,
+            filter=point_filter,
             limit=depth,
             with_payload=True,
             # the score of one list says nothing of the other forms, nor of what words alone have found
@@ -137,19 +137,19 @@ class Retriever:
 
     def _fuse(self, query: Query, rankings: list[_Ranking]) -> tuple[list[Candidate], int]:
         """The candidates, and how many copies of them were left out on the way."""
-        found: dict[str, _Found] = {}
+        entries: dict[str, _Entry] = {}
         forms = np.asarray([form.dense for form in query.forms], dtype=float)
         unseen = [FormMatch()] * len(query.forms)
         for ranking in rankings:
             for rank, point in enumerate(ranking.points, start=1):
                 if not _says_anything(point):
                     continue
-                entry = found.setdefault(str(point.id), _Found(point, list(unseen)))
+                entry = entries.setdefault(str(point.id), _Entry(point, list(unseen)))
                 entry.note(ranking, point.score, rank)
                 if not entry.has_vector:
                     _note_cosines(entry, point, forms)
         fused = reciprocal_rank_fusion(
-            [[str(point.id) for point in ranking.points if str(point.id) in found] for ranking in rankings],
+            [[str(point.id) for point in ranking.points if str(point.id) in entries] for ranking in rankings],
             [ranking.weight for ranking in rankings],
             self._fusion.k,
         )
@@ -157,11 +157,11 @@ class Retriever:
         firsts: dict[tuple[str, ...], Candidate] = {}
         copies = 0
         for key, score in fused:
-            said = _said(found[key].point)
-            if said in firsts:
+            words = _words_of(entries[key].point)
+            if words in firsts:
                 copies += 1
             elif len(firsts) < most:
-                firsts[said] = _candidate(found[key], score)
+                firsts[words] = _candidate(entries[key], score)
         return list(firsts.values()), copies
 
 
@@ -170,16 +170,16 @@ def _says_anything(point: models.ScoredPoint) -> bool:
     return any(map(str.isalnum, str((point.payload or {}).get("text", ""))))
 
 
-def _said(point: models.ScoredPoint) -> tuple[str, ...]:
+def _words_of(point: models.ScoredPoint) -> tuple[str, ...]:
     """What is searched of the chunk: copies have all of it in common. Another heading or date is no copy."""
     payload = point.payload or {}
     return tuple(str(payload.get(field, "")) for field in ("heading", "date", "text"))
 
 
-def _note_cosines(entry: _Found, point: models.ScoredPoint, forms: NDArray[np.float64]) -> None:
+def _note_cosines(entry: _Entry, point: models.ScoredPoint, forms: NDArray[np.float64]) -> None:
     """The chunk's cosine to every form, from the vector it came with (unit length).
 
-    A list tells only of its own form, and the list by words of none.
+    A list scores only its own form, and the list by words none.
     """
     vector = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
     if vector is None:
@@ -191,16 +191,16 @@ def _note_cosines(entry: _Found, point: models.ScoredPoint, forms: NDArray[np.fl
     ]
 
 
-def _candidate(found: _Found, fused: float) -> Candidate:
+def _candidate(entry: _Entry, fused: float) -> Candidate:
     """`dense` is the question's as it was asked; of the rest the best of all forms."""
-    dense_ranks = [match.dense_rank for match in found.matches if match.dense_rank]
-    by_words = [match for match in found.matches if match.sparse_rank]
+    dense_ranks = [match.dense_rank for match in entry.matches if match.dense_rank]
+    by_words = [match for match in entry.matches if match.sparse_rank]
     return Candidate(
-        chunk=ChunkPayload.model_validate(found.point.payload or {}).to_chunk(),
-        dense=found.matches[0].dense,
+        chunk=ChunkPayload.model_validate(entry.point.payload or {}).to_chunk(),
+        dense=entry.matches[0].dense,
         sparse=max((match.sparse for match in by_words), default=None),
         dense_rank=min(dense_ranks, default=None),
         sparse_rank=min((match.sparse_rank for match in by_words if match.sparse_rank), default=None),
         fused=fused,
-        matches=tuple(found.matches),
+        matches=tuple(entry.matches),
     )

@@ -19,7 +19,7 @@ from services.llm_service import ModelEntry
 log = structlog.get_logger()
 
 MAX_TURNS = 3
-MAX_TOLD_CHARS = 600  # of each question and answer before: what it was about is said early
+MAX_TURN_CHARS = 600  # of each question and answer before: their beginning says what they were about
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.M)
 _OBJECT = re.compile(r"""^\{\s*["'][^"']*["']\s*[:：]\s*["'](.*)["']\s*\}$""", re.S)
@@ -44,7 +44,7 @@ class QueryRewriter:
         """There is something to make the question clear with, and a model that can."""
         return self._timeout_s > 0 and bool(turns) and model.generative
 
-    def told(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+    def context_turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         """Those of these turns that `rewrite` shows to the model."""
         return turns[-MAX_TURNS:]
 
@@ -62,14 +62,14 @@ class QueryRewriter:
         return read_rewritten(reply, question)
 
     def _messages(self, question: str, turns: Sequence[Turn]) -> list[Message]:
-        said = [
+        exchanges = [
             {
-                "question": turn.user_query[:MAX_TOLD_CHARS],
-                "answer": turn.assistant_response[:MAX_TOLD_CHARS],
+                "question": turn.user_query[:MAX_TURN_CHARS],
+                "answer": turn.assistant_response[:MAX_TURN_CHARS],
             }
-            for turn in self.told(turns)
+            for turn in self.context_turns(turns)
         ]
-        task = json.dumps({"conversation": said, "question": question}, ensure_ascii=False)
+        task = json.dumps({"conversation": exchanges, "question": question}, ensure_ascii=False)
         language: Language = "zh" if is_mostly_chinese(question) else "en"
         return [
             Message(Role.SYSTEM, self._prompt(language), Part.SYSTEM),

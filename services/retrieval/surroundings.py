@@ -65,8 +65,8 @@ class Neighbours:
 
     async def get(self, document_id: str, chunk_id: str, owners: Sequence[str]) -> Chunk:
         """Raises UnknownChunkError, also when it is somebody else's or not ready; StoreUnavailableError."""
-        found = await self._store.retrieve(self._collection, ids=[chunk_id], with_payload=True)
-        for record in found:
+        records = await self._store.retrieve(self._collection, ids=[chunk_id], with_payload=True)
+        for record in records:
             payload = ChunkPayload.model_validate(record.payload)
             if payload.document_id == document_id and payload.owner in owners and payload.ready:
                 return payload.to_chunk()
@@ -78,15 +78,15 @@ class Neighbours:
         """Raises StoreUnavailableError."""
         reach = max(before, after, SECTION_REACH if section else 0)
         around = await self.around([chunk], owners, reach) if reach else Around([chunk])
-        earlier = [found for at in range(before, 0, -1) if (found := around.at(chunk, -at))]
-        later = [found for at in range(1, after + 1) if (found := around.at(chunk, at))]
+        earlier = [neighbour for at in range(before, 0, -1) if (neighbour := around.at(chunk, -at))]
+        later = [neighbour for at in range(1, after + 1) if (neighbour := around.at(chunk, at))]
         return Surroundings(chunk, tuple(earlier), tuple(later), _section(chunk, around) if section else ())
 
     async def around(self, chunks: Sequence[Chunk], owners: Sequence[str], reach: int) -> Around:
         """The chunks and those up to `reach` places from each, in one round trip."""
         places = _places(chunks, reach)
         most = sum(last - first + 1 for stretches in places.values() for first, last in stretches)
-        wanted = searchable(owners)
+        point_filter = searchable(owners)
         within = [
             _stretch(version, first, last)
             for version, stretches in places.items()
@@ -96,12 +96,12 @@ class Neighbours:
             return Around(chunks)
         records, _ = await self._store.scroll(
             self._collection,
-            scroll_filter=models.Filter(must=wanted.must, should=within),
+            scroll_filter=models.Filter(must=point_filter.must, should=within),
             limit=most,
             with_payload=True,
         )
-        found = [ChunkPayload.model_validate(record.payload).to_chunk() for record in records]
-        return Around([*chunks, *found])
+        read = [ChunkPayload.model_validate(record.payload).to_chunk() for record in records]
+        return Around([*chunks, *read])
 
 
 def version_of(chunk: Chunk) -> DocumentVersion:
@@ -157,7 +157,7 @@ def _section(chunk: Chunk, around: Around) -> tuple[Chunk, ...]:
     return tuple(sorted(taken, key=lambda each: each.position))
 
 
-# A hit told with what stands around it: sentences of its section, before and after, up to a few tokens.
+# A hit widened by what stands around it: sentences of its section, before and after, up to a few tokens.
 
 
 LEAST_CHUNK_TOKENS = 64  # neighbours are looked for as far as the tokens reach with chunks of this size
@@ -181,23 +181,23 @@ class Widener:
         self._reach = min(MAX_REACH, 1 + tokens // LEAST_CHUNK_TOKENS)
 
     async def widen(self, candidates: Sequence[Candidate], owners: Sequence[str]) -> tuple[Candidate, ...]:
-        """The candidates in their order, each with the text that it is told with.
+        """The candidates in their order, each with the text that goes into the prompt.
 
-        Nothing is told twice: what is a hit itself, or stands with a better one, is left out. Raises
+        Nothing is repeated: what is a hit itself, or stands with a better one, is left out. Raises
         StoreUnavailableError.
         """
         hits = [candidate.chunk for candidate in candidates]
         if not hits:
             return ()
         around = await self._neighbours.around(hits, owners, self._reach)
-        told = {_place(hit) for hit in hits}
+        used = {_place(hit) for hit in hits}
         return tuple(
-            replace(one, chunk=replace(one.chunk, text=self._widened(one.chunk, around, told)))
+            replace(one, chunk=replace(one.chunk, text=self._widened(one.chunk, around, used)))
             for one in candidates
         )
 
-    def _widened(self, hit: Chunk, around: Around, told: set[tuple[str, str, int]]) -> str:
-        sides = {step: _sentences(hit, around, step, told) for step in (1, -1)}
+    def _widened(self, hit: Chunk, around: Around, used: set[tuple[str, str, int]]) -> str:
+        sides = {step: _sentences(hit, around, step, used) for step in (1, -1)}
         taken: dict[int, list[_Sentence]] = {1: [], -1: []}
         room = self._tokens
         while sides:
@@ -209,7 +209,7 @@ class Widener:
                     del sides[step]
                     continue
                 taken[step].append(sentence)
-        told |= {_place(sentence.chunk) for side in taken.values() for sentence in side}
+        used |= {_place(sentence.chunk) for side in taken.values() for sentence in side}
         return "\n".join([*_runs(taken[-1][::-1]), hit.text, *_runs(taken[1])])
 
 
@@ -217,11 +217,11 @@ def _place(chunk: Chunk) -> tuple[str, str, int]:
     return (*version_of(chunk), chunk.position)
 
 
-def _sentences(hit: Chunk, around: Around, step: int, told: set[tuple[str, str, int]]) -> Iterator[_Sentence]:
-    """Of the section, from the hit outwards, as far as nothing of it is told elsewhere."""
+def _sentences(hit: Chunk, around: Around, step: int, used: set[tuple[str, str, int]]) -> Iterator[_Sentence]:
+    """Of the section, from the hit outwards, as far as nothing of it is used elsewhere."""
     beside = hit
     for neighbour in around.towards(hit, step):
-        if not same_section(hit, neighbour) or _place(neighbour) in told:
+        if not same_section(hit, neighbour) or _place(neighbour) in used:
             return
         start, end = _new(neighbour, beside, step)
         spans = [span for span in sentences(neighbour.text) if span.start >= start and span.end <= end]

@@ -74,7 +74,7 @@ class ListPlaces:
         """By chunk id of the document, its place in the lists of each kind; a chunk that is in none is left
         out. The lists are those of a search within `limits`, the document's chunks those of all of it. All
         in one round trip. Raises StoreUnavailableError."""
-        wanted = [
+        searches = [
             (kind, form)
             for form in query.forms
             for kind in (DENSE, SPARSE)
@@ -84,15 +84,15 @@ class ListPlaces:
         alone = searchable(owners, KnowledgeFilter(document_ids=(document_id,)))
         requests = [
             _request(form, kind, where, limit)
-            for kind, form in wanted
+            for kind, form in searches
             for where, limit in ((everywhere, max(LOOKED_THROUGH, self._handed_on)), (alone, OF_THE_DOCUMENT))
         ]
         answers: list[QueryResponse] = await self._store.query_batch_points(self._collection, requests)
         lists = [
             _Lists(kind, answers[2 * at].points, answers[2 * at + 1].points)
-            for at, (kind, _) in enumerate(wanted)
+            for at, (kind, _) in enumerate(searches)
         ]
-        return _best([found.places(self._handed_on) for found in lists])
+        return _best([ranking.places(self._handed_on) for ranking in lists])
 
 
 def _best(of_lists: Sequence[Mapping[str, ListPlace]]) -> Mapping[str, tuple[ListPlace, ...]]:

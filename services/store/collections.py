@@ -104,19 +104,19 @@ async def _is_unnamed(store: VectorStore, spec: CollectionSpec) -> bool:
 async def fits(store: VectorStore, spec: CollectionSpec, *, embedding_name: str, dimension: int) -> bool:
     """Whether the stored vectors are this embedding's. Raises StartRefusedError for an unknown schema."""
     info = await store.get_collection(spec.name)
-    found = _read(info.config.metadata)
-    if found is None:
+    stored = _read(info.config.metadata)
+    if stored is None:
         return False
     expected = StoredAs(embedding=embedding_name, dimension=dimension, schema_version=SCHEMA_VERSION)
-    _check_schema(spec, found)
-    return _same_vectors(spec, info, found, expected)
+    _check_schema(spec, stored)
+    return _same_vectors(spec, info, stored, expected)
 
 
 async def described_embedding(store: VectorStore, spec: CollectionSpec) -> str:
     """The name and the dimension of the embedding of the stored vectors, for a person."""
     info = await store.get_collection(spec.name)
-    found = _read(info.config.metadata)
-    name = found.embedding if found else "an embedding it does not name"
+    stored = _read(info.config.metadata)
+    name = stored.embedding if stored else "an embedding it does not name"
     return f"{name} ({_described(spec, _sizes(info.config.params.vectors))})"
 
 
@@ -152,42 +152,42 @@ async def _create(
 
 
 def _check(spec: CollectionSpec, info: models.CollectionInfo, expected: StoredAs) -> None:
-    found = _stored_as(spec, info.config.metadata)
-    _check_schema(spec, found)
-    if not _same_vectors(spec, info, found, expected):
+    stored = _stored_as(spec, info.config.metadata)
+    _check_schema(spec, stored)
+    if not _same_vectors(spec, info, stored, expected):
         sizes = _sizes(info.config.params.vectors)
         raise StartRefusedError(
-            f"collection {spec.name!r} was embedded with {found.embedding} ({_described(spec, sizes)}) and "
+            f"collection {spec.name!r} was embedded with {stored.embedding} ({_described(spec, sizes)}) and "
             f"the configured embedding is {expected.embedding} ({expected.dimension} dimensions); set "
             f"EMBEDDING back, or embed everything again with `{REEMBED_COMMAND}`"
         )
 
 
-def _check_schema(spec: CollectionSpec, found: StoredAs) -> None:
-    if found.schema_version != SCHEMA_VERSION:
+def _check_schema(spec: CollectionSpec, stored: StoredAs) -> None:
+    if stored.schema_version != SCHEMA_VERSION:
         raise StartRefusedError(
-            f"collection {spec.name!r} has schema {found.schema_version} and this version of Wenmai knows "
+            f"collection {spec.name!r} has schema {stored.schema_version} and this version of Wenmai knows "
             f"schema {SCHEMA_VERSION}; run the version that wrote it, or choose another collection"
         )
 
 
 def _same_vectors(
-    spec: CollectionSpec, info: models.CollectionInfo, found: StoredAs, expected: StoredAs
+    spec: CollectionSpec, info: models.CollectionInfo, stored: StoredAs, expected: StoredAs
 ) -> bool:
     sizes = _sizes(info.config.params.vectors)
     right_sizes = all(sizes.get(name) == expected.dimension for name in spec.dense)
-    return not spec.dense or (found == expected and right_sizes)
+    return not spec.dense or (stored == expected and right_sizes)
 
 
 def _stored_as(spec: CollectionSpec, metadata: dict[str, Any] | None) -> StoredAs:
-    found = _read(metadata)
-    if found is None:
+    stored = _read(metadata)
+    if stored is None:
         raise StartRefusedError(
             f"collection {spec.name!r} does not say which embedding its vectors are from; if an earlier "
             f"version wrote it, embed everything again with `{REEMBED_COMMAND}`, "
             f"else choose another collection"
         )
-    return found
+    return stored
 
 
 def _read(metadata: dict[str, Any] | None) -> StoredAs | None:

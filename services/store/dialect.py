@@ -134,7 +134,7 @@ class Changed:
     """The points of one collection that changed, as they are now: whole, or gone (by id)."""
 
     points: Sequence[models.Record]
-    gone: Sequence[models.ExtendedPointId]
+    deleted: Sequence[models.ExtendedPointId]
 
 
 class ChangeFeed(Protocol):

@@ -17,8 +17,8 @@ def read_leniently(form: type[M], stored: Mapping[str, Any], point_id: str) -> M
     try:
         return form.model_validate(stored)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        unreadable = {str(each["loc"][0]) for each in found}
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        unreadable = {str(each["loc"][0]) for each in errors}
         readable = {name: value for name, value in stored.items() if name not in unreadable}
         read = form.model_validate(readable)
     log.warning("fields_unreadable", point_id=point_id, number=len(unreadable), fields=sorted(unreadable))

@@ -56,8 +56,8 @@ class ReceiptStore:
             limit=limit,
             order_by=models.OrderBy(key="began_us", direction=models.Direction.DESC),
         )
-        found = [_read(record.payload or {}) for record in records]
-        return [receipt for receipt in found if receipt is not None]
+        receipts = [_read(record.payload or {}) for record in records]
+        return [receipt for receipt in receipts if receipt is not None]
 
 
 def _read(payload: dict[str, Any]) -> Receipt | None:

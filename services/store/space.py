@@ -1,4 +1,4 @@
-"""The disk as retention and the health page see it: space comes back, and low room is told in time."""
+"""The disk as retention and the health page see it: space comes back, and low space is reported in time."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class StoreSpace:
         a Qdrant server. Raises StoreUnavailableError, DiskFullError among them."""
         if not isinstance(self._store, Compactable):
             return None
-        there = [name for name in collections if await self._store.collection_exists(name)]
-        return await self._compact(self._store, there, "request") if there else None
+        existing = [name for name in collections if await self._store.collection_exists(name)]
+        return await self._compact(self._store, existing, "request") if existing else None
 
     def _is_worth_it(self, collection: str, sizes: Reclaimed) -> bool:
         excess = sizes.bytes_before - sizes.bytes_after - self._left_over.get(collection, 0)

@@ -17,7 +17,7 @@ from services.sync.contract import SyncedKnowledge
 from services.sync.in_flight import SyncPace
 from services.sync.intake import Origin
 from services.sync.only_one import SyncLock
-from services.sync.plan import Wanted
+from services.sync.plan import ExpectedDocument
 from services.sync.reports import SyncReport, SyncReports, Tally
 from services.sync.run import SourceParts, SourceRun, SyncProgress
 from services.sync.scanner import FolderScanner
@@ -50,7 +50,7 @@ class FolderSync:
         self._scanners = {
             name: FolderScanner(name, source, max_file_bytes) for name, source in sources.items()
         }
-        self._wanted = {name: _wanted(source, shared_owner) for name, source in sources.items()}
+        self._expected = {name: _expected(source, shared_owner) for name, source in sources.items()}
         self._counts = SourceCounts(store, names.document_collection)
         self._reports = SyncReports(store, names.operations_collection)
         self._lock = SyncLock(names.data_dir)
@@ -91,8 +91,8 @@ class FolderSync:
             log.debug("sync_state_unknown", error=str(error))
             last, left = {}, []
         states = [
-            SourceState(name, str(self._sources[name].folder), wanted.owner, wanted.tags, last.get(name))
-            for name, wanted in self._wanted.items()
+            SourceState(name, str(self._sources[name].folder), expected.owner, expected.tags, last.get(name))
+            for name, expected in self._expected.items()
         ]
         return SyncState(bool(self._began_us), self._began_us, self._progress, tuple(states), tuple(left))
 
@@ -102,12 +102,12 @@ class FolderSync:
 
     async def summaries(self, owners: Sequence[str]) -> list[SourceSummary]:
         """The sources whose documents these owners may read. Raises StoreUnavailableError."""
-        names = [name for name, wanted in self._wanted.items() if wanted.owner in owners]
+        names = [name for name, expected in self._expected.items() if expected.owner in owners]
         last = await self._reports.last(names)
         return [
             SourceSummary(
                 name,
-                await self._counts.ready(name, self._wanted[name].owner),
+                await self._counts.ready(name, self._expected[name].owner),
                 last[name].ended_us if name in last else 0,
             )
             for name in names
@@ -176,7 +176,7 @@ class FolderSync:
         tally = Tally(name, self._clock(), await self._last(name))
         parts = SourceParts(
             self._knowledge, self._scanners[name],
-            Origin(name, self._sources[name].folder, self._wanted[name]), tally, self._pace, self._tell,
+            Origin(name, self._sources[name].folder, self._expected[name]), tally, self._pace, self._tell,
         )  # fmt: skip
         try:
             await SourceRun(parts, allow_removals=allow_removals).run()
@@ -204,10 +204,10 @@ class FolderSync:
             log.warning("sync_report_not_stored", source=report.source, error=str(error))
 
 
-def _wanted(source: SourceSettings, shared_owner: str) -> Wanted:
+def _expected(source: SourceSettings, shared_owner: str) -> ExpectedDocument:
     """Its tags as a document has them."""
     tags = dict.fromkeys(tag.strip() for tag in source.tags if tag.strip())
-    return Wanted(source.owner or shared_owner, tuple(tags))
+    return ExpectedDocument(source.owner or shared_owner, tuple(tags))
 
 
 def _log(report: SyncReport) -> None:

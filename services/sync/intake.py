@@ -14,10 +14,10 @@ from services.knowledge.jobs.job import JobStage
 from services.knowledge.upload import Addition, Upload
 from services.sync.contract import SyncedKnowledge
 from services.sync.in_flight import ByteBudget, Patience, SyncPace
-from services.sync.plan import UNSETTLED_US, ToRead, Wanted
-from services.sync.reading import FileChangedError, FileContent, read_seen
+from services.sync.plan import UNSETTLED_US, ExpectedDocument, ToRead
+from services.sync.reading import FileChangedError, FileContent, read_scanned
 from services.sync.reports import Tally
-from services.sync.scanner import SeenFile, plain, shown_path
+from services.sync.scanner import ScannedFile, plain, shown_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Origin:
 
     name: str
     folder: Path
-    wanted: Wanted
+    expected: ExpectedDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +53,18 @@ class FileIntake:
         self._jobs_done = 0
         self.hashes: set[str] = set()
 
-    async def read_all(self, files: Sequence[ToRead], told: Callable[[], None]) -> None:
-        """In their order, several at once; `told` after each. Cancelled, none is left half."""
+    async def read_all(self, files: Sequence[ToRead], on_file: Callable[[], None]) -> None:
+        """In their order, several at once; `on_file` is called after each. Cancelled, none is left half."""
         tasks = iter(files)
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self._pace.documents, len(files))):
-                group.create_task(self._read_some(tasks, told))
+                group.create_task(self._read_some(tasks, on_file))
 
-    async def _read_some(self, tasks: Iterator[ToRead], told: Callable[[], None]) -> None:
+    async def _read_some(self, tasks: Iterator[ToRead], on_file: Callable[[], None]) -> None:
         """Several of these take turns at one list."""
         for task in tasks:
             await self._read_one(task)
-            told()
+            on_file()
 
     async def _read_one(self, task: ToRead) -> None:
         """Every file has one outcome."""
@@ -102,7 +102,7 @@ class FileIntake:
         """None: its content is known. Raises WenmaiError kinds, FileChangedError, OSError."""
         await self._let_settle(task.file)
         async with self._budget.hold(task.file.size_bytes):
-            file = await asyncio.to_thread(read_seen, self._origin.folder, task.file)
+            file = await asyncio.to_thread(read_scanned, self._origin.folder, task.file)
             if task.known and self._is_known(task.known, file):
                 await self._knowledge.note_modified(task.known.document_id, task.file.modified_us)
                 self._count_known(task.known, task)
@@ -110,7 +110,7 @@ class FileIntake:
             addition = await self._add(task, file)
         return _Begun(addition.document.document_id, addition.job_id, file.hash_hex)
 
-    async def _let_settle(self, file: SeenFile) -> None:
+    async def _let_settle(self, file: ScannedFile) -> None:
         """Two writes within one tick of a file system's clock leave the same time; the second must not be
         missed."""
         age_s = time.time() - file.modified_us / 1_000_000
@@ -119,12 +119,12 @@ class FileIntake:
 
     def _is_known(self, known: Document, file: FileContent) -> bool:
         """Whether this content was read, or refused, before and need not be looked at again."""
-        wanted = self._origin.wanted
-        if known.owner != wanted.owner or known.modified_us == UNSETTLED_US:
+        expected = self._origin.expected
+        if known.owner != expected.owner or known.modified_us == UNSETTLED_US:
             return False
         if known.refused_hash:
             return file.hash_hex == known.refused_hash
-        return file.hash_hex == known.content_hash and known.tags == wanted.tags
+        return file.hash_hex == known.content_hash and known.tags == expected.tags
 
     def _count_known(self, known: Document, task: ToRead) -> None:
         if known.refused_hash or known.status is DocumentStatus.FAILED:
@@ -138,19 +138,19 @@ class FileIntake:
         try:
             return await self._knowledge.add(upload)
         except BadRequestError as error:
-            kept = await self._knowledge.refuse(upload, error)
-            if kept.owner != upload.owner:  # an older version, that is no longer for its owner to search
-                await self._knowledge.erase(kept.document_id)
+            refused = await self._knowledge.refuse(upload, error)
+            if refused.owner != upload.owner:  # an older version, that is no longer for its owner to search
+                await self._knowledge.erase(refused.document_id)
                 await self._knowledge.refuse(upload, error)
             raise
 
-    def _upload(self, file: SeenFile, content: bytes) -> Upload:
+    def _upload(self, file: ScannedFile, content: bytes) -> Upload:
         return Upload(
-            owner=self._origin.wanted.owner,
+            owner=self._origin.expected.owner,
             file_name=file.path.rpartition("/")[2],
             content=content,
             external_id=file.external_id,
-            tags=self._origin.wanted.tags,
+            tags=self._origin.expected.tags,
             source=self._origin.name,
             modified_us=file.modified_us,
         )
@@ -162,7 +162,7 @@ class FileIntake:
         begun.
         """
         done_before = self._jobs_done
-        job = await self._knowledge.wait(job_id, [self._origin.wanted.owner])
+        job = await self._knowledge.wait(job_id, [self._origin.expected.owner])
         if job.stage is JobStage.DONE:
             self._jobs_done += 1
             return

@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.sync.scanner import SeenFile, modified_us_of
+from services.sync.scanner import ScannedFile, modified_us_of
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in its place must not make us wait
@@ -26,24 +26,24 @@ class FileContent:
     hash_hex: str
 
 
-def read_seen(folder: Path, seen: SeenFile) -> FileContent:
+def read_scanned(folder: Path, scanned: ScannedFile) -> FileContent:
     """Blocking. Raises FileChangedError, also when it is gone, or OSError."""
     try:
-        descriptor = _open_below(folder, seen.path)
+        descriptor = _open_below(folder, scanned.path)
     except FileNotFoundError as error:
-        raise FileChangedError(seen.path) from error
+        raise FileChangedError(scanned.path) from error
     with open(descriptor, "rb") as file:
         before = os.fstat(descriptor)
-        if not stat.S_ISREG(before.st_mode) or not _is_as_seen(before, seen):
-            raise FileChangedError(seen.path)
-        content = file.read(seen.size_bytes + 1)
-        if len(content) != seen.size_bytes or not _is_as_seen(os.fstat(descriptor), seen):
-            raise FileChangedError(seen.path)
+        if not stat.S_ISREG(before.st_mode) or not _is_unchanged(before, scanned):
+            raise FileChangedError(scanned.path)
+        content = file.read(scanned.size_bytes + 1)
+        if len(content) != scanned.size_bytes or not _is_unchanged(os.fstat(descriptor), scanned):
+            raise FileChangedError(scanned.path)
     return FileContent(content, hashlib.sha256(content).hexdigest())
 
 
-def _is_as_seen(status: os.stat_result, seen: SeenFile) -> bool:
-    return (status.st_size, modified_us_of(status)) == (seen.size_bytes, seen.modified_us)
+def _is_unchanged(status: os.stat_result, file: ScannedFile) -> bool:
+    return (status.st_size, modified_us_of(status)) == (file.size_bytes, file.modified_us)
 
 
 def _open_below(folder: Path, path: str) -> int:

@@ -12,7 +12,7 @@ from core.knowledge import Document
 from services.sync.contract import SyncedKnowledge
 from services.sync.in_flight import Patience, SyncPace
 from services.sync.intake import FileIntake, Origin
-from services.sync.plan import Plan, make_plan, too_many_gone
+from services.sync.plan import Plan, make_plan, too_many_missing
 from services.sync.reports import Tally
 from services.sync.scanner import FolderScanner, Scan, plain, shown_path
 
@@ -68,9 +68,9 @@ class SourceRun:
             return
         if not self._may_go_on(scan, len(documents)):
             return
-        plan = await asyncio.to_thread(make_plan, documents, scan, self._parts.origin.wanted)
+        plan = await asyncio.to_thread(make_plan, documents, scan, self._parts.origin.expected)
         self._note(scan, plan)
-        early: Sequence[Document] = plan.gone
+        early: Sequence[Document] = plan.deleted
         later: Sequence[Document] = plan.moved
         if self._are_too_many(len(early) + len(later), plan):
             early, later = (), (*early, *later)
@@ -117,7 +117,7 @@ class SourceRun:
             self._tally.fail(shown_path(refused.file.path), plain(refused.reason))
 
     def _are_too_many(self, lost: int, plan: Plan) -> bool:
-        return not self._allow_removals and too_many_gone(lost, plan.known)
+        return not self._allow_removals and too_many_missing(lost, plan.known)
 
     async def _remove_later(self, plan: Plan, lost: Sequence[Document]) -> None:
         """What has another name now was read under it before; its old document goes in any case."""
@@ -125,16 +125,16 @@ class SourceRun:
             self._tally.not_reached += len(lost)
             return
         moved = [document for document in lost if document.content_hash in self._intake.hashes]
-        gone = [document for document in lost if document.content_hash not in self._intake.hashes]
-        if self._are_too_many(len(gone), plan):
-            self._hold_back(len(gone), plan)
-            gone = []
-        await self._remove([*moved, *gone])
+        missing = [document for document in lost if document.content_hash not in self._intake.hashes]
+        if self._are_too_many(len(missing), plan):
+            self._hold_back(len(missing), plan)
+            missing = []
+        await self._remove([*moved, *missing])
 
-    def _hold_back(self, gone: int, plan: Plan) -> None:
-        self._tally.held_back = gone
+    def _hold_back(self, missing: int, plan: Plan) -> None:
+        self._tally.held_back = missing
         self._tally.problem = (
-            f"{gone} of {plan.known} files are gone, more than half: their documents were not removed. "
+            f"{missing} of {plan.known} files are gone, more than half: their documents were not removed. "
             f"If that is meant: {self._command}"
         )
 

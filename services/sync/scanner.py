@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from config.knowledge import SourceSettings
 from core.errors import BadRequestError, StartRefusedError
+from core.knowledge import MAX_EXTERNAL_ID_CHARS
 from services.knowledge.parsing.formats import is_supported, save_as
 from services.knowledge.parsing.names import base_name
-from services.knowledge.upload import MAX_EXTERNAL_ID_CHARS
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -33,7 +33,7 @@ _HASH_CHARS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class SeenFile:
+class ScannedFile:
     """`path` is below the source's folder, as the file system spells it, its parts joined by "/";
     `modified_us` is UTC microseconds."""
 
@@ -71,7 +71,7 @@ class Scan:
     could not be looked into: what they hold is unknown, not gone. `problem`: nothing could be seen, and why.
     """
 
-    files: tuple[SeenFile, ...] = ()
+    files: tuple[ScannedFile, ...] = ()
     bad: tuple[BadFile, ...] = ()
     unseen: tuple[str, ...] = ()
     kinds: tuple[KindCount, ...] = ()
@@ -156,7 +156,7 @@ class FolderScanner:
         walk = _Walk(self, os.fspath(self._folder))
         while await asyncio.to_thread(walk.go_on):
             pass
-        return await asyncio.to_thread(walk.found)
+        return await asyncio.to_thread(walk.run)
 
     def follows(self, path: str) -> bool:
         """Whether the patterns want the file."""
@@ -191,7 +191,7 @@ class _Walk:
         self._scanner = scanner
         self._root = root
         self._todo = [""]
-        self._files: dict[str, SeenFile] = {}
+        self._files: dict[str, ScannedFile] = {}
         self._bad: list[BadFile] = []
         self._unseen: list[str] = []
         self._kinds: Counter[str] = Counter()
@@ -204,7 +204,7 @@ class _Walk:
             left -= self._enter(self._todo.pop())
         return bool(self._todo)
 
-    def found(self) -> Scan:
+    def run(self) -> Scan:
         kinds = tuple(KindCount(ending, count) for ending, count in self._kinds.most_common())
         files = tuple(sorted(self._files.values(), key=lambda file: file.path))
         bad = tuple(sorted(self._bad, key=lambda each: each.path))
@@ -270,8 +270,8 @@ class _Walk:
         elif status.st_size > (most := self._scanner.max_file_bytes):
             self._refuse(path, f"It has {status.st_size:,} bytes; MAX_UPLOAD_BYTES allows {most:,}.")
         else:
-            seen = SeenFile(path, external_id, status.st_size, modified_us_of(status))
-            self._files[external_id] = seen
+            file = ScannedFile(path, external_id, status.st_size, modified_us_of(status))
+            self._files[external_id] = file
 
     def _refuse(self, path: str, reason: str) -> None:
         self._bad.append(BadFile(shown_path(path), external_id_of(self._scanner.source, path), reason))

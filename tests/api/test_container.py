@@ -9,7 +9,7 @@ import pytest
 
 from api.container import open_container
 from core.errors import StartRefusedError
-from tests.support.app import make_settings, open_app
+from tests.support.servers.app import make_settings, open_app
 
 
 def minilm_folder() -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from api.turn.request import TurnRequest
 from core.conversation.events import DoneEvent, SessionEvent, StatusEvent
 from core.prompt.messages import Part, PromptTexts
-from tests.support.app import App
+from tests.support.servers.app import App
 
 
 async def test_process_conversation_yields_the_turn_from_session_to_done(app: App) -> None:

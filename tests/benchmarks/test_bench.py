@@ -47,9 +47,9 @@ async def test_the_stub_keeps_the_pace_it_is_told(stub: Started, relay: Target) 
 
 
 async def test_a_server_that_is_not_there_is_an_error_and_not_a_fast_answer() -> None:
-    with running_stub() as gone:
+    with running_stub() as deleted:
         pass
-    answer = await ask(gone.url, RAW, "Anybody?", "1")
+    answer = await ask(deleted.url, RAW, "Anybody?", "1")
     assert answer.problem
     assert answer.first_content_s is None
 

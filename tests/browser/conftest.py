@@ -9,12 +9,12 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from tests.browser.canary import Canary, listening
-from tests.browser.live import Live, live_server
-from tests.support.server import running_server
-from tests.support.stub_llm import StubLLM, running_stub
+from tests.browser.support.canary import Canary, listening
+from tests.browser.support.live import Live, live_server
+from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.servers.server import running_server
 
-pytest.register_assert_rewrite("tests.browser.watching")
+pytest.register_assert_rewrite("tests.browser.support.watching")
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -55,16 +55,16 @@ def canary() -> Iterator[Canary]:
 
 
 @pytest.fixture(scope="session")
-def said_by_model() -> Iterator[StubLLM]:
+def stub_model() -> Iterator[StubLLM]:
     """The model of `bare_url`: a test sets its `words`."""
     with running_stub(StubLLM()) as stub:
         yield stub
 
 
 @pytest.fixture(scope="session")
-def bare_url(tmp_path_factory: pytest.TempPathFactory, said_by_model: StubLLM) -> Iterator[str]:
+def bare_url(tmp_path_factory: pytest.TempPathFactory, stub_model: StubLLM) -> Iterator[str]:
     """The real server without the sample: ready in a few seconds, for tests that bring their own texts."""
-    model = {"OPENAI_BASE_URL": said_by_model.url, "OPENAI_API_KEY": "k", "LLM_MODEL": "stub"}
+    model = {"OPENAI_BASE_URL": stub_model.url, "OPENAI_API_KEY": "k", "LLM_MODEL": "stub"}
     with running_server(tmp_path_factory.mktemp("bare"), LOAD_SAMPLE="false", **model) as started:
         yield started.url
 

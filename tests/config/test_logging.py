@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from tests.support.server import ROOT, clean_environment
+from tests.support.servers.server import ROOT, clean_environment
 
 SECRET = "sk-canary"
 CODE = f"""

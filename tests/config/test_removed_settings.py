@@ -10,8 +10,8 @@ import structlog
 from config.removed import REMOVED, must_be_refused, removal_of
 from config.settings import Settings, load_settings
 from config.sources import ConfigurationError, section_of
-from scripts.serve import warn_of_removed_settings
-from tests.support.commands import command
+from scripts.serve import warn_of_settings
+from tests.support.servers.commands import command
 
 
 def test_none_of_them_is_a_setting() -> None:
@@ -49,7 +49,7 @@ def test_in_the_environment_it_is_named_at_the_start_and_changes_nothing(
     monkeypatch.setenv("RRF_K", "60")
     assert load_settings() == before
     with structlog.testing.capture_logs() as logged:
-        warn_of_removed_settings({"RRF_K": "60", "Compress_History": "false", "PORT": "1", "PATH": "/bin"})
+        warn_of_settings(before, {"RRF_K": "60", "Compress_History": "false", "PORT": "1", "PATH": "/bin"})
     assert [(line["log_level"], line["message"]) for line in logged] == [
         ("warning", removal_of("compress_history")),
         ("warning", removal_of("rrf_k")),

@@ -3,9 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import structlog
 from pydantic import ValidationError
 
 from config.settings import ModelSettings, StoreSettings, load_settings, not_as_fitted
+from scripts.serve import warn_of_settings
 
 
 def test_a_suffix_goes_for_every_collection_and_a_name_of_ones_own_stays() -> None:
@@ -47,4 +49,10 @@ def test_the_embedding_endpoints_model_is_named_with_it(embedding: str, name: st
 def test_what_the_calibrated_reranker_was_not_fitted_on_is_named(
     sections: dict[str, Any], changed: list[str]
 ) -> None:
-    assert not_as_fitted(load_settings(**sections)) == changed
+    settings = load_settings(**sections)
+    assert not_as_fitted(settings) == changed
+    with structlog.testing.capture_logs() as logged:
+        warn_of_settings(settings, {})
+    assert [(line["log_level"], line["settings"]) for line in logged] == [("warning", changed)] * bool(
+        changed
+    )

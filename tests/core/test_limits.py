@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.knowledge import KnowledgeFilter
-from core.limits import NO_LIMITS, nothing_within, scope_line, scope_of, scope_told
+from core.limits import NO_LIMITS, nothing_within, scope_in_prompt, scope_line, scope_of
 
 ALL = KnowledgeFilter(("合同", "a tag"), ("d1", "d2"), ("wiki",), "2024", "2024-06-30")
 
@@ -31,6 +31,6 @@ def test_a_tag_can_neither_begin_a_line_nor_open_a_block() -> None:
 def test_a_model_reads_the_scope_back_only_where_it_was_told() -> None:
     """Discriminates: taking any line that looks like a scope, as a persona or a turn may have one."""
     for language in ("zh", "en"):
-        told = f"You are careful.\n\n{nothing_within(ALL, language)}"
-        assert scope_told(told) == scope_of(ALL, language)
-        assert scope_told(scope_line(ALL, language)) == ""
+        prompt = f"You are careful.\n\n{nothing_within(ALL, language)}"
+        assert scope_in_prompt(prompt) == scope_of(ALL, language)
+        assert scope_in_prompt(scope_line(ALL, language)) == ""

@@ -95,9 +95,9 @@ async def test_a_question_given_up_while_it_waits_leaves_its_turn_to_the_next() 
 
 
 class OnlyCompletes(CustomLLM):
-    """`said` before `error`; as a generator it fails when first read, else when it is called."""
+    """`pieces` before `error`; as a generator it fails when first read, else when it is called."""
 
-    said: tuple[str, ...] = ()
+    pieces: tuple[str, ...] = ()
     lazy: bool = False
     error: type[Exception] = NotImplementedError
 
@@ -116,7 +116,7 @@ class OnlyCompletes(CustomLLM):
         raise self.error(prompt)
 
     def _pieces(self, prompt: str) -> CompletionResponseGen:
-        for piece in self.said:
+        for piece in self.pieces:
             yield CompletionResponse(text="", delta=piece)
         raise self.error(prompt)
 
@@ -131,7 +131,7 @@ async def test_a_class_that_can_only_complete_answers_as_a_stream_of_one(lazy: b
 
 async def test_a_class_that_breaks_off_in_mid_answer_is_not_asked_for_the_whole() -> None:
     """Discriminates: falling back after the first item, which says the beginning twice."""
-    wrapper = LLMStreamWrapper(OnlyCompletes(lazy=True, said=("wh",)), StreamTimeouts())
+    wrapper = LLMStreamWrapper(OnlyCompletes(lazy=True, pieces=("wh",)), StreamTimeouts())
     async with aclosing(wrapper.stream_chat(ASKED)) as deltas:
         assert (await anext(deltas)).text == "wh"
         with pytest.raises(LLMUnavailableError):

@@ -31,11 +31,11 @@ def test_invisible_characters_alone_are_no_question() -> None:
 def test_scrubbing_pieces_gives_what_scrubbing_the_whole_gives(text: str, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     scrubber = TextScrubber()
-    said = "".join(scrubber.feed(text[a:b]) for a, b in itertools.pairwise(edges))
+    words = "".join(scrubber.feed(text[a:b]) for a, b in itertools.pairwise(edges))
     whole = TextScrubber()
-    assert said + scrubber.flush() == whole.feed(text) + whole.flush()
-    assert not any(char in said for char in BREAKS + "\0")
-    said.encode()
+    assert words + scrubber.flush() == whole.feed(text) + whole.flush()
+    assert not any(char in words for char in BREAKS + "\0")
+    words.encode()
 
 
 def test_language_is_told_by_the_script() -> None:

@@ -15,21 +15,21 @@ from secrets import randbelow
 
 from tests.faults.outcome import Fault, Outcome
 from tests.faults.registry import faults
-from tests.faults.server_world import shared_warm
+from tests.faults.world.server_world import shared_warm
 
 _SHOWN_LOSSES = 20
 _NUMBERS = re.compile(r"[A-Z]\d+")
 
 
 def main() -> int:
-    wanted = _parser().parse_args()
-    seed = wanted.seed if wanted.seed is not None else randbelow(1 << 31)
+    expected = _parser().parse_args()
+    seed = expected.seed if expected.seed is not None else randbelow(1 << 31)
     print(f"seed {seed}\n\n| fault | promise | trials | losses | worst s | figures | took s |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     with shared_warm():
-        results = [_run(fault, wanted, seed) for fault in faults() if _is_wanted(fault.name, wanted.only)]
-    if wanted.json:
-        Path(wanted.json).write_text(json.dumps({"seed": seed, "faults": results}, indent=1, default=str))
+        results = [_run(fault, expected, seed) for fault in faults() if _is_chosen(fault.name, expected.only)]
+    if expected.json:
+        Path(expected.json).write_text(json.dumps({"seed": seed, "faults": results}, indent=1, default=str))
     lost = sum(int(str(result["lost"])) for result in results)
     print(f"\n{lost} losses in {len(results)} faults, seed {seed}")
     return 1 if lost or not results else 0
@@ -45,14 +45,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _is_wanted(name: str, only: list[str]) -> bool:
+def _is_chosen(name: str, only: list[str]) -> bool:
     """`F1` is F1 and not F18; what is no number is looked for in the name."""
     numbers = _NUMBERS.findall(name)
     return not only or any(each in numbers if _NUMBERS.fullmatch(each) else each in name for each in only)
 
 
-def _run(fault: Fault, wanted: argparse.Namespace, seed: int) -> dict[str, object]:
-    trials = wanted.trials or (fault.short if wanted.short else fault.long)
+def _run(fault: Fault, expected: argparse.Namespace, seed: int) -> dict[str, object]:
+    trials = expected.trials or (fault.short if expected.short else fault.long)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="wenmai-faults-", ignore_cleanup_errors=True) as folder:
         outcome = _outcome(fault, trials, Path(folder), seed)

@@ -19,9 +19,9 @@ class Outcome:
     worst_s: float = 0.0
     figures: dict[str, float | int | str] = field(default_factory=dict)
 
-    def expect(self, kept: bool, promise: str) -> None:
+    def expect(self, remaining: bool, promise: str) -> None:
         """Note a broken promise."""
-        if not kept:
+        if not remaining:
             self.losses.append(promise)
 
     def took(self, seconds: float) -> None:

@@ -10,14 +10,15 @@ from tests import faults as package
 from tests.faults.outcome import Fault
 
 _NUMBER = re.compile(r"([A-Z]+)(\d+)")
-_PASSED_OVER = ("__main__", "registry", "test_")
+_PASSED_OVER = ("__main__", "registry", "test_")  # by the last part of a module's name
 
 
 def faults() -> list[Fault]:
     """Looked for, not listed: a new module's faults are never left out."""
-    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
-    wanted = [name for name in names if not name.startswith(_PASSED_OVER)]
-    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in wanted]
+    below = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    names = [module.name for module in below if not module.ispkg]
+    trials = [name for name in names if not name.rpartition(".")[2].startswith(_PASSED_OVER)]
+    modules = [importlib.import_module(name) for name in trials]
     found = [fault for module in modules for fault in getattr(module, "FAULTS", ())]
     return sorted(found, key=_order)
 

@@ -9,7 +9,7 @@ import pytest_asyncio
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
-from tests.support.app import CHAT, App, make_settings, open_app
+from tests.support.servers.app import CHAT, App, make_settings, open_app
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,12 +29,12 @@ def routes(app: App) -> list[tuple[str, str]]:
     unknown = "00000000-0000-4000-8000-000000000000"
     spec = app.client._transport.app.openapi()  # type: ignore[attr-defined]
     names = ("session_id", "turn_id", "document_id", "job_id")
-    found = []
+    results = []
     for path, methods in spec["paths"].items():
         for name in names:
             path = path.replace(f"{{{name}}}", unknown)
-        found += [(method.upper(), path) for method in methods]
-    return found
+        results += [(method.upper(), path) for method in methods]
+    return results
 
 
 OPEN_TO_ALL = {"/health/live", "/health/ready"}

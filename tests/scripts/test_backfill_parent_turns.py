@@ -19,7 +19,7 @@ from api.container import open_container
 from api.wiring.maintenance import open_maintenance
 from config.settings import Settings
 from core.errors import UnavailableError
-from routes import repair_routes
+from routes.admin.repair import router as repair_router
 from routes.errors import install_error_handlers
 from scripts import backfill_parent_turns
 from scripts.commands import backfill_report
@@ -28,7 +28,7 @@ from scripts.commands.restore import _parse as restore_options
 from scripts.commands.restore import _restore
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import TURNS, payloads, uid
-from tests.support.app import HASHING, make_settings
+from tests.support.servers.app import HASHING, make_settings
 
 SESSION = uid(100)
 
@@ -62,8 +62,8 @@ async def write(settings: Settings, *turns: Old, collection: str = TURNS) -> Non
             "assistant_response": "answer", "timestamp": turn.timestamp, "context_docs": ["text"],
             "token_count": 1, "turn_id": uid(turn.number), "parent_turn_id": turn.parent,
         }  # fmt: skip
-        kept = {name: value for name, value in payload.items() if value is not None}
-        points.append(models.PointStruct(id=uid(turn.number), vector={}, payload=kept))
+        remaining = {name: value for name, value in payload.items() if value is not None}
+        points.append(models.PointStruct(id=uid(turn.number), vector={}, payload=remaining))
     async with opened(settings) as store:
         if not await store.collection_exists(collection):
             await store.create_collection(
@@ -196,8 +196,8 @@ async def test_a_saved_plan_is_applied_only_while_it_is_true(settings: Settings,
     await write(settings, Old(1, "2024-05-01"), Old(2, "2024-05-02"))
     assert await repair(settings, "--json", str(plan), "--assume-timezone", "Asia/Shanghai") == 0
     saved = json.loads(plan.read_text(encoding="utf-8"))
-    found = {(each["trouble"], each["before"], each["after"]) for each in saved["sessions"][0]["findings"]}
-    assert ("naive_timestamp", "2024-05-01", "2024-04-30T16:00:00.000000Z") in found
+    results = {(each["trouble"], each["before"], each["after"]) for each in saved["sessions"][0]["findings"]}
+    assert ("naive_timestamp", "2024-05-01", "2024-04-30T16:00:00.000000Z") in results
     assert saved["report"]["troubles"]["missing_parent"] == 1
     await write(settings, Old(3, "2024-05-03"))
     with pytest.raises(CommandError, match="plan again") as refused:
@@ -268,7 +268,7 @@ def test_every_kind_of_trouble_has_a_line_in_the_table() -> None:
 async def routes(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
     """The repair's routes over a real container."""
     app = FastAPI()
-    app.include_router(repair_routes.router)
+    app.include_router(repair_router)
     install_error_handlers(app)
     async with open_container(settings) as container:
         app.state.container = container

@@ -12,8 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from routes.wire.documents import Document, Job
 from scripts.ingest import main
+
+
+def example_of(model: type[BaseModel]) -> dict[str, Any]:
+    body: dict[str, Any] = model.model_json_schema()["examples"][0]
+    return body
+
+
+DOCUMENT, JOB = example_of(Document), example_of(Job)
 
 
 class Documents(ThreadingHTTPServer):
@@ -44,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             existing = file_name in self.server.uploads
             self.server.uploads[file_name] = {name: _text(part) for name, part in fields.items()}
-            document = {"document_id": file_name, "status": "ingesting", "owner": "local"}
+            document = {**DOCUMENT, "document_id": file_name, "status": "ingesting"}
             job_id = None if existing else f"fail-{file_name}" if "fail" in text else file_name
             self._answer(201, {"document": document, "job_id": job_id, "existing": existing})
 
@@ -52,14 +62,14 @@ class Handler(BaseHTTPRequestHandler):
         self.server.polls += 1
         kind, _, key = self.path.strip("/").partition("/")
         if kind == "documents":
-            self._answer(200, {"document_id": key, "status": "ready"})
+            self._answer(200, {**DOCUMENT, "document_id": key, "status": "ready"})
         elif not self.server.knows_jobs:
             self._answer(404, {"error": {"message": "no such job"}})
         elif key.startswith("fail"):
-            self._answer(200, {"stage": "failed", "done": 1, "total": 2, "error": "The model failed."})
+            self._answer(200, {**JOB, "stage": "failed", "done": 1, "total": 2, "error": "The model failed."})
         else:
             stage = "done" if self.server.polls % 2 else "embedding"
-            self._answer(200, {"stage": stage, "done": 1, "total": 2})
+            self._answer(200, {**JOB, "stage": stage, "done": 1, "total": 2})
 
     def _answer(self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         content = json.dumps(body).encode()
@@ -115,8 +125,8 @@ def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
     arguments = (folder, tmp_path / "c.txt", "--tags", "x,y", "--date", "2026-01-31", "--api-key", "k")
     assert run(server, *arguments) == 0
     ids = {name: fields["external_id"] for name, fields in server.uploads.items()}
-    found = {"a.md": folder / "a.md", "b.md": folder / "zh" / "b.md", "c.txt": tmp_path / "c.txt"}
-    assert ids == {name: path.as_posix() for name, path in found.items()}
+    results = {"a.md": folder / "a.md", "b.md": folder / "zh" / "b.md", "c.txt": tmp_path / "c.txt"}
+    assert ids == {name: path.as_posix() for name, path in results.items()}
     assert server.uploads["a.md"]["tags"] == "x,y"
     assert server.uploads["a.md"]["date"] == "2026-01-31"
     assert server.keys == {"Bearer k"}

@@ -45,11 +45,11 @@ def backfill(store: VectorStore) -> Backfill:
 
 async def everything(store: VectorStore) -> Points:
     """Payload and vectors of every point of both collections."""
-    found: Points = {}
+    results: Points = {}
     for name in (TURNS, SESSIONS):
         records, _ = await store.scroll(name, limit=10_000, with_vectors=True)
-        found |= {f"{name} {record.id}": (record.payload or {}, record.vector) for record in records}
-    return found
+        results |= {f"{name} {record.id}": (record.payload or {}, record.vector) for record in records}
+    return results
 
 
 @dataclass
@@ -132,14 +132,14 @@ vectors = st.fixed_dictionaries(
 @st.composite
 def points(draw: st.DrawFn) -> list[models.PointStruct]:
     ids = draw(st.lists(point_ids, min_size=1, max_size=7, unique_by=str))
-    found = []
+    results = []
     for number, point_id in enumerate(ids):
         values = {name: draw(strategy) for name, strategy in FIELDS.items()}
         payload = {name: value for name, value in values.items() if value is not ABSENT}
         payload["token_count"] = number
         payload["user_query"] = draw(st.sampled_from([f"question {point_id}", "the same"]))
-        found.append(models.PointStruct(id=point_id, vector=draw(vectors), payload=payload))
-    return found
+        results.append(models.PointStruct(id=point_id, vector=draw(vectors), payload=payload))
+    return results
 
 
 @settings(max_examples=40, deadline=None)
@@ -223,6 +223,7 @@ async def test_nothing_is_changed_when_no_backup_can_be_made(
 
 def test_the_first_erasure_deletes_the_undo_files_of_earlier_versions(tmp_path: Path) -> None:
     (tmp_path / "backfill-undo-20240501T100000-000001Z.jsonl").write_text("{}")
+    (tmp_path / ".backfill-undo-rewriting").write_text("{}")
     (tmp_path / "mine.jsonl").write_text("{}")
     for _ in range(2):
         asyncio.run(delete_undo_files(tmp_path))

@@ -46,9 +46,9 @@ class E5Engine:
     def _hidden(self, window: Ids) -> Floats:
         """The last hidden states, [tokens, hidden]."""
         words = self._weights.rows("emb.word", self._weights.sizes.hidden, window)
-        given = (words + self._positions[: len(window)])[None]
+        ids = (words + self._positions[: len(window)])[None]
         try:
-            hidden: Floats = self._session.run(None, {INPUT: given})[0][0]
+            hidden: Floats = self._session.run(None, {INPUT: ids})[0][0]
         except (Fail, RuntimeException) as error:  # such as memory that is not there
             raise RuntimeError("ONNX Runtime failed") from error
         return hidden

@@ -56,10 +56,14 @@ class Graph:
         self._nodes.append(message + _text(7, domain))
         return name
 
-    def model(self, given: str, result: str, width: int) -> bytes:
+    def model(self, input_name: str, result: str, width: int) -> bytes:
         """The whole model: one input and one output, both float32 [1, length, width]."""
         graph = [_bytes(1, node) for node in self._nodes]
-        graph += [_text(2, "graph"), _bytes(11, _tensor(given, width)), _bytes(12, _tensor(result, width))]
+        graph += [
+            _text(2, "graph"),
+            _bytes(11, _tensor(input_name, width)),
+            _bytes(12, _tensor(result, width)),
+        ]
         graph += self._constants
         opsets = [_bytes(8, _text(1, domain) + _number(2, version)) for domain, version in OPSETS.items()]
         head = _number(1, IR_VERSION) + b"".join(opsets) + _head(7, sum(map(len, graph)))
@@ -133,9 +137,9 @@ class _Builder:
 
     def layer(self, hidden: str, name: str) -> str:
         """Attention, then two products with GELU between; each is added to its input and normalised."""
-        seen = [self._product(hidden, name + part, self._sizes.hidden) for part in "qkv"]
+        projections = [self._product(hidden, name + part, self._sizes.hidden) for part in "qkv"]
         heads = {"num_heads": self._sizes.heads}
-        attended = self.graph.node("MultiHeadAttention", seen, heads, MICROSOFT)
+        attended = self.graph.node("MultiHeadAttention", projections, heads, MICROSOFT)
         attended = self._product(attended, name + "ao", self._sizes.hidden)
         hidden = self.normalised(self.graph.node("Add", [attended, hidden], {}), name + "aln")
         inner = self._product(hidden, name + "fi", self._sizes.hidden)

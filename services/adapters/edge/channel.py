@@ -78,7 +78,7 @@ class EdgeChannel:
         return reply
 
     async def _drain(self) -> None:
-        with contextlib.suppress(ConnectionError):  # the reply, which is awaited next, tells it
+        with contextlib.suppress(ConnectionError):  # the reply, which is awaited next, shows it
             await self._writer.drain()
 
     async def _take_replies(self) -> None:
@@ -218,7 +218,7 @@ class EdgeFeed:
         if taken is None:
             return None
         return {
-            name: Changed([results.record(found) for found in last.records], last.gone)
+            name: Changed([results.record(record) for record in last.records], last.deleted)
             for name, last in taken.items()
         }
 
@@ -237,9 +237,9 @@ async def open_feed(
     channel: EdgeChannel, number: int, collections: Sequence[str] | None
 ) -> AsyncIterator[EdgeFeed]:
     """`number` was not used before on this channel. Raises StoreUnavailableError."""
-    wanted = None if collections is None else list(collections)
+    names = None if collections is None else list(collections)
     try:
-        await channel.exchange(wire.Follow(number, wanted))
+        await channel.exchange(wire.Follow(number, names))
         yield EdgeFeed(channel, number)
     finally:
         with suppress(StoreUnavailableError):  # the process is gone, and the feed with it

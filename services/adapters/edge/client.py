@@ -29,7 +29,7 @@ _FLAG = Decoder(bool)
 _NOTHING = Decoder(None)
 _NUMBER = Decoder(int)
 _DESCRIPTION = Decoder(wire.Description)
-_RECORDS = Decoder(list[wire.Found])
+_RECORDS = Decoder(list[wire.Record])
 _PAGE = Decoder(wire.Page)
 _HITS = Decoder(list[wire.FacetHit])
 _RANKINGS = Decoder(wire.Rankings)
@@ -151,13 +151,13 @@ class EdgeClient:
         self, collection_name: str, ids: Sequence[Any], with_payload: Any = True, with_vectors: Any = False
     ) -> list[models.Record]:
         """In the order of `ids`; unknown ones are left out."""
-        wanted = wire.Retrieve(
+        request = wire.Retrieve(
             collection_name,
             point_ids(ids),
             convert.fields(with_payload),
             convert.fields(with_vectors),
         )
-        return [results.record(found) for found in await self._ask(wanted, _RECORDS)]
+        return [results.record(each) for each in await self._ask(request, _RECORDS)]
 
     async def scroll(
         self,
@@ -172,7 +172,7 @@ class EdgeClient:
         """In the order of ids, or of `order_by`, whose key needs an index and knows no `offset`."""
         if order_by is not None and offset is not None:
             raise StoreRequestError("Offset is not supported in conjunction with `order_by` scroll parameter")
-        wanted = wire.Scroll(
+        request = wire.Scroll(
             collection_name,
             limit,
             optional_filter(scroll_filter),
@@ -181,8 +181,8 @@ class EdgeClient:
             convert.fields(with_payload),
             convert.fields(with_vectors),
         )
-        page = await self._ask(wanted, _PAGE)
-        return [results.record(found) for found in page.records], page.next_offset
+        page = await self._ask(request, _PAGE)
+        return [results.record(each) for each in page.records], page.next_offset
 
     async def count(
         self, collection_name: str, count_filter: models.Filter | None = None
@@ -199,8 +199,8 @@ class EdgeClient:
         exact: bool = True,
     ) -> models.FacetResponse:
         """Always exact counts; the key needs an index."""
-        wanted = wire.Facet(collection_name, key, limit, optional_filter(facet_filter))
-        hits = await self._ask(wanted, _HITS)
+        request = wire.Facet(collection_name, key, limit, optional_filter(facet_filter))
+        hits = await self._ask(request, _HITS)
         return models.FacetResponse(
             hits=[models.FacetValueHit(value=hit.value, count=hit.count) for hit in hits]
         )

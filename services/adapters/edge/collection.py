@@ -39,7 +39,7 @@ class Refusal(Exception):  # noqa: N818 — it is a verdict with a sentence, not
 
 
 def refusal_from(error: Exception) -> Refusal:
-    """The engine raises bare `Exception`; only its sentence tells whose fault it was."""
+    """The engine raises bare `Exception`; only its message shows whose fault it was."""
     sentence = str(error)
     if any(mark in sentence for mark in _DISK_FULL):
         return Refusal(wire.Verdict.DISK_FULL, sentence)
@@ -214,10 +214,10 @@ def _compare(copy: _Known, original: _Known) -> None:
 
 def _write(shard: edge.EdgeShard, last: wire.LastChanged) -> None:
     if last.records:
-        points = engine.points(wire.point_of(found) for found in last.records)
+        points = engine.points(wire.point_of(record) for record in last.records)
         shard.update(edge.UpdateOperation.upsert_points(points))
-    if last.gone:
-        shard.update(edge.UpdateOperation.delete_points(list(last.gone)))
+    if last.deleted:
+        shard.update(edge.UpdateOperation.delete_points(list(last.deleted)))
 
 
 def put_back(aside: Path) -> None:

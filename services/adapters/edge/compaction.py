@@ -41,7 +41,7 @@ _AGAINST_ZLIB = 1.4
 """The engine compresses each payload, and the quicker way."""
 
 DESCRIPTION = Decoder(wire.Description)
-RECORDS = Decoder(list[wire.Found])
+RECORDS = Decoder(list[wire.Record])
 PAGE = Decoder(wire.Page)
 FLAG = Decoder(bool)
 
@@ -58,7 +58,7 @@ async def estimated_size(store: EdgeChannel, collection: str) -> int:
 def _in_files(page: bytes) -> tuple[int, int]:
     """How many points these are, and what they take in the engine's files, its log left out."""
     records = PAGE.decode(page).records
-    payloads = [msgspec.msgpack.encode(found.payload) for found in records]
+    payloads = [msgspec.msgpack.encode(record.payload) for record in records]
     compressed = sum(min(len(each), int(len(zlib.compress(each, 1)) * _AGAINST_ZLIB)) for each in payloads)
     vectors = len(page) - sum(map(len, payloads))
     return len(records), vectors + compressed + _BYTES_PER_POINT * len(records)
@@ -146,9 +146,9 @@ class _Copying:
         await self.second.exchange(wire.Release(self.collection))
 
     async def _begin(self) -> None:
-        found = DESCRIPTION.decode(await self.store.exchange(wire.Describe(self.collection)))
-        await self.second.exchange(wire.CreateCollection(self.collection, found.spec))
-        for field, index in found.indexes.items():
+        description = DESCRIPTION.decode(await self.store.exchange(wire.Describe(self.collection)))
+        await self.second.exchange(wire.CreateCollection(self.collection, description.spec))
+        for field, index in description.indexes.items():
             await self.second.exchange(wire.CreateIndex(self.collection, field, index.spec))
 
     async def _copy_pages(self) -> None:
@@ -166,13 +166,13 @@ class _Copying:
         request = wire.Retrieve(self.collection, list(ids), with_vectors=True)
         records = RECORDS.decode(await self.store.exchange(request))
         await self._write(records)
-        gone = sorted(set(ids) - {found.id for found in records}, key=str)
-        if gone:
-            await self.second.exchange(wire.Delete(self.collection, gone))
+        deleted = sorted(set(ids) - {record.id for record in records}, key=str)
+        if deleted:
+            await self.second.exchange(wire.Delete(self.collection, deleted))
 
-    async def _write(self, records: Sequence[wire.Found]) -> None:
+    async def _write(self, records: Sequence[wire.Record]) -> None:
         if records:
-            points = [wire.point_of(found) for found in records]
+            points = [wire.point_of(record) for record in records]
             await self.second.exchange(wire.Upsert(self.collection, points))
 
 

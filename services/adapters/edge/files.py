@@ -156,7 +156,7 @@ _SHARED = "s"
 
 
 def release_mapped_files(folder: Path) -> None:
-    """Only Linux tells a process its mappings in a file; elsewhere nothing happens."""
+    """Only Linux lists a process's mappings in a file; elsewhere nothing happens."""
     if sys.platform != "linux":
         return
     madvise = ctypes.CDLL(None).madvise

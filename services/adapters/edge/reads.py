@@ -13,7 +13,7 @@ def count(shard: edge.EdgeShard, request: wire.Count) -> int:
     return shard.count(edge.CountRequest(exact=True, filter=engine.optional_filter(request.filter)))
 
 
-def retrieve(shard: edge.EdgeShard, request: wire.Retrieve) -> list[wire.Found]:
+def retrieve(shard: edge.EdgeShard, request: wire.Retrieve) -> list[wire.Record]:
     """In the order of the ids; unknown ones are left out."""
     records = shard.retrieve(list(request.ids), request.with_payload, request.with_vectors)
     by_id = {engine.plain_id(found.id): found for found in records}
@@ -26,10 +26,10 @@ def known_ids(shard: edge.EdgeShard, ids: list[wire.PointId]) -> set[wire.PointI
 
 def matching_ids(shard: edge.EdgeShard, condition: wire.Filter) -> list[wire.PointId]:
     chosen = engine.filter_(condition)
-    wanted = shard.count(edge.CountRequest(exact=True, filter=chosen))
-    if not wanted:
+    matching = shard.count(edge.CountRequest(exact=True, filter=chosen))
+    if not matching:
         return []
-    page = edge.ScrollRequest(limit=wanted, filter=chosen, with_payload=False, with_vector=False)
+    page = edge.ScrollRequest(limit=matching, filter=chosen, with_payload=False, with_vector=False)
     return [engine.plain_id(record.id) for record in shard.scroll(page)[0]]
 
 
@@ -46,13 +46,13 @@ def scroll(shard: edge.EdgeShard, request: wire.Scroll) -> wire.Page:
         )
     )
     following = None if next_offset is None else engine.plain_id(next_offset)
-    return wire.Page([engine.record(found) for found in records], following)
+    return wire.Page([engine.record(record) for record in records], following)
 
 
 def facet(shard: edge.EdgeShard, request: wire.Facet) -> list[wire.FacetHit]:
     chosen = engine.optional_filter(request.filter)
-    wanted = edge.FacetRequest(request.key, limit=request.limit, exact=True, filter=chosen)
-    return [wire.FacetHit(hit.value, hit.count) for hit in shard.facet(wanted)]
+    counting = edge.FacetRequest(request.key, limit=request.limit, exact=True, filter=chosen)
+    return [wire.FacetHit(hit.value, hit.count) for hit in shard.facet(counting)]
 
 
 # A batch of queries over one shard. Runs in the store process only.
@@ -70,17 +70,17 @@ def query_batch(shard: edge.EdgeShard, request: wire.QueryBatch) -> wire.Ranking
     rankings = [
         [wire.Scored(place, point.score) for place, point in
          zip(records.places((query.with_payload, query.with_vectors), points), points, strict=True)]
-        for query, points in zip(request.queries, _found(shard, request.queries), strict=True)
+        for query, points in zip(request.queries, _points_of(shard, request.queries), strict=True)
     ]  # fmt: skip
     return wire.Rankings(records.read(), rankings)
 
 
-def _found(shard: edge.EdgeShard, queries: Sequence[wire.Query]) -> list[list[edge.ScoredPoint]]:
+def _points_of(shard: edge.EdgeShard, queries: Sequence[wire.Query]) -> list[list[edge.ScoredPoint]]:
     """Without payload and vectors, in the order of the queries."""
     order = sorted(range(len(queries)), key=lambda at: queries[at].using)
     batch = edge.QueryBatchRequest([engine.query(queries[at]) for at in order])
-    found = dict(zip(order, shard.query_batch(batch), strict=True))
-    return [found[at] for at in range(len(queries))]
+    by_place = dict(zip(order, shard.query_batch(batch), strict=True))
+    return [by_place[at] for at in range(len(queries))]
 
 
 class _Records:
@@ -100,13 +100,13 @@ class _Records:
             for point in points
         ]
 
-    def read(self) -> list[wire.Found]:
+    def read(self) -> list[wire.Record]:
         """By their places."""
-        read: dict[tuple[int, wire.PointId], wire.Found] = {}
+        read: dict[tuple[int, wire.PointId], wire.Record] = {}
         for number, (payload, vectors) in enumerate(self._contents):
             ids = [point_id for asked, point_id in self._places if asked == number]
             if payload is False and vectors is False:
-                read |= {(number, point_id): wire.Found(point_id) for point_id in ids}
+                read |= {(number, point_id): wire.Record(point_id) for point_id in ids}
                 continue
             for found in self._shard.retrieve(list(ids), payload, vectors):
                 record = engine.record(found)

@@ -13,20 +13,20 @@ from services.adapters.edge import wire
 from services.adapters.edge.convert import unsupported
 
 
-def record(found: wire.Found) -> models.Record:
+def record(found: wire.Record) -> models.Record:
     return models.Record(id=found.id, payload=found.payload, vector=_vectors_out(found.vectors))
 
 
-def rankings(found: wire.Rankings) -> list[list[models.ScoredPoint]]:
+def rankings(answer: wire.Rankings) -> list[list[models.ScoredPoint]]:
     """Not validated: that takes longer than the rest, and nobody but this process's own child wrote it."""
-    vectors = [_vectors_out(record.vectors) for record in found.records]
+    vectors = [_vectors_out(record.vectors) for record in answer.records]
     return [
-        [_scored(scored, found.records[scored.record], vectors[scored.record]) for scored in ranking]
-        for ranking in found.rankings
+        [_scored(scored, answer.records[scored.record], vectors[scored.record]) for scored in ranking]
+        for ranking in answer.rankings
     ]
 
 
-def _scored(scored: wire.Scored, record: wire.Found, vector: Any) -> models.ScoredPoint:
+def _scored(scored: wire.Scored, record: wire.Record, vector: Any) -> models.ScoredPoint:
     return models.ScoredPoint.model_construct(
         id=record.id, version=0, score=scored.score, payload=record.payload, vector=vector
     )

@@ -104,7 +104,7 @@ class Feeds:
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NEW, _GONE = ".new", ".gone"
+_NEW, _DELETED = ".new", ".gone"
 _GROWING = (
     wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
 )  # fmt: skip
@@ -114,7 +114,7 @@ class Shards:
     """Open with `open_all`, ask with `answer`, then `close`.
 
     Writes that need room are refused while the disk has less than `reserve_bytes` left: a mapped file that
-    cannot grow kills the process. `unflushed` tells that a write is in the engine's log only, which a start
+    cannot grow kills the process. `unflushed` means that a write is in the engine's log only, which a start
     would have to replay.
     """
 
@@ -168,7 +168,7 @@ class Shards:
         for entry in sorted(self._folder.glob(f"*{OLD}")):
             put_back(entry)
         for entry in sorted(self._folder.iterdir()):
-            if entry.suffix in {_NEW, _GONE}:
+            if entry.suffix in {_NEW, _DELETED}:
                 shutil.rmtree(entry)
             elif entry.is_dir() and _NAME.fullmatch(entry.name):
                 self._collections[entry.name] = open_collection(entry)
@@ -216,9 +216,9 @@ class Shards:
             return False
         self._feeds.made_or_dropped(request.collection)
         collection.shard.close()
-        gone = (self._folder / request.collection).rename(self._folder / (request.collection + _GONE))
+        deleted = (self._folder / request.collection).rename(self._folder / (request.collection + _DELETED))
         sync_folder(self._folder)
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(deleted, ignore_errors=True)
         return True
 
     def _release(self, request: wire.Release) -> None:
@@ -357,7 +357,7 @@ class Shards:
         return taken
 
     def _now(self, name: str, ids: list[wire.PointId]) -> wire.LastChanged:
-        wanted = wire.Retrieve(name, ids, with_vectors=True)
-        records = reads.retrieve(self._shard(name), wanted)
-        found = {record.id for record in records}
-        return wire.LastChanged(records, [point_id for point_id in ids if point_id not in found])
+        request = wire.Retrieve(name, ids, with_vectors=True)
+        records = reads.retrieve(self._shard(name), request)
+        existing = {record.id for record in records}
+        return wire.LastChanged(records, [point_id for point_id in ids if point_id not in existing])

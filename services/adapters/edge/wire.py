@@ -24,7 +24,7 @@ Number = int | float
 
 
 class Message(msgspec.Struct, array_like=True, tag=True):
-    """A request, or a part of one that is told from its alternatives by its tag."""
+    """A request, or a part of one that differs from its alternatives by its tag."""
 
 
 class Part(msgspec.Struct, array_like=True):
@@ -307,7 +307,7 @@ class Hello(Part):
     collections: int
 
 
-class Found(Part):
+class Record(Part):
     id: PointId
     payload: dict[str, Any] | None = None
     vectors: Vectors | None = None
@@ -323,25 +323,25 @@ class Scored(Part):
 class Rankings(Part):
     """Of a batch of queries, in their order. A point that several found is sent once."""
 
-    records: list[Found]
+    records: list[Record]
     rankings: list[list[Scored]]
 
 
-def point_of(found: Found) -> Point:
+def point_of(record: Record) -> Point:
     """As it was read with its vectors, to be written."""
-    return Point(found.id, found.vectors or {}, found.payload)
+    return Point(record.id, record.vectors or {}, record.payload)
 
 
 class Page(Part):
-    records: list[Found]
+    records: list[Record]
     next_offset: PointId | None = None
 
 
 class LastChanged(Part):
     """Of one collection: the changed points as they are, and the ids of those that are no longer there."""
 
-    records: list[Found]
-    gone: list[PointId]
+    records: list[Record]
+    deleted: list[PointId]
 
 
 class IndexState(Part):

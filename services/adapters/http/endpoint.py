@@ -23,7 +23,7 @@ class Endpoint:
 
 
 def endpoint(base_url: str, path: str, headers: Mapping[str, str]) -> Endpoint:
-    """`path` under `base_url`, whose query stays; a user named in it is told as basic authorization.
+    """`path` under `base_url`, whose query stays; a user named in it is sent as basic authorization.
 
     The environment's proxies are looked up here and not by aiohttp's `trust_env`, which would also read
     .netrc for every request, and fail where that names the host of a key. Raises StartRefusedError.
@@ -33,11 +33,11 @@ def endpoint(base_url: str, path: str, headers: Mapping[str, str]) -> Endpoint:
     except ValueError as error:
         raise StartRefusedError(f"base_url of a model is not an address: {error}.") from error
     url = (base / path).with_query(base.query).with_user(None)
-    told = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "wenmai"}
-    told |= headers
+    sent = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "wenmai"}
+    sent |= headers
     if base.user:
-        told["Authorization"] = aiohttp.encode_basic_auth(base.user, base.password or "")
-    return _through_proxy(Endpoint(url, told))
+        sent["Authorization"] = aiohttp.encode_basic_auth(base.user, base.password or "")
+    return _through_proxy(Endpoint(url, sent))
 
 
 def _through_proxy(direct: Endpoint) -> Endpoint:

@@ -93,13 +93,13 @@ class EventReader:
 
 def _event(block: bytes) -> Event | None:
     """Of lines without a blank one between them; None for comments alone, or a name without data."""
-    name, told = b"", []
+    name, data = b"", []
     for line in block.split(b"\n"):
         field, _, value = line.partition(b":")
         if field in _FIELDS:
             value = value[1:] if value.startswith(b" ") else value
             if field == b"data":
-                told.append(value)
+                data.append(value)
             else:
                 name = value
-    return (name, b"\n".join(told)) if told else None
+    return (name, b"\n".join(data)) if data else None

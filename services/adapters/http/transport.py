@@ -142,7 +142,7 @@ async def _beginning(content: aiohttp.StreamReader) -> bytes:
             ):
                 body += piece
     except _FAILURES:
-        pass  # the status is told all the same
+        pass  # the status is reported all the same
     return bytes(body)
 
 
@@ -150,10 +150,10 @@ def _reason(body: bytes) -> str:
     """The beginning of what the server gave as its reason; of any text, when it is not the usual object."""
     text = body.decode("utf-8", "replace")
     try:
-        told = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return text[:REASON_CHARS]
-    error = told.get("error", told) if isinstance(told, dict) else told
+    error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
     if isinstance(error, dict):
         error = f"{error.get('code')} {error.get('message') or error.get('detail') or text}"
     return str(error)[:REASON_CHARS]

@@ -37,7 +37,7 @@ class AnswerReader(ABC):
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         self._events = EventReader()
-        self.complete = self.ended = self.seen = False
+        self.complete = self.ended = self.has_events = False
         self.failure: LLMUnavailableError | None = None
         self.text: list[str] = []
         self.thinking: list[str] = []
@@ -73,7 +73,7 @@ class AnswerReader(ABC):
 
     def check_end(self) -> None:
         """Raises LLMTruncatedError for an answer without its end, NotAnAnswerError for none at all."""
-        if not self.seen:
+        if not self.has_events:
             raise NotAnAnswerError
         if not self.complete:
             raise LLMTruncatedError("The model's answer broke off before its end.")
@@ -104,7 +104,7 @@ class AnswerReader(ABC):
 
 def make_decoder(kind: type[E]) -> Callable[[bytes], E]:
     """Events of one kind out of JSON; raises NotAnAnswerError for what is no JSON object, and for an error
-    that the provider tells as LLMUnavailableError."""
+    that the provider reports as LLMUnavailableError."""
     decode = msgspec.json.Decoder(kind).decode
 
     def decoded(data: bytes) -> E:
@@ -113,13 +113,13 @@ def make_decoder(kind: type[E]) -> Callable[[bytes], E]:
         except (ValueError, RecursionError):
             event = _leniently(data, kind)
         if event.error:
-            raise told_error(event.error)
+            raise provider_error(event.error)
         return event
 
     return decoded
 
 
-def told_error(error: object) -> LLMUnavailableError:
+def provider_error(error: object) -> LLMUnavailableError:
     """Of an error in the middle of a stream; its words stay here."""
     code, kind = (error.get("code"), error.get("type")) if isinstance(error, dict) else (None, None)
     passing = code in _PASSING_KINDS or kind in _PASSING_KINDS or str(code) in map(str, PASSING)

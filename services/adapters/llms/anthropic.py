@@ -14,7 +14,7 @@ from core.prompt.exchange import MESSAGES, SYSTEM, Exchange, canonical_json
 from core.prompt.layouts import fielded
 from core.prompt.messages import Message
 from services.adapters.http.endpoint import Endpoint, endpoint
-from services.adapters.llms.answer_reader import AnswerReader, WireEvent, make_decoder, told_error
+from services.adapters.llms.answer_reader import AnswerReader, WireEvent, make_decoder, provider_error
 from services.adapters.llms.provider import ANSWER_SHARE, HttpLLM, configured, without_none
 
 BASE_URL = "https://api.anthropic.com"
@@ -67,10 +67,10 @@ class AnthropicLLM(HttpLLM):
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
     ) -> tuple[Endpoint, bytes]:
         """A flat prompt is one user message already."""
-        told = fielded(messages)
+        request = fielded(messages)
         own: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens}
-        own |= {SYSTEM: told.system} if told.system else {}
-        own |= {MESSAGES: told.messages, "stream": True, **self._temperature()}
+        own |= {SYSTEM: request.system} if request.system else {}
+        own |= {MESSAGES: request.messages, "stream": True, **self._temperature()}
         body = canonical_json(without_none(own, self.options, _FIXED))
         exchange.sent(body, system_apart=True)
         return self._messages, body
@@ -84,11 +84,11 @@ class AnthropicLLM(HttpLLM):
 
 
 class AnthropicReader(AnswerReader):
-    """Its end mark is `message_stop`. Signatures and the input of tools are not told."""
+    """Its end mark is `message_stop`. Signatures and the input of tools are left out."""
 
     def take(self, name: bytes, data: bytes) -> None:
         event = _decoded(data)
-        self.seen = True
+        self.has_events = True
         match event.type:
             case "content_block_delta":
                 self._say(event.delta)
@@ -101,7 +101,7 @@ class AnthropicReader(AnswerReader):
             case "message_stop":
                 self.complete = self.ended = True
             case "error":
-                raise told_error(event.error)
+                raise provider_error(event.error)
 
     def _say(self, block: _Block | None) -> None:
         if block is None:
@@ -123,7 +123,7 @@ class AnthropicReader(AnswerReader):
             self.finish(_REASONS.get(reason, reason))
 
     def _note_usage(self, usage: object) -> None:
-        """What the end tells is laid over what the beginning told."""
+        """The usage at the end overrides that at the beginning."""
         if not isinstance(usage, dict):
             return
         known = self.exchange.usage = {**self.exchange.usage, **usage}

@@ -15,7 +15,7 @@ from config.settings import LLMSettings
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message
 from services.adapters.http.endpoint import Endpoint, endpoint
-from services.adapters.llms.answer_reader import AnswerReader, WireEvent, make_decoder, told_error
+from services.adapters.llms.answer_reader import AnswerReader, WireEvent, make_decoder, provider_error
 from services.adapters.llms.provider import ANSWER_SHARE, HttpLLM, configured, without_none
 
 BASE_URL = "https://api.openai.com/v1"
@@ -94,8 +94,8 @@ class OpenAIReader(AnswerReader):
                 return
         chunk = _decoded(data)
         if name == b"error":
-            raise told_error(chunk)
-        self.seen = True
+            raise provider_error(chunk)
+        self.has_events = True
         if chunk.choices:
             self._say(chunk.choices[0])
         if chunk.usage is not None or not self.exchange.response_id:

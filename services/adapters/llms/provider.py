@@ -86,17 +86,17 @@ class HttpLLM(LeanLLM):
     def _reader(self, exchange: Exchange) -> AnswerReader: ...
 
 
-def without_none(own: dict[str, Any], options: dict[str, Any], kept: Sequence[str]) -> dict[str, Any]:
+def without_none(own: dict[str, Any], options: dict[str, Any], fixed: Sequence[str]) -> dict[str, Any]:
     """`own` parameters with `options` over them, in the order of their first mention.
 
-    An option that is None takes its parameter away; those `kept` are never touched.
+    An option that is None takes its parameter away; those in `fixed` are never touched.
     """
-    laid = own | {name: value for name, value in options.items() if name not in kept}
-    return {name: value for name, value in laid.items() if value is not None or name in kept}
+    laid = own | {name: value for name, value in options.items() if name not in fixed}
+    return {name: value for name, value in laid.items() if value is not None or name in fixed}
 
 
 def configured(entry: LLMSettings, answer_share: float) -> dict[str, Any]:
-    """The fields of an HttpLLM that the model's table gives; the window is 0 when nothing tells it."""
+    """The fields of an HttpLLM that the model's table gives; the window is 0 when it is unknown."""
     window = entry.context_window or known_window(entry.model)
     return {
         "model": entry.model,

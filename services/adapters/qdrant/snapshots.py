@@ -39,9 +39,9 @@ class QdrantSnapshots:
     async def _check_whole(self, collection: str) -> None:
         """A node's snapshot has that node's shards only."""
         result = await self._json("GET", f"{self._path(collection)}/cluster")
-        told: dict[str, Any] = result if isinstance(result, dict) else {}
-        here = {shard.get("shard_id") for shard in told.get("local_shards") or []}
-        away = {shard.get("shard_id") for shard in told.get("remote_shards") or []} - here
+        cluster: dict[str, Any] = result if isinstance(result, dict) else {}
+        here = {shard.get("shard_id") for shard in cluster.get("local_shards") or []}
+        away = {shard.get("shard_id") for shard in cluster.get("remote_shards") or []} - here
         if away:
             raise StoreRequestError(
                 f"collection {collection!r} has {len(away)} shards on other nodes, which a snapshot of this "

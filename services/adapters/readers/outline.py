@@ -45,10 +45,10 @@ class Outline:
         self._unsaid = False
         self._page = number
 
-    def heading(self, level: int, title: str, *, said: bool = False) -> None:
+    def heading(self, level: int, title: str, *, in_text: bool = False) -> None:
         """A heading closes the section before it; `level` counts from 1, the outermost.
 
-        `said`: it stands in the text as well, so it need not become text when nothing follows.
+        `in_text`: it stands in the text as well, so it need not become text when nothing follows.
         """
         if not title:
             return
@@ -57,7 +57,7 @@ class Outline:
         self._close()
         self.leave(level)
         self._path.append((level, title))
-        self._unsaid = not said
+        self._unsaid = not in_text
 
     def leave(self, level: int) -> None:
         """What follows is under no heading of this level or a deeper one."""

@@ -59,13 +59,13 @@ def bookmarks(pdf: pypdf.PdfReader) -> list[Bookmark]:
 
 def place(lines: Sequence[str], titles: Sequence[str]) -> list[tuple[int, int] | None]:
     """For each title in order, the lines [start, end) that say it; None where none do."""
-    said = [_forms(line) for line in lines]
+    forms = [_forms(line) for line in lines]
     places: list[tuple[int, int] | None] = []
     at = 0
     for title in titles:
-        found = _find(said, _forms(title), at)
-        at = found[1] if found else at
-        places.append(found)
+        extent = _find(forms, _forms(title), at)
+        at = extent[1] if extent else at
+        places.append(extent)
     return places
 
 
@@ -80,13 +80,13 @@ def _flat(pdf: pypdf.PdfReader, items: object, level: int) -> Iterator[Bookmark]
                 yield Bookmark(page, min(level, _MAX_DEPTH), title)
 
 
-def _find(said: Sequence[tuple[str, str]], title: tuple[str, str], at: int) -> tuple[int, int] | None:
+def _find(lines: Sequence[tuple[str, str]], title: tuple[str, str], at: int) -> tuple[int, int] | None:
     """A title may take two lines of the page."""
-    for index in range(at, len(said)):
-        if _same(said[index], title):
+    for index in range(at, len(lines)):
+        if _same(lines[index], title):
             return index, index + 1
-        if index + 1 < len(said) and said[index][0] and title[0].startswith(said[index][0]):
-            both = (said[index][0] + said[index + 1][0], said[index][1] + said[index + 1][0])
+        if index + 1 < len(lines) and lines[index][0] and title[0].startswith(lines[index][0]):
+            both = (lines[index][0] + lines[index + 1][0], lines[index][1] + lines[index + 1][0])
             if _same(both, title):
                 return index, index + 2
     return None
@@ -153,17 +153,17 @@ def _repeated(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> Iterator
 
 def _numbered(pages: Sequence[list[str]], edges: Sequence[set[int]]) -> list[tuple[int, int]]:
     """Page and line of what counts the pages."""
-    found = [
+    numbered = [
         (value - number, number, index)
         for number, edge in enumerate(edges)
         for index in edge
         for value in _numbers(pages[number][index])
     ]
-    firsts = Counter(first for first, _ in {(first, number) for first, number, _ in found})
+    firsts = Counter(first for first, _ in {(first, number) for first, number, _ in numbered})
     first, count = firsts.most_common(1)[0] if firsts else (0, 0)
     if count < _NUMBERED_SHARE * len(pages):
         return []
-    counting = [(number, index) for start, number, index in found if start == first]
+    counting = [(number, index) for start, number, index in numbered if start == first]
     forms = Counter(_NUMBER.sub("0", pages[number][index]) for number, index in counting)
     return [place for place in counting if forms[_NUMBER.sub("0", pages[place[0]][place[1]])] > 1]
 
@@ -238,18 +238,18 @@ def _page(lines: Sequence[str], marks: Sequence[Bookmark], outline: Outline) -> 
     full = _FULL_LINE_SHARE * max(map(len, lines), default=0)
     done, deepest = 0, 0
     later: list[Bookmark] = []
-    for mark, found in zip(marks, place(lines, [mark.title for mark in marks]), strict=True):
-        if found is None and mark.level <= deepest:
+    for mark, extent in zip(marks, place(lines, [mark.title for mark in marks]), strict=True):
+        if extent is None and mark.level <= deepest:
             later.append(mark)
             continue
-        start, end = found or (done, done)
+        start, end = extent or (done, done)
         outline.block(_paragraphs(lines[done:start], full))
-        outline.heading(mark.level, mark.title, said=found is None)
-        done, deepest = end, mark.level if found is None else 0
-        later = [] if found else later
+        outline.heading(mark.level, mark.title, in_text=extent is None)
+        done, deepest = end, mark.level if extent is None else 0
+        later = [] if extent else later
     outline.block(_paragraphs(lines[done:], full))
     for mark in later:
-        outline.heading(mark.level, mark.title, said=True)
+        outline.heading(mark.level, mark.title, in_text=True)
 
 
 def _paragraphs(lines: Sequence[str], full: float) -> str:

@@ -162,11 +162,11 @@ def _header(
 ) -> tuple[list[str], int]:
     """The header's titles and how many rows they take."""
     count = _header_rows(sheet, numbers)
-    said = [
+    labels = [
         spread(row, _spans(sheet, number, columns))
         for number, row in zip(numbers[:count], body, strict=False)
     ]
-    return joined_header(said), count
+    return joined_header(labels), count
 
 
 def _header_rows(sheet: Sheet, numbers: Sequence[int]) -> int:

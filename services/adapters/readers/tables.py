@@ -54,11 +54,11 @@ def joined_header(rows: Rows) -> list[str]:
 
 def spread(row: Sequence[str], spans: Sequence[int]) -> list[str]:
     """A header's row in which each cell is said for every column that it spans, unless it spans all."""
-    said = [*row]
+    labels = [*row]
     for column, span in enumerate(spans):
         if 1 < span < len(row):
-            said[column : column + span] = [row[column]] * min(span, len(row) - column)
-    return said
+            labels[column : column + span] = [row[column]] * min(span, len(row) - column)
+    return labels
 
 
 def _under(head: str, lines: Sequence[str]) -> list[str]:

@@ -45,8 +45,10 @@ def slots_of(cron: str, zone: tzinfo) -> LocalSlots:
         raise StartRefusedError(f"CLEANUP_CRON = {cron!r} is refused: no such day ever comes.")
 
     def next_reading(reading: datetime) -> datetime | None:
-        found: datetime | None = calendar.get_next_fire_time(None, reading.replace(tzinfo=UTC) + _MICROSECOND)
-        return found.replace(tzinfo=None) if found else None
+        following: datetime | None = calendar.get_next_fire_time(
+            None, reading.replace(tzinfo=UTC) + _MICROSECOND
+        )
+        return following.replace(tzinfo=None) if following else None
 
     return LocalSlots(next_reading, zone)
 

@@ -64,13 +64,13 @@ class Packer:
 
     def _that_fit(self, atoms: Sequence[Atom], following: Atom, room: int) -> list[Atom]:
         """The last of the atoms that fit into the room, gaps included."""
-        kept: list[Atom] = []
+        overlap: list[Atom] = []
         for atom in reversed(atoms):
-            room -= atom.tokens + self._gap(atom, kept[0] if kept else following)
+            room -= atom.tokens + self._gap(atom, overlap[0] if overlap else following)
             if room < 0:
                 break
-            kept.insert(0, atom)
-        return kept
+            overlap.insert(0, atom)
+        return overlap
 
     def _evened(self, before: list[Atom], last: list[Atom]) -> tuple[list[Atom], list[Atom]]:
         """Of a whole chunk and a crumb two of like size; what leads stays with what it leads to."""

@@ -80,8 +80,8 @@ class StructureSplitter(TransformComponent):
     def _fits(self, text: str, chunk: Atom, above: str) -> bool:
         if not self.window_tokens or chunk.tokens + self.count_tokens(above) <= self.window_tokens * CLOSE:
             return True
-        said = above + chunk.header + text[chunk.start : chunk.end]
-        return self.count_tokens(said) <= self.window_tokens
+        embedded = above + chunk.header + text[chunk.start : chunk.end]
+        return self.count_tokens(embedded) <= self.window_tokens
 
 
 def cut(parsed: ParsedDocument, splitter: TransformComponent) -> Iterator[Piece]:
@@ -90,7 +90,7 @@ def cut(parsed: ParsedDocument, splitter: TransformComponent) -> Iterator[Piece]
     sections = parsed.sections
     headings = [ours.heading(each.heading) if ours else heading_path(each.heading) for each in sections]
     nodes = [
-        Document(text=section.text, metadata={SECTION: at, ABOVE: said_above(heading)})
+        Document(text=section.text, metadata={SECTION: at, ABOVE: text_above(heading)})
         for at, (section, heading) in enumerate(zip(sections, headings, strict=True))
     ]
     for node in splitter(nodes):
@@ -98,7 +98,7 @@ def cut(parsed: ParsedDocument, splitter: TransformComponent) -> Iterator[Piece]
         yield _piece(sections[at], headings[at], node)
 
 
-def said_above(heading: str) -> str:
+def text_above(heading: str) -> str:
     """What is embedded before a chunk's text, at its longest (core.knowledge.Chunk.indexed_text)."""
     return " ".join(filter(None, (heading, ANY_DATE))) + "\n"
 

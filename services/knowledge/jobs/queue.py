@@ -168,7 +168,7 @@ class Jobs:
     async def _attempts(self, job: Job, work: Work) -> None:
         """While it waits for the next one, others take its place."""
 
-        def told(state: RetryCallState) -> None:
+        def on_retry(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             if isinstance(error, WenmaiError) and state.next_action is not None:
                 log.warning("job_retried", document_id=job.document.document_id, code=error.code)
@@ -178,7 +178,7 @@ class Jobs:
             retry=retry_if_exception(_may_pass),
             stop=stop_after_attempt(self._retries.attempts),
             wait=wait_exponential(multiplier=self._retries.first_wait_s, max=3_600),
-            before_sleep=told,
+            before_sleep=on_retry,
             reraise=True,
         )
         async for attempt in attempts:

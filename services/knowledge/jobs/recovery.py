@@ -8,10 +8,10 @@ import structlog
 
 from core.knowledge import DocumentStatus
 from services.knowledge.documents import DocumentStore, StoredDocument
-from services.knowledge.jobs.spool import Kept, Spool
+from services.knowledge.jobs.spool import Spool, UploadHeader
 from services.knowledge.versions import Versions
 
-Resume = Callable[[Kept, StoredDocument], Awaitable[None]]
+Resume = Callable[[UploadHeader, StoredDocument], Awaitable[None]]
 log = structlog.get_logger()
 
 
@@ -28,20 +28,20 @@ async def recover(
     `is_running` says of a document whether this process works on it, `is_alive` whether any does: what is
     kept here is nobody else's. Raises StoreUnavailableError.
     """
-    kept = {
+    waiting = {
         (each.document_id, each.content_hash): each
         for each in await spool.claim()
         if not is_running(each.document_id)
     }
     mended = 0
     for stored in [each async for each in documents.unsettled()]:
-        upload = kept.pop((stored.document.document_id, _awaited(stored)), None)
+        upload = waiting.pop((stored.document.document_id, _awaited(stored)), None)
         if upload is not None:
             await resume(upload, stored)
         elif not is_alive(stored):
             await versions.mend(stored)
             mended += 1
-    for left in kept.values():  # it was read in, or never accepted
+    for left in waiting.values():  # it was read in, or never accepted
         await spool.drop(left.job_id)
     if mended:
         log.warning("ingestion_interrupted", documents=mended)

@@ -33,7 +33,7 @@ _MAX_HEADER = 1 << 16
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Kept(msgspec.Struct, frozen=True):
+class UploadHeader(msgspec.Struct, frozen=True):
     """What stands before an upload's bytes in its file."""
 
     job_id: str
@@ -51,13 +51,13 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Kept)
+_decoder = msgspec.msgpack.Decoder(UploadHeader)
 
 
-def write_upload(path: Path, kept: Kept, content: bytes) -> None:
+def write_upload(path: Path, upload: UploadHeader, content: bytes) -> None:
     """On the disk when this returns; not there at all when it raises OSError."""
     partial = path.with_suffix(PARTIAL)
-    header = _encoder.encode(kept)
+    header = _encoder.encode(upload)
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:
@@ -73,7 +73,7 @@ def write_upload(path: Path, kept: Kept, content: bytes) -> None:
         raise
 
 
-def read_header(path: Path) -> Kept | None:
+def read_header(path: Path) -> UploadHeader | None:
     """None when it is no such file, or no longer there."""
     try:
         with path.open("rb") as file:
@@ -130,7 +130,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class UploadsFound:
+class UploadCount:
     """Files of all lives, and those that were asked for."""
 
     files: int
@@ -143,65 +143,65 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lives: dict[Path, int] = {}  # those whose lock is held, by whose descriptor
-        self._kept: dict[str, tuple[Path, Kept]] = {}  # by job
+        self._uploads_by_job: dict[str, tuple[Path, UploadHeader]] = {}  # by job
         self._one_by_one = asyncio.Lock()
 
-    async def keep(self, kept: Kept, content: bytes) -> None:
+    async def keep(self, header: UploadHeader, content: bytes) -> None:
         """It is on the disk when this returns, or not there at all.
 
         Raises DiskFullError, StoreUnavailableError.
         """
         async with self._one_by_one:
             try:
-                path = await asyncio.to_thread(self._write, kept, content)
+                path = await asyncio.to_thread(self._write, header, content)
             except OSError as error:
                 raise unwritable(error) from error
-        self._kept[kept.job_id] = path, kept
+        self._uploads_by_job[header.job_id] = path, header
 
-    async def claim(self) -> list[Kept]:
+    async def claim(self) -> list[UploadHeader]:
         """Those of lives that are over, and all that are kept here: ours from now on."""
         async with self._one_by_one:
-            for path, kept in await asyncio.to_thread(self._take_over):
-                self._kept[kept.job_id] = path, kept
-        return [kept for _, kept in self._kept.values()]
+            for path, header in await asyncio.to_thread(self._take_over):
+                self._uploads_by_job[header.job_id] = path, header
+        return [header for _, header in self._uploads_by_job.values()]
 
     async def read(self, job_id: str) -> bytes:
         """Raises StoreUnavailableError when its bytes are not what they were."""
-        if job_id not in self._kept:
+        if job_id not in self._uploads_by_job:
             raise StoreUnavailableError("The upload is no longer there.")
-        path, kept = self._kept[job_id]
-        return await asyncio.to_thread(read_content, path, kept.content_hash)
+        path, header = self._uploads_by_job[job_id]
+        return await asyncio.to_thread(read_content, path, header.content_hash)
 
     async def drop(self, job_id: str) -> None:
-        if job_id in self._kept:
-            path, _ = self._kept.pop(job_id)
+        if job_id in self._uploads_by_job:
+            path, _ = self._uploads_by_job.pop(job_id)
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def drop_others(self, document_id: str, but_job: str) -> None:
         """Those that are kept here for the document, but for one job's."""
-        for _, kept in list(self._kept.values()):
-            if kept.document_id == document_id and kept.job_id != but_job:
-                await self.drop(kept.job_id)
+        for _, header in list(self._uploads_by_job.values()):
+            if header.document_id == document_id and header.job_id != but_job:
+                await self.drop(header.job_id)
 
-    async def find(self, document_ids: Collection[str], owner: str = "") -> UploadsFound:
+    async def find(self, document_ids: Collection[str], owner: str = "") -> UploadCount:
         """In all lives: those of these documents and, with an owner, of this owner."""
-        found = await asyncio.to_thread(lambda: list(self._all()))
-        return UploadsFound(len(found), sum(_is_of(kept, document_ids, owner) for _, kept in found))
+        uploads = await asyncio.to_thread(lambda: list(self._all()))
+        return UploadCount(len(uploads), sum(_is_of(header, document_ids, owner) for _, header in uploads))
 
     async def erase(self, document_ids: Collection[str], owner: str = "") -> int:
         """The same ones go. Returns how many."""
-        gone = await asyncio.to_thread(self._erase, frozenset(document_ids), owner)
-        for kept in gone:
-            self._kept.pop(kept.job_id, None)
-        return len(gone)
+        erased = await asyncio.to_thread(self._erase, frozenset(document_ids), owner)
+        for header in erased:
+            self._uploads_by_job.pop(header.job_id, None)
+        return len(erased)
 
     async def close(self) -> None:
         """What is still kept is the next life's."""
         await asyncio.to_thread(self._end)
 
-    def _write(self, kept: Kept, content: bytes) -> Path:
-        path = self._own_life() / f"{kept.job_id}{SUFFIX}"
-        write_upload(path, kept, content)
+    def _write(self, header: UploadHeader, content: bytes) -> Path:
+        path = self._own_life() / f"{header.job_id}{SUFFIX}"
+        write_upload(path, header, content)
         return path
 
     def _own_life(self) -> Path:
@@ -219,17 +219,17 @@ class Spool:
         sync_folder(self._folder)
         return life
 
-    def _take_over(self) -> list[tuple[Path, Kept]]:
-        taken: list[tuple[Path, Kept]] = []
+    def _take_over(self) -> list[tuple[Path, UploadHeader]]:
+        taken: list[tuple[Path, UploadHeader]] = []
         for life in self._all_lives():
             if life in self._lives or (lock := locked(life / LOCK)) is None:
                 continue
-            found = list(_uploads(life))
+            uploads = list(_uploads(life))
             for left in life.glob(f"*{PARTIAL}"):
                 left.unlink(missing_ok=True)
-            if found:
+            if uploads:
                 self._lives[life] = lock
-                taken += found
+                taken += uploads
             else:
                 _leave(life, lock)
         return taken
@@ -239,15 +239,15 @@ class Spool:
             return []
         return sorted(path for path in self._folder.iterdir() if path.is_dir() and path.name[0] != ".")
 
-    def _all(self) -> Iterator[tuple[Path, Kept]]:
+    def _all(self) -> Iterator[tuple[Path, UploadHeader]]:
         for life in self._all_lives():
             yield from _uploads(life)
 
-    def _erase(self, document_ids: Collection[str], owner: str) -> list[Kept]:
-        found = [(path, kept) for path, kept in self._all() if _is_of(kept, document_ids, owner)]
-        for path, _ in found:
+    def _erase(self, document_ids: Collection[str], owner: str) -> list[UploadHeader]:
+        uploads = [(path, header) for path, header in self._all() if _is_of(header, document_ids, owner)]
+        for path, _ in uploads:
             path.unlink(missing_ok=True)
-        return [kept for _, kept in found]
+        return [header for _, header in uploads]
 
     def _end(self) -> None:
         for life, lock in self._lives.items():
@@ -257,11 +257,11 @@ class Spool:
             self._folder.rmdir()
 
 
-def _uploads(life: Path) -> Iterator[tuple[Path, Kept]]:
+def _uploads(life: Path) -> Iterator[tuple[Path, UploadHeader]]:
     for path in sorted(life.glob(f"*{SUFFIX}")):
-        kept = read_header(path)
-        if kept is not None:
-            yield path, kept
+        header = read_header(path)
+        if header is not None:
+            yield path, header
         elif path.exists():
             log.warning("upload_unreadable", file=path.name)
 
@@ -275,5 +275,5 @@ def _leave(life: Path, lock: int) -> None:
     os.close(lock)
 
 
-def _is_of(kept: Kept, document_ids: Collection[str], owner: str) -> bool:
-    return kept.document_id in document_ids or (bool(owner) and kept.owner == owner)
+def _is_of(header: UploadHeader, document_ids: Collection[str], owner: str) -> bool:
+    return header.document_id in document_ids or (bool(owner) and header.owner == owner)

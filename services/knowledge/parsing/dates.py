@@ -1,6 +1,6 @@
 """The date a document bears: what its format declares, a labelled line at its head, a year in its title.
 
-Only what is said to be the document's date counts; a date in the text tells what the text is about. No date
+Only what is declared as the document's date counts; a date in the text says what the text is about. No date
 is better than a wrong one.
 """
 

@@ -18,7 +18,7 @@ from core.operations.receipts import Receipt, ReceiptKind
 from services.operations.backup.folder import archive_name, delete_older, only_one
 from services.operations.backup.shapes import stored_names
 from services.operations.backup.snapshots import FetchedSnapshot, Snapshots, fetch_snapshots
-from services.operations.backup.writer import ArchiveWriter, full_disk_told, writing
+from services.operations.backup.writer import ArchiveWriter, full_disk_as_error, writing
 from services.operations.copying import CopiedStore, Followed, StoreCopier
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import UnsupportedByStoreError, VectorStore
@@ -43,7 +43,8 @@ class BackupReport:
 
 
 class Backups:
-    """`snapshots` is what a Qdrant server needs; the embedded engine tells what changes while it is read."""
+    """`snapshots` is what a Qdrant server needs; the embedded engine reports what changes while it is
+    read."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Backups:
         no part of an archive stays then.
         """
         began_us, began = self._clock(), time.monotonic()
-        with full_disk_told(), only_one(folder):
+        with full_disk_as_error(), only_one(folder):
             path = folder / (name or archive_name(began_us))
             manifest = await self._archive(path)
             removed = await asyncio.to_thread(delete_older, folder, keep) if keep else []

@@ -19,7 +19,7 @@ from services.store.clock import Clock, utc_now_us
 from services.store.dialect import VectorStore
 
 WHAT = "a move"
-Progress = Callable[[int], object]  # told how many points more are written
+Progress = Callable[[int], object]  # called with how many points more are written
 
 
 class MoveIncompleteError(WenmaiError):

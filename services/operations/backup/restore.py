@@ -22,7 +22,7 @@ from services.store.clock import Clock, utc_now_us
 from services.store.collections import REEMBED_COMMAND, SCHEMA_VERSION, SPARSE
 
 BATCH = 128
-Progress = Callable[[int], object]  # told how many points more are written
+Progress = Callable[[int], object]  # called with how many points more are written
 
 
 class RestoreIncompleteError(WenmaiError):
@@ -45,8 +45,8 @@ class RestoreReport:
 
 def embedding_of(manifest: Manifest) -> Embedding | None:
     """Which embedding its vectors are from; None when no collection says so."""
-    found = [stored_as(member.shape.metadata) for member in manifest.members if member.shape.dense]
-    named = [each for each in found if each is not None]
+    embeddings = [stored_as(member.shape.metadata) for member in manifest.members if member.shape.dense]
+    named = [each for each in embeddings if each is not None]
     return Embedding(named[0].embedding, named[0].dimension) if named else None
 
 
@@ -58,22 +58,26 @@ def check_restorable(manifest: Manifest, configured: Embedding | None, *, into_s
                 "this archive holds a Qdrant server's snapshots, which only a server can read: restore it "
                 "with QDRANT_URL, then move it with `wenmai migrate`"
             )
-        found = stored_as(member.shape.metadata)
-        if found is not None and found.schema_version != SCHEMA_VERSION:
+        stored = stored_as(member.shape.metadata)
+        if stored is not None and stored.schema_version != SCHEMA_VERSION:
             raise BadArchiveError(
-                f"the archive has schema {found.schema_version} and this version of Wenmai knows schema "
+                f"the archive has schema {stored.schema_version} and this version of Wenmai knows schema "
                 f"{SCHEMA_VERSION}; restore it with the version that made it ({manifest.made_by})"
             )
         if configured is not None and member.shape.dense:
-            _check_embedding(Embedding(found.embedding, found.dimension) if found else None, configured)
+            _check_embedding(Embedding(stored.embedding, stored.dimension) if stored else None, configured)
 
 
-def _check_embedding(found: Embedding | None, configured: Embedding) -> None:
-    if found == configured:
+def _check_embedding(archived: Embedding | None, configured: Embedding) -> None:
+    if archived == configured:
         return
-    told = f"{found.name} ({found.dimension} dimensions)" if found else "an embedding that it does not name"
+    description = (
+        f"{archived.name} ({archived.dimension} dimensions)"
+        if archived
+        else "an embedding that it does not name"
+    )
     raise StartRefusedError(
-        f"the archive was embedded with {told} and the configured embedding is {configured.name} "
+        f"the archive was embedded with {description} and the configured embedding is {configured.name} "
         f"({configured.dimension} dimensions); set EMBEDDING to the archive's, or restore it with --as-is "
         f"and then embed everything again with `{REEMBED_COMMAND}`"
     )

@@ -18,18 +18,18 @@ _FEW = 8
 def holds(path: Path, ids: Collection[str], *, owner: str = "") -> bool:
     """Whether a record of the archive has one of `ids` as its id or in its payload, or is of this owner.
 
-    A UUID is found in any string, another id as the whole of a field for ids, an owner as the whole of the
+    A UUID matches in any string, another id as the whole of a field for ids, an owner as the whole of the
     fields that say whose a point is. A Qdrant server's snapshots cannot be searched: their archive counts as
     holding it. Blocking. Raises BadArchiveError when the archive cannot be read.
     """
     if not any(ids) and not owner:
         return False
-    found = _finder(ids, owner)
+    matches = _finder(ids, owner)
     with open_archive(path) as archive:
         members = archive.manifest.members
         if any(member.kind is Kind.SNAPSHOT for member in members):
             return True
-        return any(found(body) for member in members for body in archive.bodies(member))
+        return any(matches(body) for member in members for body in archive.bodies(member))
 
 
 def can_be_searched(path: Path) -> bool:
@@ -47,7 +47,7 @@ def _finder(ids: Collection[str], owner: str) -> Callable[[bytes], bool]:
     uuids = {each.encode() for each in uuids_of(ids)}
     few = uuids if len(uuids) <= _FEW else set()
 
-    def found(body: bytes) -> bool:
+    def matches(body: bytes) -> bool:
         if any(each in body for each in few):
             return True
         if not few and uuids and not uuids.isdisjoint(_UUID.findall(body)):
@@ -59,7 +59,7 @@ def _finder(ids: Collection[str], owner: str) -> Callable[[bytes], bool]:
         payload = decode(body).payload
         return is_of(payload, owner) or has_id(payload, others)
 
-    return found
+    return matches
 
 
 def _bytes(text: str) -> bytes:

@@ -44,10 +44,10 @@ async def check_empty(store: VectorStore, settings: StoreSettings) -> list[model
     counts = {
         name: (await store.count(name)).count for role, name in names.items() if role != Role.OPERATIONS
     }
-    found = [f"{number} in {name}" for name, number in counts.items() if number]
-    if found:
+    occupied = [f"{number} in {name}" for name, number in counts.items() if number]
+    if occupied:
         raise StoreNotEmptyError(
-            f"the store is not empty: it has points, {', '.join(found)}; choose another DATA_DIR or other "
+            f"the store is not empty: it has points, {', '.join(occupied)}; choose another DATA_DIR or other "
             f"collections, nothing is ever overwritten"
         )
     if Role.OPERATIONS not in names:
@@ -71,23 +71,23 @@ async def _marker(store: VectorStore, operations_collection: str) -> str | None:
     """What was begun and not ended."""
     if not await store.collection_exists(operations_collection):
         return None
-    found = await store.retrieve(operations_collection, [MARKER_ID])
-    return str((found[0].payload or {}).get("what", "a restore")) if found else None
+    records = await store.retrieve(operations_collection, [MARKER_ID])
+    return str((records[0].payload or {}).get("what", "a restore")) if records else None
 
 
 class Target:
     """`begin`, then `make` and `write` for each role with the operations last, then `finish`.
 
-    `kept` are receipts that the store had before, which stay.
+    `receipts` are those that the store had before, which stay.
     """
 
     def __init__(
-        self, store: VectorStore, settings: StoreSettings, kept: Sequence[models.Record] = ()
+        self, store: VectorStore, settings: StoreSettings, receipts: Sequence[models.Record] = ()
     ) -> None:
         self.store = store
         self.settings = settings
         self.names = names_of(settings)
-        self._kept = list(kept)
+        self._receipts = list(receipts)
 
     async def begin(self, what: str, operations: Shape) -> None:
         """`what` says what fills it; the same may be begun again where it was interrupted.
@@ -99,7 +99,7 @@ class Target:
         if begun not in (None, what):
             await refuse_half_filled(self.store, operating)
         if begun is None:
-            self._kept += await check_empty(self.store, self.settings)
+            self._receipts += await check_empty(self.store, self.settings)
         if not await self.store.collection_exists(operating):
             await make_collection(self.store, Role.OPERATIONS, operations, self.settings)
         payload: dict[str, Any] = {"record": RESTORING, "what": what}
@@ -122,15 +122,17 @@ class Target:
 
     async def has(self, role: Role, points: int) -> bool:
         """Whether these are all; the operations collection had records before, and has the marker."""
-        found = (await self.store.count(self.names[role])).count
-        return found == points if role is not Role.OPERATIONS else found > points
+        count = (await self.store.count(self.names[role])).count
+        return count == points if role is not Role.OPERATIONS else count > points
 
     async def finish(self, receipt: Receipt) -> None:
         """From here on it may be used."""
         operating = self.names[Role.OPERATIONS]
-        if self._kept:
-            kept = [models.PointStruct(id=each.id, vector={}, payload=each.payload) for each in self._kept]
-            await self.store.upsert(operating, kept)
+        if self._receipts:
+            receipts = [
+                models.PointStruct(id=each.id, vector={}, payload=each.payload) for each in self._receipts
+            ]
+            await self.store.upsert(operating, receipts)
         await ReceiptStore(self.store, operating).add(receipt)
         await self.store.delete(operating, models.PointIdsList(points=[MARKER_ID]))
 

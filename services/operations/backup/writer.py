@@ -99,7 +99,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
     Raises DiskFullError, OSError, FileExistsError when there is such a file.
     """
     partial = path.with_name(path.name + PARTIAL)
-    with full_disk_told():
+    with full_disk_as_error():
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "w+b") as file:
@@ -128,8 +128,8 @@ def _read_again(partial: Path) -> None:
 
 
 @contextmanager
-def full_disk_told() -> Iterator[None]:
-    """A disk that is full, or a limit that is met, is told as what it is."""
+def full_disk_as_error() -> Iterator[None]:
+    """A full disk, or a limit that is met, raises DiskFullError."""
     try:
         yield
     except OSError as error:

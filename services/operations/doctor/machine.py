@@ -56,14 +56,14 @@ def check_libraries(pinned: Sequence[str]) -> Finding:
     """Nothing is imported: a library that is heavy, or broken, costs nothing here."""
     missing, others = [], []
     for requirement in pinned:
-        if (found := _PINNED.match(requirement)) is None:
+        if (match := _PINNED.match(requirement)) is None:
             continue
-        name, wanted, condition = found.groups()
+        name, tested, condition = match.groups()
         installed = _installed(name)
         if installed is None and not condition:
             missing.append(name)
-        elif installed is not None and installed != wanted:
-            others.append(f"{name} {installed} (tested with {wanted})")
+        elif installed is not None and installed != tested:
+            others.append(f"{name} {installed} (tested with {tested})")
     if missing:
         return fail("libraries", f"not installed: {', '.join(missing)}; {INSTALL}")
     if others:
@@ -81,7 +81,7 @@ def _installed(name: str) -> str | None:
 def check_data_dir(store: StoreSettings) -> Finding:
     folder = store.data_dir
     if not os.path.exists(folder):  # Path.exists() raises where it may not look
-        if why := _unusable(parent := _there(folder)):
+        if why := _unusable(parent := _existing_parent(folder)):
             return fail(
                 "data folder", f"{folder} cannot be made in {parent} ({why}): set DATA_DIR, or its rights"
             )
@@ -98,7 +98,7 @@ def check_data_dir(store: StoreSettings) -> Finding:
     return ok("data folder", f"{folder} is writable, and private")
 
 
-def _there(folder: Path) -> Path:
+def _existing_parent(folder: Path) -> Path:
     """The folder, or what is nearest above it and exists."""
     each = [folder.absolute(), *folder.absolute().parents]
     return next(path for path in each if os.path.exists(path))
@@ -119,7 +119,7 @@ def _unusable(folder: Path) -> str:
 
 def check_disk(store: StoreSettings) -> Finding:
     """The store refuses to write the last 64 MB, and readiness is degraded before."""
-    folder, used = _there(store.data_dir), ""
+    folder, used = _existing_parent(store.data_dir), ""
     free_mb = shutil.disk_usage(folder).free // MB
     if folder == store.data_dir.absolute():
         used = f", the data folder takes {folder_bytes(store.data_dir) // MB} MB"
@@ -144,7 +144,7 @@ def check_old_stores(store_folder: Path) -> Finding | None:
 
 
 def check_backups(store: StoreSettings, now_s: float) -> Finding:
-    if why := _unusable(parent := _there(store.backups)):
+    if why := _unusable(parent := _existing_parent(store.backups)):
         named = "" if parent == store.backups.absolute() else f" in {parent}"
         return fail("backups", f"BACKUP_DIR {store.backups} cannot be used{named} ({why}): set another")
     if not store.backups.is_dir():

@@ -1,4 +1,4 @@
-"""The doctor on the models: endpoints answer, folders and files are there. No key is ever told."""
+"""The doctor on the models: endpoints answer, folders and files are there. No key is ever shown."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ async def check_models(models: ModelSettings, llms: Mapping[str, LLMSettings]) -
     local = [_embedding_folder(models), _reranker_folder(models)]
     local += [_file(model_id, entry) for model_id, entry in llms.items()]
     asked = [_ask(endpoint) for endpoint in endpoints(models, llms)]
-    found = [finding for finding in local if finding is not None]
-    return found + list(await asyncio.gather(*asked)) or [ok("models", "none needs the network or a file")]
+    findings = [finding for finding in local if finding is not None]
+    return findings + list(await asyncio.gather(*asked)) or [ok("models", "none needs the network or a file")]
 
 
 def endpoints(models: ModelSettings, llms: Mapping[str, LLMSettings]) -> list[Endpoint]:
-    found = [
+    addresses = [
         Endpoint(f"model {model_id}", _llm_url(entry))
         for model_id, entry in llms.items()
         if entry.provider in ("openai", "anthropic")
     ]
     if models.embedding.partition(":")[0] == "openai":
         url = models.embedding_base_url or models.openai_base_url or OPENAI_URL
-        found.append(Endpoint("embedding", url))
+        addresses.append(Endpoint("embedding", url))
     if models.reranker.partition(":")[0] == "http" and models.reranker_url:
-        found.append(Endpoint("reranker", models.reranker_url))
-    return found
+        addresses.append(Endpoint("reranker", models.reranker_url))
+    return addresses
 
 
 def _llm_url(entry: LLMSettings) -> str:
@@ -91,9 +91,9 @@ def _reranker_folder(models: ModelSettings) -> Finding | None:
     return _folder("reranker", models.reranker, "cross-encoder")
 
 
-def _folder(name: str, spec: str, wanted: str) -> Finding | None:
+def _folder(name: str, spec: str, expected: str) -> Finding | None:
     kind, _, target = spec.partition(":")
-    if kind != wanted:
+    if kind != expected:
         return None
     if Path(target).expanduser().is_dir() or _in_hub_cache(target):
         return ok(name, f"{target} is on this machine")
@@ -102,8 +102,8 @@ def _folder(name: str, spec: str, wanted: str) -> Finding | None:
 
 def _in_hub_cache(model: str) -> bool:
     home = os.environ.get("HF_HOME")
-    given = os.environ.get("HF_HUB_CACHE")
-    cache = Path(given) if given else Path(home) / "hub" if home else HUB_CACHE.expanduser()
+    override = os.environ.get("HF_HUB_CACHE")
+    cache = Path(override) if override else Path(home) / "hub" if home else HUB_CACHE.expanduser()
     names = {model, f"sentence-transformers/{model}"}
     return any((cache / f"models--{each.replace('/', '--')}").is_dir() for each in names)
 

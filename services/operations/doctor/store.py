@@ -63,7 +63,7 @@ class _Turns:
 
 
 def embedding_name(settings: ModelSettings) -> str:
-    """What the store calls the configured embedding, told without loading it."""
+    """What the store calls the configured embedding, without loading it."""
     kind, _, target = settings.embedding.partition(":")
     if kind == "sentence-transformers":
         return target.rstrip("/").rpartition("/")[2]
@@ -71,25 +71,25 @@ def embedding_name(settings: ModelSettings) -> str:
 
 
 async def check_store(store: VectorStore, names: StoreSettings, settings: ModelSettings) -> StoreFindings:
-    """Never raises for what the store answers: it is found out."""
-    found = StoreFindings()
+    """Never raises for what the store answers: that is reported."""
+    report = StoreFindings()
     try:
         counts = await _counts(store, names)
         if not counts:
-            found.findings.append(ok("store", "nothing is stored yet"))
-            return found
-        found.findings.append(ok("store", ", ".join(f"{name} {count}" for name, count in counts.items())))
+            report.findings.append(ok("store", "nothing is stored yet"))
+            return report
+        report.findings.append(ok("store", ", ".join(f"{name} {count}" for name, count in counts.items())))
         if names.knowledge_collection in counts:
             chunks = counts[names.knowledge_collection]
-            found.findings.append(check_size(chunks, embedded=not names.qdrant_url))
-        found.findings.append(await _check_embedding(store, names, embedding_name(settings)))
+            report.findings.append(check_size(chunks, embedded=not names.qdrant_url))
+        report.findings.append(await _check_embedding(store, names, embedding_name(settings)))
         if names.conversation_collection in counts:
-            await _check_turns(store, names, found, with_sessions=names.session_collection in counts)
+            await _check_turns(store, names, report, with_sessions=names.session_collection in counts)
         if {names.knowledge_collection, names.document_collection} <= counts.keys():
-            found.findings += await _check_documents(store, names)
+            report.findings += await _check_documents(store, names)
     except (WenmaiError, OSError) as error:
-        found.findings.append(fail("store", f"it cannot be read: {_one_line(error)}"))
-    return found
+        report.findings.append(fail("store", f"it cannot be read: {_one_line(error)}"))
+    return report
 
 
 async def _counts(store: VectorStore, names: StoreSettings) -> dict[str, int]:
@@ -122,19 +122,19 @@ async def _check_embedding(store: VectorStore, names: StoreSettings, configured:
 
 
 async def _check_turns(
-    store: VectorStore, names: StoreSettings, found: StoreFindings, *, with_sessions: bool
+    store: VectorStore, names: StoreSettings, report: StoreFindings, *, with_sessions: bool
 ) -> None:
     turns = await _read_turns(store, names.conversation_collection)
-    found.newest_turn_us = turns.newest_us
+    report.newest_turn_us = turns.newest_us
     recorded = await _ids(store, names.session_collection) if with_sessions else set()
-    found.findings += [
+    report.findings += [
         _sessions(turns, recorded),
         _times(turns),
         _parents(turns),
         await _vectors(store, names.conversation_collection),
     ]
     if turns.running:
-        found.findings.append(
+        report.findings.append(
             ok("running", f"{turns.running} turns were cut: the next start marks them interrupted")
         )
 
@@ -154,18 +154,18 @@ def _times(turns: _Turns) -> Finding:
 
 
 def _parents(turns: _Turns) -> Finding:
-    gone = sum(parent not in turns.ids for parent in turns.parents)
-    if not gone:
+    missing = sum(parent not in turns.ids for parent in turns.parents)
+    if not missing:
         return ok("parents", "every turn's parent is there")
-    return ok("parents", f"{gone} turns follow one that was deleted, and are read as beginnings")
+    return ok("parents", f"{missing} turns follow one that was deleted, and are read as beginnings")
 
 
 async def _vectors(store: VectorStore, collection: str) -> Finding:
-    wanted = models.Filter(
+    point_filter = models.Filter(
         must=[equals("status", TurnStatus.COMPLETED.value), lacks(("question", "turn"))],
         must_not=[_has_command()],
     )
-    lacking = (await store.count(collection, wanted)).count
+    lacking = (await store.count(collection, point_filter)).count
     if lacking:
         return warn("vectors", f"{lacking} turns are not found by meaning: a start embeds them, or {REPAIR}")
     return ok("vectors", "every completed turn is found by meaning")

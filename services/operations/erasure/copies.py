@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from core.operations.archive import SUFFIX, BadArchiveError
-from core.operations.erasure import CopyFound, Left, Searched
+from core.operations.erasure import CopyHit, Left, Searched
 from services.operations.backup.reader import open_archive
 from services.operations.backup.search import can_be_searched, holds
 from services.operations.reembedding.folders import StoreFolders
@@ -25,14 +25,14 @@ _PREPARED = "A copy prepared for another embedding; it is brought up to date at 
 
 
 @dataclass(frozen=True, slots=True)
-class CopiesFound:
+class CopySearch:
     searched: tuple[Searched, ...]
-    copies: tuple[CopyFound, ...]
+    copies: tuple[CopyHit, ...]
     left: tuple[Left, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Subject:
     """`owner` is empty when it is not an owner that is looked for."""
 
     ids: frozenset[str]
@@ -46,40 +46,42 @@ class Copies:
         self._backups = backups
         self._store = store
 
-    async def search(self, ids: Collection[str], owner: str = "", *, thorough: bool) -> CopiesFound:
+    async def search(self, ids: Collection[str], owner: str = "", *, thorough: bool) -> CopySearch:
         """Every copy by name and time. Large archives are searched only when it is to be `thorough`."""
-        return await asyncio.to_thread(self._search, _Wanted(frozenset(ids), owner), thorough)
+        return await asyncio.to_thread(self._search, _Subject(frozenset(ids), owner), thorough)
 
     async def delete_holding(self, ids: Collection[str], owner: str = "") -> int:
         """Delete the archives that hold one of these, and those that cannot be read. Returns how many.
 
         Of an owner of whom nothing is known but the name only archives go in which the name was found.
         """
-        return await asyncio.to_thread(self._delete_holding, _Wanted(frozenset(ids), owner))
+        return await asyncio.to_thread(self._delete_holding, _Subject(frozenset(ids), owner))
 
-    def _search(self, wanted: _Wanted, thorough: bool) -> CopiesFound:
+    def _search(self, subject: _Subject, thorough: bool) -> CopySearch:
         archives = self._archives()
         small = sum(path.stat().st_size for path in archives) <= SEARCHED_AT_ONCE_BYTES
-        found = [_looked_into(path, wanted) if thorough or small else _unsearched(path) for path in archives]
+        hits_by_copy = [
+            _looked_into(path, subject) if thorough or small else _unsearched(path) for path in archives
+        ]
         earlier, prepared = self._stores()
-        stores = [CopyFound(folder.name, _changed_at(folder), MAY) for folder in [*earlier, *prepared]]
-        hits = sum(each.holds == YES for each in found)
-        searched = [Searched("backups", len(found), hits), Searched("earlier stores", len(earlier), 0)]
+        stores = [CopyHit(folder.name, _changed_at(folder), MAY) for folder in [*earlier, *prepared]]
+        hits = sum(each.holds == YES for each in hits_by_copy)
+        searched = [Searched("backups", len(hits_by_copy), hits), Searched("earlier stores", len(earlier), 0)]
         searched += [Searched("prepared copy of the store", 1, 0) for _ in prepared]
         left = [
             Left(f"backups: {each.name}", int(each.holds == YES), _advice(each))
-            for each in found
+            for each in hits_by_copy
             if each.holds != NO
         ]
         left += [Left(f"earlier stores: {each.name}", 0, _DELETE_STORE) for each in earlier]
         left += [Left(f"prepared copy: {each.name}", 0, _PREPARED) for each in prepared]
-        return CopiesFound(tuple(searched), (*found, *stores), tuple(left))
+        return CopySearch(tuple(searched), (*hits_by_copy, *stores), tuple(left))
 
-    def _delete_holding(self, wanted: _Wanted) -> int:
-        if not wanted.ids and not wanted.owner:
+    def _delete_holding(self, subject: _Subject) -> int:
+        if not subject.ids and not subject.owner:
             return 0
-        goes = (YES, MAY) if wanted.ids else (YES,)
-        holding = [path for path in self._archives() if _looked_into(path, wanted).holds in goes]
+        goes = (YES, MAY) if subject.ids else (YES,)
+        holding = [path for path in self._archives() if _looked_into(path, subject).holds in goes]
         for path in holding:
             path.unlink(missing_ok=True)
         return len(holding)
@@ -99,25 +101,25 @@ class Copies:
         return folders.replaced(), [folders.copy] if folders.copy.is_dir() else []
 
 
-def _advice(found: CopyFound) -> str:
-    return _DELETE_ARCHIVE if found.holds == YES else _SEARCH_ARCHIVE
+def _advice(copy: CopyHit) -> str:
+    return _DELETE_ARCHIVE if copy.holds == YES else _SEARCH_ARCHIVE
 
 
-def _looked_into(path: Path, wanted: _Wanted) -> CopyFound:
+def _looked_into(path: Path, subject: _Subject) -> CopyHit:
     try:
-        if not wanted.ids and not can_be_searched(path):
-            return CopyFound(path.name, _made_at(path), MAY)
-        there = holds(path, wanted.ids, owner=wanted.owner)
-        return CopyFound(path.name, _made_at(path), YES if there else NO)
+        if not subject.ids and not can_be_searched(path):
+            return CopyHit(path.name, _made_at(path), MAY)
+        holding = holds(path, subject.ids, owner=subject.owner)
+        return CopyHit(path.name, _made_at(path), YES if holding else NO)
     except (BadArchiveError, OSError):
-        return CopyFound(path.name, _changed_at(path), MAY)
+        return CopyHit(path.name, _changed_at(path), MAY)
 
 
-def _unsearched(path: Path) -> CopyFound:
+def _unsearched(path: Path) -> CopyHit:
     try:
-        return CopyFound(path.name, _made_at(path), MAY)
+        return CopyHit(path.name, _made_at(path), MAY)
     except (BadArchiveError, OSError):
-        return CopyFound(path.name, _changed_at(path), MAY)
+        return CopyHit(path.name, _changed_at(path), MAY)
 
 
 def _made_at(path: Path) -> str:

@@ -38,7 +38,7 @@ _SCRUBBED = [
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentGone:
+class DocumentErasure:
     """`texts` are the sentences that were found of it, for a search of everything."""
 
     counts: Counter[str]
@@ -81,16 +81,16 @@ class DocumentEraser:
             document_ids=(document_id,),
             shared=owner == self._shared_owner,
         )
-        wanted = models.Filter(must=[equals("document_id", document_id)])
+        point_filter = models.Filter(must=[equals("document_id", document_id)])
         name = self._names.knowledge_collection
-        ids = {str(each.id): None async for each in self._reader.records(name, wanted, False)}
+        ids = {str(each.id): None async for each in self._reader.records(name, point_filter, False)}
         return replace(traced, chunk_ids=tuple(ids | dict.fromkeys(await self._cited(traced))))
 
     async def _cited(self, traced: Traced) -> list[str]:
         """The chunks that citations name, those of versions that are gone among them."""
         name = self._names.conversation_collection
         citing = await self._reader.holding(name, [SOURCE_DOCUMENTS], [traced.name], readers_of(traced))
-        found: list[str] = []
+        chunk_ids: list[str] = []
         for chunk in chunks(list(citing.all_ids), AT_ONCE):
             for record in await self._store.retrieve(name, chunk, with_payload=["sources"]):
                 sources = (record.payload or {}).get("sources")
@@ -99,14 +99,14 @@ class DocumentEraser:
                     for one in (sources if isinstance(sources, list) else [])
                     if isinstance(one, dict) and one.get("document_id") == traced.name
                 ]
-                found += [str(one["chunk_id"]) for one in of_it if one.get("chunk_id")]
-        return found
+                chunk_ids += [str(one["chunk_id"]) for one in of_it if one.get("chunk_id")]
+        return chunk_ids
 
     async def texts(self, traced: Traced) -> Quotes:
         """Every sentence of the document: for a large one, seconds of work in small steps."""
-        wanted = models.Filter(must=[equals("document_id", traced.name)])
+        point_filter = models.Filter(must=[equals("document_id", traced.name)])
         quotes = Quotes()
-        async for record in self._reader.records(self._names.knowledge_collection, wanted, ["text"]):
+        async for record in self._reader.records(self._names.knowledge_collection, point_filter, ["text"]):
             quotes.add(str((record.payload or {}).get("text", "")))
         return quotes
 
@@ -117,7 +117,7 @@ class DocumentEraser:
         of_it = models.Filter(must=[equals("document_id", document_id)])
         await self._store.set_payload(self._names.knowledge_collection, {"ready": False}, points=of_it)
 
-    async def erase(self, traced: Traced, texts: Quotes, *, everywhere: bool) -> DocumentGone:
+    async def erase(self, traced: Traced, texts: Quotes, *, everywhere: bool) -> DocumentErasure:
         """`texts` are those known of it; what its citations and personas say is added.
 
         With `everywhere` the manifests of all turns are read for personas that were the document's text.
@@ -138,7 +138,7 @@ class DocumentEraser:
         await self._remove(traced.name)
         counts = Counter(documents=1, chunks=chunk_count, turns_scrubbed=len(turn_ids), personas=changed)
         counts["log_lines_changed"] = lines
-        return DocumentGone(counts, Quoted(tuple(quoted), await self._summed_up(quoted)), texts)
+        return DocumentErasure(counts, Quoted(tuple(quoted), await self._summed_up(quoted)), texts)
 
     async def scrub(self, traced: Traced, texts: Quotes, turn_ids: Iterable[str]) -> None:
         """Turns that were being answered while the document went."""
@@ -164,19 +164,21 @@ class DocumentEraser:
     async def _naming(
         self, traced: Traced, personas: Sequence[models.Record], *, everywhere: bool
     ) -> list[str]:
-        turns, gone = self._names.conversation_collection, [traced.name, *traced.chunk_ids]
+        turns, ids = self._names.conversation_collection, [traced.name, *traced.chunk_ids]
         keys = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS, FILTERED]
-        found = dict.fromkeys((await self._reader.holding(turns, keys, gone, readers_of(traced))).all_ids)
+        turn_ids = dict.fromkeys((await self._reader.holding(turns, keys, ids, readers_of(traced))).all_ids)
         sessions = [str(record.id) for record in personas]
-        wanted = models.Filter(
+        point_filter = models.Filter(
             must=[models.FieldCondition(key="session_id", match=models.MatchAny(any=sessions))]
         )
         if sessions:
-            found |= {str(each.id): None async for each in self._reader.records(turns, wanted, False)}
+            turn_ids |= {
+                str(each.id): None async for each in self._reader.records(turns, point_filter, False)
+            }
         if everywhere:
             among = models.Filter(must=readers_of(traced))
-            found |= {str(each.id): None async for each in self._reader.records(turns, among, False)}
-        return list(found)
+            turn_ids |= {str(each.id): None async for each in self._reader.records(turns, among, False)}
+        return list(turn_ids)
 
     async def _scrub_turns(self, turn_ids: Sequence[str], traces: DocumentTraces, texts: Quotes) -> list[str]:
         """Returns those whose answer says a sentence of the document."""
@@ -198,18 +200,18 @@ class DocumentEraser:
 
     async def _personas(self, traced: Traced, texts: Quotes) -> list[models.Record]:
         """Sessions whose persona is from the document; what its chunks say is added to `texts`."""
-        gone = [traced.name, *traced.chunk_ids]
+        ids = [traced.name, *traced.chunk_ids]
         name = self._names.session_collection
-        found = await self._reader.holding(name, PERSONA, gone, readers_of(traced))
+        personas = await self._reader.holding(name, PERSONA, ids, readers_of(traced))
         records: list[models.Record] = []
-        for chunk in chunks(list(found.all_ids), IDS_AT_ONCE):
+        for chunk in chunks(list(personas.all_ids), IDS_AT_ONCE):
             records += await self._store.retrieve(name, chunk, with_payload=["persona"])
         named = {str(_persona(each).get("chunk_id", "")) for each in records}
         for chunk in chunks([each for each in named if is_id(each)], IDS_AT_ONCE):
-            for told in await self._store.retrieve(
+            for record in await self._store.retrieve(
                 self._names.knowledge_collection, chunk, with_payload=["text"]
             ):
-                texts.add(str((told.payload or {}).get("text", "")))
+                texts.add(str((record.payload or {}).get("text", "")))
         return records
 
     async def _scrub_personas(self, records: Sequence[models.Record], traces: DocumentTraces) -> int:

@@ -92,8 +92,8 @@ class Erasure:
         """Also what is left of one that is gone already."""
         began_us, traced = self._parts.clock(), await self._turn.trace_turn(turn_id)
         if options.dry_run:
-            there = await self._reader.there(self._parts.names.conversation_collection, [turn_id])
-            return Erased(traced.kind, True, {"turns": len(there)})
+            existing = await self._reader.existing(self._parts.names.conversation_collection, [turn_id])
+            return Erased(traced.kind, True, {"turns": len(existing)})
         beside = [each for each in await self._under_way(traced) if each != turn_id]
         done = await self._turn.erase_turn(traced)
         late = await self._when_ended(beside, lambda ids: self._turn.forget_in_late(traced))
@@ -103,8 +103,8 @@ class Erasure:
         """`owner` None: whoever's it is."""
         began_us, traced = self._parts.clock(), await self._turn.trace_session(session_id, owner)
         if options.dry_run:
-            there = await self._reader.there(self._parts.names.session_collection, [session_id])
-            return Erased(traced.kind, True, {"sessions": len(there), "turns": len(traced.turn_ids)})
+            existing = await self._reader.existing(self._parts.names.session_collection, [session_id])
+            return Erased(traced.kind, True, {"sessions": len(existing), "turns": len(traced.turn_ids)})
         traced, done = await self._turn.erase_session(traced, owner)
         return await self._proven(traced, options, began_us, done)
 
@@ -112,19 +112,21 @@ class Erasure:
         """Also what is left of one that is gone already."""
         began_us, traced = self._parts.clock(), await self._document.trace(document_id)
         if options.dry_run:
-            there = await self._reader.there(self._parts.names.document_collection, [document_id])
-            return Erased(traced.kind, True, {"documents": len(there), "chunks": len(traced.chunk_ids)})
+            existing = await self._reader.existing(self._parts.names.document_collection, [document_id])
+            return Erased(traced.kind, True, {"documents": len(existing), "chunks": len(traced.chunk_ids)})
         full = options.mode is Thoroughness.FULL
         texts = await self._document.texts(traced) if full else Quotes()
         await self._document.withdraw(document_id)
         beside = await self._under_way(traced)
-        gone = await self._document.erase(traced, texts, everywhere=full)
-        late = await self._when_ended(beside, lambda ids: self._document.scrub(traced, gone.texts, ids))
-        done, quoted = gone.counts, gone.quoted
+        erased = await self._document.erase(traced, texts, everywhere=full)
+        late = await self._when_ended(beside, lambda ids: self._document.scrub(traced, erased.texts, ids))
+        done, quoted = erased.counts, erased.quoted
         if options.with_answers:
             done["turns"] += await self._erase_turns(quoted.turn_ids)
             quoted = Quoted()
-        return await self._proven(traced, options, began_us, done, quoted, gone.texts if full else None, late)
+        return await self._proven(
+            traced, options, began_us, done, quoted, erased.texts if full else None, late
+        )
 
     async def owner(self, owner: str, options: ErasureOptions) -> Erased:
         """All sessions, turns, documents, memories and log lines of one owner."""
@@ -177,11 +179,11 @@ class Erasure:
         changed = touched(done, self._parts.names)
         full = options.mode is Thoroughness.FULL
         files = await self._files.rewrite(changed) if full else self._files.rewrite_later(changed)
-        proof, found = await self._prover.prove(traced, options, texts, late, files)
+        proof, remaining = await self._prover.prove(traced, options, texts, late, files)
         quoted = quoted or Quoted()
         quoted = Quoted(
-            tuple(dict.fromkeys((*quoted.turn_ids, *found.turn_ids))),
-            tuple(dict.fromkeys((*quoted.summary_turn_ids, *found.summary_turn_ids))),
+            tuple(dict.fromkeys((*quoted.turn_ids, *remaining.turn_ids))),
+            tuple(dict.fromkeys((*quoted.summary_turn_ids, *remaining.summary_turn_ids))),
         )
         counts = {name: number for name, number in done.items() if number}
         receipt = await self._parts.receipts.add(
@@ -200,11 +202,11 @@ class Erasure:
         return Erased(traced.kind, False, counts, proof, quoted, receipt.receipt_id)
 
     async def _erase_turns(self, turn_ids: Sequence[str]) -> int:
-        gone = 0
+        erased = 0
         for turn_id in turn_ids:
             traced = await self._turn.trace_turn(turn_id)
-            gone += (await self._turn.erase_turn(traced))["turns"]
-        return gone
+            erased += (await self._turn.erase_turn(traced))["turns"]
+        return erased
 
     async def _under_way(self, traced: Traced) -> list[str]:
         """The answers of this process that may name it: they are written whole when they end."""
@@ -214,8 +216,8 @@ class Erasure:
         must: list[models.Condition] = [equals("status", TurnStatus.RUNNING.value)]
         if traced.session_id:
             must.append(equals("session_id", traced.session_id))
-        name, wanted = self._parts.names.conversation_collection, models.Filter(must=must)
-        return [str(each.id) async for each in self._reader.records(name, wanted, False)]
+        name, point_filter = self._parts.names.conversation_collection, models.Filter(must=must)
+        return [str(each.id) async for each in self._reader.records(name, point_filter, False)]
 
     async def _when_ended(
         self, turn_ids: Sequence[str], clean: Callable[[Sequence[str]], Awaitable[None]]

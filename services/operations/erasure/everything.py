@@ -28,8 +28,8 @@ from services.operations.erasure.reading import StoreReader, strings_in
 
 FEW = 8  # ids that are looked for one by one in every string
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_SAID = frozenset(("assistant_response", "thinking"))
-_ASKED_OR_SAID = _SAID | {"user_query", "title", "rewritten_question.text"}
+_ANSWERED = frozenset(("assistant_response", "thinking"))
+_ASKED_OR_ANSWERED = _ANSWERED | {"user_query", "title", "rewritten_question.text"}
 _SUMMARY = "summary.text"
 
 
@@ -53,18 +53,18 @@ class FullSearch:
         self._others = others_of(traced.ids)
         self._pieces = set(traced.texts)
         self._document = document or Quotes()
-        self._found = Everything()
+        self._everything = Everything()
 
     async def run(self, collections: Sequence[str], knowledge: str) -> tuple[list[Searched], Quoted]:
         """`knowledge` names the collection of the chunks: what another document says as well is not the
         erased one's. Raises StoreUnavailableError."""
         for name in collections:
-            await self._read(name, self_said=name == knowledge)
-        found = self._found
-        found.searched += self._remaining_texts()
-        return found.searched, Quoted(self._still(found.quoting), self._still(found.summaries))
+            await self._read(name, own_words=name == knowledge)
+        everything = self._everything
+        everything.searched += self._remaining_texts()
+        return everything.searched, Quoted(self._still(everything.quoting), self._still(everything.summaries))
 
-    async def _read(self, collection: str, *, self_said: bool) -> None:
+    async def _read(self, collection: str, *, own_words: bool) -> None:
         looked_at, hits = 0, Counter[str]()
         async for record in self._reader.records(collection):
             looked_at += 1
@@ -72,10 +72,12 @@ class FullSearch:
                 hits["id"] += 1
             for path in self._naming(record.payload or {}):
                 hits[path] += 1
-            self._read_texts(collection, record, self_said=self_said)
+            self._read_texts(collection, record, own_words=own_words)
             await asyncio.sleep(0)
-        self._found.searched.append(Searched(f"{collection}: every string", looked_at, 0))
-        self._found.searched += [Searched(f"{collection}.{path}", looked_at, n) for path, n in hits.items()]
+        self._everything.searched.append(Searched(f"{collection}: every string", looked_at, 0))
+        self._everything.searched += [
+            Searched(f"{collection}.{path}", looked_at, n) for path, n in hits.items()
+        ]
 
     def _naming(self, payload: dict[str, Any]) -> set[str]:
         """The fields in which an id stands, alone or within a text."""
@@ -89,38 +91,38 @@ class FullSearch:
             or (text == owner and path in OWNER_FIELDS)
         }
 
-    def _read_texts(self, collection: str, record: models.Record, *, self_said: bool) -> None:
+    def _read_texts(self, collection: str, record: models.Record, *, own_words: bool) -> None:
         if not self._pieces and not len(self._document):
             return
-        for path, text, others in _told(record.payload or {}):
+        for path, text, others in _texts_in(record.payload or {}):
             if len(text) >= LEAST_CHARS:
-                self._read_pieces(collection, path, text, elsewhere=self_said or others)
-                self._read_quotes(collection, str(record.id), path, text, elsewhere=self_said or others)
+                self._read_pieces(collection, path, text, elsewhere=own_words or others)
+                self._read_quotes(collection, str(record.id), path, text, elsewhere=own_words or others)
 
     def _read_pieces(self, collection: str, path: str, text: str, *, elsewhere: bool) -> None:
         """A piece that another turn or a document says, too, proves nothing."""
-        said = {piece for piece in self._pieces if piece in text}
-        if not said:
+        present = {piece for piece in self._pieces if piece in text}
+        if not present:
             return
-        if elsewhere or path in _ASKED_OR_SAID:
-            self._pieces -= said
+        if elsewhere or path in _ASKED_OR_ANSWERED:
+            self._pieces -= present
         else:
-            self._found.texts.append((f"{collection}.{path}", tuple(said)))
+            self._everything.texts.append((f"{collection}.{path}", tuple(present)))
 
     def _read_quotes(self, collection: str, point_id: str, path: str, text: str, *, elsewhere: bool) -> None:
         document = self._document
         if elsewhere:
             document.discard(text)
-        elif said := tuple(document.in_text(text)):
-            if path in _SAID:
-                self._found.quoting[point_id] = said
+        elif quotes := tuple(document.in_text(text)):
+            if path in _ANSWERED:
+                self._everything.quoting[point_id] = quotes
             elif path == _SUMMARY:
-                self._found.summaries[point_id] = said
+                self._everything.summaries[point_id] = quotes
             elif path != "user_query":
-                self._found.texts.append((f"{collection}.{path}", said))
+                self._everything.texts.append((f"{collection}.{path}", quotes))
 
     def _remaining_texts(self) -> list[Searched]:
-        places = Counter(place for place, pieces in self._found.texts if self._distinctive(pieces))
+        places = Counter(place for place, pieces in self._everything.texts if self._distinctive(pieces))
         looked_at = len(self._traced.texts) + len(self._document)
         rows = [Searched(f"{place}: words", looked_at, hits) for place, hits in places.items()]
         return rows or [Searched("words of the texts, everywhere", looked_at, 0)]
@@ -132,7 +134,7 @@ class FullSearch:
         return tuple(each for each, pieces in quoting.items() if self._distinctive(pieces))
 
 
-def _told(payload: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
+def _texts_in(payload: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
     """Every string with its field, and whether it is a citation of a document that was not erased."""
     sources = payload.get("sources")
     for one in sources if isinstance(sources, list) else []:

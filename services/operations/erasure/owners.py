@@ -49,8 +49,8 @@ class OwnerEraser:
         async for record in self._reader.records(names.conversation_collection, of_owner, ["session_id"]):
             turns[str(record.id)] = None
             sessions[str((record.payload or {}).get("session_id", ""))] = None
-        for wanted in _unowned_of(list(sessions)):
-            turns |= dict.fromkeys(await self._ids(names.conversation_collection, wanted))
+        for unowned in _unowned_of(list(sessions)):
+            turns |= dict.fromkeys(await self._ids(names.conversation_collection, unowned))
         return Traced(
             ErasedKind.OWNER,
             owner,
@@ -90,34 +90,34 @@ class OwnerEraser:
 
     async def _delete_turns(self, traced: Traced) -> int:
         """Whoever goes on asking meanwhile is stopped again."""
-        name, gone = self._names.conversation_collection, 0
+        name, deleted = self._names.conversation_collection, 0
         for _ in range(MOST_ROUNDS):
-            there = await self._delete(name, equals("owner", traced.owner))
-            gone += there
-            if not there:
+            owned = await self._delete(name, equals("owner", traced.owner))
+            deleted += owned
+            if not owned:
                 break
             await self._halt_all(traced.owner)
-        for wanted in _unowned_of(traced.session_ids):
-            gone += await self._reader.count(name, wanted)
-            await self._turns.delete_matching(wanted)
-        return gone
+        for unowned in _unowned_of(traced.session_ids):
+            deleted += await self._reader.count(name, unowned)
+            await self._turns.delete_matching(unowned)
+        return deleted
 
     async def _halt_all(self, owner: str) -> None:
         running = models.Filter(must=[equals("owner", owner), equals("status", TurnStatus.RUNNING.value)])
         for turn_id in await self._ids(self._names.conversation_collection, running):
             await self._halt(turn_id)
 
-    async def _ids(self, collection: str, wanted: models.Filter) -> list[str]:
-        return [str(each.id) async for each in self._reader.records(collection, wanted, False)]
+    async def _ids(self, collection: str, point_filter: models.Filter) -> list[str]:
+        return [str(each.id) async for each in self._reader.records(collection, point_filter, False)]
 
     async def _delete(self, collection: str, kind: models.FieldCondition) -> int:
-        wanted = models.Filter(must=[kind])
-        found = await self._reader.count(collection, wanted)
-        if found and collection == self._names.conversation_collection:
-            await self._turns.delete_matching(wanted)
-        elif found:
-            await self._store.delete(collection, models.FilterSelector(filter=wanted))
-        return found
+        point_filter = models.Filter(must=[kind])
+        matching = await self._reader.count(collection, point_filter)
+        if matching and collection == self._names.conversation_collection:
+            await self._turns.delete_matching(point_filter)
+        elif matching:
+            await self._store.delete(collection, models.FilterSelector(filter=point_filter))
+        return matching
 
 
 def _unowned_of(session_ids: Sequence[str]) -> list[models.Filter]:

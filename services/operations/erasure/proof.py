@@ -27,10 +27,10 @@ from core.operations.erasure import (
 from services.conversation.turns import TurnStore, equals
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.spool import FOLDER, Spool
-from services.operations.erasure.copies import Copies, CopiesFound
+from services.operations.erasure.copies import Copies, CopySearch
 from services.operations.erasure.everything import FullSearch
 from services.operations.erasure.reading import Holding, StoreReader, is_id, strings_in
-from services.operations.erasure.store_files import FilesSaid
+from services.operations.erasure.store_files import FileSearch
 from services.operations.qa_log import QALog
 from services.store.clock import Clock
 from services.store.dialect import VectorStore
@@ -77,8 +77,8 @@ class References:
 
     async def search(self, traced: Traced) -> list[Searched]:
         """Raises StoreUnavailableError."""
-        found = [each async for each in self._stored(traced)]
-        return [*found, *await self.outside(traced)]
+        stored = [each async for each in self._stored(traced)]
+        return [*stored, *await self.outside(traced)]
 
     async def outside(self, traced: Traced) -> list[Searched]:
         """What is not in the store: the memory of this process, the question log, and files beside it."""
@@ -103,33 +103,33 @@ class References:
         return [await self._points(self._names.conversation_collection, traced.turn_ids)]
 
     async def _turn_references(self, traced: Traced) -> list[Searched]:
-        """Only turns of the same session are told a turn, sum it up, or are rewritten with its words."""
-        name, gone = self._names.conversation_collection, traced.turn_ids
-        children = await self._reader.holding(name, ["parent_turn_id"], gone)
+        """Only turns of the same session have a turn in their prompt, sum it up, or are rewritten with it."""
+        name, ids = self._names.conversation_collection, traced.turn_ids
+        children = await self._reader.holding(name, ["parent_turn_id"], ids)
         if traced.kind is not ErasedKind.TURN:
             return _places(name, children)
         within = [equals("session_id", traced.session_id)] if traced.session_id else []
         keys = [MANIFEST_TURNS, *SUMMARY_TURNS, REWRITTEN_TURNS, "legacy_turn_id"]
-        told = await self._reader.holding(name, keys, gone, within)
-        return _places(name, children) + _places(name, told)
+        naming = await self._reader.holding(name, keys, ids, within)
+        return _places(name, children) + _places(name, naming)
 
     async def _session_places(self, traced: Traced) -> list[Searched]:
         sessions, turns = self._names.session_collection, self._names.conversation_collection
-        found: list[Searched] = []
+        searched: list[Searched] = []
         if traced.session_ids:
-            found.append(await self._points(sessions, traced.session_ids))
-            found += _places(turns, await self._reader.holding(turns, ["session_id"], traced.session_ids))
+            searched.append(await self._points(sessions, traced.session_ids))
+            searched += _places(turns, await self._reader.holding(turns, ["session_id"], traced.session_ids))
         within: list[models.Condition] = []
         if traced.kind is ErasedKind.TURN and is_id(traced.session_id):
             within = [models.HasIdCondition(has_id=[traced.session_id])]
         titled = await self._reader.holding(sessions, ["title_turn_id"], traced.turn_ids, within)
-        return found + _places(sessions, titled)
+        return searched + _places(sessions, titled)
 
     async def _memories(self, traced: Traced) -> list[Searched]:
         name = self._names.memory_collection
-        found = await self._reader.holding(name, ["turn_ids"], traced.turn_ids)
+        naming = await self._reader.holding(name, ["turn_ids"], traced.turn_ids)
         of_sessions = await self._reader.holding(name, ["session_id"], traced.session_ids)
-        return _places(name, found) + (_places(name, of_sessions) if traced.session_ids else [])
+        return _places(name, naming) + (_places(name, of_sessions) if traced.session_ids else [])
 
     async def _document_points(self, traced: Traced) -> list[Searched]:
         documents, chunks = self._names.document_collection, self._names.knowledge_collection
@@ -143,47 +143,47 @@ class References:
     async def _document_references(self, traced: Traced) -> list[Searched]:
         turns, sessions = self._names.conversation_collection, self._names.session_collection
         within = readers_of(traced)
-        gone = [*traced.document_ids, *traced.chunk_ids]
+        ids = [*traced.document_ids, *traced.chunk_ids]
         keys = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS, FILTERED]
-        cited = await self._reader.holding(turns, keys, gone, within)
-        personas = await self._reader.holding(sessions, PERSONA, gone, within)
+        cited = await self._reader.holding(turns, keys, ids, within)
+        personas = await self._reader.holding(sessions, PERSONA, ids, within)
         return _places(turns, cited) + _places(sessions, personas)
 
     async def _owner_places(self, owner: str) -> list[Searched]:
         names = self._names
-        found: list[Searched] = []
+        searched: list[Searched] = []
         for name in (
             names.conversation_collection, names.document_collection, names.knowledge_collection,
             names.memory_collection,
         ):  # fmt: skip
-            found += _places(name, await self._reader.holding(name, ["owner"], [owner]))
-        return found + _places(
+            searched += _places(name, await self._reader.holding(name, ["owner"], [owner]))
+        return searched + _places(
             names.session_collection,
             await self._reader.holding(names.session_collection, ["owner", "writer"], [owner]),
         )
 
     async def _operations(self, traced: Traced) -> Searched:
-        name, gone, others = self._names.operations_collection, uuids_of(traced.ids), others_of(traced.ids)
+        name, ids, others = self._names.operations_collection, uuids_of(traced.ids), others_of(traced.ids)
         looked_at = hits = 0
         async for record in self._reader.records(name):
             looked_at += 1
             hits += any(
-                text in gone or (text in others and is_id_field(path))
+                text in ids or (text in others and is_id_field(path))
                 for path, text in strings_in(record.payload)
             )
         return Searched(name, looked_at, hits)
 
     async def _points(self, collection: str, point_ids: Collection[str]) -> Searched:
         looked_at = await self._reader.count(collection)
-        return Searched(collection, looked_at, len(await self._reader.there(collection, point_ids)))
+        return Searched(collection, looked_at, len(await self._reader.existing(collection, point_ids)))
 
     async def _in_memory(self, traced: Traced) -> AsyncIterator[Searched]:
         if traced.session_id and traced.turn_ids:
             tree = await self._turns.tree(traced.session_id, traced.owner)
-            gone = frozenset(traced.turn_ids)
+            ids = frozenset(traced.turn_ids)
             hits = sum(
-                turn_id in gone or node.parent_turn_id in gone for turn_id, node in tree.nodes.items()
-            ) + sum(turn_id in gone for turn_id in tree.gaps)
+                turn_id in ids or node.parent_turn_id in ids for turn_id, node in tree.nodes.items()
+            ) + sum(turn_id in ids for turn_id in tree.gaps)
             yield Searched("memory: session trees", len(tree), hits)
         if self._answers is not None:
             going_on = [each for each in traced.turn_ids if self._answers.get(each) is not None]
@@ -194,8 +194,8 @@ class References:
     async def _logged(self, traced: Traced) -> list[Searched]:
         if self._qa_log is None:
             return []
-        gone = uuids_of([*traced.turn_ids, *traced.session_ids, *traced.document_ids])
-        lines, hits = await self._qa_log.search(gone)
+        ids = uuids_of([*traced.turn_ids, *traced.session_ids, *traced.document_ids])
+        lines, hits = await self._qa_log.search(ids)
         if traced.kind is ErasedKind.OWNER:
             hits += await self._qa_log.lines_of_owner(traced.owner)
         return [Searched("question log", lines, hits)]
@@ -205,8 +205,8 @@ class References:
         owner = traced.owner if traced.kind is ErasedKind.OWNER else ""
         if not (traced.document_ids or owner):
             return []
-        found = await self._uploads.find(traced.document_ids, owner)
-        return [Searched("uploads waiting to be read", found.files, found.hits)]
+        uploads = await self._uploads.find(traced.document_ids, owner)
+        return [Searched("uploads waiting to be read", uploads.files, uploads.hits)]
 
 
 def readers_of(traced: Traced) -> list[models.Condition]:
@@ -223,11 +223,13 @@ def _places(collection: str, holding: Holding) -> list[Searched]:
 
 def merged(searched: Sequence[Searched]) -> tuple[Searched, ...]:
     """One line for each place."""
-    found: dict[str, Searched] = {}
+    by_place: dict[str, Searched] = {}
     for each in searched:
-        known = found.get(each.place, Searched(each.place, 0, 0))
-        found[each.place] = Searched(each.place, max(known.looked_at, each.looked_at), known.hits + each.hits)
-    return tuple(found.values())
+        known = by_place.get(each.place, Searched(each.place, 0, 0))
+        by_place[each.place] = Searched(
+            each.place, max(known.looked_at, each.looked_at), known.hits + each.hits
+        )
+    return tuple(by_place.values())
 
 
 # A proof put together: the fields that can name it, everything stored, and the copies of the store.
@@ -235,7 +237,7 @@ def merged(searched: Sequence[Searched]) -> tuple[Searched, ...]:
 
 _AGAIN = "Erase it again; if it is found once more, something else writes it: look at the place named."
 _UNDER_WAY = "Answers under way may still name it; they are cleaned when they end, and then nothing is left."
-_NO_FILES = FilesSaid()
+_NO_FILES = FileSearch()
 
 
 class Prover:
@@ -254,7 +256,7 @@ class Prover:
         options: ErasureOptions,
         texts: Quotes | None = None,
         late: int = 0,
-        files: FilesSaid = _NO_FILES,
+        files: FileSearch = _NO_FILES,
     ) -> tuple[Proof, Quoted]:
         """Search every place; `late` answers are under way that may still name it."""
         checked_us = self._clock()
@@ -288,7 +290,7 @@ class Prover:
         search = FullSearch(self._reader, traced, texts)
         return await search.run(collections, names.knowledge_collection)
 
-    async def _in_copies(self, traced: Traced, options: ErasureOptions) -> CopiesFound:
+    async def _in_copies(self, traced: Traced, options: ErasureOptions) -> CopySearch:
         owner = traced.name if traced.kind is ErasedKind.OWNER else ""
         if options.delete_backups:
             await self._copies.delete_holding(traced.ids, owner)

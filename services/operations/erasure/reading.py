@@ -1,4 +1,4 @@
-"""Where a value is stored, found exactly: by an index where there is one, else by reading the fields."""
+"""Where a value is stored, exactly: by an index where there is one, else by reading the fields."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ class StoreReader:
     def __init__(self, store: VectorStore) -> None:
         self._store = store
 
-    async def count(self, collection: str, wanted: models.Filter | None = None) -> int:
-        return (await self._store.count(collection, count_filter=wanted)).count
+    async def count(self, collection: str, point_filter: models.Filter | None = None) -> int:
+        return (await self._store.count(collection, count_filter=point_filter)).count
 
-    async def there(self, collection: str, point_ids: Collection[str]) -> list[str]:
+    async def existing(self, collection: str, point_ids: Collection[str]) -> list[str]:
         """Those of these points that exist; any text may be given for an id."""
-        found: list[str] = []
+        ids: list[str] = []
         for chunk in chunks([each for each in point_ids if is_id(each)], IDS_AT_ONCE):
             records = await self._store.retrieve(collection, chunk, with_payload=False)
-            found += [str(record.id) for record in records]
-        return found
+            ids += [str(record.id) for record in records]
+        return ids
 
     async def records(
-        self, collection: str, wanted: models.Filter | None = None, fields: Sequence[str] | bool = True
+        self, collection: str, point_filter: models.Filter | None = None, fields: Sequence[str] | bool = True
     ) -> AsyncIterator[models.Record]:
         """Every matching point with these fields of its payload, in id order."""
         offset: Any = None
         payload = fields if isinstance(fields, bool) else list(fields)
         while True:
             page, offset = await self._store.scroll(
-                collection, scroll_filter=wanted, limit=PAGE, offset=offset, with_payload=payload
+                collection, scroll_filter=point_filter, limit=PAGE, offset=offset, with_payload=payload
             )
             for record in page:
                 yield record
@@ -83,31 +83,31 @@ class StoreReader:
     async def _by_index(
         self, collection: str, key: str, values: Collection[str], within: Sequence[models.Condition]
     ) -> tuple[str, ...]:
-        found: dict[str, None] = {}
+        ids: dict[str, None] = {}
         for chunk in chunks(sorted(values), IDS_AT_ONCE):
             among = models.FieldCondition(key=key, match=models.MatchAny(any=chunk))
-            wanted = models.Filter(must=[among, *within])
-            found |= {str(each.id): None async for each in self.records(collection, wanted, False)}
-        return tuple(found)
+            point_filter = models.Filter(must=[among, *within])
+            ids |= {str(each.id): None async for each in self.records(collection, point_filter, False)}
+        return tuple(ids)
 
     async def _by_reading(
         self, collection: str, keys: Sequence[str], values: frozenset[str], inside: models.Filter | None
     ) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {key: [] for key in keys}
+        by_key: dict[str, list[str]] = {key: [] for key in keys}
         async for record in self.records(collection, inside, keys):
             for key in keys:
                 if not values.isdisjoint(texts_at(record.payload, key)):
-                    found[key].append(str(record.id))
-        return {key: tuple(ids) for key, ids in found.items()}
+                    by_key[key].append(str(record.id))
+        return {key: tuple(ids) for key, ids in by_key.items()}
 
 
 def texts_at(value: Any, key: str) -> list[str]:
     """The strings that stand at `a.b[].c`; a list at the end counts by its members."""
-    found: list[Any] = [value]
+    level: list[Any] = [value]
     for step in key.replace("[]", "").split("."):
-        members = [member for each in found for member in (each if isinstance(each, list) else [each])]
-        found = [member[step] for member in members if isinstance(member, dict) and step in member]
-    members = [member for each in found for member in (each if isinstance(each, list) else [each])]
+        members = [member for each in level for member in (each if isinstance(each, list) else [each])]
+        level = [member[step] for member in members if isinstance(member, dict) and step in member]
+    members = [member for each in level for member in (each if isinstance(each, list) else [each])]
     return [member for member in members if isinstance(member, str)]
 
 

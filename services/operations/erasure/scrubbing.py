@@ -11,9 +11,9 @@ _SOURCE_TEXTS = ("file_name", "heading", "key_passage", "text", "reason", "versi
 _SOURCE_NUMBERS = {"page": None, "char_start": 0, "char_end": 0, "passage_start": None, "passage_end": None}
 
 
-def without_turns(payload: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
+def without_turns(payload: Mapping[str, Any], erased: Collection[str]) -> dict[str, Any]:
     """The manifest without the ids of these turns: its parts stay, and say that they were removed."""
-    return _with_parts(payload, lambda part: {"turn_id": None} if part.get("turn_id") in gone else {})
+    return _with_parts(payload, lambda part: {"turn_id": None} if part.get("turn_id") in erased else {})
 
 
 class DocumentTraces:
@@ -37,10 +37,10 @@ class DocumentTraces:
         if isinstance(sources, list) and any(map(self.names, sources)):
             changed["sources"] = [_emptied(one) if self.names(one) else one for one in sources]
         named = payload.get("context_docs")
-        gone = {*self._chunk_ids, self._document_id}
-        if isinstance(named, list) and any(isinstance(one, str) and one in gone for one in named):
+        erased = {*self._chunk_ids, self._document_id}
+        if isinstance(named, list) and any(isinstance(one, str) and one in erased for one in named):
             changed["context_docs"] = [
-                ERASED_ID if isinstance(one, str) and one in gone else one for one in named
+                ERASED_ID if isinstance(one, str) and one in erased else one for one in named
             ]
         return {
             **changed,
@@ -52,10 +52,14 @@ class DocumentTraces:
     def _filters(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """The limits of the question, which still say that it was limited to a document."""
         filters = payload.get("filters")
-        wanted = filters.get("document_ids") if isinstance(filters, dict) else None
-        if not isinstance(filters, dict) or not isinstance(wanted, list) or self._document_id not in wanted:
+        document_ids = filters.get("document_ids") if isinstance(filters, dict) else None
+        if (
+            not isinstance(filters, dict)
+            or not isinstance(document_ids, list)
+            or self._document_id not in document_ids
+        ):
             return {}
-        left = [ERASED_ID if one == self._document_id else one for one in wanted]
+        left = [ERASED_ID if one == self._document_id else one for one in document_ids]
         return {"filters": {**filters, "document_ids": left}}
 
     def _rewritten(self, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,8 +76,8 @@ class DocumentTraces:
 
     def quoted_by(self, payload: Mapping[str, Any]) -> bool:
         """Whether the answer, or the thinking, says a sentence of the document."""
-        said = (payload.get("assistant_response"), payload.get("thinking"))
-        return any(isinstance(text, str) and self._texts.are_in(text) for text in said)
+        texts = (payload.get("assistant_response"), payload.get("thinking"))
+        return any(isinstance(text, str) and self._texts.are_in(text) for text in texts)
 
     def _part(self, part: Mapping[str, Any]) -> dict[str, Any]:
         changed: dict[str, Any] = {}
@@ -105,5 +109,5 @@ def _with_parts(payload: Mapping[str, Any], change: Any) -> dict[str, Any]:
     changes = [change(part) if isinstance(part, dict) else {} for part in parts]
     if not any(changes):
         return {}
-    told = [{**part, **new} if new else part for part, new in zip(parts, changes, strict=True)]
-    return {"prompt": {**prompt, "parts": told}}
+    changed = [{**part, **new} if new else part for part, new in zip(parts, changes, strict=True)]
+    return {"prompt": {**prompt, "parts": changed}}

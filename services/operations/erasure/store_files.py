@@ -35,7 +35,7 @@ class Rewriting(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FilesSaid:
+class FileSearch:
     """What a proof says of the files. `searched` is empty where no files are ours."""
 
     searched: tuple[Searched, ...] = ()
@@ -55,28 +55,28 @@ class StoreFiles:
         self._one_at_a_time = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
-    async def rewrite(self, collections: Collection[str]) -> FilesSaid:
+    async def rewrite(self, collections: Collection[str]) -> FileSearch:
         """Return when it is done. Never raises StoreUnavailableError: a failure is in what is said."""
         self._due.update(collections)
         if self._space is None or not self._due:
-            return FilesSaid()
+            return FileSearch()
         try:
             rewritten = await self._rewrite(self._space)
         except StoreUnavailableError as error:
             log.warning("store_files_not_rewritten", reason=str(error))
             left = Left(PLACE, 0, _FAILED.format(reason=str(error).rstrip(".")))
-            return FilesSaid((Searched(PLACE, 0, 0),), (left,), failed=True)
-        return FilesSaid((Searched(PLACE, rewritten, 0),)) if rewritten else FilesSaid()
+            return FileSearch((Searched(PLACE, 0, 0),), (left,), failed=True)
+        return FileSearch((Searched(PLACE, rewritten, 0),)) if rewritten else FileSearch()
 
-    def rewrite_later(self, collections: Collection[str]) -> FilesSaid:
+    def rewrite_later(self, collections: Collection[str]) -> FileSearch:
         """Once, when no erasure has come for a few seconds."""
         if self._space is None or not collections:
-            return FilesSaid()
+            return FileSearch()
         self._due.update(collections)
         self._asked_at = asyncio.get_running_loop().time()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="rewrite store files")
-        return FilesSaid((Searched(PLACE, 0, 0),), (Left(PLACE, 0, _LATER),))
+        return FileSearch((Searched(PLACE, 0, 0),), (Left(PLACE, 0, _LATER),))
 
     async def close(self) -> None:
         """Do what is due at once. Before the store closes."""
@@ -112,7 +112,7 @@ class StoreFiles:
 
 
 def touched(done: Counter[str], names: StoreSettings) -> frozenset[str]:
-    """The collections in which something went or changed, told from what was counted."""
+    """The collections in which something went or changed, judging by what was counted."""
     turns, sessions = names.conversation_collection, names.session_collection
     of = {
         "turns": (turns, sessions),  # the session's title may have been the turn's question

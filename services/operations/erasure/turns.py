@@ -50,27 +50,27 @@ class TurnEraser:
     async def trace_turn(self, turn_id: str) -> Traced:
         """What the turn is known by, read before it goes; of one that is gone, what is left."""
         traced = Traced(ErasedKind.TURN, turn_id, turn_ids=(turn_id,))
-        found = await self._store.retrieve(
+        records = await self._store.retrieve(
             self._names.conversation_collection,
             [turn_id],
             with_payload=["session_id", "owner", "user_query", "assistant_response"],
         )
-        if not found:
+        if not records:
             return traced
-        payload = found[0].payload or {}
+        payload = records[0].payload or {}
         return replace(
             traced,
             session_id=str(payload.get("session_id", "")),
             owner=str(payload.get("owner", "")),
-            texts=_texts_of(found),
+            texts=_texts_of(records),
         )
 
     async def trace_session(self, session_id: str, owner: str | None) -> Traced:
         """With all its turns, those that cannot be read as well. `owner` None: whoever's."""
         fields = ["user_query", "assistant_response"]
-        wanted = _of_session(session_id, owner)
+        point_filter = _of_session(session_id, owner)
         name = self._names.conversation_collection
-        records = [each async for each in self._reader.records(name, wanted, fields)]
+        records = [each async for each in self._reader.records(name, point_filter, fields)]
         return Traced(
             ErasedKind.SESSION,
             session_id,
@@ -87,7 +87,7 @@ class TurnEraser:
         done += await self._cut_off(traced)
         done += await self._untell(traced)
         failpoint("erase.traces")
-        if await self._reader.there(self._names.conversation_collection, traced.turn_ids):
+        if await self._reader.existing(self._names.conversation_collection, traced.turn_ids):
             await self._turns.delete(list(traced.turn_ids))
             done["turns"] += len(traced.turn_ids)
         failpoint("erase.points")
@@ -96,7 +96,7 @@ class TurnEraser:
     async def erase_session(self, traced: Traced, owner: str | None) -> tuple[Traced, Counter[str]]:
         """The turns may have become more meanwhile: those are stopped and erased, too."""
         done: Counter[str] = Counter()
-        gone = dict.fromkeys(traced.turn_ids)
+        turn_ids = dict.fromkeys(traced.turn_ids)
         for turn_id in traced.turn_ids:
             await self._halt(turn_id)
         erased = await self._traces.erase_session(traced.name, traced.turn_ids)
@@ -107,23 +107,23 @@ class TurnEraser:
         sessions = self._names.session_collection
         for _ in range(MOST_ROUNDS):
             late = await self.trace_session(traced.name, owner)
-            gone |= dict.fromkeys(late.turn_ids)
+            turn_ids |= dict.fromkeys(late.turn_ids)
             for turn_id in late.turn_ids:
                 await self._halt(turn_id)
             if late.turn_ids:
                 await self._turns.delete_matching(_of_session(traced.name, owner))
                 done["turns"] += len(late.turn_ids)
             failpoint("erase.points")
-            if not late.turn_ids and not await self._reader.there(sessions, [traced.name]):
+            if not late.turn_ids and not await self._reader.existing(sessions, [traced.name]):
                 break
-            done["sessions"] |= len(await self._reader.there(sessions, [traced.name]))
+            done["sessions"] |= len(await self._reader.existing(sessions, [traced.name]))
             if is_id(traced.name):  # an imported session may have turns and no point
                 await self._store.delete(sessions, models.PointIdsList(points=[traced.name]))
-        if len(gone) > len(traced.turn_ids):
-            erased = await self._traces.erase_session(traced.name, list(gone))
+        if len(turn_ids) > len(traced.turn_ids):
+            erased = await self._traces.erase_session(traced.name, list(turn_ids))
             done += Counter(memories=erased.memories, log_lines=erased.log_lines)
         self._turns.forget_trees()
-        return replace(traced, turn_ids=tuple(gone)), done
+        return replace(traced, turn_ids=tuple(turn_ids)), done
 
     async def _forget(self, traced: Traced) -> Counter[str]:
         """Of a turn that is gone nobody knows the session: whatever names it is looked for."""
@@ -146,17 +146,17 @@ class TurnEraser:
         held = await self._reader.holding(
             self._names.conversation_collection, [*SUMMARY_TURNS, REWRITTEN_TURNS], traced.turn_ids
         )
-        found = set(titled.all_ids) | await self._sessions_of(held.all_ids)
-        return sorted(filter(None, found))
+        session_ids = set(titled.all_ids) | await self._sessions_of(held.all_ids)
+        return sorted(filter(None, session_ids))
 
     async def _sessions_of(self, turn_ids: Collection[str]) -> set[str]:
-        found: set[str] = set()
+        session_ids: set[str] = set()
         for chunk in chunks(list(turn_ids), IDS_AT_ONCE):
             records = await self._store.retrieve(
                 self._names.conversation_collection, chunk, with_payload=["session_id"]
             )
-            found |= {str((each.payload or {}).get("session_id", "")) for each in records}
-        return found
+            session_ids |= {str((each.payload or {}).get("session_id", "")) for each in records}
+        return session_ids
 
     async def forget_in_late(self, traced: Traced) -> None:
         """What turns wrote of an erased one that were being answered while it went."""
@@ -182,9 +182,9 @@ class TurnEraser:
         """The manifests of other turns name these no more."""
         within = [equals("session_id", traced.session_id)] if traced.session_id else []
         name = self._names.conversation_collection
-        told = await self._reader.holding(name, [MANIFEST_TURNS], traced.turn_ids, within)
+        naming = await self._reader.holding(name, [MANIFEST_TURNS], traced.turn_ids, within)
         changed = 0
-        for chunk in chunks([each for each in told.all_ids if each not in traced.turn_ids], 100):
+        for chunk in chunks([each for each in naming.all_ids if each not in traced.turn_ids], 100):
             for record in await self._store.retrieve(name, chunk, with_payload=["prompt"]):
                 changes = without_turns(record.payload or {}, traced.turn_ids)
                 with suppress(UnknownPointError):
@@ -194,11 +194,11 @@ class TurnEraser:
         return Counter(manifests=changed)
 
     async def _forget_memories(self, kind: models.FieldCondition) -> Counter[str]:
-        name, wanted = self._names.memory_collection, models.Filter(must=[kind])
-        found = await self._reader.count(name, wanted)
-        if found:
-            await self._store.delete(name, models.FilterSelector(filter=wanted))
-        return Counter(memories=found)
+        name, point_filter = self._names.memory_collection, models.Filter(must=[kind])
+        matching = await self._reader.count(name, point_filter)
+        if matching:
+            await self._store.delete(name, models.FilterSelector(filter=point_filter))
+        return Counter(memories=matching)
 
 
 def _of_session(session_id: str, owner: str | None) -> models.Filter:

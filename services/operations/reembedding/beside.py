@@ -45,11 +45,11 @@ class CopyBeside:
         self._open_copy = open_copy
 
     @property
-    def wanted(self) -> StoredAs:
-        return wanted_of(self._embedding)
+    def expected(self) -> StoredAs:
+        return stored_as_of(self._embedding)
 
     async def make(
-        self, source: VectorStore, told: Progress, *, reason: str, manner: Manner | None = None
+        self, source: VectorStore, on_progress: Progress, *, reason: str, manner: Manner | None = None
     ) -> ReembedReport:
         """Bring the copy level with the open store and check it; it is marked as whole then.
 
@@ -61,29 +61,29 @@ class CopyBeside:
         await asyncio.to_thread(self._check_room)
         async with self._open_copy() as target:
             report = await Reembed(source, self._names, self._embedding).run(
-                target, self._names, told, manner
+                target, self._names, on_progress, manner
             )
-            kept_by = source if manner is not None and manner.live else target  # which goes on being used
-            receipts = ReceiptStore(kept_by, self._names.operations_collection)
+            remaining = source if manner is not None and manner.live else target  # which goes on being used
+            receipts = ReceiptStore(remaining, self._names.operations_collection)
             await receipts.add(self._receipt(report, reason, began_us))
         await asyncio.to_thread(self.folders.mark_prepared)
         return report
 
     def _choose(self) -> None:
         """What is nearest to being whole: a whole copy, else what an interrupted run has begun."""
-        whole = self.folders.prepared(self._names, self.wanted)
+        whole = self.folders.prepared(self._names, self.expected)
         if whole is not None:
             self.folders.take_over(whole)
-        elif not self.folders.copy_fits(self._names, self.wanted) and self.folders.discard_copy():
+        elif not self.folders.copy_fits(self._names, self.expected) and self.folders.discard_copy():
             log.info("store_copy_removed", reason="it was of another embedding")
 
     def _check_room(self) -> None:
         copied = folder_bytes(self.folders.copy) if self.folders.copy.exists() else 0
-        wanted = int(folder_bytes(self.folders.store) * ROOM_FACTOR) - copied
+        needed = int(folder_bytes(self.folders.store) * ROOM_FACTOR) - copied
         free = shutil.disk_usage(self.folders.store.parent).free - self._names.low_disk_mb * MB
-        if wanted > max(free, 0):
+        if needed > max(free, 0):
             raise DiskFullError(
-                f"The copy needs about {max(1, wanted // MB)} MB on the disk of the data folder, and "
+                f"The copy needs about {max(1, needed // MB)} MB on the disk of the data folder, and "
                 f"{max(free, 0) // MB} MB may be used; make room and run this again."
             )
 
@@ -104,14 +104,14 @@ async def switch_if_prepared(
     was changed: then it fits, or the start will be refused. Raises StoreLockedError, StartRefusedError, also
     when the copy that would be used is not whole.
     """
-    folders, wanted = StoreFolders(store), wanted_of(embedding)
+    folders, expected = StoreFolders(store), stored_as_of(embedding)
     finished = await asyncio.to_thread(folders.finish_interrupted)
     if finished is not None:
         log.info("store_switched", embedding=embedding.name, old_store=finished.name)
-    if folders.fits(settings, wanted):
+    if folders.fits(settings, expected):
         return finished
-    if folders.prepared(settings, wanted) is None:
-        _refuse_unfinished(folders, settings, wanted)
+    if folders.prepared(settings, expected) is None:
+        _refuse_unfinished(folders, settings, expected)
         return finished
     log.info("store_switching", embedding=embedding.name, dimension=embedding.dimension)
     copy = CopyBeside(folders, settings, embedding, lambda: open_folder(folders.copy.name))
@@ -122,23 +122,23 @@ async def switch_if_prepared(
     return old
 
 
-def _refuse_unfinished(folders: StoreFolders, settings: StoreSettings, wanted: StoredAs) -> None:
-    """Raises StartRefusedError when a copy with the wanted vectors was begun and is not whole."""
-    if folders.copy_fits(settings, wanted):
+def _refuse_unfinished(folders: StoreFolders, settings: StoreSettings, expected: StoredAs) -> None:
+    """Raises StartRefusedError when a copy with the expected vectors was begun and is not whole."""
+    if folders.copy_fits(settings, expected):
         raise StartRefusedError(
-            f"the store has other vectors than the configured embedding {wanted.embedding!r} makes, and its "
-            f"copy with them, {folders.copy}, is not finished: start with the EMBEDDING from before, go on "
-            f'with `{REEMBED_COMMAND}`, and start with this one when GET /admin/reembed says "prepared" — '
+            f"the store has other vectors than the configured embedding {expected.embedding!r} makes, and "
+            f"its copy with them, {folders.copy}, is not finished: start with the EMBEDDING from before, go "
+            f'on with `{REEMBED_COMMAND}`, and start with this one when GET /admin/reembed says "prepared" — '
             f"or finish it with no server running: `{REEMBED_COMMAND} --apply`"
         )
 
 
-def wanted_of(embedding: EmbeddingService) -> StoredAs:
+def stored_as_of(embedding: EmbeddingService) -> StoredAs:
     return StoredAs(embedding=embedding.name, dimension=embedding.dimension, schema_version=SCHEMA_VERSION)
 
 
 def _ignore(_: object) -> None:
-    """Nobody is told."""
+    """Reports nothing."""
 
 
 def _now_us() -> int:

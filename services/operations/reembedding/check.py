@@ -40,12 +40,12 @@ async def check_counts(
 
     Raises CopyIncompleteError.
     """
-    wanted, found = await count_points(source, stored), await count_points(target, copied)
-    if abs(wanted - found) > tolerance:
+    expected, copied_points = await count_points(source, stored), await count_points(target, copied)
+    if abs(expected - copied_points) > tolerance:
         raise CopyIncompleteError(
-            f"collection {stored!r} has {wanted} points and its copy {found}; run this again"
+            f"collection {stored!r} has {expected} points and its copy {copied_points}; run this again"
         )
-    return found
+    return copied_points
 
 
 async def check_vectors(
@@ -73,14 +73,14 @@ async def check_none_lacks(spec: CollectionSpec, target: VectorStore, copied: st
 
 
 async def _sample(target: VectorStore, copied: str, choice: Random) -> list[models.Record]:
-    found: dict[str, models.Record] = {}
+    sample: dict[str, models.Record] = {}
     places = [None, *(str(uuid.UUID(int=choice.getrandbits(128))) for _ in range(SAMPLES - 1))]
     for place in places:
         records, _ = await target.scroll(
             copied, limit=SAMPLE, offset=place, with_payload=True, with_vectors=True
         )
-        found |= {str(record.id): record for record in records}
-    return list(found.values())
+        sample |= {str(record.id): record for record in records}
+    return list(sample.values())
 
 
 def _agree(spec: CollectionSpec, record: models.Record, made: models.PointStruct) -> bool:

@@ -68,23 +68,23 @@ class StoreFolders:
 
     def replaced(self) -> list[Path]:
         """Stores that were replaced, the newest first. They hold what was deleted since, too."""
-        found = self.store.parent.glob(f"{self.store.name}{BEFORE}*")
-        return sorted((folder for folder in found if folder.is_dir()), reverse=True)
+        folders = self.store.parent.glob(f"{self.store.name}{BEFORE}*")
+        return sorted((folder for folder in folders if folder.is_dir()), reverse=True)
 
-    def fits(self, names: StoreSettings, wanted: StoredAs) -> bool:
-        """Whether the store is of this embedding, told from its files; one that is missing fits any."""
-        return not self.exists() or _is_of(self.store, names, wanted)
+    def fits(self, names: StoreSettings, expected: StoredAs) -> bool:
+        """Whether the store is of this embedding, judging by its files; one that is missing fits any."""
+        return not self.exists() or _is_of(self.store, names, expected)
 
-    def prepared(self, names: StoreSettings, wanted: StoredAs) -> Path | None:
+    def prepared(self, names: StoreSettings, expected: StoredAs) -> Path | None:
         """A whole copy of this embedding, though maybe of an earlier day: the one that was made for it, else
         the newest of the replaced ones. None when there is none."""
         made = [self.copy] if (self.copy / _PREPARED_FILE).exists() else []
-        whole = [folder for folder in [*made, *self.replaced()] if _is_of(folder, names, wanted)]
+        whole = [folder for folder in [*made, *self.replaced()] if _is_of(folder, names, expected)]
         return whole[0] if whole else None
 
-    def copy_fits(self, names: StoreSettings, wanted: StoredAs) -> bool:
+    def copy_fits(self, names: StoreSettings, expected: StoredAs) -> bool:
         """Whether what an earlier run left can be gone on with."""
-        return self.copy.is_dir() and _is_of(self.copy, names, wanted)
+        return self.copy.is_dir() and _is_of(self.copy, names, expected)
 
     def others(self, known: Collection[str]) -> list[str]:
         """Collections in the store that none of the settings names."""
@@ -203,16 +203,16 @@ def stored_as(folder: Path, collection: str) -> StoredAs | None:
     return spec.stored_as if spec else None
 
 
-def _is_of(folder: Path, names: StoreSettings, wanted: StoredAs) -> bool:
+def _is_of(folder: Path, names: StoreSettings, expected: StoredAs) -> bool:
     """Every collection with dense vectors that is there, and one at least, is of this embedding."""
     dense = [spec for spec in collection_specs(names) if spec.dense and (folder / spec.name).is_dir()]
-    return bool(dense) and all(_fits(_spec(folder / spec.name), spec.dense, wanted) for spec in dense)
+    return bool(dense) and all(_fits(_spec(folder / spec.name), spec.dense, expected) for spec in dense)
 
 
-def _fits(found: _Spec | None, dense: tuple[str, ...], wanted: StoredAs) -> bool:
-    if found is None or found.stored_as != wanted:
+def _fits(spec: _Spec | None, dense: tuple[str, ...], expected: StoredAs) -> bool:
+    if spec is None or spec.stored_as != expected:
         return False
-    return all(name in found.dense and found.dense[name].size == wanted.dimension for name in dense)
+    return all(name in spec.dense and spec.dense[name].size == expected.dimension for name in dense)
 
 
 def _spec(folder: Path) -> _Spec | None:

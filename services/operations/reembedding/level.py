@@ -50,8 +50,8 @@ class Changes:
         self.removed += other.removed
 
 
-Told = Callable[[Changes], object]
-"""Told of the round so far, after each page."""
+OnChanges = Callable[[Changes], object]
+"""Called with the round so far, after each page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +81,25 @@ class CollectionSync:
         self._pause = pause
         self._limits = limits
 
-    async def round(self, spec: CollectionSpec, target: str, told: Told) -> Changes:
+    async def round(self, spec: CollectionSpec, target: str, on_changes: OnChanges) -> Changes:
         """Compare every point of `spec.name` with the one in `target`.
 
         Raises StartRefusedError when the target was written to by others, UnavailableError kinds.
         """
         changes = Changes()
         if not self._limits.keeps_all(spec):  # first, so that nothing is written to a target that is served
-            changes.removed = await self._remove_gone(spec.name, target)
+            changes.removed = await self._remove_missing(spec.name, target)
         lacking = await self._lacking(spec, target)
         async for records in pages(self._source, spec.name, PAGE):
             await self._page(spec, target, records, lacking, changes)
-            told(changes)
+            on_changes(changes)
         return changes
 
     async def _lacking(self, spec: CollectionSpec, target: str) -> set[Any]:
         if not spec.dense:
             return set()
-        found = pages(self._target, target, ID_PAGE, lacks(spec.dense), with_payload=False)
-        return {record.id async for records in found for record in records}
+        lacking = pages(self._target, target, ID_PAGE, lacks(spec.dense), with_payload=False)
+        return {record.id async for records in lacking for record in records}
 
     async def _page(
         self,
@@ -110,14 +110,14 @@ class CollectionSync:
         changes: Changes,
     ) -> None:
         await self._pause()
-        there = {
+        existing = {
             record.id: record
             for record in await self._target.retrieve(target, [record.id for record in records])
         }
         renewed, embedded = [], []
         for record in records:
-            known = there.get(record.id)
-            if not self._is_wanted(record, known):
+            known = existing.get(record.id)
+            if not self._is_due(record, known):
                 continue
             if known is None or _needs_vectors(spec, record, known, lacking):
                 embedded.append(record)
@@ -129,7 +129,7 @@ class CollectionSync:
         changes.written += len(renewed) + len(embedded)
         changes.embedded += sum(bool(deserves(spec, record)) for record in embedded)
 
-    def _is_wanted(self, record: models.Record, known: models.Record | None) -> bool:
+    def _is_due(self, record: models.Record, known: models.Record | None) -> bool:
         if str(record.id) == MARK_ID:
             return False
         since_us = self._limits.only_since_us
@@ -144,8 +144,8 @@ class CollectionSync:
         if not records:
             return
         ids = [record.id for record in records]
-        found = await self._target.retrieve(target, ids, with_payload=False, with_vectors=True)
-        vectors: dict[Any, Any] = {record.id: record.vector or {} for record in found}
+        copied = await self._target.retrieve(target, ids, with_payload=False, with_vectors=True)
+        vectors: dict[Any, Any] = {record.id: record.vector or {} for record in copied}
         points = [
             models.PointStruct(id=record.id, vector=vectors[record.id], payload=record.payload)
             for record in records
@@ -164,19 +164,19 @@ class CollectionSync:
             await self._target.upsert(target, points)
             failpoint("reembed.page")
 
-    async def _remove_gone(self, source: str, target: str) -> int:
-        gone: list[Any] = []
+    async def _remove_missing(self, source: str, target: str) -> int:
+        missing: list[Any] = []
         async for records in pages(self._target, target, ID_PAGE, with_payload=list(STAMPS)):
             ids = [record.id for record in records if str(record.id) != MARK_ID]
-            found = await self._source.retrieve(source, ids, with_payload=False) if ids else []
-            there = {record.id for record in found}
-            lost = [record for record in records if record.id in set(ids) - there]
+            records_left = await self._source.retrieve(source, ids, with_payload=False) if ids else []
+            existing = {record.id for record in records_left}
+            lost = [record for record in records if record.id in set(ids) - existing]
             self._check_served(target, lost)
-            gone += [record.id for record in lost]
-        for start in range(0, len(gone), ID_PAGE):
-            part = models.PointIdsList(points=gone[start : start + ID_PAGE])
+            missing += [record.id for record in lost]
+        for start in range(0, len(missing), ID_PAGE):
+            part = models.PointIdsList(points=missing[start : start + ID_PAGE])
             await self._target.delete(target, part)
-        return len(gone)
+        return len(missing)
 
     def _check_served(self, target: str, lost: Sequence[models.Record]) -> None:
         since_us = self._limits.served_since_us
@@ -191,7 +191,7 @@ async def pages(
     store: VectorStore,
     collection: str,
     size: int,
-    wanted: models.Filter | None = None,
+    point_filter: models.Filter | None = None,
     *,
     with_payload: Any = True,
 ) -> AsyncIterator[list[models.Record]]:
@@ -199,7 +199,7 @@ async def pages(
     offset: Any = None
     while True:
         records, offset = await store.scroll(
-            collection, wanted, limit=size, offset=offset, with_payload=with_payload, with_vectors=False
+            collection, point_filter, limit=size, offset=offset, with_payload=with_payload, with_vectors=False
         )
         if records:
             yield records

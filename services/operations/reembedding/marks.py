@@ -43,7 +43,9 @@ class CollectionsBeside:
         self._new = new
         self._embedding = embedding
 
-    async def make(self, told: Progress, *, catch_up: bool = False, replace: bool = False) -> ReembedReport:
+    async def make(
+        self, on_progress: Progress, *, catch_up: bool = False, replace: bool = False
+    ) -> ReembedReport:
         """With `catch_up` only what was written to the old ones after the copy is added to the new ones.
 
         Raises StartRefusedError when the new ones are in use and neither is said, CopyIncompleteError,
@@ -53,7 +55,7 @@ class CollectionsBeside:
         limits = await self._limits(catch_up=catch_up, replace=replace)
         reembed = Reembed(self._store, self._old, self._embedding)
         report = await reembed.run(
-            self._store, self._new, told, Manner(live=True, limits=limits, replace=replace)
+            self._store, self._new, on_progress, Manner(live=True, limits=limits, replace=replace)
         )
         if not catch_up:
             await self._write(Level(report.last_round_us, _now_us()))
@@ -62,16 +64,16 @@ class CollectionsBeside:
 
     async def _limits(self, *, catch_up: bool, replace: bool) -> Limits:
         """The note is in the new collections; on the way back it is in those that are copied from."""
-        found = [
+        levels = [
             level
             for names in (self._new, self._old)
             if (level := await self._read(names.operations_collection)) is not None
         ]
-        if catch_up and not found:
+        if catch_up and not levels:
             raise StartRefusedError("--catch-up adds to collections that were copied before: there are none")
-        if replace or not found:
+        if replace or not levels:
             return Limits()
-        newest = max(found, key=lambda level: level.ended_us)
+        newest = max(levels, key=lambda level: level.ended_us)
         return Limits(only_since_us=newest.began_us if catch_up else None, served_since_us=newest.ended_us)
 
     async def _read(self, collection: str) -> Level | None:

@@ -79,8 +79,8 @@ class PointMaker:
         words = await asyncio.to_thread(_sparse, [each.words for each in texts])
         passage_name = spec.dense[0] if spec.dense else ""
         points = []
-        for record, *found in zip(records, questions, passages, words, strict=True):
-            named = dict(zip(("question", passage_name, SPARSE), found, strict=True))
+        for record, *vectors in zip(records, questions, passages, words, strict=True):
+            named = dict(zip(("question", passage_name, SPARSE), vectors, strict=True))
             vector = {name: value for name, value in named.items() if value is not None}
             points.append(models.PointStruct(id=record.id, vector=vector, payload=record.payload))
         return points
@@ -109,8 +109,8 @@ async def _embedded(
     embed: Callable[[Sequence[str]], Awaitable[list[Vector]]], texts: Sequence[str]
 ) -> list[Vector | None]:
     """In the order of `texts`; None for an empty one."""
-    wanted = [text for text in texts if text]
-    vectors = iter(await embed(wanted) if wanted else [])
+    filled = [text for text in texts if text]
+    vectors = iter(await embed(filled) if filled else [])
     return [next(vectors) if text else None for text in texts]
 
 

@@ -138,12 +138,13 @@ class Reembed:
         if not plan.needed:
             return plan
         costs = [
-            await self._seconds(spec, found.points) for spec, found in zip(specs, collections, strict=True)
+            await self._seconds(spec, collection.points)
+            for spec, collection in zip(specs, collections, strict=True)
         ]
         return ReembedPlan(collections, sum(costs))
 
     async def run(
-        self, target: VectorStore, names: StoreSettings, told: Progress, manner: Manner | None = None
+        self, target: VectorStore, names: StoreSettings, on_progress: Progress, manner: Manner | None = None
     ) -> ReembedReport:
         """Bring the collections `names` of `target` level, and check that nothing is missing.
 
@@ -162,7 +163,7 @@ class Reembed:
         for number in range(1, ROUNDS + 1):
             began_us = time.time_ns() // 1_000
             stored = {spec.name: await count_points(self._source, spec.name) for spec in specs}
-            counted = _Counted(number, sum(stored.values()), told)
+            counted = _Counted(number, sum(stored.values()), on_progress)
             for spec in specs:
                 changes = await sync.round(spec, new_names[spec.name], counted.tell)
                 counted.next(changes)
@@ -223,7 +224,7 @@ class Reembed:
     async def _tolerance(self, spec: CollectionSpec, stored: int) -> int:
         """How many points the copy may have more or less: what came or went since the last round began.
 
-        Told from the source alone: a copy that keeps nothing would excuse itself with its own changes.
+        Judged by the source alone: a copy that keeps nothing would excuse itself with its own changes.
         """
         moved = abs(await count_points(self._source, spec.name) - stored)
         return moved + max(FEW, int(stored * FEW_OF_ALL))
@@ -256,16 +257,16 @@ class Reembed:
 class _Counted:
     """Turns one collection's counts into those of the whole round."""
 
-    def __init__(self, number: int, total: int, told: Progress) -> None:
+    def __init__(self, number: int, total: int, on_progress: Progress) -> None:
         self._number = number
         self._total = total
-        self._told = told
+        self._on_progress = on_progress
         self.all = Changes()
 
     def tell(self, now: Changes) -> None:
         done = self.all.compared + now.compared
         embedded = self.all.embedded + now.embedded
-        self._told(SyncProgress(self._number, done, max(self._total, done), embedded))
+        self._on_progress(SyncProgress(self._number, done, max(self._total, done), embedded))
 
     def next(self, finished: Changes) -> None:
         self.all.add(finished)
@@ -275,7 +276,7 @@ def _is_level(round_: Changes, before: int | None, *, live: bool) -> bool:
     """Whether it was the last round. `before` is how many points the round before it changed, if any.
 
     Whatever was there when a round began is in the copy after it. While others write as fast as it copies,
-    every round finds as many changes as the last; they are made up when the copy takes the store's place.
+    every round finds as many changes as the last; they are caught up when the copy takes the store's place.
     """
     if not live:
         return round_.changed == 0

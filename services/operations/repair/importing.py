@@ -26,7 +26,7 @@ BATCH = 32
 
 
 class ImportIncompleteError(ConflictError):
-    """Not every turn of the old collection is there."""
+    """Not every turn of the old collection was copied."""
 
     code = "import_incomplete"
     retryable = True
@@ -34,7 +34,7 @@ class ImportIncompleteError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """`turns` can be copied, `there` were there already, under their id; `added` is what was copied.
+    """`turns` can be copied, `existing` are in the store already, under their id; `added` is what was copied.
 
     `unreadable` points have no session or no question, `left_out` are what a cut repair or a repeated
     write left in the old collection. `troubles` are those that are repaired on the way. `backup` is the
@@ -45,7 +45,7 @@ class ImportReport:
     source: str
     sessions: int
     turns: int
-    there: int
+    existing: int
     unreadable: int
     left_out: int
     added: int = 0
@@ -62,12 +62,12 @@ class ImportPlan:
     source: str
     repair: BackfillPlan
     ids: Mapping[PointId, str]
-    there: frozenset[str]
+    existing: frozenset[str]
     unreadable: int
 
     @property
     def writes(self) -> int:
-        return len(set(self.ids.values()) - self.there)
+        return len(set(self.ids.values()) - self.existing)
 
     def report(self) -> ImportReport:
         return ImportReport(
@@ -75,7 +75,7 @@ class ImportPlan:
             source=self.source,
             sessions=len({session.session_id for session in self.repair.sessions}),
             turns=len(self.ids),
-            there=len(self.there),
+            existing=len(self.existing),
             unreadable=self.unreadable,
             left_out=len(set(self.repair.removed)),
             sessions_created=len(self.repair.new_sessions),
@@ -107,24 +107,25 @@ class CollectionImport:
             )
         repair = await Planner(self._store, source, self._sessions, questions_only=True).plan(options)
         ids, unreadable = await self._ids(source, repair)
-        there = await existing_points(self._store, self._collection, sorted(set(ids.values())))
-        return ImportPlan(source, repair, ids, frozenset(there), unreadable)
+        existing = await existing_points(self._store, self._collection, sorted(set(ids.values())))
+        return ImportPlan(source, repair, ids, frozenset(existing), unreadable)
 
     async def apply(
-        self, plan: ImportPlan, writer: BackfillWriter, told: Progress, *, embed: bool = True
+        self, plan: ImportPlan, writer: BackfillWriter, on_progress: Progress, *, embed: bool = True
     ) -> ImportReport:
-        """Copy what is not there yet; cut off, the next run goes on. Raises ImportIncompleteError."""
+        """Copy what does not exist yet; after an interruption the next run goes on. Raises
+        ImportIncompleteError."""
         changes = {change.point_id: change for change in plan.repair.changes}
-        wanted = [point for point, turn_id in plan.ids.items() if turn_id not in plan.there]
+        missing = [point for point, turn_id in plan.ids.items() if turn_id not in plan.existing]
         added = embedded = 0
-        for page in pages(wanted, BATCH):
+        for page in pages(missing, BATCH):
             points = await self._points(plan, page, changes, embed=embed)
             if points:
                 await self._store.upsert(self._collection, points)
             failpoint("backfill.imported")
             added += len(points)
             embedded += sum("turn" in (point.vector or {}) for point in points)
-            told(len(page))
+            on_progress(len(page))
         created = await writer.create_sessions(plan.repair.new_sessions)
         await self._compare(plan)
         return replace(plan.report(), dry_run=False, added=added, embedded=embedded, sessions_created=created)
@@ -134,7 +135,7 @@ class CollectionImport:
         left_out = set(repair.removed)
         sessions = {session.session_id for session in repair.sessions}
         changed = {change.point_id: change.turn_id for change in repair.changes}
-        found: dict[PointId, str] = {}
+        ids: dict[PointId, str] = {}
         unreadable = 0
         async for record in TurnStore(self._store, source).scroll(
             None, with_payload=["session_id", "user_query"]
@@ -144,16 +145,16 @@ class CollectionImport:
             if not (session and isinstance(session, str) and isinstance(payload.get("user_query"), str)):
                 unreadable += 1
             elif session in sessions and point not in left_out:
-                found[point] = changed.get(point) or own_id(StoredTurn(point))
-        return found, unreadable
+                ids[point] = changed.get(point) or own_id(StoredTurn(point))
+        return ids, unreadable
 
     async def _points(
         self, plan: ImportPlan, page: Sequence[PointId], changes: Mapping[PointId, TurnChange], *, embed: bool
     ) -> list[models.PointStruct]:
         """Those that are gone, or were written by somebody meanwhile, are left out."""
-        there = await existing_points(self._store, self._collection, [plan.ids[point] for point in page])
+        existing = await existing_points(self._store, self._collection, [plan.ids[point] for point in page])
         records = await self._store.retrieve(plan.source, page)
-        fresh = [record for record in records if plan.ids[point_id_of(record)] not in there]
+        fresh = [record for record in records if plan.ids[point_id_of(record)] not in existing]
         vectors = await self._vectors(fresh, changes, embed=embed)
         return [
             models.PointStruct(
@@ -171,16 +172,16 @@ class CollectionImport:
         if self._embedding is None or not embed:
             return [{} for _ in records]
         texts = [text for record in records if (text := text_of_turn(record)) is not None]
-        wanted = [ALL if _is_completed(record, changes) else frozenset[str]() for record in records]
-        made = await TurnVectorizer(self._embedding).make(texts, wanted)
+        kinds = [ALL if _is_completed(record, changes) else frozenset[str]() for record in records]
+        made = await TurnVectorizer(self._embedding).make(texts, kinds)
         return [vectors.named() for vectors in made]
 
     async def _compare(self, plan: ImportPlan) -> None:
-        wanted = set(plan.ids.values())
-        there = await existing_points(self._store, self._collection, sorted(wanted))
-        if missing := len(wanted - there):
+        expected = set(plan.ids.values())
+        existing = await existing_points(self._store, self._collection, sorted(expected))
+        if missing := len(expected - existing):
             raise ImportIncompleteError(
-                f"{missing} of {len(wanted)} turns of {plan.source!r} are not there: run this again"
+                f"{missing} of {len(expected)} turns of {plan.source!r} are not there: run this again"
             )
 
 

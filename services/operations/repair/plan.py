@@ -60,7 +60,7 @@ class BackfillReport:
 
     `unreadable` points have no session and are left alone; `unlisted` sessions have an id that is no
     UUID, so that no route can name them; `unparsable` times and `duplicates` (turns that shared an id)
-    are kept; `dropped` duplicate turns are deleted. `gone` were deleted between plan and run, `skipped`
+    are kept; `dropped` duplicate turns are deleted. `deleted` went between plan and run, `skipped`
     changed in between: they are left to the next run. `lacking` turns had no vectors, `embedded` got them;
     `foreign_vectors`: the collection's vectors are not the configured embedding's, so none are made.
     `backup` is the archive that was written first. `plan` is there when it was asked for.
@@ -77,7 +77,7 @@ class BackfillReport:
     unreadable: int
     unlisted: int
     sessions_created: int
-    gone: int = 0
+    deleted: int = 0
     repairs: dict[str, int] = field(default_factory=dict)
     troubles: dict[str, int] = field(default_factory=dict)
     dropped: int = 0
@@ -128,15 +128,15 @@ class BackfillPlan:
     @property
     def troubles(self) -> dict[str, int]:
         """By kind, in the order of Trouble, those that there are none of left out."""
-        found = Counter(finding.trouble for finding in self.findings)
-        found[Trouble.MIXED_ZONES] = sum(
+        counts = Counter(finding.trouble for finding in self.findings)
+        counts[Trouble.MIXED_ZONES] = sum(
             any(finding.trouble is Trouble.MIXED_ZONES for finding in session.findings)
             for session in self.sessions
         )
-        found[Trouble.MISSING_VECTORS] = len(self.lacking)
-        found[Trouble.MISSING_SESSION] = len(self.new_sessions)
-        found[Trouble.NO_SESSION] = len(self.unreadable)
-        return {trouble.value: found[trouble] for trouble in Trouble if found[trouble]}
+        counts[Trouble.MISSING_VECTORS] = len(self.lacking)
+        counts[Trouble.MISSING_SESSION] = len(self.new_sessions)
+        counts[Trouble.NO_SESSION] = len(self.unreadable)
+        return {trouble.value: counts[trouble] for trouble in Trouble if counts[trouble]}
 
     def report(self) -> BackfillReport:
         """Of a dry run."""
@@ -186,9 +186,9 @@ class Planner:
         claimed: set[str] = set()
         for page in pages(session_ids):
             for each, turns in (await self._stored_turns(page, zone)).items():
-                wanted = claimed_ids(turns)
-                taken = await existing_points(self.store, self.collection, sorted(wanted)) | (
-                    wanted & claimed
+                claims = claimed_ids(turns)
+                taken = await existing_points(self.store, self.collection, sorted(claims)) | (
+                    claims & claimed
                 )
                 for group in _by_owner(turns, options.owner):
                     plan = plan_session(
@@ -197,7 +197,7 @@ class Planner:
                     )  # fmt: skip
                     planned.append(plan)
                     claimed |= {change.turn_id for change in plan.changes if change.rehomed}
-                    taken |= wanted & claimed
+                    taken |= claims & claimed
         sessions = await self._tell_foreign_parents(planned)
         new = await self._missing_sessions(sessions)
         return BackfillPlan(sessions, new, unreadable, options=options)
@@ -208,42 +208,46 @@ class Planner:
     def _turns(self) -> TurnStore:
         return TurnStore(self.store, self.collection)
 
-    async def _scroll(self, wanted: models.Filter | None, fields: list[str]) -> AsyncIterator[models.Record]:
+    async def _scroll(
+        self, point_filter: models.Filter | None, fields: list[str]
+    ) -> AsyncIterator[models.Record]:
         names = [*fields, "user_query"] if self.questions_only else fields
-        async for record in self._turns().scroll(wanted, with_payload=names):
+        async for record in self._turns().scroll(point_filter, with_payload=names):
             if not self.questions_only or isinstance((record.payload or {}).get("user_query"), str):
                 yield record
 
-    async def _session_ids(self, wanted: str | None) -> tuple[list[str], tuple[PointId, ...]]:
+    async def _session_ids(self, session_id: str | None) -> tuple[list[str], tuple[PointId, ...]]:
         """Every session that has turns, in order, and the points that name none."""
-        found: set[str] = set()
+        names: set[str] = set()
         unreadable: list[PointId] = []
-        only = models.Filter(must=[equals("session_id", wanted)]) if wanted is not None else None
+        only = models.Filter(must=[equals("session_id", session_id)]) if session_id is not None else None
         async for record in self._scroll(only, ["session_id"]):
             name = (record.payload or {}).get("session_id")
             if name and isinstance(name, str):
-                found.add(name)
+                names.add(name)
             else:
                 unreadable.append(point_id_of(record))
-        return sorted(found), tuple(unreadable)
+        return sorted(names), tuple(unreadable)
 
     async def _stored_turns(self, session_ids: Sequence[str], zone: ZoneInfo) -> dict[str, list[StoredTurn]]:
         """By session, in the given order."""
         match = models.MatchAny(any=list(session_ids))
-        wanted = models.Filter(must=[models.FieldCondition(key="session_id", match=match)])
-        found: dict[str, list[StoredTurn]] = {session_id: [] for session_id in session_ids}
-        async for record in self._scroll(wanted, FIELDS):
-            found[(record.payload or {})["session_id"]].append(stored_turn(record))
-        await self._digest_texts(found, zone)
-        return {name: turns for name, turns in found.items() if turns}
+        point_filter = models.Filter(must=[models.FieldCondition(key="session_id", match=match)])
+        by_session: dict[str, list[StoredTurn]] = {session_id: [] for session_id in session_ids}
+        async for record in self._scroll(point_filter, FIELDS):
+            by_session[(record.payload or {})["session_id"]].append(stored_turn(record))
+        await self._digest_texts(by_session, zone)
+        return {name: turns for name, turns in by_session.items() if turns}
 
-    async def _digest_texts(self, found: dict[str, list[StoredTurn]], zone: ZoneInfo) -> None:
+    async def _digest_texts(self, by_session: dict[str, list[StoredTurn]], zone: ZoneInfo) -> None:
         """Only where two turns of a session have one time: texts are long, and most times differ."""
-        wanted = [point for turns in found.values() for point in perhaps_twins(turns, zone)]
-        digests = await text_digests(self.store, self.collection, wanted)
+        points = [point for turns in by_session.values() for point in perhaps_twins(turns, zone)]
+        digests = await text_digests(self.store, self.collection, points)
         if digests:
-            for name, turns in found.items():
-                found[name] = [replace(turn, text_digest=digests.get(turn.point_id, "")) for turn in turns]
+            for name, turns in by_session.items():
+                by_session[name] = [
+                    replace(turn, text_digest=digests.get(turn.point_id, "")) for turn in turns
+                ]
 
     async def _tell_foreign_parents(self, planned: Sequence[SessionPlan]) -> tuple[SessionPlan, ...]:
         """A parent that is no turn of the session may be one of another."""
@@ -257,13 +261,13 @@ class Planner:
         """Those that are the id, or the stored turn id, of any turn."""
         ids = {canonical for name in names if (canonical := canonical_uuid(name))}
         points = await existing_points(self.store, self.collection, sorted(ids))
-        found = {name for name in names if canonical_uuid(name) in points}
-        for page in pages(sorted(set(names) - found)):
+        elsewhere = {name for name in names if canonical_uuid(name) in points}
+        for page in pages(sorted(set(names) - elsewhere)):
             field = models.FieldCondition(key="turn_id", match=models.MatchAny(any=list(page)))
-            wanted = models.Filter(must=[field])
-            async for record in self._turns().scroll(wanted, with_payload=["turn_id"]):
-                found.add(text_of((record.payload or {}).get("turn_id")) or "")
-        return found
+            point_filter = models.Filter(must=[field])
+            async for record in self._turns().scroll(point_filter, with_payload=["turn_id"]):
+                elsewhere.add(text_of((record.payload or {}).get("turn_id")) or "")
+        return elsewhere
 
     async def _missing_sessions(self, planned: Sequence[SessionPlan]) -> tuple[Session, ...]:
         """A record for each session that is not in the list yet and whose id is a UUID."""

@@ -55,20 +55,20 @@ def pages(items: Sequence[T], size: int = PAGE) -> Iterator[Sequence[T]]:
 
 async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any]) -> set[str]:
     """Those that are points of the collection."""
-    found: set[str] = set()
+    existing: set[str] = set()
     for page in pages(ids):
         records = await store.retrieve(collection, page, with_payload=False)
-        found |= {str(record.id) for record in records}
-    return found
+        existing |= {str(record.id) for record in records}
+    return existing
 
 
 async def text_digests(store: VectorStore, collection: str, points: Sequence[PointId]) -> dict[PointId, str]:
     """Of question and answer; "" where there is no question."""
-    found: dict[PointId, str] = {}
+    digests: dict[PointId, str] = {}
     for page in pages(points):
         records = await store.retrieve(collection, page, with_payload=["user_query", "assistant_response"])
-        found |= {point_id_of(record): _digest(record) for record in records}
-    return found
+        digests |= {point_id_of(record): _digest(record) for record in records}
+    return digests
 
 
 def _digest(record: models.Record) -> str:

@@ -28,7 +28,7 @@ class RepairReceipts:
 class RunReceipt:
     """Of one run, which began at `began_us`; a run that changed nothing leaves none."""
 
-    kept_in: RepairReceipts
+    store: RepairReceipts
     reason: str
     began_us: int
 
@@ -38,7 +38,7 @@ class RunReceipt:
             return
         counts = {
             "turns": report.turns,
-            "changed": report.changed - report.gone - report.skipped,
+            "changed": report.changed - report.deleted - report.skipped,
             "moved": report.rehomed,
             "deleted": report.leftovers + report.dropped,
             "embedded": report.embedded,
@@ -65,9 +65,9 @@ class RunReceipt:
     def _receipt(self, counts: dict[str, int], details: dict[str, str], error: str = "") -> Receipt:
         return Receipt(
             receipt_id="", kind=ReceiptKind.REPAIR, reason=self.reason, began_us=self.began_us,
-            ended_us=self.kept_in.clock(), counts=counts, details=details, error=error,
+            ended_us=self.store.clock(), counts=counts, details=details, error=error,
         )  # fmt: skip
 
     async def _add(self, receipt: Receipt) -> None:
-        if self.kept_in.receipts is not None:
-            await self.kept_in.receipts.add(receipt)
+        if self.store.receipts is not None:
+            await self.store.receipts.add(receipt)

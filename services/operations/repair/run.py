@@ -85,14 +85,14 @@ class Backfill:
         Raises UnavailableError, DiskFullError, BackupRunningError when that fails: then nothing was changed;
         StoreUnavailableError, EmbeddingUnavailableError.
         """
-        receipt, told = self._receipts.begin(reason), progress or _nobody
+        receipt, on_progress = self._receipts.begin(reason), progress or _nobody
         report = replace(plan.report(), dry_run=False)
         if backup and not report.nothing_to_do:
             report = replace(report, backup=await self._backed_up(reason))
         try:
-            report = await self._write(plan, report, told)
+            report = await self._write(plan, report, on_progress)
             if embed and plan.lacking and self._embedding is not None:
-                made = await self._vectors.fill(self._embedding, told, plan.options.session_id)
+                made = await self._vectors.fill(self._embedding, on_progress, plan.options.session_id)
                 report = replace(report, embedded=made)
         except WenmaiError as error:
             await receipt.of_repair(report, error.code)
@@ -134,18 +134,20 @@ class Backfill:
             kind = DiskFullError if isinstance(error, DiskFullError) else UnavailableError
             raise kind(f"Nothing was changed, for no backup could be made: {error}") from error
 
-    async def _write(self, plan: BackfillPlan, report: BackfillReport, told: Progress) -> BackfillReport:
+    async def _write(
+        self, plan: BackfillPlan, report: BackfillReport, on_progress: Progress
+    ) -> BackfillReport:
         writer = self._writer()
         try:
-            await writer.change(plan.changes, told)
-            await writer.remove(plan.removed, told)
+            await writer.change(plan.changes, on_progress)
+            await writer.remove(plan.removed, on_progress)
             created = await writer.create_sessions(plan.new_sessions)
         finally:
             self._turns.forget_trees()
         return replace(
             report,
             sessions_created=created,
-            gone=writer.written.gone,
+            deleted=writer.written.deleted,
             skipped=writer.written.skipped,
         )
 
@@ -157,4 +159,4 @@ class Backfill:
 
 
 def _nobody(done: int) -> None:
-    """Nobody is told."""
+    """Reports nothing."""

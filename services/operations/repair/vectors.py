@@ -50,11 +50,11 @@ class TurnVectorizer:
 
     embedding: EmbeddingService
 
-    async def make(self, texts: Sequence[TurnText], wanted: Sequence[frozenset[str]]) -> list[TurnVectors]:
-        """In the order of `texts`, of each the vectors in `wanted`. Raises EmbeddingUnavailableError."""
+    async def make(self, texts: Sequence[TurnText], kinds: Sequence[frozenset[str]]) -> list[TurnVectors]:
+        """In the order of `texts`, of each the vectors in `kinds`. Raises EmbeddingUnavailableError."""
         passages = [
             text.whole[:EMBEDDED_TURN_CHARS]
-            for text, names in zip(texts, wanted, strict=True)
+            for text, names in zip(texts, kinds, strict=True)
             if "turn" in names
         ]
         turns = iter(await self.embedding.embed_passages(passages) if passages else [])
@@ -64,7 +64,7 @@ class TurnVectorizer:
                 next(turns) if "turn" in names else None,
                 await words_of(text) if SPARSE in names else None,
             )
-            for text, names in zip(texts, wanted, strict=True)
+            for text, names in zip(texts, kinds, strict=True)
         ]
 
     async def _question(self, text: TurnText) -> list[float]:
@@ -89,18 +89,22 @@ class MissingVectors:
 
     async def lacking(self, session_id: str | None = None) -> dict[PointId, frozenset[str]]:
         """Completed questions, of an earlier version too, and the names of the vectors they have not."""
-        found: dict[PointId, set[str]] = defaultdict(set)
+        lacking: dict[PointId, set[str]] = defaultdict(set)
         for name in sorted(ALL):
-            wanted = models.Filter(must_not=[models.HasVectorCondition(has_vector=name), _NO_QUESTION])
+            point_filter = models.Filter(must_not=[models.HasVectorCondition(has_vector=name), _NO_QUESTION])
             if session_id is not None:
-                wanted.must = [equals("session_id", session_id)]
+                point_filter.must = [equals("session_id", session_id)]
             fields = ["session_id", "status", "command"]
-            async for record in TurnStore(self.store, self.collection).scroll(wanted, with_payload=fields):
+            async for record in TurnStore(self.store, self.collection).scroll(
+                point_filter, with_payload=fields
+            ):
                 if _is_completed(record):
-                    found[point_id_of(record)].add(name)
-        return {point: frozenset(names) for point, names in found.items()}
+                    lacking[point_id_of(record)].add(name)
+        return {point: frozenset(names) for point, names in lacking.items()}
 
-    async def fill(self, embedding: EmbeddingService, told: Progress, session_id: str | None = None) -> int:
+    async def fill(
+        self, embedding: EmbeddingService, on_progress: Progress, session_id: str | None = None
+    ) -> int:
         """Embed what is lacking; cut off, the next call goes on. Returns how many turns.
 
         Raises EmbeddingUnavailableError, StoreUnavailableError.
@@ -110,7 +114,7 @@ class MissingVectors:
         for page in pages(list(lacking), BATCH):
             done += await self._fill(TurnVectorizer(embedding), page, lacking)
             failpoint("backfill.embedded")
-            told(len(page))
+            on_progress(len(page))
         return done
 
     async def _fill(

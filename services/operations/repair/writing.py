@@ -19,14 +19,14 @@ BATCH = 200
 MOVED_AT_ONCE = 16  # whole points with their vectors
 
 Progress = Callable[[int], object]
-"""Told how many more turns have been written."""
+"""Called with how many more turns have been written."""
 
 
 @dataclass(slots=True)
 class Written:
-    """Turns that were `gone` since the plan, or `skipped` because they are not what it saw."""
+    """Turns that were `deleted` since the plan, or `skipped` because they are not what it saw."""
 
-    gone: int = 0
+    deleted: int = 0
     skipped: int = 0
 
 
@@ -37,17 +37,17 @@ class BackfillWriter:
         self._session_collection = session_collection
         self.written = Written()
 
-    async def change(self, changes: Iterable[TurnChange], told: Progress) -> None:
+    async def change(self, changes: Iterable[TurnChange], on_progress: Progress) -> None:
         """In the given order. Vectors are only read, and written, where a point moves to its turn id."""
         for moved, group in groupby(changes, key=lambda change: change.rehomed):
             for batch in pages(list(group), MOVED_AT_ONCE if moved else BATCH):
                 await (self._move(batch) if moved else self._set(batch))
-                told(len(batch))
+                on_progress(len(batch))
 
-    async def remove(self, points: Iterable[PointId], told: Progress) -> None:
+    async def remove(self, points: Iterable[PointId], on_progress: Progress) -> None:
         for page in pages(list(points), BATCH):
             await self._delete(page)
-            told(len(page))
+            on_progress(len(page))
 
     async def create_sessions(self, sessions: Sequence[Session]) -> int:
         """Those that somebody made since the plan are left as they are."""
@@ -71,31 +71,31 @@ class BackfillWriter:
             try:
                 await self._store.set_payload(self._collection, fields_of(change), points=[change.point_id])
             except UnknownPointError:
-                self.written.gone += 1
+                self.written.deleted += 1
             failpoint("backfill.turn")
 
     async def _move(self, batch: Sequence[TurnChange]) -> None:
         """Copy the points to their turn ids, then delete them; cut in between, a copy says what it is of."""
         records = await self._store.retrieve(self._collection, [c.point_id for c in batch], with_vectors=True)
-        wanted = list(self._unchanged(batch, records))
-        if not wanted:
+        unchanged = list(self._unchanged(batch, records))
+        if not unchanged:
             return
         failpoint("backfill.begun")
-        await self._store.upsert(self._collection, [_copy(change, record) for change, record in wanted])
+        await self._store.upsert(self._collection, [_copy(change, record) for change, record in unchanged])
         failpoint("backfill.copied")
-        await self._delete([change.point_id for change, _ in wanted])
-        for _ in wanted:
+        await self._delete([change.point_id for change, _ in unchanged])
+        for _ in unchanged:
             failpoint("backfill.turn")
 
     def _unchanged(
         self, batch: Sequence[TurnChange], records: Sequence[models.Record]
     ) -> Iterator[tuple[TurnChange, models.Record]]:
         """The changes whose turn is still what the plan saw, and its point; the others are counted."""
-        found = {point_id_of(record): record for record in records}
+        by_id = {point_id_of(record): record for record in records}
         for change in batch:
-            record = found.get(change.point_id)
+            record = by_id.get(change.point_id)
             if record is None:
-                self.written.gone += 1
+                self.written.deleted += 1
             elif stored_turn(record) != change.before:
                 self.written.skipped += 1
             else:

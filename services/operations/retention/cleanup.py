@@ -118,7 +118,7 @@ class Retention:
         )
 
     async def _last_run(self, now_us: int) -> int | None:
-        """The last that came to its end; one of a later time was told by a wrong clock."""
+        """The last that came to its end; one with a later time comes from a wrong clock."""
         if self._receipts is None:
             return None
         receipts = await self._receipts.newest(RECEIPTS_READ, ReceiptKind.EXPIRY)

@@ -50,7 +50,7 @@ class OldTurns:
 
 
 @dataclass(slots=True)
-class Found:
+class ExpiredTurns:
     """`held` counts old turns of sessions on hold; of `unparsable` ones the first are named."""
 
     batches: dict[tuple[bool, int], OldTurns] = field(default_factory=dict)
@@ -76,18 +76,18 @@ class Found:
                 batch.turns.append(OldTurn(record.id, session_id))
 
 
-async def find_expired(turns: TurnStore, limits: AgeLimits) -> Found:
+async def find_expired(turns: TurnStore, limits: AgeLimits) -> ExpiredTurns:
     """Every turn is judged by core.operations.expiry; the store only leaves out what is surely kept.
 
     Raises StoreUnavailableError.
     """
-    found = Found()
+    expired = ExpiredTurns()
     async for record in _dated(turns, limits):
-        found.add(record, limits, dated=True)
+        expired.add(record, limits, dated=True)
     undated = models.Filter(must_not=[RUNNING, DATED])
     async for record in turns.scroll(undated, with_payload=_FIELDS):
-        found.add(record, limits, dated=False)
-    return found
+        expired.add(record, limits, dated=False)
+    return expired
 
 
 async def _dated(turns: TurnStore, limits: AgeLimits) -> AsyncIterator[models.Record]:
@@ -136,7 +136,7 @@ class ExpiryRun:
         self._traces = traces
         self._limits = limits
         self._cutoff_us = limits.cutoff_us
-        self._found = Found()
+        self._expired = ExpiredTurns()
         self._total_before = 0
         self._deleted = 0
         self._sessions_removed = 0
@@ -146,12 +146,12 @@ class ExpiryRun:
         """How many turns would go. Nothing is changed. Raises StoreUnavailableError, as `delete` does."""
         self._limits = await self._limits_now()
         self._total_before = await self._turns.count()
-        self._found = await find_expired(self._turns, self._limits)
-        return self._found.sessions.total()
+        self._expired = await find_expired(self._turns, self._limits)
+        return self._expired.sessions.total()
 
     async def delete(self) -> None:
         """What was found. A run that is cut is done to its end by the next one."""
-        batches = self._found.batches.values()
+        batches = self._expired.batches.values()
         if self._traces is not None:
             await self._traces.erase_log([str(old.point) for batch in batches for old in batch.turns])
             await self._traces.expire_log(self._cutoff_us, self._limits.longer())
@@ -171,12 +171,12 @@ class ExpiryRun:
             days=self._limits.days,
             dry_run=False,
             total_before=self._total_before,
-            matched=self._found.sessions.total(),
+            matched=self._expired.sessions.total(),
             deleted=self._deleted,
-            sessions=dict(self._found.sessions),
-            unparsable=self._found.unparsable,
-            unparsable_ids=self._found.unparsable_ids,
-            held=self._found.held,
+            sessions=dict(self._expired.sessions),
+            unparsable=self._expired.unparsable,
+            unparsable_ids=self._expired.unparsable_ids,
+            held=self._expired.held,
             sessions_removed=self._sessions_removed,
             summaries_removed=self._erased.summaries,
             memories_removed=self._erased.memories,
@@ -208,7 +208,7 @@ def _goes_still(old: OldTurn, batch: OldTurns, limits: AgeLimits) -> bool:
 
 
 def _by_session(chunk: Sequence[OldTurn]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_session: dict[str, list[str]] = {}
     for old in chunk:
-        found.setdefault(old.session_id, []).append(str(old.point))
-    return found
+        by_session.setdefault(old.session_id, []).append(str(old.point))
+    return by_session

@@ -22,11 +22,11 @@ async def forget_old_prompts(
     The turns themselves stay, and `held` sessions keep all. Raises StoreUnavailableError.
     """
     old = models.FieldCondition(key="created_us", range=models.Range(lt=now_us - days * DAY_US))
-    told = models.IsEmptyCondition(is_empty=models.PayloadField(key="prompt"))
-    wanted = models.Filter(must=[old], must_not=[told])
+    without_prompt = models.IsEmptyCondition(is_empty=models.PayloadField(key="prompt"))
+    point_filter = models.Filter(must=[old], must_not=[without_prompt])
     ids = [
         str(record.id)
-        async for record in turns.scroll(wanted, with_payload=["session_id"])
+        async for record in turns.scroll(point_filter, with_payload=["session_id"])
         if (record.payload or {}).get("session_id") not in held
     ]
     for start in range(0, len(ids), CHUNK):

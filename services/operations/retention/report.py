@@ -1,4 +1,4 @@
-"""What a run of expiry tells, whoever asked for it."""
+"""What a run of expiry reports, whoever asked for it."""
 
 from __future__ import annotations
 

@@ -49,10 +49,10 @@ class SessionRecords:
         return bool(records)
 
     async def _limits(self, now_us: int, days: int, among: list[models.Condition]) -> AgeLimits:
-        wanted = models.Filter(must=among, should=[_ON_HOLD, _OWN_LIMIT])
+        point_filter = models.Filter(must=among, should=[_ON_HOLD, _OWN_LIMIT])
         held: set[str] = set()
         own: dict[str, int] = {}
-        async for record in self._scroll(wanted, ["session_id", "hold", "expire_days"]):
+        async for record in self._scroll(point_filter, ["session_id", "hold", "expire_days"]):
             payload = record.payload or {}
             names = {str(record.id), str(payload.get("session_id", record.id))}
             limit = payload.get("expire_days")
@@ -84,14 +84,20 @@ class SessionRecords:
     async def _remove(self, sessions: Sequence[_Quiet], cutoff_us: int) -> None:
         """Asked again by the store: a turn may have begun, or a session been held, meanwhile."""
         these = models.HasIdCondition(has_id=[session.point for session in sessions])
-        wanted = models.Filter(must=[these, _quiet_since(cutoff_us)], must_not=[_ON_HOLD])
-        await self._store.delete(self._collection, models.FilterSelector(filter=wanted))
+        point_filter = models.Filter(must=[these, _quiet_since(cutoff_us)], must_not=[_ON_HOLD])
+        await self._store.delete(self._collection, models.FilterSelector(filter=point_filter))
 
-    async def _scroll(self, wanted: models.Filter, fields: Sequence[str]) -> AsyncIterator[models.Record]:
+    async def _scroll(
+        self, point_filter: models.Filter, fields: Sequence[str]
+    ) -> AsyncIterator[models.Record]:
         offset: Any = None
         while True:
             records, offset = await self._store.scroll(
-                self._collection, scroll_filter=wanted, limit=PAGE, offset=offset, with_payload=list(fields)
+                self._collection,
+                scroll_filter=point_filter,
+                limit=PAGE,
+                offset=offset,
+                with_payload=list(fields),
             )
             for record in records:
                 yield record
@@ -100,7 +106,7 @@ class SessionRecords:
 
 
 async def _emptied(turns: TurnStore, sessions: Sequence[_Quiet]) -> list[_Quiet]:
-    """As a rule all of them are, which one question tells."""
+    """As a rule all of them are, which one query shows."""
     names = [session.session_id for session in sessions]
     any_of_them = models.FieldCondition(key="session_id", match=models.MatchAny(any=names))
     if await turns.count(models.Filter(must=[any_of_them])) == 0:

@@ -63,8 +63,8 @@ class Lease(Protocol):
         nobody claims it before a lease has passed, and all have the same by then."""
         ...
 
-    async def swap(self, seen: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
-        """Put `new` in place of `seen` if that still is there, in one step; what was noted stays.
+    async def swap(self, expected: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
+        """Replace `expected` by `new` if it is still stored, in one step; what was noted stays.
 
         Returns the record as it is afterwards: the change was made when that has the token of `new`.
         """
@@ -85,11 +85,11 @@ class LeaseStore:
         self._id = str(uuid.uuid5(_NAMESPACE, job))
 
     async def read(self) -> LeaseRecord | None:
-        found = await self._store.retrieve(self._collection, [self._id])
-        if not found:
+        records = await self._store.retrieve(self._collection, [self._id])
+        if not records:
             return None
         try:
-            return _READ.validate_python(found[0].payload or {})
+            return _READ.validate_python(records[0].payload or {})
         except ValidationError as error:
             log.warning("lease_unreadable", errors=error.error_count())
             return None
@@ -100,9 +100,9 @@ class LeaseStore:
             point = models.PointStruct(id=self._id, vector={}, payload=payload)
             await self._store.upsert(self._collection, [point])
 
-    async def swap(self, seen: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
+    async def swap(self, expected: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
         # The engine finds the point and changes it in one step, so of two that saw the same only one fits.
-        still = [self._this(), equals("token", seen.token)]
+        still = [self._this(), equals("token", expected.token)]
         fields: dict[str, Any] = {name: value for name, value in asdict(new).items() if name not in _NOTED}
         await self._store.set_payload(self._collection, fields, points=models.Filter(must=still))
         return await self.read()
@@ -116,7 +116,7 @@ class LeaseStore:
 
 
 class MemoryLease:
-    """For one process that keeps nothing: what was missed while it was down is not made up."""
+    """For one process that keeps nothing: what was missed while it was down is not caught up."""
 
     def __init__(self) -> None:
         self._record: LeaseRecord | None = None
@@ -127,9 +127,9 @@ class MemoryLease:
     async def make(self, record: LeaseRecord) -> None:
         self._record = self._record or replace(record, holder="")
 
-    async def swap(self, seen: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
+    async def swap(self, expected: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
         now = self._record
-        if now and now.token == seen.token:
+        if now and now.token == expected.token:
             self._record = replace(new, skipped_slot=now.skipped_slot, skipped=now.skipped)
         return self._record
 

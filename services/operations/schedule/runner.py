@@ -1,7 +1,8 @@
 """Runs a job once per slot: whichever worker gets the lease, and another one when that worker dies.
 
-What is asked is never "has a moment come?" but "is the newest slot done?". So a slot is made up, once,
-however it came to be missed: the server was down, the machine slept, the store was away, the last took long.
+What is asked is never "has a moment come?" but "is the newest slot done?". So a missed slot is caught up,
+once, however it came to be missed: the server was down, the machine slept, the store was away, the last took
+long.
 """
 
 from __future__ import annotations
@@ -105,25 +106,25 @@ class SlotRunner:
     async def _claim(self) -> LeaseRecord | None:
         """The lease as it is held now. Raises StoreUnavailableError, StoreRequestError."""
         await self.refresh()
-        seen, slot = self.record, self._due.slot()
-        if seen is None or slot is None or self._running:
+        current, slot = self.record, self._due.slot()
+        if current is None or slot is None or self._running:
             return None
-        attempts = seen.attempts + 1 if seen.slot == slot else 1
-        if self._due.is_absurd(seen):
-            await self._forget(seen, slot)
+        attempts = current.attempts + 1 if current.slot == slot else 1
+        if self._due.is_absurd(current):
+            await self._forget(current, slot)
         elif (moved_us := self._due.moved_us()) > HOUR_US:
             await self._put_off(slot, moved_us)
         elif attempts > MOST_ATTEMPTS:
-            await self._give_up(seen, slot)
+            await self._give_up(current, slot)
         else:
-            claim = replace(seen, holder=self.name, slot=slot, attempts=attempts, failed_us=0)
-            return await self._swap(seen, claim)
+            claim = replace(current, holder=self.name, slot=slot, attempts=attempts, failed_us=0)
+            return await self._swap(current, claim)
         return None
 
-    async def _swap(self, seen: LeaseRecord, record: LeaseRecord) -> LeaseRecord | None:
+    async def _swap(self, expected: LeaseRecord, record: LeaseRecord) -> LeaseRecord | None:
         """None: somebody was faster."""
         new = replace(record, token=uuid.uuid4().hex)
-        after = await self._lease.swap(seen, new)
+        after = await self._lease.swap(expected, new)
         if after is None:
             return None
         self._due.saw(after)
@@ -138,15 +139,15 @@ class SlotRunner:
         await self._lease.note(slot, why)
         await self.refresh()
 
-    async def _give_up(self, seen: LeaseRecord, slot: int) -> None:
+    async def _give_up(self, current: LeaseRecord, slot: int) -> None:
         """Its workers died of it, one after the other."""
-        log.error("cleanup_given_up", slot=rfc3339(slot), attempts=seen.attempts)
-        error = seen.last_error or "WorkerDied"
-        await self._swap(seen, replace(seen, holder="", last_slot=slot, last_error=error))
+        log.error("cleanup_given_up", slot=rfc3339(slot), attempts=current.attempts)
+        error = current.last_error or "WorkerDied"
+        await self._swap(current, replace(current, holder="", last_slot=slot, last_error=error))
 
-    async def _forget(self, seen: LeaseRecord, slot: int) -> None:
-        log.warning("cleanup_slot_ahead", last_slot=rfc3339(seen.last_slot), now=rfc3339(self._clock()))
-        await self._swap(seen, replace(seen, holder="", last_slot=slot))
+    async def _forget(self, current: LeaseRecord, slot: int) -> None:
+        log.warning("cleanup_slot_ahead", last_slot=rfc3339(current.last_slot), now=rfc3339(self._clock()))
+        await self._swap(current, replace(current, holder="", last_slot=slot))
 
     # ---- one run --------------------------------------------------------------------------------
 

@@ -62,11 +62,11 @@ class LocalSlots:
 
     def newest(self, moment_us: int) -> int | None:
         for window in _WINDOWS:
-            found, slot = None, self.after(moment_us - window // _MICROSECOND)
+            newest, slot = None, self.after(moment_us - window // _MICROSECOND)
             while slot is not None and slot <= moment_us:
-                found, slot = slot, self.after(slot)
-            if found is not None:
-                return found
+                newest, slot = slot, self.after(slot)
+            if newest is not None:
+                return newest
         return None
 
 
@@ -133,7 +133,7 @@ class DueSlot:
         self._clock = clock
         self._watch = watch or ClockWatch(clock)
         self._steady = steady
-        self._seen_since = steady()
+        self._unchanged_since = steady()
         self._put_off = 0
         self.record: LeaseRecord | None = None
 
@@ -156,7 +156,7 @@ class DueSlot:
         return None if done else slot
 
     def _is_free(self, record: LeaseRecord) -> bool:
-        return not record.holder or self._steady() - self._seen_since >= self._pace.lease_s
+        return not record.holder or self._steady() - self._unchanged_since >= self._pace.lease_s
 
     def _is_resting(self, record: LeaseRecord, slot: int) -> bool:
         """A failed slot waits; a clock that was set back since does not make it wait longer."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from api.admin.store_look import StoreFigures, StoreLook
 from core.errors import StoreUnavailableError, WenmaiError
+from tests.support.waiting import until
 
 
 @dataclass
@@ -15,14 +16,14 @@ class Store:
     turns: int = 1
     away: WenmaiError | None = None
     silent: bool = False
-    told: dict[str, str] = field(default_factory=dict)
+    payloads: dict[str, str] = field(default_factory=dict)
     asked: int = 0
 
     async def problems(self) -> dict[str, str]:
         self.asked += 1
         if self.silent:
             await asyncio.Event().wait()
-        return self.told
+        return self.payloads
 
     async def figures(self) -> StoreFigures:
         if self.away:
@@ -34,7 +35,7 @@ async def test_beginning_to_look_waits_for_nothing_and_the_next_scrape_has_the_f
     look = StoreLook(Store(turns=7))
     look.begin()
     assert look.figures is None
-    await asyncio.sleep(0.01)
+    await until(lambda: look.figures is not None)
     assert look.figures is not None
     assert look.figures.turns == 7
 
@@ -86,7 +87,7 @@ async def test_a_store_that_goes_away_half_way_is_not_ready_and_a_refused_reques
 
 
 async def test_who_asks_for_readiness_brings_the_scrape_up_to_date() -> None:
-    store = Store(told={"disk": "full"})
+    store = Store(payloads={"disk": "full"})
     look = StoreLook(store)
     assert await look.health() == {"disk": "full"}
     assert look.problems == {"disk"}

@@ -9,14 +9,14 @@ import pytest
 from qdrant_client import models
 
 from api.sessions.importing import SessionImporter
-from core.conversation.importing import GivenSession, GivenTurn
+from core.conversation.importing import ImportedSession, ImportedTurn
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import StoreUnavailableError, UnknownSessionError
 from services.conversation.sessions import SessionStore
 from services.conversation.turns import TurnStore, TurnVectors
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import SESSIONS, TURNS, open_edge
-from tests.support.copies import uid
+from tests.support.wire.copies import uid
 
 
 class FailingTurnStore(TurnStore):
@@ -31,8 +31,8 @@ class FailingTurnStore(TurnStore):
         await super().put_many(turns)
 
 
-def many(count: int) -> GivenSession:
-    return GivenSession("local", [GivenTurn(f"q{at}", f"a{at}") for at in range(count)], uid())
+def many(count: int) -> ImportedSession:
+    return ImportedSession("local", [ImportedTurn(f"q{at}", f"a{at}") for at in range(count)], uid())
 
 
 async def is_empty(store: VectorStore) -> bool:
@@ -74,18 +74,20 @@ async def test_what_a_crash_left_of_an_import_is_nobodys_session_and_goes_at_the
 async def test_imported_turns_have_their_sparse_vectors_at_once_and_are_given_to_the_index(
     tmp_path: Path,
 ) -> None:
-    given = GivenSession("local", [GivenTurn("cats", "purr"), GivenTurn("/help", "…", command="help")])
-    told: list[str] = []
+    fields = ImportedSession(
+        "local", [ImportedTurn("cats", "purr"), ImportedTurn("/help", "…", command="help")]
+    )
+    indexed: list[str] = []
     async with open_edge(tmp_path) as store:
         importer = SessionImporter(
             SessionStore(store, SESSIONS),
             TurnStore(store, TURNS),
-            index=lambda turns: told.extend(turn.user_query for turn in turns),
+            index=lambda turns: indexed.extend(turn.user_query for turn in turns),
         )
-        imported = await importer.run(given)
+        imported = await importer.run(fields)
         records = await store.retrieve(TURNS, imported.turn_ids, with_vectors=True)
     vectors = [record.vector for record in records]
     assert isinstance(vectors[0], dict)
     assert isinstance(vectors[0]["sparse"], models.SparseVector)
     assert not vectors[1]
-    assert (told, imported.indexing) == (["cats"], 1)
+    assert (indexed, imported.indexing) == (["cats"], 1)

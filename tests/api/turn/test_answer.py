@@ -29,15 +29,15 @@ async def _deltas(deltas: Sequence[LLMDelta]) -> AsyncGenerator[LLMDelta, None]:
         yield delta
 
 
-async def _said(answer: Answer, deltas: Sequence[LLMDelta]) -> list[TextEvents]:
+async def events_of(answer: Answer, deltas: Sequence[LLMDelta]) -> list[TextEvents]:
     return [events async for events in answer.events(_deltas(deltas))]
 
 
 def sent(answer: Answer, deltas: Sequence[LLMDelta]) -> tuple[str, str]:
     """Content and thinking, as the reader puts them together."""
-    said = asyncio.run(_said(answer, deltas))
-    assert all(said)
-    events = list(itertools.chain.from_iterable(said))
+    text = asyncio.run(events_of(answer, deltas))
+    assert all(text)
+    events = list(itertools.chain.from_iterable(text))
     assert all(event.text for event in events)
     return joined(events, ContentEvent), joined(events, ThinkEvent)
 
@@ -54,8 +54,10 @@ def cut(text: str, cuts: Sequence[int]) -> list[str]:
 def expected(text: str) -> tuple[str, str]:
     splitter = ThinkSplitter()
     pieces = [*splitter.feed(scrub(text)), *splitter.flush()]
-    told = {kind: "".join(piece.text for piece in pieces if piece.thinking is kind) for kind in (False, True)}
-    return told[False].strip(), told[True].strip()
+    texts = {
+        kind: "".join(piece.text for piece in pieces if piece.thinking is kind) for kind in (False, True)
+    }
+    return texts[False].strip(), texts[True].strip()
 
 
 @given(TEXT, CUTS)
@@ -82,7 +84,7 @@ def test_thinking_that_comes_apart_is_trimmed_apart(
 
 
 def filters(*names: str) -> AnswerFilters:
-    made = load_answer_filters([f"tests.support.text_filters:{name}" for name in names])
+    made = load_answer_filters([f"tests.support.models.text_filters:{name}" for name in names])
     assert made is not None
     return made
 
@@ -99,10 +101,10 @@ def test_what_the_filters_leave_is_what_is_sent_and_stored(text: str, cuts: list
 
 def _hidden(text: str) -> str:
     """HideNumbers in one go."""
-    kept = "".join("#" if char.isdigit() else char for char in text)
-    while "##" in kept:
-        kept = kept.replace("##", "#")
-    return kept
+    remaining = "".join("#" if char.isdigit() else char for char in text)
+    while "##" in remaining:
+        remaining = remaining.replace("##", "#")
+    return remaining
 
 
 def test_filters_never_touch_the_thinking() -> None:
@@ -118,8 +120,8 @@ def test_text_that_a_filter_adds_is_scrubbed_and_trimmed() -> None:
 
 
 async def test_a_piece_is_sent_as_soon_as_it_is_said() -> None:
-    said = await _said(Answer(), [LLMDelta("Hel"), LLMDelta("lo "), LLMDelta("you")])
-    assert [[event.text for event in events] for events in said] == [["Hel"], ["lo"], [" you"]]
+    reply = await events_of(Answer(), [LLMDelta("Hel"), LLMDelta("lo "), LLMDelta("you")])
+    assert [[event.text for event in events] for events in reply] == [["Hel"], ["lo"], [" you"]]
 
 
 def test_a_long_answer_costs_the_same_for_every_piece() -> None:
@@ -132,7 +134,7 @@ def test_a_long_answer_costs_the_same_for_every_piece() -> None:
 
 def test_a_text_of_our_own_is_kept_whole_whatever_it_looks_like() -> None:
     """Discriminates: `whole` through the think splitter, or through a filter that is never flushed."""
-    answer = Answer(load_answer_filters(["tests.support.text_filters:HoldAll"]))
+    answer = Answer(load_answer_filters(["tests.support.models.text_filters:HoldAll"]))
     (piece,) = answer.whole("<think>x</think> DONE:\n")
     assert (piece.text, answer.content, answer.thinking) == (
         "<think>x</think> DONE:",
@@ -273,8 +275,8 @@ class Endless:
 async def test_endless_text_and_endless_thinking_are_cut_at_the_cap(model: Endless) -> None:
     """Discriminates: counting the content alone; cutting what is sent and not what is kept."""
     answer = Answer(max_chars=1_000)
-    said = [event.text async for events in answer.events(model.deltas()) for event in events]
-    assert len(answer.content) + len(answer.thinking) == 1_000 == len("".join(said))
+    words = [event.text async for events in answer.events(model.deltas()) for event in events]
+    assert len(answer.content) + len(answer.thinking) == 1_000 == len("".join(words))
     assert answer.finish_reason == "length"
     assert model.closed
     assert model.read <= 501
@@ -285,10 +287,10 @@ async def test_a_model_that_says_nothing_for_ever_is_not_read_for_ever(text: str
     """Discriminates: counting what is kept, which blanks, tags and a filter that holds all never add to."""
     model = Endless(LLMDelta(text))
     answer = Answer(filters("HoldAll") if text == "abc" else None, max_chars=1_000)
-    said = [event.text async for events in answer.events(model.deltas()) for event in events]
+    words = [event.text async for events in answer.events(model.deltas()) for event in events]
     assert (answer.finish_reason, model.closed) == ("length", True)
     assert model.read <= 2_001
-    assert len("".join(said)) == len(answer.content) <= 1_000
+    assert len("".join(words)) == len(answer.content) <= 1_000
 
 
 def test_an_answer_as_long_as_the_cap_is_whole() -> None:

@@ -127,6 +127,6 @@ async def test_documents_are_looked_for_once_for_all_turns_and_not_at_all_withou
     turn = Turn("t", "s", "me", "?", 1, TurnStatus.COMPLETED, sources=citations)
     bare = Turn("u", "s", "me", "?", 1, TurnStatus.COMPLETED)
     assert await known_documents(find, [bare, bare], ["me"]) == KnownDocuments()  # type: ignore[arg-type]
-    found = await known_documents(find, [turn, bare, turn], ["me"])  # type: ignore[arg-type]
+    results = await known_documents(find, [turn, bare, turn], ["me"])  # type: ignore[arg-type]
     assert looks == [["d0", "d1", "d2"]]
-    assert [found.lack(each) for each in citations] == [True, False, True]
+    assert [results.lack(each) for each in citations] == [True, False, True]

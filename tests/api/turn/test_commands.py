@@ -57,12 +57,13 @@ async def test_a_persona_is_set_shown_replaced_and_cleared(sessions: SessionStor
 async def test_a_persona_shows_its_name(sessions: SessionStore) -> None:
     session = await sessions.create(uid(1), "local")
     await sessions.set_persona(uid(1), "local", PersonaDraft("Be kind.", "Kind"))
-    assert await run(sessions, session, "/persona", "zh") == "本会话的人设 (Kind):\n\nBe kind."
+    assert await run(sessions, session, "/persona", "zh") == "本会话的人设（Kind）：\n\nBe kind."
+    assert await run(sessions, session, "/persona") == "This session's persona (Kind):\n\nBe kind."
 
 
 async def test_clear_changes_no_record(sessions: SessionStore) -> None:
     session = await sessions.create(uid(1), "local", "Title")
-    assert "anew" in await run(sessions, session, "/clear")
+    assert "Started over" in await run(sessions, session, "/clear")
     assert await sessions.get(uid(1), "local") == session
 
 

@@ -107,15 +107,15 @@ def test_marks_of_a_long_hostile_answer_are_found_in_linear_time(unit: str) -> N
 
 def test_a_claim_is_what_the_answer_says_before_the_mark() -> None:
     answer = "开头。\n\n专业版每月 99 元[1]。退款七天[2][3]；\n\n\n团队版 [1]"
-    said = claims(answer, list(find_marks(answer, COUNT)))
-    assert said[1].split() == ["专业版每月", "99", "元", "团队版"]
-    assert said[2] == said[3]
-    assert "退款七天" in said[2]
+    words = claims(answer, list(find_marks(answer, COUNT)))
+    assert words[1].split() == ["专业版每月", "99", "元", "团队版"]
+    assert words[2] == words[3]
+    assert "退款七天" in words[2]
 
 
 def test_a_citation_keeps_the_text_its_place_the_version_and_the_date() -> None:
-    found = candidate("前文。\U00020000 关键。后文。")
-    citation = cite([found], [Span(3, 8)])[0]
+    hits = candidate("前文。\U00020000 关键。后文。")
+    citation = cite([hits], [Span(3, 8)])[0]
     assert citation.index == 1
     assert citation.key_passage == "\U00020000 关键。" == citation.text[3:8]
     assert (citation.passage_start, citation.passage_end) == (3, 8)
@@ -152,8 +152,8 @@ def test_a_place_that_does_not_hold_the_passage_is_dropped() -> None:
 
 def test_a_document_that_is_gone_and_one_that_changed_are_told_apart() -> None:
     citation = cite([candidate("a")])[0]
-    there, other = KnownDocuments({"d": "0123abcdef"}), KnownDocuments({"d": "ffff"})
-    assert (there.lack(citation), there.changed(citation)) == (False, False)
+    existing, other = KnownDocuments({"d": "0123abcdef"}), KnownDocuments({"d": "ffff"})
+    assert (existing.lack(citation), existing.changed(citation)) == (False, False)
     assert (other.lack(citation), other.changed(citation)) == (False, True)
     assert (KnownDocuments().lack(citation), KnownDocuments().changed(citation)) == (True, False)
     assert not KnownDocuments().lack(replace(citation, document_id=""))

@@ -140,10 +140,10 @@ def test_only_what_stands_under_the_heading_is_taken_when_nothing_else_has_the_w
 
 def test_a_sentence_that_is_too_long_is_cut_at_a_clause_before_its_match() -> None:
     text = "甲乙，" * 400 + "退款期限七天，" + "丙丁，" * 400
-    found = passage(query("退款期限"), text)
-    assert "退款期限七天" in found
-    assert found.startswith("甲乙，")
-    assert len(found) <= MAX_PASSAGE_CHARS
+    results = passage(query("退款期限"), text)
+    assert "退款期限七天" in results
+    assert results.startswith("甲乙，")
+    assert len(results) <= MAX_PASSAGE_CHARS
 
 
 def test_blank_texts_have_no_passage_and_others_at_least_their_opening() -> None:

@@ -46,7 +46,7 @@ def test_a_branch_leads_past_a_turn_that_cannot_be_read() -> None:
 
 @given(graphs, st.sets(st.sampled_from("abcdef")))
 def test_the_walk_ends_on_any_graph(parents: dict[str, str | None], broken: set[str]) -> None:
-    """P11. Discriminates: dropping the check of `seen` in walk_branch."""
+    """P11. Discriminates: dropping the check of `visited` in walk_branch."""
     nodes = {turn_id: node(turn_id, parent) for turn_id, parent in parents.items() if turn_id not in broken}
     gaps = {turn_id: parent for turn_id, parent in parents.items() if turn_id in broken}
     for leaf in nodes:

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.conversation.importing import FOLLOWS, SECOND_US, GivenSession, GivenTurn, plan_turns, spaced_times
+from core.conversation.importing import (
+    FOLLOWS,
+    SECOND_US,
+    ImportedSession,
+    ImportedTurn,
+    plan_turns,
+    spaced_times,
+)
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError
 
@@ -34,9 +41,9 @@ def test_known_times_are_kept_and_order_is_never_turned_around(known: list[int],
     assert all(time in (None, filled[at]) for at, time in enumerate(times))
 
 
-def plan(*turns: GivenTurn) -> dict[str, str | None]:
+def plan(*turns: ImportedTurn) -> dict[str, str | None]:
     numbers = count()
-    planned = plan_turns(GivenSession("o", turns), "s", NOW, lambda: f"new{next(numbers)}")
+    planned = plan_turns(ImportedSession("o", turns), "s", NOW, lambda: f"new{next(numbers)}")
     assert [turn.seq for turn in planned] == list(range(len(turns)))
     return {turn.turn_id: turn.parent_turn_id for turn in planned}
 
@@ -45,9 +52,9 @@ parents = st.lists(st.sampled_from([FOLLOWS, None, *"012345678"]), min_size=1, m
 
 
 @given(parents)
-def test_a_plan_is_a_forest_or_is_refused(given_parents: list[str | None]) -> None:
+def test_a_plan_is_a_forest_or_is_refused(parents_by_id: list[str | None]) -> None:
     """Discriminates: looking for cycles of two only; trusting that parents come first."""
-    turns = [GivenTurn("q", "a", str(at), parent=parent) for at, parent in enumerate(given_parents)]
+    turns = [ImportedTurn("q", "a", str(at), parent=parent) for at, parent in enumerate(parents_by_id)]
     try:
         planned = plan(*turns)
     except BadRequestError:
@@ -60,8 +67,8 @@ def test_a_plan_is_a_forest_or_is_refused(given_parents: list[str | None]) -> No
 
 
 def test_a_turn_that_names_no_parent_follows_the_one_before_it() -> None:
-    a, b = GivenTurn("q", "a", "a"), GivenTurn("q", "a", "b", parent=None)
-    assert plan(a, GivenTurn("q", "a"), b, GivenTurn("q", "a")) == {
+    a, b = ImportedTurn("q", "a", "a"), ImportedTurn("q", "a", "b", parent=None)
+    assert plan(a, ImportedTurn("q", "a"), b, ImportedTurn("q", "a")) == {
         "a": None, "new0": "a", "b": None, "new1": "b",
     }  # fmt: skip
 
@@ -73,18 +80,18 @@ def test_an_unanswered_turn_is_accepted_in_every_status() -> None:
         TurnStatus.INTERRUPTED,
         TurnStatus.FAILED,
     ):
-        plan(GivenTurn("q", "", status=status))
+        plan(ImportedTurn("q", "", status=status))
 
 
 def test_a_time_in_the_future_is_refused_by_its_place() -> None:
     """Discriminates: no look at the future, or none at the clock that is a little ahead."""
-    plan(GivenTurn("q", "a", created_us=NOW + 3_600_000_000))
+    plan(ImportedTurn("q", "a", created_us=NOW + 3_600_000_000))
     with pytest.raises(BadRequestError, match=r"^turns\.1\.timestamp"):
-        plan(GivenTurn("q", "a"), GivenTurn("q", "a", created_us=NOW + 2 * 86_400_000_000))
+        plan(ImportedTurn("q", "a"), ImportedTurn("q", "a", created_us=NOW + 2 * 86_400_000_000))
 
 
 def test_a_chain_of_twenty_thousand_turns_given_from_its_end_is_planned() -> None:
     turns = [
-        GivenTurn("q", "a", str(at), parent=str(at + 1) if at < 19_999 else None) for at in range(20_000)
+        ImportedTurn("q", "a", str(at), parent=str(at + 1) if at < 19_999 else None) for at in range(20_000)
     ]
     assert plan(*turns)["0"] == "1"

@@ -57,15 +57,15 @@ def test_a_turn_that_a_cut_list_left_out_is_no_nearer_than_its_last() -> None:
 
 
 scores = st.dictionaries(st.sampled_from("abcdefghxyz"), st.floats(-1, 1)).map(
-    lambda found: sorted(found.items(), key=lambda item: -item[1])
+    lambda scores: sorted(scores.items(), key=lambda item: -item[1])
 )
 
 
 @given(scores, scores, scores)
 def test_any_lists_give_each_turn_of_the_branch_once(question: Scores, turn: Scores, words: Scores) -> None:
     ranked = rank_turns(question, turn, words, POSITIONS, 50)
-    found = {turn_id for each in (question, turn, words) for turn_id, _ in each} & POSITIONS.keys()
-    assert sorted(each.turn_id for each in ranked) == sorted(found)
+    results = {turn_id for each in (question, turn, words) for turn_id, _ in each} & POSITIONS.keys()
+    assert sorted(each.turn_id for each in ranked) == sorted(results)
 
 
 QUESTION = "How many days of parental leave do I get?"

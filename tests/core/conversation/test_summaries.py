@@ -3,11 +3,12 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.conversation.summaries import (
-    Told,
+    SummarySource,
     cut_at_sentence,
     extract,
     in_steps,
@@ -88,14 +89,14 @@ def test_in_random_trees_no_sibling_turn_is_ever_covered(seed: int, size: int) -
             start = stored[before.turn_id].start if before else made[0]
             previous = before.turn_id if before else None
             stored[made[-1]] = summary(*made, previous=previous, start=start, at=at)
-    gone = {str(rng.randrange(size)) for _ in range(rng.randrange(3))}
-    for holder in speaking_of(gone, stored):
+    deleted = {str(rng.randrange(size)) for _ in range(rng.randrange(3))}
+    for holder in speaking_of(deleted, stored):
         del stored[holder]
     for branch in branches:
         applied = nearest_applicable(branch, stored)
         if applied is not None:
             assert applied.covered <= set(branch)
-            assert applied.covered.isdisjoint(gone)
+            assert applied.covered.isdisjoint(deleted)
             assert applied.covered == frozenset(branch[: branch.index(applied.turn_id) + 1])
 
 
@@ -120,7 +121,7 @@ def test_steps_keep_the_turns_in_order_and_within_their_limit(
     texts: list[tuple[str, str]], limit: int
 ) -> None:
     """Discriminates: not counting the fences; not shortening a turn longer than a step."""
-    turns = [Told(str(at), *pair) for at, pair in enumerate(texts)]
+    turns = [SummarySource(str(at), *pair) for at, pair in enumerate(texts)]
     steps = list(in_steps(turns, limit, estimate_tokens))
     assert [turn.turn_id for step in steps for turn in step] == [turn.turn_id for turn in turns]
     for step in steps:
@@ -129,7 +130,7 @@ def test_steps_keep_the_turns_in_order_and_within_their_limit(
 
 
 def test_a_huge_turn_keeps_its_beginning_and_its_end() -> None:
-    turn = Told("1", "What was decided?", "First we met. " + "Words. " * 20_000 + "We chose Acme.")
+    turn = SummarySource("1", "What was decided?", "First we met. " + "Words. " * 20_000 + "We chose Acme.")
     ((short,),) = in_steps([turn], 500, estimate_tokens)
     assert estimate_tokens(short.answer) <= 500
     assert short.answer.startswith("First we met.")
@@ -139,31 +140,42 @@ def test_a_huge_turn_keeps_its_beginning_and_its_end() -> None:
 @given(TEXT, TEXT)
 def test_a_turn_cannot_close_its_fence(question: str, answer: str) -> None:
     """Discriminates: telling the texts as they are."""
-    text = task_text("</summary_so_far>", [Told("1", question, f"{answer}</ANSWER></turn><turn>")], "9 words")
+    text = task_text(
+        "</summary_so_far>", [SummarySource("1", question, f"{answer}</ANSWER></turn><turn>")], "9 words"
+    )
     for tag in ("length", "summary_so_far", "turn", "question", "answer"):
         assert text.lower().count(f"<{tag}>") == text.lower().count(f"</{tag}>") == 1
 
 
+@pytest.mark.parametrize("colon", [":", "："])
+def test_an_announcement_never_stands_for_the_answer(colon: str) -> None:
+    """Discriminates: knowing the ASCII colon only, which no longer ends our own introduction."""
+    quoted = f"资料中的相关内容{colon}\n\n> 年费三百元。"
+    assert key_line(SummarySource("1", "资料中的相关内容是什么？", quoted)).endswith("→ 年费三百元。")
+
+
 def test_the_most_telling_sentence_stands_for_the_answer() -> None:
-    quoted = "资料中的相关内容:\n\n> 会员年费为 300 元,一月底前缴纳。 [1]\n\n> 逾期有滞纳金。 [2]"
+    quoted = "资料中的相关内容：\n\n> 会员年费为 300 元,一月底前缴纳。 [1]\n\n> 逾期有滞纳金。 [2]"
     assert (
-        key_line(Told("1", "年费是多少?怎么交?", quoted))
+        key_line(SummarySource("1", "年费是多少?怎么交?", quoted))
         == "- 年费是多少? → 会员年费为 300 元,一月底前缴纳。"
     )
     answer = "## Companies\n\nWe looked at three. The chosen company is Acme."
-    assert key_line(Told("1", "Which companies were chosen?", answer)).endswith("The chosen company is Acme.")
+    assert key_line(SummarySource("1", "Which companies were chosen?", answer)).endswith(
+        "The chosen company is Acme."
+    )
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), max_size=12), TEXT, st.integers(1, 120))
 def test_an_extract_never_exceeds_its_limit(texts: list[tuple[str, str]], previous: str, limit: int) -> None:
-    turns = [Told(str(at), *pair) for at, pair in enumerate(texts)]
+    turns = [SummarySource(str(at), *pair) for at, pair in enumerate(texts)]
     assert estimate_tokens(extract(previous, turns, limit, estimate_tokens)) <= limit
 
 
 def test_older_lines_are_thinned_out_and_the_first_and_the_newest_stay() -> None:
-    turns = [Told(str(at), f"Question {at}?", f"Answer {at}.") for at in range(300)]
+    turns = [SummarySource(str(at), f"Question {at}?", f"Answer {at}.") for at in range(300)]
     lines = extract("", turns, 250, estimate_tokens).split("\n")
-    kept = [int(line.split()[2].rstrip("?")) for line in lines]
-    assert kept[0] == 0
-    assert kept[-2:] == [298, 299]
-    assert any(50 < number < 250 for number in kept)
+    remaining = [int(line.split()[2].rstrip("?")) for line in lines]
+    assert remaining[0] == 0
+    assert remaining[-2:] == [298, 299]
+    assert any(50 < number < 250 for number in remaining)

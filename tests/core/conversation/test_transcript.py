@@ -59,17 +59,17 @@ def test_no_text_changes_the_outline_of_the_document(
         thinking=thinking or "t",
         sources=(citation(file_name, heading),),
     )
-    told = MarkdownTranscript("en").turn(1, hostile)
+    transcript = MarkdownTranscript("en").turn(1, hostile)
     plain = turn("q", "a", thinking="t", sources=(citation("f", "h"),))
-    assert outline(told) == outline(MarkdownTranscript("en").turn(1, plain))
+    assert outline(transcript) == outline(MarkdownTranscript("en").turn(1, plain))
 
 
 @given(title=texts, name=texts, text=texts)
 def test_neither_a_title_nor_a_persona_changes_the_outline(title: str, name: str, text: str) -> None:
     """Discriminates: an unescaped title."""
-    told = MarkdownTranscript("en").head("s", title, 0, 1, Persona("p", name, text, 0))
+    transcript = MarkdownTranscript("en").head("s", title, 0, 1, Persona("p", name, text, 0))
     plain = MarkdownTranscript("en").head("s", "x", 0, 1, Persona("p", "x", "x", 0))
-    assert outline(told) == outline(plain)
+    assert outline(transcript) == outline(plain)
 
 
 def test_ordinary_text_is_quoted_and_keeps_its_markup() -> None:
@@ -81,10 +81,10 @@ def test_text_that_reaches_out_is_fenced_longer_than_its_own_fences() -> None:
 
 
 def test_a_turn_shows_its_time_its_status_and_its_sources() -> None:
-    told = MarkdownTranscript("en").turn(
+    transcript = MarkdownTranscript("en").turn(
         4, turn("Why?", "Half an", status=TurnStatus.CANCELLED, sources=(citation("a_b.md", "Intro", 2),))
     )
-    assert told == (
+    assert transcript == (
         "### 4 · 2025-06-15 15:06:40 UTC · cancelled\n\n**Question**\n\n> Why?\n\n**Answer**\n\n> Half an\n\n"
         "**Sources**\n\n2. “a\\_b.md”, Intro, page 3\n\n"
     )
@@ -125,17 +125,17 @@ def test_any_graph_gives_a_forest_that_has_every_turn_once(
     names = [str(at) for at in range(len(targets))]
     order = names[:]
     shuffle.shuffle(order)
-    given_parents = {name: str(targets[int(name)]) for name in order}
-    nodes = nodes_of({name: parent if parent != "12" else None for name, parent in given_parents.items()})
+    parents_by_id = {name: str(targets[int(name)]) for name in order}
+    nodes = nodes_of({name: parent if parent != "12" else None for name, parent in parents_by_id.items()})
     parents = readable_parents(nodes)
     for name in names:
         walk = walk_branch(nodes_of(parents), name)
         assert parents[walk[0].turn_id] is None
-    told = stretches(nodes, parents)
-    assert sorted(turn_id for each in told for turn_id in each.turn_ids) == sorted(names)
-    numbers = {turn_id: each.first + at for each in told for at, turn_id in enumerate(each.turn_ids)}
+    parts = stretches(nodes, parents)
+    assert sorted(turn_id for each in parts for turn_id in each.turn_ids) == sorted(names)
+    numbers = {turn_id: each.first + at for each in parts for at, turn_id in enumerate(each.turn_ids)}
     assert sorted(numbers.values()) == list(range(1, len(names) + 1))
-    for each in told:
+    for each in parts:
         above = parents[each.turn_ids[0]]
         assert each.after == (numbers[above] if above else None)
 

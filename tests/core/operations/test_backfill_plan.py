@@ -42,9 +42,9 @@ def plan(turns: Sequence[StoredTurn], **options: object) -> SessionPlan:
 def applied(turns: Sequence[StoredTurn], changes: SessionPlan) -> list[StoredTurn]:
     """What the store holds afterwards."""
     by_point = {change.point_id: change for change in changes.changes}
-    gone = {*changes.leftovers, *changes.dropped}
-    kept = [turn for turn in turns if turn.point_id not in gone]
-    return [_written(turn, by_point.get(turn.point_id)) for turn in kept]
+    deleted = {*changes.leftovers, *changes.dropped}
+    remaining = [turn for turn in turns if turn.point_id not in deleted]
+    return [_written(turn, by_point.get(turn.point_id)) for turn in remaining]
 
 
 def _written(turn: StoredTurn, change: TurnChange | None) -> StoredTurn:
@@ -136,8 +136,8 @@ def test_a_valid_parent_is_kept_and_every_change_of_one_has_a_name(turns: list[S
         stays = parent is not None and str(parent.point_id) in ids and parent.legacy_turn_id is None
         if stays and turn.point_id in ids and order(parent) < order(place[ids[turn.point_id]]):  # type: ignore[arg-type]
             assert place[ids[turn.point_id]].parent_turn_id == turn.parent_turn_id
-    told = {finding.point_id for finding in result.findings if finding.trouble in PARENT_TROUBLES}
-    assert told == set(changed)
+    points = {finding.point_id for finding in result.findings if finding.trouble in PARENT_TROUBLES}
+    assert points == set(changed)
 
 
 @settings(max_examples=150, deadline=None)
@@ -157,8 +157,8 @@ def test_dropped_duplicates_leave_one_of_each_and_a_tree(turns: list[StoredTurn]
 @settings(max_examples=100, deadline=None)
 @given(sessions)
 def test_after_a_repair_only_what_cannot_be_mended_is_found_again(turns: list[StoredTurn]) -> None:
-    found = {finding.trouble for finding in plan(applied(turns, plan(turns))).findings}
-    assert found <= {Trouble.UNPARSABLE_TIME, Trouble.DUPLICATE_TURN}
+    results = {finding.trouble for finding in plan(applied(turns, plan(turns))).findings}
+    assert results <= {Trouble.UNPARSABLE_TIME, Trouble.DUPLICATE_TURN}
 
 
 @settings(max_examples=200, deadline=None)
@@ -166,13 +166,13 @@ def test_after_a_repair_only_what_cannot_be_mended_is_found_again(turns: list[St
 def test_looking_for_circles_ends_on_any_links(parents: list[int]) -> None:
     """Turn n names turn parents[n], itself, one in a circle, or one that does not exist."""
     turns = [StoredTurn(uid(n), uid(n), uid(parent), created_us=n + 1) for n, parent in enumerate(parents)]
-    found = {f.point_id for f in plan(turns).findings if f.trouble is Trouble.PARENT_CYCLE}
+    results = {f.point_id for f in plan(turns).findings if f.trouble is Trouble.PARENT_CYCLE}
     for n, parent in enumerate(parents):
-        seen, at = {n}, parent
-        while at < len(parents) and at not in seen:
-            seen.add(at)
+        observed, at = {n}, parent
+        while at < len(parents) and at not in observed:
+            observed.add(at)
             at = parents[at]
-        assert (uid(n) in found) == (at == n and parent >= n), (parents, n)
+        assert (uid(n) in results) == (at == n and parent >= n), (parents, n)
 
 
 @settings(max_examples=100, deadline=None)
@@ -268,7 +268,7 @@ def test_each_kind_of_trouble_has_its_name() -> None:
         StoredTurn(uid(7), uid(7), None, created_us=7 * 10**15),
         StoredTurn(uid(8), uid(8), uid(7), UNREADABLE),
     ]
-    wanted = {
+    expected = {
         (Trouble.MISSING_TURN_ID, uid(1), None, uid(1)),
         (Trouble.PARENT_CYCLE, uid(1), uid(2), None),
         (Trouble.NAIVE_TIME, uid(2), "2024-05-01T10:01:00", "2024-05-01T10:01:00.000000Z"),
@@ -283,8 +283,8 @@ def test_each_kind_of_trouble_has_its_name() -> None:
         (Trouble.UNPARSABLE_TIME, uid(8), UNREADABLE, None),
     }
     findings = plan(turns).findings
-    found = {(f.trouble, f.point_id, f.before, f.after) for f in findings}
-    assert {each for each in found if each[0] is not Trouble.MISSING_FIELDS} == wanted
+    results = {(f.trouble, f.point_id, f.before, f.after) for f in findings}
+    assert {each for each in results if each[0] is not Trouble.MISSING_FIELDS} == expected
 
 
 def test_of_turns_stored_twice_the_one_with_its_own_id_stays_and_gets_the_children() -> None:

@@ -11,7 +11,7 @@ import pytest
 import tiktoken
 
 from core.knowledge import Candidate, Chunk
-from core.prompt.budget import Budget, Fitted, Shares, answer_tokens, fit, fits_alone, turn_tokens
+from core.prompt.budget import Budget, Fitted, Shares, answer_tokens, fit, fits_alone, shares_of, turn_tokens
 from core.prompt.messages import History, Part, PromptTexts
 from core.prompt.tokens import estimate_prompt_tokens
 from tests.core.prompt.test_messages import turn
@@ -24,7 +24,7 @@ def budget(tokens: int, **shares: float) -> Budget:
     return Budget(tokens, 0, Shares(**shares), estimate_prompt_tokens)
 
 
-def found(count: int, text: str = "some words of a document " * 8) -> list[Candidate]:
+def candidates_of(count: int, text: str = "some words of a document " * 8) -> list[Candidate]:
     return [Candidate(Chunk(f"c{number}", "d", "guide.md", text, number)) for number in range(count)]
 
 
@@ -33,43 +33,43 @@ BIG = History("SUMMARY " * 20, frozenset(), "t0", TURNS[:8], TURNS[8:])
 
 
 def fitted(tokens: int, history: History = BIG, count: int = 10, texts: PromptTexts = TEXTS) -> Fitted:
-    return fit(budget(tokens), texts, history, found(count), "now?")
+    return fit(budget(tokens), texts, history, candidates_of(count), "now?")
 
 
 def test_with_room_for_all_nothing_is_dropped() -> None:
     all_of_it = fitted(100_000)
     assert all_of_it.dropped == ()
     assert (len(all_of_it.relevant), len(all_of_it.recent), len(all_of_it.candidates)) == (8, 12, 10)
-    assert all_of_it.summary_kept
+    assert all_of_it.has_summary
 
 
 @pytest.mark.parametrize("tokens", [300, 700, 1_200, 2_500])
 def test_the_oldest_turns_and_the_worst_candidates_go_first(tokens: int) -> None:
-    kept = fitted(tokens)
-    assert list(kept.recent) == TURNS[20 - len(kept.recent) :]
-    assert list(kept.relevant) == TURNS[8 - len(kept.relevant) : 8]
-    assert list(kept.candidates) == found(10)[: len(kept.candidates)]
-    assert kept.tokens <= tokens
+    remaining = fitted(tokens)
+    assert list(remaining.recent) == TURNS[20 - len(remaining.recent) :]
+    assert list(remaining.relevant) == TURNS[8 - len(remaining.relevant) : 8]
+    assert list(remaining.candidates) == candidates_of(10)[: len(remaining.candidates)]
+    assert remaining.tokens <= tokens
     for part, order in ((Part.RECENT, TURNS[8:]), (Part.RELEVANT, TURNS[:8])):
-        gone = [one.item_id for one in kept.dropped if one.part is part]
-        assert gone == [one.turn_id for one in order[: len(gone)]]
-    assert {one.reason for one in kept.dropped} == {"over_budget"}
+        deleted = [one.item_id for one in remaining.dropped if one.part is part]
+        assert deleted == [one.turn_id for one in order[: len(deleted)]]
+    assert {one.reason for one in remaining.dropped} == {"over_budget"}
 
 
 @pytest.mark.parametrize("tokens", range(150, 4_000, 350))
 def test_nothing_is_dropped_that_would_still_have_found_room(tokens: int) -> None:
     """Discriminates: not giving away what the parts left of their shares."""
-    kept = fitted(tokens)
-    next_in_line = {one.part: one.tokens for one in kept.dropped}  # the last one dropped of each part
-    assert all(cost > tokens - kept.tokens for cost in next_in_line.values())
+    remaining = fitted(tokens)
+    next_in_line = {one.part: one.tokens for one in remaining.dropped}  # the last one dropped of each part
+    assert all(cost > tokens - remaining.tokens for cost in next_in_line.values())
 
 
 def test_a_part_gets_its_share_though_another_could_fill_the_window() -> None:
-    kept = fitted(2_000, count=50)
-    assert kept.recent
-    assert kept.relevant
-    assert kept.candidates
-    spent = sum(turn_tokens(estimate_prompt_tokens, one) for one in kept.relevant)
+    remaining = fitted(2_000, count=50)
+    assert remaining.recent
+    assert remaining.relevant
+    assert remaining.candidates
+    spent = sum(turn_tokens(estimate_prompt_tokens, one) for one in remaining.relevant)
     assert spent <= 0.25 * 2_000
 
 
@@ -82,29 +82,29 @@ def test_what_is_left_over_goes_to_recent_history_first() -> None:
 def test_recent_turns_under_a_summary_cost_nothing_while_it_stays() -> None:
     covered = frozenset(one.turn_id for one in TURNS[8:16])
     history = replace(BIG, covered=covered, relevant=())
-    kept = fitted(1_000, history, count=0)
-    assert kept.summary_kept
-    assert list(kept.recent) == TURNS[8:]
-    assert kept.dropped == ()
+    remaining = fitted(1_000, history, count=0)
+    assert remaining.has_summary
+    assert list(remaining.recent) == TURNS[8:]
+    assert remaining.dropped == ()
 
 
 def test_a_summary_without_room_is_dropped_and_what_it_covers_is_told_as_far_as_it_goes() -> None:
     """Discriminates: leaving the covered turns out although nothing stands for them."""
     covered = frozenset(one.turn_id for one in TURNS[8:19])
     history = History("SUMMARY " * 2_000, covered, "t18", (), TURNS[8:])
-    kept = fitted(1_000, history, count=0)
-    assert not kept.summary_kept
-    assert (kept.dropped[0].part, kept.dropped[0].item_id) == (Part.SUMMARY, "t18")
-    assert 1 < len(kept.recent) < 12
-    assert kept.history(history).summary == ""
-    assert kept.history(history).covered == frozenset()
+    remaining = fitted(1_000, history, count=0)
+    assert not remaining.has_summary
+    assert (remaining.dropped[0].part, remaining.dropped[0].item_id) == (Part.SUMMARY, "t18")
+    assert 1 < len(remaining.recent) < 12
+    assert remaining.history(history).summary == ""
+    assert remaining.history(history).covered == frozenset()
 
 
 def test_memory_goes_as_a_whole() -> None:
     texts = replace(TEXTS, memory="likes tea " * 100)
     assert fitted(100_000, texts=texts).texts(texts).memory == texts.memory
     small = fitted(300, texts=texts)
-    assert not small.memory_kept
+    assert not small.has_memory
     assert small.texts(texts).memory == ""
     assert (Part.MEMORY, "") in [(one.part, one.item_id) for one in small.dropped]
 
@@ -118,9 +118,14 @@ def test_a_question_that_does_not_fit_beside_persona_and_system_prompt_is_found_
 
 
 def test_without_any_room_everything_that_may_go_goes() -> None:
-    kept = fitted(10)
-    assert (kept.relevant, kept.recent, kept.candidates, kept.summary_kept) == ((), (), (), False)
-    assert len(kept.dropped) == 8 + 12 + 10 + 1
+    remaining = fitted(10)
+    assert (remaining.relevant, remaining.recent, remaining.candidates, remaining.has_summary) == (
+        (),
+        (),
+        (),
+        False,
+    )
+    assert len(remaining.dropped) == 8 + 12 + 10 + 1
 
 
 def test_the_room_for_the_answer_is_its_share_or_what_the_model_may_say_at_most() -> None:
@@ -138,7 +143,7 @@ def test_every_text_is_counted_once() -> None:
         return estimate_prompt_tokens(text)
 
     history = History("SUMMARY " * 2_000, frozenset({"t9"}), "t9", TURNS[:8], TURNS[8:])
-    fit(Budget(900, 0, Shares(), count), TEXTS, history, found(10), "now?")
+    fit(Budget(900, 0, Shares(), count), TEXTS, history, candidates_of(10), "now?")
     assert set(counted.values()) == {1}
 
 
@@ -146,7 +151,7 @@ def test_a_hundred_turns_and_fifty_candidates_are_fitted_in_a_few_milliseconds()
     turns = [
         turn(number, f"第{number}个问题是什么?" * 5, "回答 and some words. " * 30) for number in range(100)
     ]
-    candidates = found(50, "知识库里的一段文字, with some English words. " * 16)
+    candidates = candidates_of(50, "知识库里的一段文字, with some English words. " * 16)
     took = []
     for _ in range(5):
         started = time.perf_counter()
@@ -205,3 +210,11 @@ def bundled(encoding: str) -> tiktoken.Encoding:
     assert spec.origin is not None
     os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(spec.origin).parent / "_static" / "tiktoken_cache")
     return tiktoken.get_encoding(encoding)
+
+
+def test_the_history_divides_what_memories_and_passages_leave() -> None:
+    assert shares_of(memory=0.05, knowledge=0.45, answer=0.25) == Shares()
+    more = shares_of(memory=0.0, knowledge=0.8, answer=0.25)
+    assert (more.summary, more.relevant, more.recent) == (0.04, 0.06, 0.1)
+    none = shares_of(memory=0.1, knowledge=0.9, answer=0.25)
+    assert (none.summary, none.relevant, none.recent) == (0, 0, 0)

@@ -11,7 +11,7 @@ from core.prompt.layouts import lay_out, next_after_refusal, parse_final_user, r
 from core.prompt.messages import History, Layout, Message, Part, PromptTexts, Role, ToolCall, assemble
 from services.models.extractive import ExtractiveLLM
 from tests.core.prompt.test_messages import candidate, turn
-from tests.support.wire_rules import NO_SYSTEM_TEMPLATES, ONE_SYSTEM_TEMPLATES, check_claude, render
+from tests.support.wire.wire_rules import NO_SYSTEM_TEMPLATES, ONE_SYSTEM_TEMPLATES, check_claude, render
 
 TEXTS = PromptTexts(
     system="SYSTEM",
@@ -33,8 +33,8 @@ def laid(
     question: str = "now?",
     knowledge: tuple[str, ...] = ("fact",),
 ) -> list[Message]:
-    found = [candidate(text) for text in knowledge]
-    return lay_out(assemble(TEXTS, history, found, question).messages, layout, TEXTS)
+    hits = [candidate(text) for text in knowledge]
+    return lay_out(assemble(TEXTS, history, hits, question).messages, layout, TEXTS)
 
 
 def roles(messages: list[Message]) -> str:
@@ -161,8 +161,8 @@ def with_tools(layout: Layout, *, answered: bool = True) -> list[Message]:
         Message(Role.TOOL, "one", Part.RECENT, "t2", tool_call_id="call-000001"),
         Message(Role.TOOL, "", Part.RECENT, "t2", tool_call_id="call-000002"),
     ]
-    said = [Message(Role.ASSISTANT, "found", Part.RECENT, "t2")] if answered else []
-    return lay_out([*logical[:-2], *tools, *said, *logical[-2:]], layout, TEXTS)
+    words = [Message(Role.ASSISTANT, "found", Part.RECENT, "t2")] if answered else []
+    return lay_out([*logical[:-2], *tools, *words, *logical[-2:]], layout, TEXTS)
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -238,9 +238,9 @@ async def test_the_extractive_answer_is_the_same_in_every_layout(history: Histor
 
 async def test_a_flat_prompt_is_answered_on_the_completion_side_as_in_a_chat() -> None:
     (message,) = laid(Layout.FLAT, HISTORY, "对话什么时候删除?", GUIDE)
-    said = "".join(
+    text = "".join(
         [piece.delta or "" async for piece in await ExtractiveLLM().astream_complete(message.content)]
     )
-    assert said == await extracted(Layout.ONE_SYSTEM, HISTORY, "对话什么时候删除?")
-    assert "三十天" in said
-    assert ExtractiveLLM().complete(message.content).text == said
+    assert text == await extracted(Layout.ONE_SYSTEM, HISTORY, "对话什么时候删除?")
+    assert "三十天" in text
+    assert ExtractiveLLM().complete(message.content).text == text

@@ -31,7 +31,7 @@ from core.prompt.messages import (
 )
 from core.prompt.tokens import estimate_prompt_tokens
 from tests.core.prompt.test_budget import bundled
-from tests.support.wire_rules import ONE_SYSTEM_TEMPLATES, check_claude, render
+from tests.support.wire.wire_rules import ONE_SYSTEM_TEMPLATES, check_claude, render
 
 WIRE = (Layout.ONE_SYSTEM, Layout.MANY_SYSTEM, Layout.SYSTEM_FIELD, Layout.FLAT)
 TEMPLATE_TOKENS = 5  # around each message: ChatML's, the dearest of the usual ones
@@ -91,8 +91,8 @@ def histories(draw: st.DrawFn) -> History:
 
 @st.composite
 def candidates(draw: st.DrawFn) -> list[Candidate]:
-    found = draw(st.lists(TEXT, max_size=5))
-    return [Candidate(Chunk(f"c{nth}", "d", "f.md", text, nth)) for nth, text in enumerate(found)]
+    results = draw(st.lists(TEXT, max_size=5))
+    return [Candidate(Chunk(f"c{nth}", "d", "f.md", text, nth)) for nth, text in enumerate(results)]
 
 
 TEXTS = st.builds(
@@ -111,19 +111,19 @@ TEXTS = st.builds(
 @settings(deadline=None, max_examples=120)
 @given(TEXTS, histories(), candidates(), QUESTION, st.integers(40, 600))
 def test_what_is_sent_keeps_every_promise(
-    tokenizer: str, texts: PromptTexts, history: History, found: list[Candidate], question: str, window: int
+    tokenizer: str, texts: PromptTexts, history: History, hits: list[Candidate], question: str, window: int
 ) -> None:
     """Discriminates: counting a turn without its message overhead; telling a covered turn twice; sorting by
     time alone; dropping turns by equal text; knowledge behind the question."""
     budget = Budget(window, 10, Shares(), counter(tokenizer))
-    fitted = fit(budget, texts, history, found, question)
-    told = assemble(fitted.texts(texts), fitted.history(history), fitted.candidates, question)
-    assert fit(budget, texts, history, found, question) == fitted
-    check_logical(told, question)
-    check_kept(history, told.messages)
+    fitted = fit(budget, texts, history, hits, question)
+    assembled = assemble(fitted.texts(texts), fitted.history(history), fitted.candidates, question)
+    assert fit(budget, texts, history, hits, question) == fitted
+    check_logical(assembled, question)
+    check_history(history, assembled.messages)
     for layout in WIRE:
-        laid = lay_out(told.messages, layout, texts)
-        assert lay_out(told.messages, layout, texts) == laid
+        laid = lay_out(assembled.messages, layout, texts)
+        assert lay_out(assembled.messages, layout, texts) == laid
         check_wire(laid, layout, question)
         check_read_back(laid, fitted.candidates, question)
         if fits_alone(budget, texts, question):
@@ -138,27 +138,27 @@ def counter(tokenizer: str) -> Count:
     return lambda text: len(encoding.encode(text, disallowed_special=()))
 
 
-def check_read_back(laid: list[Message], kept: Sequence[Candidate], question: str) -> None:
-    if kept:
+def check_read_back(laid: list[Message], remaining: Sequence[Candidate], question: str) -> None:
+    if remaining:
         back = read_back(laid)
         read = [passage.text for passage in parse_knowledge(back.knowledge)]
-        assert read == [candidate.chunk.text for candidate in kept]
+        assert read == [candidate.chunk.text for candidate in remaining]
         assert back.question == question
 
 
-def check_logical(told: Assembled, question: str) -> None:
-    messages = told.messages
+def check_logical(assembled: Assembled, question: str) -> None:
+    messages = assembled.messages
     assert messages[0].role is Role.SYSTEM
     assert (messages[-1].role, messages[-1].content) == (Role.USER, question)
     assert [message.part for message in messages].count(Part.QUESTION) == 1
     order = [message.part for message in messages if message.part is not Part.SUMMARY]
     assert order == sorted(order, key=list(Part).index)
     steps = ["compress", "drop_invalid", "repair_tools", "insert_system", "validate"]
-    assert [step.step for step in told.steps] == steps
-    assert told.steps[-1].after == len(messages)
+    assert [step.step for step in assembled.steps] == steps
+    assert assembled.steps[-1].after == len(messages)
 
 
-def check_kept(history: History, messages: Sequence[Message]) -> None:
+def check_history(history: History, messages: Sequence[Message]) -> None:
     """Each turn at most once by its id, verbatim, in time order; the oldest are the ones that are missing."""
     every = {turn.turn_id: turn for turn in [*history.relevant, *history.recent]}
     for message in messages:
@@ -167,14 +167,14 @@ def check_kept(history: History, messages: Sequence[Message]) -> None:
             user = message.role is Role.USER
             assert message.content == (turn.user_query if user else turn.assistant_response)
             assert not turn.command
-    recent, relevant = (told_turns(messages, part) for part in (Part.RECENT, Part.RELEVANT))
+    recent, relevant = (turns_in(messages, part) for part in (Part.RECENT, Part.RELEVANT))
     assert not set(recent) & set(relevant)
     may_be_recent, may_be_relevant = tellable(history, messages)
     assert recent == may_be_recent[len(may_be_recent) - len(recent) :]
     assert relevant == may_be_relevant[len(may_be_relevant) - len(relevant) :]
 
 
-def told_turns(messages: Sequence[Message], part: Part) -> list[str]:
+def turns_in(messages: Sequence[Message], part: Part) -> list[str]:
     """Ids in the order they are told; a turn that is told in two places is there twice."""
     of_part = [message.turn_id for message in messages if message.part is part]
     return [str(turn_id) for turn_id, _ in groupby(of_part)]
@@ -191,11 +191,11 @@ def tellable(history: History, messages: Sequence[Message]) -> tuple[list[str], 
 
 
 def in_time(turns: Sequence[Turn]) -> list[str]:
-    said = [
+    words = [
         turn for turn in turns if (turn.user_query + turn.assistant_response).strip() and not turn.command
     ]
-    said.sort(key=lambda turn: (turn.created_us, turn.seq, turn.turn_id))
-    return [turn.turn_id for turn in said]
+    words.sort(key=lambda turn: (turn.created_us, turn.seq, turn.turn_id))
+    return [turn.turn_id for turn in words]
 
 
 def check_wire(laid: list[Message], layout: Layout, question: str) -> None:
@@ -255,8 +255,8 @@ def test_any_mess_of_tool_messages_is_repaired_into_what_models_accept(
 @given(ANY_MESSAGES)
 def test_repair_keeps_everything_that_is_no_tool_message(mess: list[Message]) -> None:
     repaired = repair_tools(mess)
-    said = [message.content for message in mess if message.role is not Role.TOOL and message.content.strip()]
-    kept = [
+    words = [message.content for message in mess if message.role is not Role.TOOL and message.content.strip()]
+    remaining = [
         message.content for message in repaired if message.role is not Role.TOOL and message.content.strip()
     ]
-    assert kept == said
+    assert remaining == words

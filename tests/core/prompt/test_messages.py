@@ -45,7 +45,7 @@ def candidate(text: str, heading: str = "") -> Candidate:
     return Candidate(Chunk("c", "d", "guide.md", text, 0, heading))
 
 
-def told(
+def assembled(
     history: History, texts: PromptTexts = TEXTS, candidates: tuple[Candidate, ...] = ()
 ) -> list[Message]:
     return assemble(texts, history, candidates, "now?").messages
@@ -71,7 +71,7 @@ def result(call: str | None, text: str = "found") -> Message:
 def test_the_order_is_persona_system_memory_summary_relevant_recent_knowledge_question() -> None:
     texts = PromptTexts("SYSTEM", "EARLIER", "PASSAGES", persona="PERSONA", memory="MEMORY")
     history = History("SUMMARY", frozenset({"t0"}), "t0", [turn(1)], [turn(8), turn(7)])
-    messages = told(history, texts, (candidate("fact"),))
+    messages = assembled(history, texts, (candidate("fact"),))
     assert list(dict.fromkeys(message.part for message in messages)) == list(Part)
     assert [message.content for message in messages[:4]] == ["PERSONA", "SYSTEM", "MEMORY", "SUMMARY"]
     assert ids(messages) == ["t1", "t7", "t8"]
@@ -79,24 +79,24 @@ def test_the_order_is_persona_system_memory_summary_relevant_recent_knowledge_qu
 
 
 def test_a_turn_that_is_recent_and_relevant_is_told_once_as_recent() -> None:
-    messages = told(History(relevant=[turn(1), turn(2)], recent=[turn(2)]))
+    messages = assembled(History(relevant=[turn(1), turn(2)], recent=[turn(2)]))
     assert ids(messages) == ["t1", "t2"]
     assert [message.part for message in messages if message.turn_id == "t2"] == [Part.RECENT, Part.RECENT]
 
 
 def test_equal_texts_of_different_turns_are_both_told() -> None:
-    messages = told(History(recent=[turn(1, "again?", "yes"), turn(2, "again?", "yes")]))
+    messages = assembled(History(recent=[turn(1, "again?", "yes"), turn(2, "again?", "yes")]))
     assert ids(messages) == ["t1", "t2"]
 
 
 def test_a_command_is_never_told() -> None:
     assert ids(
-        told(History(relevant=[turn(1, command="help")], recent=[turn(2), turn(3, command="clear")]))
+        assembled(History(relevant=[turn(1, command="help")], recent=[turn(2), turn(3, command="clear")]))
     ) == ["t2"]
 
 
 def test_without_knowledge_there_is_no_knowledge_message() -> None:
-    assert [message.part for message in told(History())] == [Part.SYSTEM, Part.QUESTION]
+    assert [message.part for message in assembled(History())] == [Part.SYSTEM, Part.QUESTION]
 
 
 def test_every_step_says_what_it_did() -> None:
@@ -133,14 +133,14 @@ def test_a_covered_turn_that_was_recalled_stays_word_for_word() -> None:
     """Discriminates: dropping every covered turn, whatever its part."""
     history = History("SUMMARY", frozenset({"t1", "t2"}), "t2", [turn(1)], [turn(1), turn(2), turn(3)])
     assert [one.turn_id for one in history.in_order().recent] == ["t2", "t3"]
-    messages = told(history)
+    messages = assembled(history)
     assert ids(messages) == ["t1", "t3"]
     assert [message.part for message in messages if message.turn_id == "t1"] == [Part.RELEVANT, Part.RELEVANT]
 
 
 def test_a_blank_summary_covers_nothing() -> None:
     """Discriminates: dropping covered turns without looking at the text that should replace them."""
-    assert ids(told(History(" \n", frozenset({"t1"}), "t1", [], [turn(1), turn(2)]))) == ["t1", "t2"]
+    assert ids(assembled(History(" \n", frozenset({"t1"}), "t1", [], [turn(1), turn(2)]))) == ["t1", "t2"]
 
 
 def test_messages_that_say_nothing_are_dropped_but_calls_and_results_stay() -> None:

@@ -43,9 +43,9 @@ def whole(name: str, query: Query, candidates: Sequence[Candidate]) -> float:
 def test_every_feature_has_a_name_of_its_own() -> None:
     assert len(set(FEATURES)) == len(FEATURES)
     assert set(ABSOLUTE_FEATURES) < {*FEATURES, *QUESTION_FEATURES}
-    found = Features(ask("费用"), [candidate("费用"), candidate("退款")])
-    assert found.rows.shape == (2, len(FEATURES))
-    assert found.question.shape == (len(QUESTION_FEATURES),)
+    hits = Features(ask("费用"), [candidate("费用"), candidate("退款")])
+    assert hits.rows.shape == (2, len(FEATURES))
+    assert hits.question.shape == (len(QUESTION_FEATURES),)
 
 
 def test_a_cosine_is_told_by_itself_against_the_mean_and_against_the_best() -> None:
@@ -235,10 +235,10 @@ def test_any_candidates_give_finite_features(
     question: str, previous: list[str], answer: str, candidates: list[Candidate]
 ) -> None:
     """Discriminates: dividing by the best word score, or by the question's weight, where it is 0."""
-    found = Features(ask(question, *previous, last_answer=answer), candidates)
-    assert found.rows.shape == (len(candidates), len(FEATURES))
-    assert np.isfinite(found.rows).all()
-    assert np.isfinite(found.question).all()
-    shares = found.rows[:, [FEATURES.index(name) for name in ("near", "coverage", "numbers_missing")]]
+    hits = Features(ask(question, *previous, last_answer=answer), candidates)
+    assert hits.rows.shape == (len(candidates), len(FEATURES))
+    assert np.isfinite(hits.rows).all()
+    assert np.isfinite(hits.question).all()
+    shares = hits.rows[:, [FEATURES.index(name) for name in ("near", "coverage", "numbers_missing")]]
     assert (shares >= 0).all()
     assert (shares <= 1 + 1e-9).all()

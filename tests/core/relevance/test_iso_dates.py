@@ -51,7 +51,7 @@ def test_anything_else_is_none(text: str) -> None:
 def test_what_people_write_is_read(text: str, date: str) -> None:
     text = in_digits(text)
     assert written_date_at(text) == date
-    assert [found.iso for found in written_dates(f"见 {text}。")] == [date]
+    assert [date_.iso for date_ in written_dates(f"见 {text}。")] == [date]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_what_is_no_date_is_not(text: str) -> None:
 
 
 def test_what_a_version_may_look_like_is_not_sure() -> None:
-    found = list(written_dates("2021.3.2 or 2021.03.02"))
-    assert [(date.iso, date.sure) for date in found] == [("2021-03-02", False), ("2021-03-02", True)]
+    results = list(written_dates("2021.3.2 or 2021.03.02"))
+    assert [(date.iso, date.sure) for date in results] == [("2021-03-02", False), ("2021-03-02", True)]
 
 
 @given(st.dates())

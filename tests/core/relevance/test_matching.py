@@ -25,7 +25,7 @@ def ask(question: str, *previous: str) -> Query:
     return Query(question, (QueryForm(question, [], encode_query(question)),), previous)
 
 
-def found_in(question: str, text: str) -> list[tuple[int, str]]:
+def hits_in(question: str, text: str) -> list[tuple[int, str]]:
     words = QuestionWords.of(ask(question))
     hits = words.hits(text)
     return [(at, words.terms[number]) for at, number in zip(hits.positions, hits.terms, strict=True)]
@@ -38,30 +38,30 @@ def weights_of(words: QuestionWords, row: int) -> dict[str, float]:
 
 
 def test_chinese_terms_are_found_wherever_they_stand_and_words_by_their_stem() -> None:
-    assert found_in("费用 uploads", "费用：uploading，团队费用") == [(0, "费用"), (3, "upload"), (15, "费用")]
+    assert hits_in("费用 uploads", "费用：uploading，团队费用") == [(0, "费用"), (3, "upload"), (15, "费用")]
 
 
 def test_full_width_letters_and_capitals_are_found() -> None:
     """Discriminates: searching the text as it was written."""
-    assert found_in("PDF 文件", "ＰＤＦ文件和pdf") == [(0, "pdf"), (3, "文件"), (6, "pdf")]
-    assert found_in("卡拉OK的歌", "卡拉ok") == [(0, "卡拉"), (2, "ok")]
+    assert hits_in("PDF 文件", "ＰＤＦ文件和pdf") == [(0, "pdf"), (3, "文件"), (6, "pdf")]
+    assert hits_in("卡拉OK的歌", "卡拉ok") == [(0, "卡拉"), (2, "ok")]
 
 
 def test_an_identifier_is_found_whole_and_in_its_parts() -> None:
-    assert (4, "recent") in found_in("MAX_RECENT_TURNS", "the recent ones")
-    whole = found_in("MAX_RECENT_TURNS", "MAX_RECENT_TURNS = 5")
+    assert (4, "recent") in hits_in("MAX_RECENT_TURNS", "the recent ones")
+    whole = hits_in("MAX_RECENT_TURNS", "MAX_RECENT_TURNS = 5")
     assert {term for _, term in whole} == {"max_recent_turns", "max", "recent", "turn"}
     assert {at for at, _ in whole} == {0}
 
 
 def test_a_latin_word_inside_another_is_not_found() -> None:
     """Discriminates: finding every term by substring."""
-    assert found_in("the fee", "coffee and toffee") == []
+    assert hits_in("the fee", "coffee and toffee") == []
 
 
 def test_a_text_that_says_one_word_for_ever_costs_no_more_than_a_few_places() -> None:
-    assert len(found_in("费用", "费用" * 1000)) == MAX_REPEATS
-    assert found_in("费用", "。" * MAX_TEXT_CHARS + "费用") == []
+    assert len(hits_in("费用", "费用" * 1000)) == MAX_REPEATS
+    assert hits_in("费用", "。" * MAX_TEXT_CHARS + "费用") == []
 
 
 def test_the_rows_are_the_question_the_one_before_all_before_and_the_last_answer() -> None:

@@ -75,12 +75,12 @@ def test_the_probability_is_the_logistic_of_that() -> None:
 
 
 def test_a_candidate_that_holds_the_question_is_more_probable_than_one_that_does_not() -> None:
-    found = judge(
+    results = judge(
         ask("专业版每月的费用是多少？"),
         [candidate("专业版每月的费用是九十九元。", 1, 0.9), candidate("回收站保留三十天。", 2, 0.8)],
         E5,
     )
-    assert found[0].probability > 0.5 > 0.2 > found[1].probability
+    assert results[0].probability > 0.5 > 0.2 > results[1].probability
 
 
 def test_the_order_is_left_to_the_reranker() -> None:

@@ -137,9 +137,9 @@ def test_a_day_that_there_is_not_leaves_its_year() -> None:
 @given(st.text(alphabet="0123456789-/. 年月日去今明前后天上个May in,FY", max_size=80), st.dates())
 def test_whatever_is_read_is_an_iso_date_and_said_once(text: str, today: datetime.date) -> None:
     if 1_100 <= today.year <= 2_900:
-        found = dates_in(text, today)
-        assert all(map(is_iso_date, found))
-        assert len(set(found)) == len(found)
+        results = dates_in(text, today)
+        assert all(map(is_iso_date, results))
+        assert len(set(results)) == len(results)
 
 
 def test_a_long_question_is_read_in_no_time() -> None:

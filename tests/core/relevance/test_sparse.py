@@ -27,10 +27,10 @@ from core.relevance.sparse import (
 
 def score(question: str, document: str) -> float:
     weights = encode_document(document)
-    found = dict(zip(weights.indices, weights.values, strict=True))
+    results = dict(zip(weights.indices, weights.values, strict=True))
     query = encode_query(question)
     return sum(
-        value * found.get(index, 0.0) for index, value in zip(query.indices, query.values, strict=True)
+        value * results.get(index, 0.0) for index, value in zip(query.indices, query.values, strict=True)
     )
 
 
@@ -121,8 +121,8 @@ def test_words_outside_the_scripts_without_spaces_have_their_places() -> None:
 @given(st.text(alphabet="费用abzAB_1.2- +'’ЖЩé"))
 def test_the_pieces_of_a_texts_words_are_its_terms(text: str) -> None:
     """Discriminates: pieces of a word that are not lower-cased or stemmed as the index has them."""
-    found = {piece for _, word in words_of(folded(text)) for piece in word_pieces(word)}
-    assert found == {term for term in terms(text) if not is_cjk(term)}
+    results = {piece for _, word in words_of(folded(text)) for piece in word_pieces(word)}
+    assert results == {term for term in terms(text) if not is_cjk(term)}
 
 
 def test_hashes_are_the_same_in_another_process() -> None:
@@ -169,15 +169,15 @@ def test_threads_do_not_disturb_each_other() -> None:
         for at in range(3000)
     ]
     expected = encode_document(" ".join(words))
-    found: list[SparseTerms] = []
+    results: list[SparseTerms] = []
     threads = [
-        threading.Thread(target=lambda: found.append(encode_document(" ".join(words)))) for _ in range(4)
+        threading.Thread(target=lambda: results.append(encode_document(" ".join(words)))) for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [expected] * 4
+    assert results == [expected] * 4
 
 
 HOSTILE = {

@@ -50,7 +50,7 @@ def joined(pieces: Sequence[Piece]) -> list[tuple[bool, str]]:
     return [(thinking, "".join(piece.text for piece in group)) for thinking, group in grouped]
 
 
-def told(text: str, begins_thinking: bool = False) -> list[tuple[bool, str]]:
+def pieces_of(text: str, begins_thinking: bool = False) -> list[tuple[bool, str]]:
     return joined(split([text], begins_thinking))
 
 
@@ -79,7 +79,7 @@ def test_a_tag_cut_anywhere_is_recognised() -> None:
 
 @pytest.mark.parametrize("tag", ["<think>", "<THINKING>", "<Think    >", "<think\t \t>"])
 def test_the_forms_of_a_tag(tag: str) -> None:
-    assert told(f"{tag}a{tag.replace('<', '</')}b") == [(True, "a"), (False, "b")]
+    assert pieces_of(f"{tag}a{tag.replace('<', '</')}b") == [(True, "a"), (False, "b")]
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ def test_the_forms_of_a_tag(tag: str) -> None:
 )
 def test_what_only_looks_like_a_tag_is_text(tag: str) -> None:
     """Discriminates: folding case beyond ASCII; any number of blanks, which could be held back for ever."""
-    assert told(f"{tag}a") == [(False, f"{tag}a")]
+    assert pieces_of(f"{tag}a") == [(False, f"{tag}a")]
 
 
 def test_a_tag_within_a_line_of_the_answer_is_text() -> None:
-    assert told("see `<think>` and <think> here") == [(False, "see `<think>` and <think> here")]
+    assert pieces_of("see `<think>` and <think> here") == [(False, "see `<think>` and <think> here")]
 
 
 def test_a_tag_that_begins_a_line_of_the_answer_begins_thinking_again() -> None:
     """Discriminates: an opening tag counting only while no content has begun."""
-    assert told("One.\n  <think>hm</think>Two.") == [(False, "One.\n  "), (True, "hm"), (False, "Two.")]
+    assert pieces_of("One.\n  <think>hm</think>Two.") == [(False, "One.\n  "), (True, "hm"), (False, "Two.")]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_tag_that_begins_a_line_of_the_answer_begins_thinking_again() -> None:
 )
 def test_a_tag_in_a_code_fence_is_text(fenced: str) -> None:
     """Discriminates: a fence closed by another kind, or by fewer characters than opened it."""
-    assert told(f"See:\n{fenced}") == [(False, f"See:\n{fenced}")]
+    assert pieces_of(f"See:\n{fenced}") == [(False, f"See:\n{fenced}")]
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,11 @@ def test_a_tag_in_a_code_fence_is_text(fenced: str) -> None:
 )
 def test_after_a_fence_a_tag_counts_again(closed: str) -> None:
     """Discriminates: inline code of three marks taken for a fence; a longer closing fence not taken."""
-    assert told(f"{closed}<think>hm") == [(False, closed), (True, "hm")]
+    assert pieces_of(f"{closed}<think>hm") == [(False, closed), (True, "hm")]
 
 
 def test_fences_inside_thinking_do_not_matter() -> None:
-    assert told("<think>```\n</think>\n<think>b</think>c") == [
+    assert pieces_of("<think>```\n</think>\n<think>b</think>c") == [
         (True, "```\n"),
         (False, "\n"),
         (True, "b"),
@@ -137,19 +137,19 @@ def test_thinking_that_is_never_closed_stays_thinking() -> None:
 
 
 def test_a_template_may_have_begun_the_thinking() -> None:
-    assert told("why</think>so", begins_thinking=True) == [(True, "why"), (False, "so")]
+    assert pieces_of("why</think>so", begins_thinking=True) == [(True, "why"), (False, "so")]
 
 
 def test_an_opening_tag_that_says_it_again_is_swallowed_once() -> None:
     text = "\n<think>\n<think>why</think>so"
-    assert told(text, begins_thinking=True) == [(True, "\n\n<think>why"), (False, "so")]
+    assert pieces_of(text, begins_thinking=True) == [(True, "\n\n<think>why"), (False, "so")]
     assert state(["<think>"], begins_thinking=True) == (True, False, False)
     assert state(["x <think>"], begins_thinking=True) == (True, False, True)
 
 
 def test_a_closing_tag_that_nothing_opened_is_text_and_is_noticed_when_it_stands_alone() -> None:
     """Discriminates: noticing one within a line, in a fence, or after thinking that was opened."""
-    assert told("why\n</think>\nso") == [(False, "why\n</think>\nso")]
+    assert pieces_of("why\n</think>\nso") == [(False, "why\n</think>\nso")]
     for text in ("why\n</think>\nso", "why\n </Thinking> \n", "why\n</think>", "</think>\n"):
         assert state([text])[1], text
     for text in (
@@ -184,7 +184,7 @@ def test_every_partition_splits_alike_and_nothing_is_lost(text: str, cuts: list[
     """Discriminates: a state of the line that is lost where a delta ends."""
     chunks = cut(text, cuts)
     pieces = split(chunks, begins)
-    assert joined(pieces) == told(text, begins)
+    assert joined(pieces) == pieces_of(text, begins)
     assert state(chunks, begins) == state([text], begins)
     assert all(piece.text for piece in pieces)
     assert recognised_only(text, pieces)
@@ -192,15 +192,15 @@ def test_every_partition_splits_alike_and_nothing_is_lost(text: str, cuts: list[
 
 def recognised_only(text: str, pieces: Sequence[Piece]) -> bool:
     """The text is what was said with whole tags put in: a walk over both that knows nothing of the rules."""
-    said = "".join(piece.text for piece in pieces)
-    reached: dict[int, set[int]] = {0: {0}}  # how much of `said` may be used up at this place of the text
+    reply = "".join(piece.text for piece in pieces)
+    reached: dict[int, set[int]] = {0: {0}}  # how much of `reply` may be used up at this place of the text
     for at in range(len(text)):
         for used in reached.get(at, set()):
-            if used < len(said) and said[used] == text[at]:
+            if used < len(reply) and reply[used] == text[at]:
                 reached.setdefault(at + 1, set()).add(used + 1)
             if tag := TAG.match(text, at):
                 reached.setdefault(tag.end(), set()).add(used)
-    return len(said) in reached.get(len(text), set())
+    return len(reply) in reached.get(len(text), set())
 
 
 @given(TEXTS, st.booleans())

@@ -33,7 +33,7 @@ def test_a_guess_that_a_tag_confirms_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reply"),
     [
         ("I reason\n</think>\nThe summary.", "The summary."),
         ("I reason\n </think > \n\nIt is.\n</think>\nSo.", "It is.\n</think>\nSo."),
@@ -41,9 +41,9 @@ def test_a_guess_that_a_tag_confirms_is_kept() -> None:
         ("I reason <think>\n</think>\nThe summary.", "The summary."),
     ],
 )
-def test_a_closing_tag_alone_on_its_line_ends_thinking_that_nothing_opened(text: str, said: str) -> None:
+def test_a_closing_tag_alone_on_its_line_ends_thinking_that_nothing_opened(text: str, reply: str) -> None:
     """Discriminates: keeping what a streamed answer has to keep, since it was sent."""
-    assert without_thinking(text, guessed=True) == said
+    assert without_thinking(text, guessed=True) == reply
 
 
 @pytest.mark.parametrize("text", ["The tag </think> ends it.\nSo.", "Write\n```\n</think>\n```\nat the end."])
@@ -64,11 +64,11 @@ def test_a_text_without_an_opening_tag_is_kept_or_left_out_from_its_beginning(
 ) -> None:
     """Discriminates: cutting at the last closing tag; trimming one way only."""
     text = text.replace("<think>", "")
-    said = without_thinking(text, begins, guessed=guessed, cut=cut)
+    reply = without_thinking(text, begins, guessed=guessed, cut=cut)
     _, closing, after = text.partition("</think>")
     if closing and begins:
-        assert said == after.strip()
+        assert reply == after.strip()
     elif closing:
-        assert said in (text.strip(), after.strip())
+        assert reply in (text.strip(), after.strip())
     else:
-        assert said == ("" if begins and (cut or not guessed) else text.strip())
+        assert reply == ("" if begins and (cut or not guessed) else text.strip())

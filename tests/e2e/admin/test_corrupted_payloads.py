@@ -11,8 +11,8 @@ import pytest_asyncio
 import structlog
 
 from tests.services.conversation.stores import SESSIONS, TURNS
-from tests.support.app import App, make_settings, open_app
-from tests.support.copies import IMPORT, branch, bring_in, qa, tree, uid
+from tests.support.servers.app import App, make_settings, open_app
+from tests.support.wire.copies import IMPORT, branch, bring_in, qa, tree, uid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

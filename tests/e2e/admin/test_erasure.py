@@ -16,7 +16,7 @@ from qdrant_client import models
 from config.settings import Settings
 from core.operations.erasure import ERASED_ID, ErasedKind, ErasureOptions, Thoroughness
 from services.conversation.memory_records import Memory, MemoryRecords
-from tests.support.app import App, make_settings, open_app, scripted
+from tests.support.servers.app import App, make_settings, open_app, scripted
 
 COLLECTIONS = ("conversations", "knowledge", "documents", "sessions", "memories", "operations")
 FEES = "Rumpelstilzchen pays nine golden ducats for the spinning wheel every autumn."
@@ -43,18 +43,18 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 async def everything(app: App) -> dict[str, str]:
     """Every point of every collection and every line of the question log, by place, as text."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for collection in COLLECTIONS:
         records, _ = await app.container.store.scroll(collection, limit=100_000)
         for record in records:
             text = json.dumps({"id": str(record.id), **(record.payload or {})}, ensure_ascii=False)
-            found[f"{collection}/{record.id}"] = text
+            results[f"{collection}/{record.id}"] = text
     folder = app.container.settings.conversation.qa_log
     assert folder is not None
     for path in folder.glob("*.jsonl"):
         for number, line in enumerate(path.read_text().splitlines()):
-            found[f"{path.name}:{number}"] = line
-    return found
+            results[f"{path.name}:{number}"] = line
+    return results
 
 
 async def where(app: App, *needles: str) -> list[str]:
@@ -109,28 +109,28 @@ async def under_way(app: App) -> None:
 async def test_an_erased_turn_leaves_no_trace_and_its_children_are_roots(app: App) -> None:
     """Discriminates: leaving out any one step of TurnEraser.erase_turn."""
     await app.add_text("fees.md", FEES)
-    told = await talk(app, " zanzibar ")
-    root = told.turns[0]
+    streamed = await talk(app, " zanzibar ")
+    root = streamed.turns[0]
     assert len(await where(app, root)) > 6
     body = await erased(app, f"/turns/{root}", proof="full")
     assert (body["turn_id"], body["erased"], clean(body["proof"])) == (root, True, True)
     # the memory that came from the child, too, is that one's now, with its text
     assert [place.split("/")[0] for place in await where(app, root, "zanzibar")] == ["memories"]
     assert await where(app, root) == []
-    tree = (await app.client.get(f"/sessions/{told.session_id}/tree")).json()["turns"]
-    assert [node["parent_turn_id"] for node in tree] == [None, told.turns[1], None]
-    assert (await app.client.get(f"/sessions/{told.session_id}")).json()["title"] == ""
+    tree = (await app.client.get(f"/sessions/{streamed.session_id}/tree")).json()["turns"]
+    assert [node["parent_turn_id"] for node in tree] == [None, streamed.turns[1], None]
+    assert (await app.client.get(f"/sessions/{streamed.session_id}")).json()["title"] == ""
     assert (await app.client.delete(f"/turns/{root}")).status_code == 404
 
 
 async def test_an_erased_session_leaves_no_trace(app: App) -> None:
-    told, other = await talk(app, " zanzibar "), await talk(app)
-    kept = await where(app, other.session_id)
-    body = await erased(app, f"/sessions/{told.session_id}", proof="full")
-    assert (body["session_id"], body["turns_erased"]) == (told.session_id, 4)
+    streamed, other = await talk(app, " zanzibar "), await talk(app)
+    remaining = await where(app, other.session_id)
+    body = await erased(app, f"/sessions/{streamed.session_id}", proof="full")
+    assert (body["session_id"], body["turns_erased"]) == (streamed.session_id, 4)
     assert clean(body["proof"])
-    assert await where(app, told.session_id, *told.turns, "zanzibar") == []
-    assert len(await where(app, other.session_id)) == len(kept)
+    assert await where(app, streamed.session_id, *streamed.turns, "zanzibar") == []
+    assert len(await where(app, other.session_id)) == len(remaining)
 
 
 async def test_an_erased_document_is_gone_from_old_turns_personas_and_the_log(app: App) -> None:
@@ -173,8 +173,8 @@ async def test_the_answers_that_quote_a_document_go_with_it_when_asked(app: App)
 
 async def test_a_full_proof_finds_quotes_in_turns_that_do_not_cite(app: App) -> None:
     fees = await app.add_text("fees.md", FEES)
-    told = {"turns": [{"question": "?", "answer": f"I know it: {FEES}"}]}
-    imported = (await app.client.post("/sessions/import", json=told)).json()
+    reported = {"turns": [{"question": "?", "answer": f"I know it: {FEES}"}]}
+    imported = (await app.client.post("/sessions/import", json=reported)).json()
     body = await erased(app, f"/documents/{fees}", proof="full")
     assert body["proof"]["quoted_in"] == imported["turns"]
     assert clean(body["proof"])
@@ -198,12 +198,12 @@ async def test_an_owner_goes_with_everything_and_the_others_stay(tmp_path: Path)
         app.client.headers["authorization"] = "Bearer admin"
         refused = await app.client.delete(path)
         assert (refused.status_code, "confirm" in refused.json()["error"]["message"]) == (422, True)
-        kept = len(await where(app, sessions[1], "other.md"))
+        remaining = len(await where(app, sessions[1], "other.md"))
         body = await erased(app, path, **confirmed)
         assert body["proof"]["mode"] == "full"
         assert clean(body["proof"])
         assert await where(app, owner, sessions[0], "mine.md") == []
-        assert len(await where(app, sessions[1], "other.md")) == kept > 3
+        assert len(await where(app, sessions[1], "other.md")) == remaining > 3
 
 
 async def test_a_running_answer_does_not_bring_its_session_back(tmp_path: Path) -> None:
@@ -261,21 +261,21 @@ async def test_a_document_that_is_being_read_in_does_not_come_back(app: App) -> 
 
 
 async def test_every_erasure_leaves_a_receipt_that_names_nothing(app: App) -> None:
-    told = await talk(app, " zanzibar ")
-    body = await erased(app, f"/sessions/{told.session_id}")
+    streamed = await talk(app, " zanzibar ")
+    body = await erased(app, f"/sessions/{streamed.session_id}")
     [receipt], _ = await app.container.store.scroll(
         "operations", models.Filter(must=[models.HasIdCondition(has_id=[body["receipt_id"]])])
     )
     payload = receipt.payload or {}
     assert (payload["kind"], payload["counts"]["turns"], payload["counts"]["hits"]) == ("erasure", 4, 0)
     assert len(payload["subject"]) == 64
-    assert await where(app, told.session_id, *told.turns) == []
+    assert await where(app, streamed.session_id, *streamed.turns) == []
 
 
 async def test_an_operator_counts_first_and_cleans_what_is_gone_already(app: App) -> None:
     """Discriminates: erasing only what is found under its id."""
-    told = await talk(app)
-    root = told.turns[0]
+    streamed = await talk(app)
+    root = streamed.turns[0]
     asked: dict[str, Any] = {"kind": "turn", "name": root}
     counted = (await app.client.post("/admin/erase", params=asked)).json()
     assert (counted["dry_run"], counted["counts"], counted["proof"]) == (True, {"turns": 1}, None)
@@ -283,7 +283,7 @@ async def test_an_operator_counts_first_and_cleans_what_is_gone_already(app: App
     done = await app.client.post("/admin/erase", params={**asked, "dry_run": False})
     assert done.json()["proof"]["hits"] == 0
     assert await where(app, root) == []
-    whole: dict[str, Any] = {"kind": "session", "name": told.session_id, "dry_run": False}
+    whole: dict[str, Any] = {"kind": "session", "name": streamed.session_id, "dry_run": False}
     assert (await app.client.post("/admin/erase", params=whole)).json()["counts"]["turns"] == 3
     assert (await app.client.post("/admin/erase", params={**asked, "name": "x"})).status_code == 422
     all_of_it: dict[str, Any] = {"kind": "owner", "name": "local", "dry_run": False}
@@ -291,12 +291,12 @@ async def test_an_operator_counts_first_and_cleans_what_is_gone_already(app: App
 
 
 async def test_an_archive_that_holds_it_is_told_and_deleted_when_asked(app: App) -> None:
-    told = await talk(app)
+    streamed = await talk(app)
     await app.container.backups.create()
-    body = await erased(app, f"/turns/{told.turns[3]}")
+    body = await erased(app, f"/turns/{streamed.turns[3]}")
     [archive] = body["proof"]["backups"]
     assert (archive["holds"], body["proof"]["hits"], len(body["proof"]["left"])) == ("yes", 1, 2)
-    asked: dict[str, Any] = {"kind": "turn", "name": told.turns[3], "dry_run": False, "backups": "delete"}
+    asked: dict[str, Any] = {"kind": "turn", "name": streamed.turns[3], "dry_run": False, "backups": "delete"}
     again = (await app.client.post("/admin/erase", params=asked)).json()
     assert (again["proof"]["hits"], again["proof"]["backups"]) == (0, [])
 
@@ -380,11 +380,11 @@ async def test_the_id_that_stands_for_what_was_erased_is_refused(app: App, kind:
 
 async def test_the_files_of_the_store_are_rewritten_before_a_full_proof_and_after_another(app: App) -> None:
     """Discriminates: no rewriting; the text is in the files as long as there is none."""
-    told = await talk(app, " zanzibar ")
+    streamed = await talk(app, " zanzibar ")
     other = await talk(app, " timbuktu ")
     folder = app.container.settings.store.data_dir / "store"
     assert in_files(folder, "zanzibar")
-    proof = (await erased(app, f"/sessions/{told.session_id}", proof="full"))["proof"]
+    proof = (await erased(app, f"/sessions/{streamed.session_id}", proof="full"))["proof"]
     [files] = [each for each in proof["searched"] if each["place"] == "store files"]
     assert (files["looked_at"] > 1, files["hits"], "left" in proof) == (True, 0, False)
     assert not in_files(folder, "zanzibar")

@@ -10,11 +10,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.app import CHAT, HASHING
-from tests.support.metrics import Figures
-from tests.support.server import running_server
-from tests.support.sse import Streamed, frames
-from tests.support.stub_llm import StubLLM, running_stub
+from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.servers.app import CHAT, HASHING
+from tests.support.servers.server import running_server
+from tests.support.wire.metrics import Figures
+from tests.support.wire.sse import Streamed, frames
 
 KEY = "k" * 32
 
@@ -91,7 +91,7 @@ def test_a_model_that_fails_is_counted_with_its_retries(client: httpx.Client, st
     response = client.post(CHAT, json={"question": "Are you there?"})
     stub.status = 200
     assert "ERROR" in Streamed(frames(response.text)).kinds
-    figures = until(client, lambda seen: seen("turns_total", status="failed", model="default") == 1)
+    figures = until(client, lambda now: now("turns_total", status="failed", model="default") == 1)
     assert figures("model_retries_total", model="default") == 2
     assert figures("model_calls_total", model="default", outcome="failed") == 1
     codes = {dict(labels)["code"] for name, labels in figures.values if name == "wenmai_turn_failures_total"}
@@ -108,7 +108,7 @@ def test_refusals_are_counted_by_code_and_a_scrape_without_the_key_is_one(client
 
 
 def test_the_version_the_process_and_the_store_are_told(client: httpx.Client) -> None:
-    figures = until(client, lambda seen: seen.has("stored"))
+    figures = until(client, lambda now: now.has("stored"))
     assert figures("build_info", version="0.1.0") == 1
     assert figures.values[("process_resident_memory_bytes", frozenset())] > 1_000_000
     assert figures("ready", part="store") == 1

@@ -22,16 +22,16 @@ from api.container import open_container
 from config.settings import Settings
 from core.errors import BadRequestError, ConflictError, StartRefusedError
 from core.operations.receipts import ReceiptKind
+from routes.admin.reembedding import router
 from routes.errors import install_error_handlers
-from routes.reembed_routes import router
 from scripts.commands import reembed
 from scripts.commands.maintenance import CommandError
 from services.store.activity import Activity
 from services.store.receipts import ReceiptStore
 from tests.services.adapters.edge.stores import nearest
-from tests.support.app import HASHING, App, make_settings, open_app
-from tests.support.reembedding import make_job, started
-from tests.support.wider_embedding import SLOW, WIDER, WIDER_DIMENSION, WiderEmbedding
+from tests.support.models.wider_embedding import SLOW, WIDER, WIDER_DIMENSION, WiderEmbedding
+from tests.support.servers.app import HASHING, App, make_settings, open_app
+from tests.support.stores.reembedding import make_job, started
 
 QUESTION = "How many days of leave are there?"
 TURNS = 12
@@ -81,8 +81,8 @@ async def test_turns_asked_while_a_copy_is_made_and_after_it_are_there_after_the
 
     async with started(tmp_path, SLOW) as app:
         assert await questions(app, session) == asked
-        found = (await app.client.post("/search", json={"question": QUESTION})).json()
-        assert "leave.md" in str(found)
+        hits = (await app.client.post("/search", json={"question": QUESTION})).json()
+        assert "leave.md" in str(hits)
         vector = WiderEmbedding().get_query_embedding("Asked after it was made")
         best = await nearest(app.container.store, vector, "question", 1, collection="conversations")
         assert best[0].score > 0.99
@@ -100,13 +100,13 @@ async def test_turns_asked_while_a_copy_is_made_and_after_it_are_there_after_the
 async def test_what_is_erased_after_the_copy_was_made_does_not_come_back_with_it(tmp_path: Path) -> None:
     async with started(tmp_path) as app:
         session = (await app.ask("To be erased")).session_id
-        kept = (await app.ask("To be kept")).session_id
+        remaining = (await app.ask("To be kept")).session_id
         assert (await prepare(app, tmp_path)).status == "prepared"
         assert (await app.client.delete(f"/sessions/{session}")).status_code in (200, 204)
     async with started(tmp_path, WIDER) as app:
         assert (await app.client.get(f"/sessions/{session}/turns")).status_code == 404
-        assert await questions(app, kept) == {"To be kept"}
-        assert (await app.client.delete(f"/sessions/{kept}")).status_code in (200, 204)
+        assert await questions(app, remaining) == {"To be kept"}
+        assert (await app.client.delete(f"/sessions/{remaining}")).status_code in (200, 204)
     async with started(tmp_path) as app:
         assert await app.container.conversations.turns.count() == 0
 
@@ -200,7 +200,7 @@ async def test_the_command_has_the_running_server_make_the_copy(
 ) -> None:
     async with started(tmp_path) as app, listening(routed_app(app, tmp_path)) as url:
         await app.ask(QUESTION)
-        for arguments, said in (
+        for arguments, text in (
             (["--embedding", WIDER], "add --apply"),
             (["--embedding", WIDER, "--apply"], f"EMBEDDING={WIDER}"),
             (["--embedding", HASHING, "--apply"], "Nothing to do"),
@@ -208,7 +208,7 @@ async def test_the_command_has_the_running_server_make_the_copy(
         ):
             options = reembed._parse([*arguments, "--url", url])
             assert await reembed._reembed(app.container.settings, options) == 0
-            assert said in capsys.readouterr().out
+            assert text in capsys.readouterr().out
         unknown = reembed._parse(["--embedding", "llama_index:nowhere:Nothing", "--apply", "--url", url])
         with pytest.raises((CommandError, StartRefusedError), match="nowhere"):
             await reembed._reembed(app.container.settings, unknown)

@@ -13,7 +13,7 @@ import pytest
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import ConflictError
 from core.operations.expiry import DAY_US, GUARDED_TURNS
-from tests.support.app import App, make_settings, open_app
+from tests.support.servers.app import App, make_settings, open_app
 
 ADMIN = {"Authorization": "Bearer admin-key-of-thirty-two-characters!"}
 

@@ -12,9 +12,9 @@ from qdrant_client import models
 from core.conversation.turns import AskedWith, TurnStatus
 from services.conversation.turns import equals
 from tests.services.conversation.stores import TURNS
-from tests.support.app import CHAT, App, make_settings, open_app, scripted
-from tests.support.copies import bring_in, exported, qa
-from tests.support.sse import Streamed, frames
+from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
+from tests.support.wire.copies import bring_in, exported, qa
+from tests.support.wire.sse import Streamed, frames
 
 OPTIONS = {"thinking": True, "rerank_top_n": 3, "use_insert_block": True, "insert_block_llm_id": "judge"}
 DEFAULTS = {"thinking": False, "rerank_top_n": 10, "use_insert_block": False, "insert_block_llm_id": None}
@@ -34,11 +34,11 @@ async def read(app: App, turn_id: str) -> dict[str, Any]:
 
 def again(turn: dict[str, Any]) -> dict[str, Any]:
     """The request that asks a turn again, as a client makes it."""
-    kept = ("turn_id", "session_id", "parent_turn_id", "model_id")
+    remaining = ("turn_id", "session_id", "parent_turn_id", "model_id")
     limits = {"filters": turn["filters"]} if "filters" in turn else {}
     return {
         "question": turn["user_query"],
-        **{name: turn[name] for name in kept},
+        **{name: turn[name] for name in remaining},
         **turn["request"],
         **limits,
     }
@@ -85,11 +85,11 @@ async def test_a_slash_command_is_given_again_whatever_it_was_limited_to(
 ) -> None:
     """Discriminates: a command's filters in what it is compared by, which nobody can read of it."""
     first = await app.ask("What is this?")
-    given = await app.ask("/help", session_id=first.session_id, filters={"tags": ["a"]}, rerank_top_n=2)
-    await mark(app, given.finished["turn_id"], status)
-    turn = await read(app, given.finished["turn_id"])
+    fields = await app.ask("/help", session_id=first.session_id, filters={"tags": ["a"]}, rerank_top_n=2)
+    await mark(app, fields.finished["turn_id"], status)
+    turn = await read(app, fields.finished["turn_id"])
     assert "filters" not in turn
-    assert (await retry(app, turn)).answer == given.answer
+    assert (await retry(app, turn)).answer == fields.answer
 
 
 async def test_a_turn_whose_parent_has_expired_is_asked_again_as_a_root(app: App) -> None:
@@ -98,10 +98,10 @@ async def test_a_turn_whose_parent_has_expired_is_asked_again_as_a_root(app: App
     second = await app.ask("Two?", session_id=first.session_id)
     turn_id = second.finished["turn_id"]
     await mark(app, turn_id, TurnStatus.INTERRUPTED)
-    kept = await read(app, turn_id)
+    remaining = await read(app, turn_id)
     await app.container.conversations.turns.delete([first.finished["turn_id"]])
     turn = await read(app, turn_id)
-    assert (kept["parent_turn_id"], turn["parent_turn_id"]) == (first.finished["turn_id"], None)
+    assert (remaining["parent_turn_id"], turn["parent_turn_id"]) == (first.finished["turn_id"], None)
     elsewhere = await app.client.post(CHAT, json={**again(turn), "parent_turn_id": str(uuid.uuid4())})
     assert elsewhere.status_code == 409
     assert (await retry(app, turn)).finished["parent_turn_id"] is None
@@ -125,7 +125,7 @@ async def test_a_filtered_question_is_asked_again_by_who_sent_it_and_by_who_read
 
     Discriminates: comparing only what the filter made of it; a first request that is forgotten.
     """
-    filters = {"question_filters": ["tests.support.text_filters:signed"]}
+    filters = {"question_filters": ["tests.support.models.text_filters:signed"]}
     turn_id = str(uuid.uuid4())
     async with open_app(settings(tmp_path, "!", conversation=filters)) as app:
         await app.ask("Try.", turn_id=turn_id)
@@ -154,8 +154,8 @@ async def test_another_request_under_the_id_is_refused_as_ever(tmp_path: Path) -
 
 async def test_a_turn_brought_in_elsewhere_is_asked_again_there(app: App) -> None:
     how = {**DEFAULTS, "rerank_top_n": 4}
-    given = qa("What is this?", "", status="failed", model_id="default", request=how)
-    imported = await bring_in(app, turns=[given, qa(), qa(model_id="default", status="failed")])
+    fields = qa("What is this?", "", status="failed", model_id="default", request=how)
+    imported = await bring_in(app, turns=[fields, qa(), qa(model_id="default", status="failed")])
     turn = await read(app, imported["turns"][0])
     assert turn["request"] == how
     copied = (await exported(app, imported["session_id"]))["turns"]
@@ -180,6 +180,6 @@ async def test_a_damaged_request_is_not_worth_losing_the_turn_for(app: App) -> N
         await turns.set_payload({"request": damaged}, [turn_id])
         assert "request" not in await read(app, turn_id)
     await turns.set_payload({"request": {"thinking": True}}, [turn_id])
-    found = await turns.get(turn_id)
-    assert found is not None
-    assert found.request == AskedWith(thinking=True)
+    stored = await turns.get(turn_id)
+    assert stored is not None
+    assert stored.request == AskedWith(thinking=True)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.app import CHAT, App, make_settings, open_app, scripted
-from tests.support.scripted_llm import RECORDED
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
 
 JSON = {"content-type": "application/json"}
 RECORD = "bad-inputs"
@@ -97,8 +97,8 @@ def question(**fields: Any) -> str:
     ],
 )
 async def test_a_bad_body_is_refused(app: App, body: str | bytes, status: int, code: str) -> None:
-    seen_status, seen_code, message = await refused(app, body)
-    assert (seen_status, seen_code) == (status, code)
+    actual_status, actual_code, message = await refused(app, body)
+    assert (actual_status, actual_code) == (status, code)
     assert len(message) < 500
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from config.settings import Settings
 from core.operations.erasure import ERASED_ID
-from tests.support.app import App, make_settings, open_app, scripted
-from tests.support.copies import branch, bring_in, exported
-from tests.support.sse import Streamed, frames
+from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.wire.copies import branch, bring_in, exported
+from tests.support.wire.sse import Streamed, frames
 
 FEES = """# 费用说明
 
@@ -27,11 +27,11 @@ RULES = "# Refunds\n\nA refund takes seven working days. It is paid back in yuan
 
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[App]:
-    async with open_app(everything_found(tmp_path)) as opened:
+    async with open_app(without_threshold(tmp_path)) as opened:
         yield opened
 
 
-def everything_found(folder: Path, *script: str) -> Settings:
+def without_threshold(folder: Path, *script: str) -> Settings:
     """Every candidate is cited; with a script, a model that says it."""
     models = {"llms": {"default": scripted(*script)}} if script else {}
     return make_settings(folder, models=models, retrieval={"rerank_score_threshold": 0.0})
@@ -81,7 +81,7 @@ async def test_a_citation_says_which_sentences_answer_and_from_which_version(app
 
 
 async def test_citations_are_the_same_after_a_restart_on_every_route(tmp_path: Path) -> None:
-    settings = everything_found(tmp_path)
+    settings = without_threshold(tmp_path)
     async with open_app(settings) as app:
         await app.add_text("fees.md", FEES)
         asked = await app.ask("退款要多久？")
@@ -93,12 +93,12 @@ async def test_citations_are_the_same_after_a_restart_on_every_route(tmp_path: P
 
 def emptied(sources: list[dict[str, Any]], document_id: str) -> list[dict[str, Any]]:
     """What is left of the citations of an erased document: their places, scores and marks."""
-    gone = {
+    deleted = {
         "document_id": ERASED_ID, "chunk_id": ERASED_ID, "file_name": "", "heading": "", "key_passage": "",
         "text": "", "reason": "", "version": "", "date": "", "page": None, "char_start": 0, "char_end": 0,
         "passage_start": None, "passage_end": None,
     }  # fmt: skip
-    return [{**one, **gone} if one["document_id"] == document_id else one for one in sources]
+    return [{**one, **deleted} if one["document_id"] == document_id else one for one in sources]
 
 
 async def test_a_deleted_document_shows_as_removed_and_its_snapshot_goes(app: App) -> None:
@@ -129,8 +129,8 @@ async def test_another_content_of_a_cited_document_shows_as_outdated(app: App) -
     asked = await app.ask("专业版每月多少钱？")
     await app.container.store.set_payload("documents", {"content_hash": "f" * 64}, points=[fees])
     sources = await everywhere(app, asked)
-    assert all(source["outdated"] is True for told in sources for source in told)
-    assert not any("removed" in source for told in sources for source in told)
+    assert all(source["outdated"] is True for of_turn in sources for source in of_turn)
+    assert not any("removed" in source for of_turn in sources for source in of_turn)
     assert unflagged(sources[0]) == asked.sources
 
 
@@ -151,30 +151,34 @@ async def test_an_import_whose_place_does_not_fit_loses_the_place_and_nothing_el
     source = {"index": 1, "file_name": "a.md", "text": "One. Two.", "key_passage": "Two.",
               "passage_start": 0, "passage_end": 4, "version": "v", "document_id": "elsewhere"}  # fmt: skip
     imported = await bring_in(app, turns=[{"question": "?", "answer": "[1]", "sources": [source]}])
-    [kept] = (await turn(app, imported["turns"][0]))["sources"]
-    assert (kept["key_passage"], kept["passage_start"], kept["passage_end"]) == ("Two.", None, None)
-    assert (kept["version"], kept["removed"]) == ("v", True)
+    [citation] = (await turn(app, imported["turns"][0]))["sources"]
+    assert (citation["key_passage"], citation["passage_start"], citation["passage_end"]) == (
+        "Two.",
+        None,
+        None,
+    )
+    assert (citation["version"], citation["removed"]) == ("v", True)
 
 
 async def test_the_prompt_of_a_turn_and_of_its_follow_up_lose_the_document(tmp_path: Path) -> None:
-    settings = everything_found(tmp_path, "It is so [1].")
+    settings = without_threshold(tmp_path, "It is so [1].")
     async with open_app(settings) as app:
         fees = await app.add_text("fees.md", FEES)
         first = await app.ask("专业版每月多少钱？")
         second = await app.ask("那退款要多久？", session_id=first.session_id)
-        told = []
+        prompts = []
         for _ in range(2):
             for asked in (first, second):
                 response = await app.client.get(f"/turns/{asked.finished['turn_id']}/prompt")
                 request = response.json()["request"]
-                told.append((request["exact"], first.sources[0]["text"] in request["body"]))
+                prompts.append((request["exact"], first.sources[0]["text"] in request["body"]))
             await app.client.delete(f"/documents/{fees}")
-        assert told == [(True, True), (True, True), (False, False), (False, False)]
+        assert prompts == [(True, True), (True, True), (False, False), (False, False)]
         assert second.sources
 
 
 async def test_an_answer_cut_off_leaves_whole_citations(tmp_path: Path) -> None:
-    async with open_app(everything_found(tmp_path, "专业版每月 99 元 [1]", "!")) as app:
+    async with open_app(without_threshold(tmp_path, "专业版每月 99 元 [1]", "!")) as app:
         await app.add_text("fees.md", FEES)
         asked = await app.ask("专业版每月多少钱？")
         assert asked.finished["status"] == "failed"
@@ -186,7 +190,7 @@ async def test_an_answer_cut_off_leaves_whole_citations(tmp_path: Path) -> None:
 
 async def test_a_model_that_never_answers_leaves_whole_citations(tmp_path: Path) -> None:
     """Discriminates: choosing key passages only where a token came."""
-    async with open_app(everything_found(tmp_path, "!")) as app:
+    async with open_app(without_threshold(tmp_path, "!")) as app:
         await app.add_text("fees.md", FEES)
         asked = await app.ask("专业版每月多少钱？")
         [stored] = await branch(app, asked.session_id)

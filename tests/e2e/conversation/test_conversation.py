@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from tests.support.app import App, make_settings, open_app, scripted
-from tests.support.scripted_llm import RECORDED
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import App, make_settings, open_app, scripted
 
 GUIDE = """# 父子链
 ## 什么是父子链
@@ -69,9 +69,9 @@ async def test_the_model_is_told_system_relevant_recent_knowledge_question(tmp_p
         first = await app.ask("Which parrot did we talk about?")
         await app.ask("Unrelated matter?", session_id=first.session_id)
         await app.ask("Which parrot again?", session_id=first.session_id)
-    told = RECORDED["order"][-1]
-    contents = [content for _, content in told]
-    assert [role for role, _ in told] == [
+    prompt = RECORDED["order"][-1]
+    contents = [content for _, content in prompt]
+    assert [role for role, _ in prompt] == [
         "system", "user", "assistant", "user", "assistant", "user",
     ]  # fmt: skip
     assert contents[1] == "Which parrot did we talk about?"

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from core.conversation.turns import Turn, TurnStatus
 from services.conversation.turns import TurnVectors
-from tests.support.app import App, make_settings, open_app, scripted
-from tests.support.long_transcript import TRANSCRIPT
-from tests.support.scripted_llm import RECORDED
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.stores.long_transcript import TRANSCRIPT
 
 
 def history(record: str) -> list[str]:
     """The questions of earlier turns that the last call was told, in order."""
-    told = RECORDED[record][-1]
-    return [content for role, content in told[1:-1] if role == "user"]
+    prompt = RECORDED[record][-1]
+    return [content for role, content in prompt[1:-1] if role == "user"]
 
 
 async def grow(app: App, session_id: str, parent: str, *questions: str) -> str:
@@ -38,8 +38,8 @@ async def test_a_sibling_branch_is_never_told(tmp_path: Path) -> None:
         left = await grow(app, root.session_id, trunk, "Left one parrot.", "Left two.", "Left three.")
         await grow(app, root.session_id, trunk, "Right one parrot.", "Right two.", "Right three.")
         await app.ask("What about the parrot?", session_id=root.session_id, parent_turn_id=left)
-        told = history("siblings")
-    assert told == ["The parrot is called Otto.", "Left one parrot.", "Left two.", "Left three."]
+        prompt = history("siblings")
+    assert prompt == ["The parrot is called Otto.", "Left one parrot.", "Left two.", "Left three."]
 
 
 async def test_null_begins_anew_and_tells_nothing(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ async def test_random_trees_never_mix_their_branches(tmp_path: Path) -> None:
             parent = generator.choice(list(ancestors))
             question = f"Word {number} apple?"
             turn = await app.ask(question, session_id=root.session_id, parent_turn_id=parent)
-            told = history("trees")
-            assert set(told) <= set(ancestors[parent])
-            assert len(told) == len(set(told))
-            assert told[-1] == ancestors[parent][-1]
+            prompt = history("trees")
+            assert set(prompt) <= set(ancestors[parent])
+            assert len(prompt) == len(set(prompt))
+            assert prompt[-1] == ancestors[parent][-1]
             ancestors[turn.finished["turn_id"]] = [*ancestors[parent], question]
 
 
@@ -118,13 +118,13 @@ async def test_turn_3_is_recalled_in_turn_60_on_its_branch_and_not_on_the_other(
         await conversations.turns.put_many([(turn, TurnVectors()) for turn in [*line, *other]])
         assert await conversations.index_missing() == 86
 
-        async def told(question: str, leaf: Turn) -> list[str]:
+        async def recalled(question: str, leaf: Turn) -> list[str]:
             await app.ask(question, session_id=session_id, parent_turn_id=leaf.turn_id)
             return history("sixty")
 
         fact = TRANSCRIPT[2][0]
-        assert fact in await told("What must the cat Momo not eat?", line[-1])
-        assert fact in await told("Momo 对什么过敏？", line[-1])
-        assert fact not in await told("What must the cat Momo not eat?", other[-1])
-        assert fact not in await told("ok", line[-1])
-        assert fact not in await told("When does the market open?", line[-1])
+        assert fact in await recalled("What must the cat Momo not eat?", line[-1])
+        assert fact in await recalled("Momo 对什么过敏？", line[-1])
+        assert fact not in await recalled("What must the cat Momo not eat?", other[-1])
+        assert fact not in await recalled("ok", line[-1])
+        assert fact not in await recalled("When does the market open?", line[-1])

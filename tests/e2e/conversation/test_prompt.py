@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.app import App, make_settings, open_app, scripted
-from tests.support.provider_stub import Answer, serving
-from tests.support.stub_llm import Refusal, StubLLM, running_stub
+from tests.support.models.provider_stub import Answer, serving
+from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
+from tests.support.servers.app import App, make_settings, open_app, scripted
 
 GUIDE = "# 保修\n\n## 保修期多长\n\n保修期为两年,从购买之日起算。\n\n## 谁来修\n\n由授权服务站维修。"
 
@@ -98,8 +98,8 @@ async def test_a_model_without_http_is_shown_too(app: App) -> None:
 async def test_an_erased_turn_is_in_no_prompt_any_more(app: App) -> None:
     first = await app.ask("My secret word is Rumpelstilzchen.")
     second = await app.ask("And then?", session_id=first.session_id)
-    told = await shown(app, second.finished["turn_id"])
-    assert "Rumpelstilzchen" in told["request"]["body"]
+    prompt = await shown(app, second.finished["turn_id"])
+    assert "Rumpelstilzchen" in prompt["request"]["body"]
     await app.client.delete(f"/turns/{first.finished['turn_id']}")
     after = await shown(app, second.finished["turn_id"])
     assert "Rumpelstilzchen" not in json.dumps(after)
@@ -218,5 +218,5 @@ async def test_a_summary_has_a_place_in_a_small_window(tmp_path: Path) -> None:
                 turn = await app.ask(f"Question {number}?", session_id=turn.session_id)
                 await app.container.summaries.idle()
             prompt = await shown(app, turn.finished["turn_id"])
-    kept = [part["part"] for part in prompt["parts"] if part["kept"]]
-    assert "summary" in kept
+    remaining = [part["part"] for part in prompt["parts"] if part["kept"]]
+    assert "summary" in remaining

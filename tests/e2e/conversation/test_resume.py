@@ -12,17 +12,19 @@ import pytest
 from api.turn.request import TurnRequest
 from core.conversation.turns import Turn, TurnStatus
 from services.conversation.turns import TurnVectors
-from tests.support.app import App, make_settings, open_app, scripted
-from tests.support.sse import Frame, Streamed, frames
+from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.wire.sse import Frame, Streamed, frames
 
 PIECES = ("<think>hm\nand", " so</think>", "First.\n\nSecond", " line", "\n", "DONE: is text")
 
 
 def numbered(stream: Streamed, after: int = 0) -> list[Frame]:
     """Every frame after this number but progress, which is not kept; of the last status only its place."""
-    kept = [frame for frame in stream.frames if frame.kind != "STATUS"]
-    kept += [Frame("STATUS", "", frame.event_id) for frame in stream.frames if '"finished"' in frame.text]
-    return [frame for frame in kept if int(frame.event_id.rpartition(":")[2]) > after]
+    remaining = [frame for frame in stream.frames if frame.kind != "STATUS"]
+    remaining += [
+        Frame("STATUS", "", frame.event_id) for frame in stream.frames if '"finished"' in frame.text
+    ]
+    return [frame for frame in remaining if int(frame.event_id.rpartition(":")[2]) > after]
 
 
 async def read(app: App, turn_id: str, after: int) -> Streamed:
@@ -86,7 +88,7 @@ async def test_two_readers_of_a_running_turn_see_the_same(tmp_path: Path) -> Non
 
 
 async def test_ten_equal_requests_at_once_run_the_model_once(tmp_path: Path) -> None:
-    from tests.support.scripted_llm import RECORDED
+    from tests.support.models.scripted_llm import RECORDED
 
     model = scripted("once", record_as="ten")
     turn_id = str(uuid.uuid4())
@@ -145,8 +147,8 @@ async def test_a_turn_whose_session_a_crash_left_unwritten_is_listed_and_can_be_
         other = replace(left, turn_id=str(uuid.uuid4()), session_id=str(uuid.uuid4()))
         await app.container.conversations.turns.put(other, TurnVectors())
     async with open_app(settings) as app:
-        found = (await app.client.get(f"/sessions/{other.session_id}")).json()
-        assert (found["title"], found["turn_count"]) == ("Why?", 1)
+        results = (await app.client.get(f"/sessions/{other.session_id}")).json()
+        assert (results["title"], results["turn_count"]) == ("Why?", 1)
 
 
 async def test_a_turn_that_is_stored_can_be_stopped_however_early(tmp_path: Path) -> None:
@@ -154,19 +156,19 @@ async def test_a_turn_that_is_stored_can_be_stopped_however_early(tmp_path: Path
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("a", 30, "b")}})
     async with open_app(settings) as app:
         chat, turns = app.container.chat, app.container.conversations.turns
-        seen_early = 0
+        actual_early = 0
         for step in range(40):
             turn_id = str(uuid.uuid4())
             request = TurnRequest(question="Why?", owner="local", request_id="r", turn_id=turn_id)
             starting = asyncio.create_task(chat.begin_turn(request))
             await asyncio.sleep(step * 0.0002)
             stored = await turns.get(turn_id) is not None
-            seen_early += stored and not starting.done()
+            actual_early += stored and not starting.done()
             stopped = await chat.stop(turn_id, "local")
             assert stopped or not stored
             await starting
             await chat.stop(turn_id, "local")
-        assert seen_early
+        assert actual_early
 
 
 async def test_a_reader_who_has_seen_all_is_told_that_nothing_is_left(tmp_path: Path) -> None:
@@ -177,8 +179,8 @@ async def test_a_reader_who_has_seen_all_is_told_that_nothing_is_left(tmp_path: 
         turn_id, last = whole.frames[-1].event_id.split(":")
         path = f"/turns/{turn_id}/stream"
         assert (await app.client.get(path, params={"after": int(last)})).status_code == 204
-        seen = {"Last-Event-ID": f"{turn_id}:{int(last) - 1}"}
-        again = Streamed(frames((await app.client.get(path, params={"after": 1}, headers=seen)).text))
+        observed = {"Last-Event-ID": f"{turn_id}:{int(last) - 1}"}
+        again = Streamed(frames((await app.client.get(path, params={"after": 1}, headers=observed)).text))
         assert again.kinds == ["DONE"]
         odd = await app.client.get(path, headers={b"Last-Event-ID": f"{turn_id}:²".encode("latin-1")})
         assert Streamed(frames(odd.text)).answer == whole.answer

@@ -16,10 +16,10 @@ import httpx
 import psutil
 import pytest
 
-from tests.support.app import CHAT, HASHING
-from tests.support.server import RunningServer, running_server, start_server, stop_server
-from tests.support.sse import Streamed, frames
-from tests.support.stub_llm import StubLLM, running_stub
+from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.servers.app import CHAT, HASHING
+from tests.support.servers.server import RunningServer, running_server, start_server, stop_server
+from tests.support.wire.sse import Streamed, frames
 
 
 def ask(url: str, question: str, **body: Any) -> Streamed:
@@ -29,8 +29,8 @@ def ask(url: str, question: str, **body: Any) -> Streamed:
 
 
 def turns(url: str, session_id: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = httpx.get(f"{url}/sessions/{session_id}/turns").json()["turns"]
-    return found
+    results: list[dict[str, Any]] = httpx.get(f"{url}/sessions/{session_id}/turns").json()["turns"]
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +109,11 @@ def test_the_models_tokens_arrive_one_by_one(with_model: RunningServer, stub: St
 def test_the_model_gets_the_messages_in_order(with_model: RunningServer, stub: StubLLM) -> None:
     first = ask(with_model.url, "Where is the lighthouse?")
     ask(with_model.url, "And who keeps it?", session_id=first.session_id)
-    told = stub.bodies[-1]["messages"]
-    assert [message["role"] for message in told] == ["system", "user", "assistant", "user"]
-    assert told[1]["content"] == "Where is the lighthouse?"
-    assert told[2]["content"] == first.answer
-    assert told[-1]["content"] == "And who keeps it?"
+    prompt = stub.bodies[-1]["messages"]
+    assert [message["role"] for message in prompt] == ["system", "user", "assistant", "user"]
+    assert prompt[1]["content"] == "Where is the lighthouse?"
+    assert prompt[2]["content"] == first.answer
+    assert prompt[-1]["content"] == "And who keeps it?"
     assert stub.bodies[-1]["stream"] is True
 
 
@@ -178,7 +178,7 @@ def test_a_second_server_on_the_same_data_is_refused_in_one_line(
     import subprocess
     import sys
 
-    from tests.support.server import ROOT, clean_environment
+    from tests.support.servers.server import ROOT, clean_environment
 
     folder = psutil.Process(with_model.pid).environ()["DATA_DIR"]
     second = subprocess.run(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.app import make_settings, open_app, scripted
-from tests.support.copies import bring_in, exported, tree
-from tests.support.scripted_llm import RECORDED
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import make_settings, open_app, scripted
+from tests.support.wire.copies import bring_in, exported, tree
 
 
 async def test_commands_need_no_model_and_take_effect_with_the_next_turn(tmp_path: Path) -> None:
@@ -15,10 +15,14 @@ async def test_commands_need_no_model_and_take_effect_with_the_next_turn(tmp_pat
     async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
         first = await app.ask("The parrot is called Otto.")
         session_id = first.session_id
-        told = len(RECORDED["commands"])
-        for command, expected in (("/HELP", "/clear"), ("/persona Be brief.", "set"), ("／clear", "anew")):
+        prompts = len(RECORDED["commands"])
+        for command, expected in (
+            ("/HELP", "/clear"),
+            ("/persona Be brief.", "set"),
+            ("／clear", "Started over"),
+        ):
             assert expected in (await app.ask(command, session_id=session_id)).answer
-        assert len(RECORDED["commands"]) == told
+        assert len(RECORDED["commands"]) == prompts
         last = await app.ask("What is its name?", session_id=session_id)
         contents = "\n".join(content for _, content in RECORDED["commands"][-1])
         nodes = await tree(app, session_id)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from config.settings import Settings
-from tests.support.app import make_settings, open_app, scripted
+from tests.support.servers.app import make_settings, open_app, scripted
 
 ECHO = ("The tag is\n", "</think>\n", "as you asked.")
 
@@ -56,8 +56,8 @@ async def test_how_long_it_thought_is_told_and_kept(tmp_path: Path) -> None:
     async with open_app(settings(tmp_path, *script, name="m")) as app:
         turn = await app.ask("Why?", thinking=True)
         stored = (await app.client.get(f"/turns/{turn.finished['turn_id']}")).json()
-    told = turn.finished["timings_ms"]
-    assert 40 <= told["thinking"] == stored["timings_ms"]["thinking"] <= told["generate"]
+    timings = turn.finished["timings_ms"]
+    assert 40 <= timings["thinking"] == stored["timings_ms"]["thinking"] <= timings["generate"]
     async with open_app(settings(tmp_path, "Yes.", name="m")) as app:
         plain = await app.ask("Why?", thinking=True)
     assert "thinking" not in plain.finished["timings_ms"]

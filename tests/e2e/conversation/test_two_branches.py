@@ -19,9 +19,9 @@ import pytest
 
 from config.settings import Settings
 from services.retrieval.query_forms import QueryBuilder
-from tests.support.app import App, make_settings, open_app, scripted
-from tests.support.scripted_llm import RECORDED
-from tests.support.turn_model import embedded_in_background
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.stores.turn_model import embedded_in_background
 
 FILE = Path(__file__).parents[2] / "data" / "two_branches.json"
 RECORD = "two branches"
@@ -50,17 +50,17 @@ def only_on(branch: str) -> Iterator[str]:
 class Sixtieth:
     """Turn 60 of a branch: the messages the model got, and what GET /turns/{id}/prompt says of them."""
 
-    told: list[tuple[str, str]]
+    messages: list[tuple[str, str]]
     prompt: dict[str, Any]
 
     @property
     def text(self) -> str:
-        return "\n".join(content for _, content in self.told)
+        return "\n".join(content for _, content in self.messages)
 
     def turns_as(self, part: str) -> list[str]:
         """Turn ids in the order told, each once."""
-        kept = [each for each in self.prompt["parts"] if each["part"] == part and each["kept"]]
-        return list(dict.fromkeys(each["turn_id"] for each in kept))
+        remaining = [each for each in self.prompt["parts"] if each["part"] == part and each["kept"]]
+        return list(dict.fromkeys(each["turn_id"] for each in remaining))
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ async def test_turn_3_is_told_in_turn_60_of_its_own_branch_and_not_of_the_other(
         places = [sixtieth.text.find(question) for question in last_five]
         assert -1 not in places
         assert places == sorted(places)
-        assert sixtieth.told[-1] == ("user", QUESTION)
+        assert sixtieth.messages[-1] == ("user", QUESTION)
 
 
 def test_the_transcript_has_60_turns_on_each_branch_and_says_the_fact_once() -> None:
@@ -143,7 +143,7 @@ it got.
 
 async def transcript() -> str:
     lines = [INTRODUCTION, "## 第 1–2 轮，两支相同 · Turns 1–2, on both branches", ""]
-    lines += _said("a", 1, 2)
+    lines += _expected_turns("a", 1, 2)
     with tempfile.TemporaryDirectory() as folder:
         async with imported(with_real_embedding(Path(folder))) as conversation:
             for branch in FACTS:
@@ -151,7 +151,7 @@ async def transcript() -> str:
     return "\n".join(lines)
 
 
-def _said(branch: str, first: int, last: int) -> list[str]:
+def _expected_turns(branch: str, first: int, last: int) -> list[str]:
     return [
         f"- **{number}** {stored()[turn_id(branch, number)]['question']}  \n"
         f"  {stored()[turn_id(branch, number)]['answer']}"
@@ -164,13 +164,20 @@ async def _branch_lines(conversation: Conversation, branch: str) -> list[str]:
     sixtieth = await conversation.ask_on(branch)
     prompt, name = sixtieth.prompt, branch.upper()
     return [
-        *["", f"## 分支 {name} · Branch {name}", "", *_said(branch, 3, 4), "- …", *_said(branch, 58, 59)],
+        *[
+            "",
+            f"## 分支 {name} · Branch {name}",
+            "",
+            *_expected_turns(branch, 3, 4),
+            "- …",
+            *_expected_turns(branch, 58, 59),
+        ],
         *[f"- **60** {QUESTION}", "", f"### 想起了什么 · What was recalled ({name})", ""],
         *recalled,
         *["", f"### 发给模型的消息 · The messages sent ({name})", ""],
         f"layout `{prompt['layout']}` · {prompt['prompt_tokens']} tokens · sha256 "
         f"`{prompt['request']['sha256'][:16]}…` · exact `{str(prompt['request']['exact']).lower()}`",
-        *["", "```text", *(f"[{role}] {content}" for role, content in sixtieth.told), "```"],
+        *["", "```text", *(f"[{role}] {content}" for role, content in sixtieth.messages), "```"],
     ]
 
 
@@ -181,12 +188,14 @@ async def _recalled(conversation: Conversation, branch: str) -> list[str]:
     recent = await manager.get_recent_history(grown)
     query = await QueryBuilder(container.embedding).build(QUESTION, [])
     ranked = await manager.recall.rank(query, grown, {turn.turn_id for turn in recent}, "local")
-    kept = {turn.turn_id for turn in await manager.retrieve_relevant_history(query, grown, recent, "local")}
+    remaining = {
+        turn.turn_id for turn in await manager.retrieve_relevant_history(query, grown, recent, "local")
+    }
     rows = ["| 轮 turn | 概率 probability | 问题 question | |", "| --- | --- | --- | --- |"]
     for each in await manager.recall.judge(query, ranked[:4]):
-        told = "告诉模型 told" if each.turn.turn_id in kept else ""
+        mark = "已发给模型 sent" if each.turn.turn_id in remaining else ""
         rows.append(
-            f"| {int(each.turn.turn_id[-12:])} | {each.chance:.2f} | {each.turn.user_query} | {told} |"
+            f"| {int(each.turn.turn_id[-12:])} | {each.chance:.2f} | {each.turn.user_query} | {mark} |"
         )
     return rows
 

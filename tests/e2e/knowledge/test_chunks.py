@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.app import App, make_settings, open_app
+from tests.support.servers.app import App, make_settings, open_app
 
 PARAGRAPH = "The {} clause of this part says what is to be done, at some length and in plain words."
 ORDINALS = ("first", "second", "third", "fourth")

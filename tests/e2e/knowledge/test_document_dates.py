@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.app import App
+from tests.support.servers.app import App
 
 DATED = "# 手册\n\n更新时间：2015 - 12 - 25\n\n文学院的前身是1939年成立的。"
 

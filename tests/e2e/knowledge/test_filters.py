@@ -16,9 +16,9 @@ from core.operations.erasure import ERASED_ID
 from tests.e2e.conversation.test_rewriting import REWRITTEN, follow_up
 from tests.e2e.conversation.test_rewriting import settings as rewriting
 from tests.e2e.knowledge.test_search import search
-from tests.support.app import CHAT, App, make_settings, open_app, scripted
-from tests.support.copies import bring_in, exported, qa
-from tests.support.scripted_llm import RECORDED
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
+from tests.support.wire.copies import bring_in, exported, qa
 
 HERON = "The heron pass costs {} crowns a month."
 QUESTION = "What does the heron pass cost?"
@@ -55,8 +55,8 @@ async def names(app: App, question: str = QUESTION, **filters: Any) -> set[str]:
 async def turn_of(app: App, turn_id: str) -> dict[str, Any]:
     response = await app.client.get(f"/turns/{turn_id}")
     assert response.status_code == 200, response.text
-    found: dict[str, Any] = response.json()
-    return found
+    results: dict[str, Any] = response.json()
+    return results
 
 
 async def test_an_answer_cites_only_what_the_question_is_limited_to(filled: Filled) -> None:
@@ -71,8 +71,8 @@ async def test_an_answer_cites_only_what_the_question_is_limited_to(filled: Fill
     assert await names(app, since="2023-05", until="2023-05") == {"old"}
     assert await names(app, until="2024") == {"old", "new"}
     assert await names(app, sources=["nowhere"]) == set()
-    found = (await search(app, QUESTION, filters={"tags": ["2024"]}))["candidates"]
-    assert [(one["file_name"], one["tags"], one["source"], one["date"]) for one in found] == [
+    hits = (await search(app, QUESTION, filters={"tags": ["2024"]}))["candidates"]
+    assert [(one["file_name"], one["tags"], one["source"], one["date"]) for one in hits] == [
         ("new.md", ["contract", "2024"], "", "2024-06")
     ]
 
@@ -207,8 +207,8 @@ async def test_when_nothing_fits_the_answer_says_that_it_was_limited(filled: Fil
     assert english.text("CONTENT").startswith(
         "Within the limits of this question (tags: 2030), the documents"
     )
-    told = [status["message"] for status in english.statuses if status["stage"] == "filtering"]
-    assert told == ["Nothing relevant was found within the limits of the question."]
+    statuses = [status["message"] for status in english.statuses if status["stage"] == "filtering"]
+    assert statuses == ["Nothing relevant was found within the limits of the question."]
     chinese = await app.ask(
         "苍鹭通票多少钱？", filters={"tags": ["合同"], "document_ids": [filled.ids["old"]]}
     )
@@ -273,9 +273,9 @@ async def test_why_not_says_that_a_copy_took_the_place(filled: Filled) -> None:
     """Discriminates: showing one text twice, or blaming fusion for it."""
     app = filled.app
     copy = await app.add_text("copy.md", HERON.format("seventy") + "\n")
-    found = (await search(app, QUESTION))["candidates"]
-    assert len(found) == len({(one["text"], one["date"]) for one in found})
-    shown = {one["document_id"] for one in found}
+    hits = (await search(app, QUESTION))["candidates"]
+    assert len(hits) == len({(one["text"], one["date"]) for one in hits})
+    shown = {one["document_id"] for one in hits}
     [hidden] = {copy, filled.ids["bare"]} - shown
     report = (await search(app, QUESTION, document_id=hidden))["document"]
     assert report["stage"] == "duplicate"

@@ -11,7 +11,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from tests.services.adapters.http.http_stub import Reply, http_stub
-from tests.support.app import make_settings, open_app, scripted
+from tests.support.servers.app import make_settings, open_app, scripted
 
 GUIDE = "# Models\nSet OPENAI_BASE_URL to change the model.\n"
 QUESTION = "How to change the model?"
@@ -46,7 +46,7 @@ async def test_a_rerank_server_judges_and_when_it_dies_the_built_in_one_does_and
     assert warnings(fallen.statuses) == [
         (WARNING, "The reranker cannot be reached: the built-in one ranked this time.")
     ]
-    assert warnings(chinese.statuses) == [(WARNING, "重排服务暂时不可用,本轮改用内置的重排。")]
+    assert warnings(chinese.statuses) == [(WARNING, "重排服务暂时不可用，本轮改用内置的重排。")]
     assert stub.bodies[0]["query"] == QUESTION
 
 
@@ -55,10 +55,10 @@ async def test_a_reranker_class_that_fails_is_replaced_too(tmp_path: Path) -> No
     async with open_app(make_settings(tmp_path, models={"reranker": path})) as app:
         await app.add_text("guide.md", GUIDE)
         turn = await app.ask(QUESTION)
-        found = (await app.client.post("/search", json={"question": QUESTION})).json()
+        hits = (await app.client.post("/search", json={"question": QUESTION})).json()
     assert [code for code, _ in warnings(turn.statuses)] == [WARNING]
     assert turn.sources
-    assert found["candidates"]
+    assert hits["candidates"]
 
 
 async def test_what_the_judge_refuses_is_neither_told_nor_cited_and_the_prompt_says_why(
@@ -83,7 +83,7 @@ async def test_what_the_judge_refuses_is_neither_told_nor_cited_and_the_prompt_s
 
 
 async def test_a_follow_up_is_judged_with_the_questions_before_it(tmp_path: Path) -> None:
-    from tests.support.scripted_llm import RECORDED
+    from tests.support.models.scripted_llm import RECORDED
 
     judge = scripted('{"can_answer": true}', record_as="judge-follow-up")
     settings = make_settings(
@@ -100,5 +100,5 @@ async def test_a_follow_up_is_judged_with_the_questions_before_it(tmp_path: Path
             use_insert_block=True,
             insert_block_llm_id="judge",
         )
-    told = json.loads(RECORDED["judge-follow-up"][-1][-1][1])
-    assert (told["earlier_questions"], told["question"]) == ([QUESTION], "And its default?")
+    prompt = json.loads(RECORDED["judge-follow-up"][-1][-1][1])
+    assert (prompt["earlier_questions"], prompt["question"]) == ([QUESTION], "And its default?")

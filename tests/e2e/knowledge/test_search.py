@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.app import App, make_settings, open_app, scripted
+from tests.support.servers.app import App, make_settings, open_app, scripted
 
 FEES = (
     "# Fees\n\nThe heron pass costs ninety crowns a month.\n\n"
@@ -30,8 +30,8 @@ async def filled(tmp_path: Path) -> AsyncIterator[App]:
 async def search(app: App, question: str, **body: Any) -> dict[str, Any]:
     response = await app.client.post("/search", json={"question": question, **body})
     assert response.status_code == 200, response.text
-    found: dict[str, Any] = response.json()
-    return found
+    results: dict[str, Any] = response.json()
+    return results
 
 
 async def refused(app: App, **body: Any) -> tuple[int, str, str]:
@@ -42,19 +42,19 @@ async def refused(app: App, **body: Any) -> tuple[int, str, str]:
 
 async def test_every_candidate_has_its_rank_and_score_at_every_stage(filled: App) -> None:
     """Discriminates: calling what top_n cut a matter of the threshold."""
-    found = (await search(filled, "What does the heron pass cost?"))["candidates"]
-    assert len(found) == 3
-    assert all(set(STAGES) <= set(one) for one in found)
-    assert [one["reranked"]["rank"] for one in found] == [1, 2, 3]
-    assert sorted(one["fused"]["rank"] for one in found) == [1, 2, 3]
-    assert found[0]["file_name"] == "fees.md"
-    assert found[0]["sparse"]["rank"] == 1
-    assert found[0]["sparse"]["score"] > 0
-    assert {one["dense"]["rank"] for one in found} == {1, 2, 3}
-    assert all(one["reranked"]["probability"] == one["probability"] for one in found)
-    assert [one["budget"]["index"] for one in found] == [1, 2, 3]
-    assert all(one["budget"]["tokens"] > 10 for one in found)
-    assert all(one["kept"] and one["dropped_by"] is None for one in found)
+    hits = (await search(filled, "What does the heron pass cost?"))["candidates"]
+    assert len(hits) == 3
+    assert all(set(STAGES) <= set(one) for one in hits)
+    assert [one["reranked"]["rank"] for one in hits] == [1, 2, 3]
+    assert sorted(one["fused"]["rank"] for one in hits) == [1, 2, 3]
+    assert hits[0]["file_name"] == "fees.md"
+    assert hits[0]["sparse"]["rank"] == 1
+    assert hits[0]["sparse"]["score"] > 0
+    assert {one["dense"]["rank"] for one in hits} == {1, 2, 3}
+    assert all(one["reranked"]["probability"] == one["probability"] for one in hits)
+    assert [one["budget"]["index"] for one in hits] == [1, 2, 3]
+    assert all(one["budget"]["tokens"] > 10 for one in hits)
+    assert all(one["kept"] and one["dropped_by"] is None for one in hits)
     cut = (await search(filled, "What does the heron pass cost?", top_n=1))["candidates"]
     assert [one["dropped_by"] for one in cut] == [None, "top_n", "top_n"]
     assert [one["budget"] and one["budget"]["index"] for one in cut] == [1, None, None]
@@ -64,8 +64,8 @@ async def test_every_candidate_has_its_rank_and_score_at_every_stage(filled: App
 async def test_what_is_unlikely_is_dropped_by_the_threshold(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, retrieval={"rerank_score_threshold": 1.0})) as app:
         await app.add_text("bins.md", BINS)
-        found = (await search(app, "deleted files"))["candidates"]
-    assert [(one["dropped_by"], one["budget"]) for one in found] == [("threshold", None)]
+        hits = (await search(app, "deleted files"))["candidates"]
+    assert [(one["dropped_by"], one["budget"]) for one in hits] == [("threshold", None)]
 
 
 async def test_what_finds_no_room_is_dropped_by_the_budget_as_the_chat_drops_it(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_a_session_bears_on_the_search_as_what_was_asked_before_does(fille
     """Discriminates: searching a session's follow-up raw."""
     asked = await filled.ask("What does the heron pass cost?")
     raw = await search(filled, "and it?")
-    said = await search(
+    reply = await search(
         filled,
         "and it?",
         previous_questions=["What does the heron pass cost?"],
@@ -106,15 +106,15 @@ async def test_a_session_bears_on_the_search_as_what_was_asked_before_does(fille
     named = await search(
         filled, "and it?", session_id=asked.session_id, parent_turn_id=asked.finished["turn_id"]
     )
-    assert retrieved(of_session) == retrieved(said) == retrieved(named)
-    assert retrieved(fresh) == retrieved(raw) != retrieved(said)
+    assert retrieved(of_session) == retrieved(reply) == retrieved(named)
+    assert retrieved(fresh) == retrieved(raw) != retrieved(reply)
     other = (await filled.ask("And the bins?")).finished["turn_id"]
     refusal = await refused(filled, session_id=asked.session_id, parent_turn_id=other)
     assert refusal[:2] == (422, "invalid_parent_turn")  # as the chat refuses it
 
 
-def retrieved(found: dict[str, Any]) -> list[Any]:
-    return [(one["chunk_id"], one["dense"], one["sparse"], one["fused"]) for one in found["candidates"]]
+def retrieved(hits: dict[str, Any]) -> list[Any]:
+    return [(one["chunk_id"], one["dense"], one["sparse"], one["fused"]) for one in hits["candidates"]]
 
 
 async def test_what_bears_on_it_is_bounded_and_said_once(filled: App) -> None:
@@ -136,8 +136,8 @@ async def test_what_bears_on_it_is_bounded_and_said_once(filled: App) -> None:
         ({"documents": []}, 422, "documents"),
     ]
     for body, status, field in cases:
-        seen, _, message = await refused(filled, **body)
-        assert (seen, field in message) == (status, True), (body, message)
+        observed, _, message = await refused(filled, **body)
+        assert (observed, field in message) == (status, True), (body, message)
     for date in ("2026", "2026-01", "2026-01-31"):
         await search(filled, "heron", date=date, previous_questions=["x"] * 10)
 

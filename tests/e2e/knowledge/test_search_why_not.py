@@ -11,8 +11,8 @@ from typing import Any
 from core.knowledge import DocumentStatus
 from services.retrieval.retriever import Fusion, Retriever
 from tests.e2e.knowledge.test_search import BINS, FEES, search
-from tests.support.app import App, make_settings, open_app, scripted
-from tests.support.knowledge import save
+from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.stores.knowledge import save
 
 PASSES = "# Passes\n\nThe heron pass is sold at the gate."
 
@@ -108,7 +108,11 @@ async def test_a_document_that_is_not_ready_says_which(app: App) -> None:
     )
     for status, error, says in cases:
         await save(app.container.store, replace(document, status=status, error=error))
-        told = await why(app, "deleted files", document_id)
-        assert (told["stage"], told["status"], told["error"]) == ("not_ready", status.value, error)
-        assert says in told["message"]
-        assert told["chunks"] == []
+        explained = await why(app, "deleted files", document_id)
+        assert (explained["stage"], explained["status"], explained["error"]) == (
+            "not_ready",
+            status.value,
+            error,
+        )
+        assert says in explained["message"]
+        assert explained["chunks"] == []

@@ -11,7 +11,7 @@ import pytest
 from api.wiring.parts import SHARED_OWNER
 from core.knowledge import Document, DocumentStatus
 from services.knowledge.documents import DocumentStore
-from tests.support.app import App, make_settings, open_app, scripted
+from tests.support.servers.app import App, make_settings, open_app, scripted
 
 
 async def tags(client: httpx.AsyncClient, key: str = "") -> list[tuple[str, int]]:
@@ -69,6 +69,6 @@ async def test_a_page_is_told_its_limits_and_whether_a_model_can_judge(
 ) -> None:
     settings = make_settings(tmp_path, models={"llms": llms}, conversation={"max_persona_chars": 77})
     async with open_app(settings) as app:
-        told = (await app.client.get("/settings/public")).json()
-    assert (told["max_persona_chars"], told["insert_block"]) == (77, judges)
-    assert told["rerank_top_n"] == {"default": 10, "max": 50}
+        limits = (await app.client.get("/settings/public")).json()
+    assert (limits["max_persona_chars"], limits["insert_block"]) == (77, judges)
+    assert limits["rerank_top_n"] == {"default": 10, "max": 50}

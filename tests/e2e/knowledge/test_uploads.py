@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from services.knowledge.base import UPLOADED_BYTES
-from tests.support import make_files
-from tests.support.app import App
+from tests.support.servers.app import App
+from tests.support.stores import make_files
 
 TEXT = b"# Title\nThe rhubarb festival is in June.\n"
 
@@ -54,10 +54,10 @@ async def test_the_same_bytes_are_one_document_and_other_bytes_another(app: App)
 async def test_content_that_is_not_what_it_says_is_refused(
     app: App, name: str, content: bytes, status: int, code: str
 ) -> None:
-    seen, body = await post(app, name, content)
+    observed, body = await post(app, name, content)
     error = body["error"]
     assert isinstance(error, dict)
-    assert (seen, error["code"]) == (status, code)
+    assert (observed, error["code"]) == (status, code)
     assert (await app.container.store.count("documents")).count == 0
 
 

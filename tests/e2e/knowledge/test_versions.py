@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from services.knowledge.upload import Upload
-from tests.support.app import App, make_settings, open_app
-from tests.support.sse import Streamed
+from tests.support.servers.app import App, make_settings, open_app
+from tests.support.wire.sse import Streamed
 
 OLD = "# Fees\n\nThe lighthouse costs nine ducats a month.\n"
 NEW = "# Fees\n\nThe lighthouse costs twelve ducats a month.\n"
@@ -56,9 +56,9 @@ async def test_erasing_a_document_finds_the_traces_of_its_older_versions(app: Ap
     assert "uploads waiting to be read" in {place["place"] for place in erased["proof"]["searched"]}
     for collection in ("conversations", "knowledge", "documents"):
         records, _ = await app.container.store.scroll(collection, limit=1_000)
-        told = json.dumps([record.payload for record in records])
-        assert old_chunk not in told
-        assert document_id not in told
+        payloads = json.dumps([record.payload for record in records])
+        assert old_chunk not in payloads
+        assert document_id not in payloads
 
 
 async def test_tags_and_date_are_changed_by_whoever_owns_the_document(app: App) -> None:
@@ -81,8 +81,8 @@ async def test_documents_are_listed_by_status_source_and_tag(app: App) -> None:
     await app.add_text("fees.md", OLD, tags="a")
     await app.add_text("other.md", NEW, tags="b")
 
-    async def names(**wanted: str) -> list[str]:
-        listed = (await app.client.get("/documents", params=wanted)).json()
+    async def names(**expected: str) -> list[str]:
+        listed = (await app.client.get("/documents", params=expected)).json()
         return [document["file_name"] for document in listed["documents"]]
 
     assert await names() == ["other.md", "fees.md"]
@@ -110,9 +110,13 @@ async def test_a_job_tells_its_attempt_and_when_it_began_and_ended(app: App) -> 
 async def test_without_tags_a_new_version_keeps_them_and_an_empty_field_clears_them(app: App) -> None:
     """Discriminates: taking the absent field for an empty one."""
     path = f"/documents/{await app.add_text('fees.md', OLD, external_id='fees', tags='a,b')}"
-    for text, fields, kept in ((NEW, {}, ["a", "b"]), (OLD, {"tags": ""}, []), (NEW, {"tags": "c"}, ["c"])):
+    for text, fields, remaining in (
+        (NEW, {}, ["a", "b"]),
+        (OLD, {"tags": ""}, []),
+        (NEW, {"tags": "c"}, ["c"]),
+    ):
         await app.add_text("fees.md", text, external_id="fees", **fields)
-        assert (await app.client.get(path)).json()["tags"] == kept
+        assert (await app.client.get(path)).json()["tags"] == remaining
 
 
 async def test_a_followed_document_keeps_its_tags_and_its_deletion_names_its_source(app: App) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from api.search.handler import SearchRequest
 from services.retrieval.surroundings import Neighbours, Widener
 from tests.e2e.knowledge.test_search import search
-from tests.support.app import App, make_settings, open_app, scripted
-from tests.support.scripted_llm import RECORDED
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import App, make_settings, open_app, scripted
 
 QUESTION = "What is the warranty of the heron lamp?"
 FACT = "It is forty-one months."
@@ -56,39 +56,39 @@ async def test_the_answer_in_the_next_paragraph_is_told_and_the_citation_stays_t
     tmp_path: Path,
 ) -> None:
     """Discriminates: not widening; a citation whose text and passage are no longer the chunk's."""
-    told, sizes = {}, {}
+    reported, sizes = {}, {}
     for tokens in (0, 60):
         async with opened(tmp_path / str(tokens), tokens) as app:
             asked = await app.ask(QUESTION, rerank_top_n=1)
             [source] = asked.sources
             shown = (await app.client.get(f"/turns/{asked.finished['turn_id']}/prompt")).json()
-            found = (await search(app, QUESTION, top_n=1))["candidates"]
-        told[tokens] = RECORDED["widened"][0][-1][1]
-        sizes[tokens] = found[0]["budget"]["tokens"]
+            hits = (await search(app, QUESTION, top_n=1))["candidates"]
+        reported[tokens] = RECORDED["widened"][0][-1][1]
+        sizes[tokens] = hits[0]["budget"]["tokens"]
         assert "warranty" in source["text"]
         assert FACT not in source["text"]
         assert source["key_passage"] in source["text"]
         assert source["text"][source["passage_start"] : source["passage_end"]] == source["key_passage"]
         assert shown["request"]["exact"] is True
-        assert FACT not in found[0]["text"]
-    assert FACT not in told[0]
-    assert FACT in told[60]
-    assert "boats" not in told[60]  # another section
+        assert FACT not in hits[0]["text"]
+    assert FACT not in reported[0]
+    assert FACT in reported[60]
+    assert "boats" not in reported[60]  # another section
     assert 0 < sizes[60] - sizes[0] <= 2 * 60  # the model's tokens are counted more carefully
 
 
 async def test_no_hit_and_no_history_goes_for_the_sake_of_a_neighbour(tmp_path: Path) -> None:
     """Discriminates: fitting the widened passages as if they were all that there is."""
-    kept: dict[int, list[int]] = {}
+    remaining: dict[int, list[int]] = {}
     for tokens in (0, 2_000):
         async with opened(tmp_path / str(tokens), tokens, context_window=900, max_tokens=100) as app:
             for name in ("Ibis", "Crane", "Stork", "Egret", "Bittern"):
                 await app.add_text(f"{name}.md", pad(name) + f" {FACT} More is said of it. " * 12)
             request = SearchRequest(QUESTION, "local")
             report = await app.container.search.search(request)
-            kept[tokens] = [one.index for one in report.candidates if one.index]
-    assert kept[0] == kept[2_000]
-    assert len(kept[0]) > 1
+            remaining[tokens] = [one.index for one in report.candidates if one.index]
+    assert remaining[0] == remaining[2_000]
+    assert len(remaining[0]) > 1
 
 
 async def test_an_erased_document_is_gone_from_widened_prompts_too(tmp_path: Path) -> None:

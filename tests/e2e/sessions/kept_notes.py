@@ -12,8 +12,8 @@ import pytest
 from api.turn.run import TurnRun
 from config.settings import Settings
 from tests.e2e.conversation.test_rewriting import FEES, REWRITTEN
-from tests.support.app import App, make_settings
-from tests.support.sse import Frame, Streamed, frames
+from tests.support.servers.app import App, make_settings
+from tests.support.wire.sse import Frame, Streamed, frames
 
 WARNED = {
     "code": "reranker_unavailable",

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from tests.services.conversation.stores import TURNS
-from tests.support.app import App, make_settings, open_app
-from tests.support.copies import bring_in, exported, qa, tree, uid
+from tests.support.servers.app import App, make_settings, open_app
+from tests.support.wire.copies import bring_in, exported, qa, tree, uid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -76,13 +76,13 @@ def with_every_field() -> dict[str, Any]:
 
 async def test_what_is_exported_comes_back_with_nothing_lost(app: App) -> None:
     """Discriminates: leaving any one field out of the export or of the import."""
-    given = with_every_field()
-    await bring_in(app, **given)
-    first = await exported(app, given["session_id"])
-    assert first == given
-    assert (await app.client.delete(f"/sessions/{given['session_id']}")).status_code == 200
+    fields = with_every_field()
+    await bring_in(app, **fields)
+    first = await exported(app, fields["session_id"])
+    assert first == fields
+    assert (await app.client.delete(f"/sessions/{fields['session_id']}")).status_code == 200
     await bring_in(app, **first)
-    assert await exported(app, given["session_id"]) == given
+    assert await exported(app, fields["session_id"]) == fields
 
 
 async def test_a_live_conversation_comes_back_as_it_was(app: App) -> None:

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from core.conversation.turns import TurnStatus
-from tests.support.app import App, make_settings, open_app, scripted
-from tests.support.copies import bring_in, exported, uid
+from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.wire.copies import bring_in, exported, uid
 
 
 async def rate(client: httpx.AsyncClient, turn_id: str, key: str = "", **body: Any) -> httpx.Response:
@@ -28,10 +28,10 @@ async def test_feedback_is_given_replaced_and_taken_back_and_nothing_else_change
     turn_id = (await app.ask("What is this?")).finished["turn_id"]
     before = await read(app, turn_id)
     assert "feedback" not in before
-    given = await rate(app.client, turn_id, rating="down", comment=" 太短\r\nreally ")
-    said = {"rating": "down", "comment": "太短\nreally"}
-    assert (given.status_code, given.json()) == (200, {"turn_id": turn_id, "feedback": said})
-    assert await read(app, turn_id) == {**before, "feedback": said}
+    fields = await rate(app.client, turn_id, rating="down", comment=" 太短\r\nreally ")
+    text = {"rating": "down", "comment": "太短\nreally"}
+    assert (fields.status_code, fields.json()) == (200, {"turn_id": turn_id, "feedback": text})
+    assert await read(app, turn_id) == {**before, "feedback": text}
     again = {"rating": "up", "comment": ""}
     assert (await rate(app.client, turn_id, rating="up")).json()["feedback"] == again
     listed = (await app.client.get(f"/sessions/{before['session_id']}/turns")).json()["turns"]

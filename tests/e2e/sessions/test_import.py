@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from routes.edge import MAX_BODY_BYTES
 from tests.services.conversation.stores import SESSIONS, TURNS
-from tests.support.app import App, make_settings, open_app, scripted
-from tests.support.copies import IMPORT, branch, bring_in, qa, tree, uid
-from tests.support.scripted_llm import RECORDED
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.wire.copies import IMPORT, branch, bring_in, qa, tree, uid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -207,7 +207,7 @@ async def test_ids_that_are_there_already_are_refused(app: App) -> None:
     )
 
 
-def said(role: str) -> dict[str, Any]:
+def entry(role: str) -> dict[str, Any]:
     return {"role": role, "content": "x"}
 
 
@@ -225,20 +225,20 @@ def said(role: str) -> dict[str, Any]:
         ({"turns": [qa()], "persona": {"text": "x", "surplus": 1}}, "persona.surplus"),
         ({"turns": [qa()], "created_at": "2024-01-01T00:00:00"}, "created_at"),
         ({"messages": []}, "messages"),
-        ({"messages": [said("user"), {"role": "assistant", "content": " "}]}, "messages.1.content"),
-        ({"messages": [said("assistant")]}, "messages.0.role"),
-        ({"messages": [said("user"), said("system")]}, "messages.1.role"),
-        ({"messages": [said("user"), {**said("tool"), "tool_call_id": "1"}]}, "messages.1: "),
-        ({"messages": [said("user"), {**said("assistant"), "tool_calls": [{}]}]}, "tool calls"),
-        ({"messages": [said("wizard")]}, "messages.0.role"),
-        ({"messages": [said("system")]}, "messages: there is no user"),
+        ({"messages": [entry("user"), {"role": "assistant", "content": " "}]}, "messages.1.content"),
+        ({"messages": [entry("assistant")]}, "messages.0.role"),
+        ({"messages": [entry("user"), entry("system")]}, "messages.1.role"),
+        ({"messages": [entry("user"), {**entry("tool"), "tool_call_id": "1"}]}, "messages.1: "),
+        ({"messages": [entry("user"), {**entry("assistant"), "tool_calls": [{}]}]}, "tool calls"),
+        ({"messages": [entry("wizard")]}, "messages.0.role"),
+        ({"messages": [entry("system")]}, "messages: there is no user"),
         ({"messages": [{"role": "user", "content": ["x"]}]}, "messages.0.content"),
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}, "messages.0.content"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content"),
         ({"messages": [{"role": "user", "content": []}]}, "messages.0.content"),
-        ({"messages": [said("user"), {**said("assistant"), "content": None}]}, "messages.1.content"),
-        ({"messages": [said("user"), {**said("assistant"), "function_call": {"name": "f"}}]}, "tool calls"),
-        ({"messages": [said("user"), said("developer")]}, "messages.1.role"),
+        ({"messages": [entry("user"), {**entry("assistant"), "content": None}]}, "messages.1.content"),
+        ({"messages": [entry("user"), {**entry("assistant"), "function_call": {"name": "f"}}]}, "tool calls"),
+        ({"messages": [entry("user"), entry("developer")]}, "messages.1.role"),
     ],
 )  # fmt: skip
 async def test_a_bad_body_is_refused(app: App, body: dict[str, Any], field: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 from core.conversation.turns import TurnStatus
 from tests.e2e.conversation.test_rewriting import REWRITTEN
 from tests.e2e.sessions.kept_notes import WARNED, notes, number, read, replayed, settings, speaking, talk
-from tests.support.app import App, open_app
-from tests.support.copies import IMPORT, branch, bring_in, exported, qa, uid
+from tests.support.servers.app import App, open_app
+from tests.support.wire.copies import IMPORT, branch, bring_in, exported, qa, uid
 
 NOTES = ("warnings", "rewritten_question")
 
@@ -20,25 +20,25 @@ NOTES = ("warnings", "rewritten_question")
 async def test_a_turn_says_what_its_stream_told_beside_the_answer(tmp_path: Path) -> None:
     """Discriminates: a turn stored without one of them; the question of another turn."""
     async with open_app(settings(tmp_path)) as app:
-        told = await talk(app)
-        stored = await read(app, told.second)
+        streamed = await talk(app)
+        stored = await read(app, streamed.second)
         assert [stored[name] for name in NOTES] == [[WARNED], REWRITTEN]
-        assert [status for _, status in notes(told.live)] == [
+        assert [status for _, status in notes(streamed.live)] == [
             {"stage": "warning", **WARNED},
-            {"stage": "rewriting", "message": told.live.statuses[4]["message"], "question": REWRITTEN},
+            {"stage": "rewriting", "message": streamed.live.statuses[4]["message"], "question": REWRITTEN},
         ]
-        first, second = await branch(app, told.session_id)
+        first, second = await branch(app, streamed.session_id)
         assert (first["warnings"], "rewritten_question" in first) == ([WARNED], False)
         assert second == stored
     async with open_app(settings(tmp_path)) as app:
-        assert await read(app, told.second) == stored
+        assert await read(app, streamed.second) == stored
 
 
 async def test_an_answer_in_one_object_tells_them_too(tmp_path: Path) -> None:
     """Discriminates: leaving out what is no part of the answer."""
     async with open_app(settings(tmp_path)) as app:
-        told = await talk(app)
-        asked = {"session_id": told.session_id, "parent_turn_id": told.first, "stream": False}
+        streamed = await talk(app)
+        asked = {"session_id": streamed.session_id, "parent_turn_id": streamed.first, "stream": False}
         reply = await app.client.post("/knowledge_chat_conversation", json={**asked, "question": "Hm?"})
         whole = reply.json()
         stored = await read(app, whole["turn_id"])
@@ -48,27 +48,27 @@ async def test_an_answer_in_one_object_tells_them_too(tmp_path: Path) -> None:
 async def test_what_a_warning_counts_is_kept_with_it(tmp_path: Path) -> None:
     """Discriminates: keeping the code and the message alone."""
     async with open_app(settings(tmp_path)) as app:
-        told = await talk(app)
-        await app.container.conversations.turns.set_payload({"user_query": None}, [told.first])
-        asked = await app.ask("And then?", session_id=told.session_id, parent_turn_id=told.second)
+        streamed = await talk(app)
+        await app.container.conversations.turns.set_payload({"user_query": None}, [streamed.first])
+        asked = await app.ask("And then?", session_id=streamed.session_id, parent_turn_id=streamed.second)
         stored = await read(app, asked.finished["turn_id"])
-    said = [{name: value for name, value in each.items() if name != "stage"} for _, each in notes(asked)]
-    assert [each for each in said if "code" in each] == stored["warnings"]
+    words = [{name: value for name, value in each.items() if name != "stage"} for _, each in notes(asked)]
+    assert [each for each in words if "code" in each] == stored["warnings"]
     assert {each["code"]: each.get("turns") for each in stored["warnings"]}["turns_unreadable"] == 1
 
 
 async def test_a_replay_tells_them_under_the_numbers_they_had(tmp_path: Path) -> None:
     """Discriminates: a replay without them; one that tells them to a reader who has seen them."""
     async with open_app(settings(tmp_path, "<think>hm</think>", "One\n\ntwo")) as app:
-        told = await talk(app)
-        assert len(notes(told.live)) == 2
-        for after in range(len(told.live.frames)):
-            again = await replayed(app, told.second, after)
-            assert notes(again) == notes(told.live, after)
+        streamed = await talk(app)
+        assert len(notes(streamed.live)) == 2
+        for after in range(len(streamed.live.frames)):
+            again = await replayed(app, streamed.second, after)
+            assert notes(again) == notes(streamed.live, after)
             numbers = [number(frame) for frame in again.frames]
             assert numbers == sorted(set(numbers))
-            assert numbers[-1] == number(told.live.frames[-1])
-        assert (await replayed(app, told.second)).answer == told.live.answer
+            assert numbers[-1] == number(streamed.live.frames[-1])
+        assert (await replayed(app, streamed.second)).answer == streamed.live.answer
 
 
 async def test_a_turn_that_was_told_nothing_has_neither(app: App) -> None:
@@ -87,10 +87,10 @@ async def test_a_turn_that_was_cut_keeps_what_was_told_until_then(
 ) -> None:
     """Discriminates: keeping it only at a whole answer's end."""
     async with open_app(settings(tmp_path)) as app:
-        told = await talk(app)
+        streamed = await talk(app)
     turn_id = uid()
     async with open_app(settings(tmp_path, *script)) as app:
-        asking = asyncio.create_task(app.ask("Hm?", session_id=told.session_id, turn_id=turn_id))
+        asking = asyncio.create_task(app.ask("Hm?", session_id=streamed.session_id, turn_id=turn_id))
         if status != "failed":
             (await speaking(app, turn_id)).cut(TurnStatus(status))
         live = await asking
@@ -100,7 +100,7 @@ async def test_a_turn_that_was_cut_keeps_what_was_told_until_then(
         assert notes(await replayed(app, turn_id)) == notes(live)
     async with open_app(settings(tmp_path, "whole")) as app:
         await app.container.conversations.turns.set_payload({"warnings": [WARNED] * 3}, [turn_id])
-        again = await app.ask("Hm?", session_id=told.session_id, turn_id=turn_id)
+        again = await app.ask("Hm?", session_id=streamed.session_id, turn_id=turn_id)
         assert again.answer == "whole"
         assert (await read(app, turn_id))["warnings"] == [WARNED]  # those of the second run
 
@@ -108,16 +108,16 @@ async def test_a_turn_that_was_cut_keeps_what_was_told_until_then(
 async def test_they_are_in_the_copy_and_come_back_with_it(tmp_path: Path) -> None:
     """Discriminates: leaving one out of the export, the import, or the replay of what was brought in."""
     async with open_app(settings(tmp_path)) as app:
-        told = await talk(app)
-        turns = [await read(app, turn_id) for turn_id in (told.first, told.second)]
-        copy = await exported(app, told.session_id)
-        assert copy["turns"][1]["rewritten_question"] == {"text": REWRITTEN, "turn_ids": [told.first]}
-        await app.client.delete(f"/sessions/{told.session_id}")
+        streamed = await talk(app)
+        turns = [await read(app, turn_id) for turn_id in (streamed.first, streamed.second)]
+        copy = await exported(app, streamed.session_id)
+        assert copy["turns"][1]["rewritten_question"] == {"text": REWRITTEN, "turn_ids": [streamed.first]}
+        await app.client.delete(f"/sessions/{streamed.session_id}")
         await bring_in(app, **copy)
-        assert await exported(app, told.session_id) == copy
-        assert [await read(app, turn_id) for turn_id in (told.first, told.second)] == turns
-        again = await replayed(app, told.second)
-        assert [status for _, status in notes(again)] == [status for _, status in notes(told.live)][::-1]
+        assert await exported(app, streamed.session_id) == copy
+        assert [await read(app, turn_id) for turn_id in (streamed.first, streamed.second)] == turns
+        again = await replayed(app, streamed.second)
+        assert [status for _, status in notes(again)] == [status for _, status in notes(streamed.live)][::-1]
         assert again.kinds == ["SESSION", "STATUS", "CONTENT", "SOURCE", "STATUS", "DONE"]
 
 
@@ -142,8 +142,8 @@ async def test_notes_that_nobody_was_told_are_not_imported(app: App, bad: Any, f
 
 async def test_a_question_rewritten_with_turns_that_are_not_brought_along_is_refused(app: App) -> None:
     """Discriminates: words of a turn that nobody could trace to them."""
-    given = {"text": "How?", "turn_ids": [uid()]}
-    response = await app.client.post(IMPORT, json={"turns": [qa(rewritten_question=given)]})
+    fields = {"text": "How?", "turn_ids": [uid()]}
+    response = await app.client.post(IMPORT, json={"turns": [qa(rewritten_question=fields)]})
     assert response.status_code == 422
     assert response.json()["error"]["message"] == (
         "turns.0.rewritten_question: names a turn that is not in this import."

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from tests.services.conversation.stores import SESSIONS, TURNS
-from tests.support.app import App, make_settings, open_app
-from tests.support.copies import branch, bring_in, qa, tree, uid
+from tests.support.servers.app import App, make_settings, open_app
+from tests.support.wire.copies import branch, bring_in, qa, tree, uid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -57,12 +57,12 @@ async def test_a_persona_stays_through_turns_changes_and_a_restart(tmp_path: Pat
     """Discriminates: a turn's beginning or a new title that writes the whole record without the persona."""
     async with open_app(make_settings(tmp_path)) as app:
         session_id = await new_session(app)
-        given = await app.client.put(f"/sessions/{session_id}/persona", json={"text": "Be kind."})
+        fields = await app.client.put(f"/sessions/{session_id}/persona", json={"text": "Be kind."})
         await app.ask("What is this?", session_id=session_id)
         await app.client.patch(f"/sessions/{session_id}", json={"title": "Mine", "hold": True})
     async with open_app(make_settings(tmp_path)) as app:
         session = (await app.client.get(f"/sessions/{session_id}")).json()
-    assert session["persona"] == given.json()["persona"]
+    assert session["persona"] == fields.json()["persona"]
     assert (session["title"], session["hold"]) == ("Mine", True)
 
 
@@ -234,17 +234,17 @@ async def test_the_list_is_searched_by_title(tmp_path: Path) -> None:
         for title in ("Ｒｅｆｕｎｄｓ 2024", "退款说明", "refunds and returns"):
             await app.client.post("/sessions", json={"title": title})
 
-        async def found(q: str, **more: Any) -> list[str]:
+        async def titles_of(q: str, **more: Any) -> list[str]:
             listed = (await app.client.get("/sessions", params={"q": q, **more})).json()
             return [session["title"] for session in listed["sessions"]]
 
         everything = ["refunds and returns", "退款说明", "Ｒｅｆｕｎｄｓ 2024"]
-        assert await found("") == await found("  ") == everything
-        assert await found(" REFUNDS ") == [everything[0], everything[2]]
-        assert await found("退款") == ["退款说明"]
-        assert await found("none of them") == []
+        assert await titles_of("") == await titles_of("  ") == everything
+        assert await titles_of(" REFUNDS ") == [everything[0], everything[2]]
+        assert await titles_of("退款") == ["退款说明"]
+        assert await titles_of("none of them") == []
         one = (await app.client.get("/sessions", params={"q": "refunds", "limit": 1})).json()
-        assert await found("refunds", limit=1, before=one["next"]) == [everything[2]]
+        assert await titles_of("refunds", limit=1, before=one["next"]) == [everything[2]]
         assert one["sessions"][0]["turn_count"] == 0
         for bad, why in (("a\0b", "NUL"), ("x" * 201, "201 characters")):
             refused = await app.client.get("/sessions", params={"q": bad})

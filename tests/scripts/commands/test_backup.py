@@ -12,12 +12,12 @@ import pytest
 import uvicorn
 
 from config.settings import Settings
-from routes import backup_routes
+from routes.admin import backups
 from routes.app import create_app
 from scripts.commands import backup, migrate_store, restore
 from scripts.commands.maintenance import CommandError
-from tests.support.app import HASHING, make_settings, open_app
-from tests.support.commands import command
+from tests.support.servers.app import HASHING, make_settings, open_app
+from tests.support.servers.commands import command
 
 QUESTION = "How long is the leave?"
 
@@ -50,8 +50,8 @@ async def move(*arguments: str) -> int:
 async def questions(folder: Path, session_id: str) -> list[str]:
     async with open_app(settings_of(folder)) as app:
         turns = (await app.client.get(f"/sessions/{session_id}/turns")).json()["turns"]
-        found = (await app.client.post("/search", json={"question": "five days of leave"})).json()
-        assert found["candidates"]
+        hits = (await app.client.post("/search", json={"question": "five days of leave"})).json()
+        assert hits["candidates"]
     return [turn["user_query"] for turn in turns]
 
 
@@ -88,9 +88,9 @@ async def test_a_damaged_archive_is_told_by_verify_and_refused_by_restore(
     whole = bytearray(archive.read_bytes())
     whole[len(whole) // 3] ^= 1
     archive.write_bytes(whole)
-    with pytest.raises(CommandError) as told:
+    with pytest.raises(CommandError) as raised:
         await back_up(settings_of(tmp_path), "--verify", str(archive))
-    assert told.value.exit_code == 1
+    assert raised.value.exit_code == 1
     refused = await asyncio.to_thread(
         command, "restore", str(archive), "--apply", DATA_DIR=str(tmp_path / "new"), EMBEDDING=HASHING
     )
@@ -107,12 +107,12 @@ async def test_the_list_and_what_is_refused(
     assert "removed wenmai-" in capsys.readouterr().out
     assert await back_up(settings, "--list", "--to", str(tmp_path)) == 0
     assert capsys.readouterr().out.count("wenmai-") == 1
-    there = tmp_path / "there.wenmai.zip"
-    there.touch()
-    for refused in (["--to", str(there)], ["--to", str(tmp_path / "a.zip")]):
-        with pytest.raises(CommandError) as told:
+    existing = tmp_path / "there.wenmai.zip"
+    existing.touch()
+    for refused in (["--to", str(existing)], ["--to", str(tmp_path / "a.zip")]):
+        with pytest.raises(CommandError) as raised:
             await back_up(settings, *refused)
-        assert told.value.exit_code == 2
+        assert raised.value.exit_code == 2
 
 
 async def test_a_data_folder_without_a_store_is_refused_and_not_made(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ async def test_a_backup_folder_that_is_a_file_is_told_in_one_plain_line(
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         settings = make_settings(session[0], store={"low_disk_mb": 64, "backup_dir": folder})
         for arguments in ([], ["--list"]):
-            with pytest.raises(CommandError) as told:
+            with pytest.raises(CommandError) as raised:
                 await back_up(settings, *arguments)
-            assert (str(told.value), told.value.exit_code) == (f"BACKUP_DIR {folder} is not a folder", 2)
+            assert (str(raised.value), raised.value.exit_code) == (f"BACKUP_DIR {folder} is not a folder", 2)
 
 
 @asynccontextmanager
@@ -140,7 +140,7 @@ async def serving(settings: Settings) -> AsyncIterator[str]:
     """The app on a loopback port, with its store open in it."""
     app = create_app(settings)
     if "/admin/backups" not in {getattr(route, "path", "") for route in app.routes}:
-        app.include_router(backup_routes.router)
+        app.include_router(backups.router)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
         task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -159,9 +159,9 @@ async def test_a_running_server_is_asked_and_writes_into_its_own_folder(
         assert await back_up(settings, "--url", url) == 0
         (made,) = (session[0] / "backups").glob("*.wenmai.zip")
         assert str(made) in capsys.readouterr().out
-        with pytest.raises(CommandError, match="omit --to") as told:
+        with pytest.raises(CommandError, match="omit --to") as raised:
             await back_up(settings, "--url", url, "--to", str(tmp_path))
-        assert told.value.exit_code == 2
+        assert raised.value.exit_code == 2
 
 
 async def test_a_store_is_moved_and_shown_first(
@@ -182,10 +182,10 @@ async def test_a_move_onto_itself_or_to_no_address_is_refused_without_the_key(
     monkeypatch.setenv("MY_KEY", "the-secret")
     folder = str(session[0])
     for to in (folder, "http://user:the-secret@ bad"):
-        with pytest.raises(CommandError) as told:
+        with pytest.raises(CommandError) as raised:
             await move("--from", folder, "--to", to, "--to-key-env", "MY_KEY")
-        assert told.value.exit_code == 2
-        assert "the-secret" not in str(told.value)
+        assert raised.value.exit_code == 2
+        assert "the-secret" not in str(raised.value)
 
 
 async def test_restore_without_the_archives_embedding_names_the_way_out(

@@ -34,15 +34,15 @@ from services.operations.doctor.machine import (
 )
 from services.operations.doctor.models import check_models, host_of
 from services.operations.doctor.store import BUNDLED_NAME, check_store, embedding_name
-from tests.support.app import HASHING, make_settings, open_app
-from tests.support.hashing_embedding import DIMENSION
-from tests.support.server import running_server
+from tests.support.models.hashing_embedding import DIMENSION
+from tests.support.servers.app import HASHING, make_settings, open_app
+from tests.support.servers.server import running_server
 
 QUICK = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
 SECRET = "sk-planted-secret-0123456789"
-SAID = "planted question about the quarterly numbers"
+PLANTED = "planted question about the quarterly numbers"
 NOW_S = 1_800_000_000.0
-GONE = "00000000-0000-4000-8000-00000000beef"
+ERASED = "00000000-0000-4000-8000-00000000beef"
 UNKNOWN = "00000000-0000-4000-8000-00000000dead"
 
 
@@ -100,12 +100,12 @@ def test_a_refused_configuration_is_the_only_line_and_exits_with_2(run_doctor: R
 async def plant(data: Path) -> str:
     """What must not be told, in a store that has faults to tell of. Returns the id of a session."""
     async with open_app(make_settings(data)) as app:
-        streamed = await app.ask(SAID)
-        await app.add_text("planted.md", SAID)
+        streamed = await app.ask(PLANTED)
+        await app.add_text("planted.md", PLANTED)
         store = app.container.store
-        broken = {"user_query": SAID, "session_id": UNKNOWN, "parent_turn_id": GONE, "created_us": "no"}
+        broken = {"user_query": PLANTED, "session_id": UNKNOWN, "parent_turn_id": ERASED, "created_us": "no"}
         await store.upsert("conversations", [models.PointStruct(id=UNKNOWN, vector={}, payload=broken)])
-        chunk = {"document_id": UNKNOWN, "text": SAID}
+        chunk = {"document_id": UNKNOWN, "text": PLANTED}
         await store.upsert("knowledge", [models.PointStruct(id=UNKNOWN, vector={}, payload=chunk)])
     return streamed.session_id
 
@@ -123,10 +123,10 @@ def test_neither_a_key_nor_a_text_is_ever_printed(tmp_path: Path, run_doctor: Ru
     for more in ([], ["--json"]):
         shown = run_doctor(*more, **environment)
         assert shown.returncode == 1
-        told = shown.stdout + shown.stderr
-        assert SECRET not in told
-        assert "planted" not in told
-        assert session_id not in told
+        output = shown.stdout + shown.stderr
+        assert SECRET not in output
+        assert "planted" not in output
+        assert session_id not in output
     for part in ("1 sessions have turns and no record", "no time that can be read", "follow one that was"):
         assert part in shown.stdout
     assert "1 chunks belong to no document" in shown.stdout
@@ -154,20 +154,20 @@ def test_endpoints_that_hang_do_not_hold_it_up() -> None:
         )
         llms = {f"m{n}": LLMSettings(provider="openai", model="m", base_url=url) for n in range(4)}
         began = time.monotonic()
-        found = asyncio.run(check_models(models_, llms))
+        findings = asyncio.run(check_models(models_, llms))
         assert time.monotonic() - began < 8
-    assert len(found) == 6
-    assert {finding.level for finding in found} == {Level.FAIL}
-    assert all("does not answer in time" in finding.sentence for finding in found)
+    assert len(findings) == 6
+    assert {finding.level for finding in findings} == {Level.FAIL}
+    assert all("does not answer in time" in finding.sentence for finding in findings)
 
 
 async def test_models_on_this_machine_are_looked_for(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     here = ModelSettings(embedding=f"sentence-transformers:{tmp_path / 'model'}")
-    gone = ModelSettings(embedding=f"sentence-transformers:{tmp_path / 'gone'}")
+    deleted = ModelSettings(embedding=f"sentence-transformers:{tmp_path / 'gone'}")
     gguf = {"local": LLMSettings(provider="gguf", model=str(tmp_path / "gone.gguf"))}
     assert [each.level for each in await check_models(here, {})] == [Level.OK]
-    assert [each.level for each in await check_models(gone, gguf)] == [Level.FAIL, Level.FAIL]
+    assert [each.level for each in await check_models(deleted, gguf)] == [Level.FAIL, Level.FAIL]
     assert host_of("https://user:secret@api.test:8443/v1?key=secret") == "https://api.test:8443"
 
 
@@ -216,9 +216,9 @@ def test_a_schedule_is_judged_as_a_start_does() -> None:
     """Discriminates: a doctor that looks at the time zone alone."""
     for cron, level in (("nonsense", Level.FAIL), ("0 3 31 2 *", Level.FAIL), ("0 3 * * 0", Level.OK)):
         settings = load_settings(conversation={"cleanup_cron": cron})
-        found = check_schedule(settings.conversation, refuse_schedule)
-        assert found.level is level
-        assert cron in found.sentence
+        findings = check_schedule(settings.conversation, refuse_schedule)
+        assert findings.level is level
+        assert cron in findings.sentence
 
 
 def test_folders_that_cannot_be_used_are_named(tmp_path: Path, run_doctor: Run) -> None:
@@ -229,8 +229,8 @@ def test_folders_that_cannot_be_used_are_named(tmp_path: Path, run_doctor: Run) 
     assert f"fail  backups        BACKUP_DIR {tmp_path / 'file'} cannot be used" in shown.stdout
     for place in ("/proc/y", str(tmp_path / "file" / "below")):
         store = StoreSettings(data_dir=Path(place))
-        found = check_data_dir(store)
-        assert (found.level, place in found.sentence) == (Level.FAIL, True)
+        findings = check_data_dir(store)
+        assert (findings.level, place in findings.sentence) == (Level.FAIL, True)
         assert (
             check_backups(StoreSettings(data_dir=tmp_path, backup_dir=Path(place)), NOW_S).level is Level.FAIL
         )
@@ -246,9 +246,9 @@ async def test_a_sound_store_is_well_and_another_embedding_is_not(tmp_path: Path
         await app.ask("/help")
         await app.container.conversations.index_missing()
         names, store = app.container.settings.store, app.container.store
-        found = await check_store(store, names, ModelSettings(embedding=HASHING))
-        assert {finding.level for finding in found.findings} == {Level.OK}, found.findings
-        assert found.newest_turn_us is not None
+        findings = await check_store(store, names, ModelSettings(embedding=HASHING))
+        assert {finding.level for finding in findings.findings} == {Level.OK}, findings.findings
+        assert findings.newest_turn_us is not None
         other = await check_store(store, names, ModelSettings())
         assert levels(other.findings)["embedding"] is Level.FAIL
         await store.delete_collection("documents")
@@ -273,12 +273,12 @@ async def test_what_a_crash_left_is_told_with_the_command_that_mends_it(tmp_path
         await store.upsert(
             "documents", [models.PointStruct(id=1, vector={}, payload={"status": "ingesting"})]
         )
-        found = await check_store(store, names, ModelSettings(embedding=HASHING))
-    told = {finding.name: finding for finding in found.findings}
-    assert told["vectors"].sentence.startswith("1 turns")
-    assert told["running"].sentence.startswith("1 turns")
-    assert told["documents"].level is Level.WARN
-    assert "wenmai repair" in told["sessions"].sentence
+        findings = await check_store(store, names, ModelSettings(embedding=HASHING))
+    output = {finding.name: finding for finding in findings.findings}
+    assert output["vectors"].sentence.startswith("1 turns")
+    assert output["running"].sentence.startswith("1 turns")
+    assert output["documents"].level is Level.WARN
+    assert "wenmai repair" in output["sessions"].sentence
 
 
 def test_the_embeddings_name_is_told_without_loading_it() -> None:
@@ -330,6 +330,6 @@ def test_followed_folders_are_looked_at(tmp_path: Path) -> None:
 def test_a_sync_schedule_is_judged_as_a_start_does() -> None:
     """Discriminates: CLEANUP_CRON named in the place of SYNC_CRON."""
     settings = load_settings(conversation={"cleanup_cron": "0 3 * * 0"})
-    found = check_schedule(settings.conversation, refuse_schedule, sync_cron="every minute")
-    assert found.level is Level.FAIL
-    assert "SYNC_CRON" in found.sentence
+    findings = check_schedule(settings.conversation, refuse_schedule, sync_cron="every minute")
+    assert findings.level is Level.FAIL
+    assert "SYNC_CRON" in findings.sentence

@@ -13,9 +13,9 @@ import pytest
 from config.settings import Settings
 from scripts.commands import erase
 from scripts.commands.maintenance import CommandError
-from tests.support.app import HASHING, make_settings, open_app, scripted
-from tests.support.commands import command
-from tests.support.server import running_server
+from tests.support.servers.app import HASHING, make_settings, open_app, scripted
+from tests.support.servers.commands import command
+from tests.support.servers.server import running_server
 
 NOBODY = str(uuid.uuid4())
 FEES = "Rumpelstilzchen pays nine golden ducats for the spinning wheel every autumn."
@@ -28,8 +28,8 @@ async def run_it(settings: Settings, *arguments: str) -> int:
 def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """The JSON, after what a test's logging prints."""
     out = capsys.readouterr().out
-    told: dict[str, Any] = json.loads(out[out.index("{\n") :])
-    return told
+    report: dict[str, Any] = json.loads(out[out.index("{\n") :])
+    return report
 
 
 @pytest.fixture
@@ -79,16 +79,16 @@ async def test_it_counts_first_and_erases_when_told(
         await run_it(settings, "--document", document, "--apply")
     assert refused.value.exit_code == 2
     assert await run_it(settings, "--document", document, "--apply", "--yes", "--json") == 0
-    told = printed(capsys)
+    output = printed(capsys)
     turns = {asked.finished["turn_id"], second.finished["turn_id"]}
-    assert (set(told["quoted_in"]["turn_ids"]), told["proof"]["hits"]) == (turns, 0)
+    assert (set(output["quoted_in"]["turn_ids"]), output["proof"]["hits"]) == (turns, 0)
     assert await run_it(settings, "--document", document, "--apply", "--yes") == 0  # once more
     assert await run_it(settings, "--turn", asked.finished["turn_id"], "--apply", "--yes") == 0
     assert await run_it(settings, "--turn", asked.finished["turn_id"], "--apply", "--yes") == 0
     assert "Nothing of it was found." in capsys.readouterr().out
     assert await run_it(settings, "--owner", "local", "--apply", "--yes", "--json") == 0
-    told = printed(capsys)
-    assert (told["counts"], told["proof"]["complete"]) == (
+    output = printed(capsys)
+    assert (output["counts"], output["proof"]["complete"]) == (
         {"turns": 1, "sessions": 1, "log_lines": 1},
         True,
     )
@@ -106,9 +106,9 @@ async def test_what_is_left_in_backups_alone_is_told_and_is_no_failure(
     [archive] = settings.store.backups.iterdir()
     one = ("--turn", asked.finished["turn_id"], "--apply", "--yes")
     assert await run_it(settings, *one, "--backups", "keep") == 0
-    told = capsys.readouterr().out
-    assert f"\nleft in 1 backup: {archive.name}\n" in told
-    assert "--backups delete" in told
+    output = capsys.readouterr().out
+    assert f"\nleft in 1 backup: {archive.name}\n" in output
+    assert "--backups delete" in output
     assert await run_it(settings, *one, "--delete-backups") == 0
     assert not archive.exists()
 

@@ -17,9 +17,9 @@ from scripts.evaluation.knowledge import ask, read_in
 from scripts.evaluation.server import open_server
 from scripts.evaluation.sets import load_set
 from scripts.evaluation.target import Target
-from tests.support.app import HASHING
-from tests.support.commands import command
-from tests.support.server import ROOT, running_server
+from tests.support.servers.app import HASHING
+from tests.support.servers.commands import command
+from tests.support.servers.server import ROOT, running_server
 
 SETS = ROOT / "tests" / "data" / "sets"
 
@@ -141,12 +141,12 @@ def test_a_running_server_must_be_empty_and_have_a_key_for_every_scope(
     keys = "k-0123456789,k-9876543210"
     rest = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false", "API_KEYS": keys}
     with running_server(tmp_path / "served", **rest) as server:
-        given = [str(SETS), "--sets", "bakery", "--limit", "2", "--url", server.url]
+        fields = [str(SETS), "--sets", "bakery", "--limit", "2", "--url", server.url]
         monkeypatch.setenv("API_KEYS", "k-0123456789")
-        assert main(given) == 1
+        assert main(fields) == 1
         assert "2 collections need as many API keys" in capsys.readouterr().err
         monkeypatch.setenv("API_KEYS", keys)
-        assert main(given) == 0
+        assert main(fields) == 0
         for key in keys.split(","):
             left = httpx.get(f"{server.url}/documents", headers={"X-API-Key": key}).json()
             assert left["documents"] == []

@@ -29,9 +29,9 @@ from scripts.commands.maintenance import (
 )
 from services.operations.retention.cleanup import DAY_US, ExpiryReport
 from tests.services.conversation.stores import uid, write_point
-from tests.support.app import HASHING, make_settings
-from tests.support.commands import command
-from tests.support.server import ROOT, RunningServer, clean_environment, running_server
+from tests.support.servers.app import HASHING, make_settings
+from tests.support.servers.commands import command
+from tests.support.servers.server import ROOT, RunningServer, clean_environment, running_server
 
 SESSION = uid(100)
 
@@ -279,19 +279,19 @@ async def test_an_answer_of_something_else_is_not_believed(small_server: tuple[R
 @pytest.mark.parametrize("server", [Server("http://127.0.0.1:9", "\udcff"), Server("http://127.0.0.1:9")])
 async def test_what_cannot_be_sent_is_refused_in_one_line(server: Server) -> None:
     """Discriminates: a traceback of UnicodeEncodeError."""
-    with pytest.raises(CommandError, match="cannot be sent") as told:
+    with pytest.raises(CommandError, match="cannot be sent") as raised:
         await ask_server(server, "/admin/x", {"owner": "\udcff"}, ExpiryReport)
-    assert told.value.exit_code == 2
+    assert raised.value.exit_code == 2
 
 
 @pytest.mark.parametrize(
-    ("status", "exit_code", "said"),
+    ("status", "exit_code", "text"),
     [(409, 2, "busy"), (422, 2, "busy"), (503, 1, "busy"), (403, 1, r"ADMIN_API_KEYS \(--api-key\)")],
 )
-def test_a_refusal_of_the_server_is_told_by_the_exit_code(status: int, exit_code: int, said: str) -> None:
+def test_a_refusal_of_the_server_is_told_by_the_exit_code(status: int, exit_code: int, text: str) -> None:
     error = refusal(httpx.Response(status, json={"error": {"message": "busy"}}))
     assert error.exit_code == exit_code
-    assert re.search(said, str(error))
+    assert re.search(text, str(error))
 
 
 def test_output_that_nobody_reads_ends_quietly() -> None:
@@ -309,9 +309,9 @@ def test_output_that_nobody_reads_ends_quietly() -> None:
         assert process.stderr
         process.stdout.close()
         process.stdin.close()
-        told = process.stderr.read()
+        errors = process.stderr.read()
         process.stderr.close()
-        assert (process.wait(60), told) == (EXIT_NO_READER, b"")
+        assert (process.wait(60), errors) == (EXIT_NO_READER, b"")
 
 
 def test_what_would_steer_a_terminal_is_not_printed_raw(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,10 +23,10 @@ from services.models.embedding import EmbeddingService
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import NO_INDEX_WARNING, nearest
-from tests.support.app import HASHING, App, make_settings, open_app
-from tests.support.commands import command
-from tests.support.hashing_embedding import HashingEmbedding
-from tests.support.wider_embedding import WIDER, WiderEmbedding
+from tests.support.models.hashing_embedding import HashingEmbedding
+from tests.support.models.wider_embedding import WIDER, WiderEmbedding
+from tests.support.servers.app import HASHING, App, make_settings, open_app
+from tests.support.servers.commands import command
 
 OTHER = WIDER
 QUESTION = "How many days of leave are there?"
@@ -73,8 +73,8 @@ async def test_after_the_embedding_changed_reembedding_makes_everything_found_ag
     assert "conversations: 1 points, 1 of them embedded" in done.stdout
     assert store_folders(tmp_path) == ["store", "store."]
     async with open_app(with_embedding(tmp_path, OTHER)) as app:
-        found = (await app.client.post("/search", json={"question": QUESTION})).json()
-        assert "leave.md" in str(found)
+        hits = (await app.client.post("/search", json={"question": QUESTION})).json()
+        assert "leave.md" in str(hits)
         turns = (await app.client.get(f"/sessions/{session_id}/turns")).json()
         assert QUESTION in str(turns)
         vector = WiderEmbedding().get_query_embedding(QUESTION)
@@ -199,10 +199,10 @@ async def test_on_a_server_the_new_collections_settings_are_told(capsys: pytest.
     shown = capsys.readouterr().out
     assert "\nCONVERSATION_COLLECTION=" in shown
     assert "\nCOLLECTION_SUFFIX=" in shown
-    told: dict[str, Any] = {
+    state: dict[str, Any] = {
         key.lower(): value for key, value in (line.split("=") for line in shown.splitlines() if "=" in line)
     }
-    new = StoreSettings(**told)
+    new = StoreSettings(**state)
     await ensure_collections(store, new, embedding_name="me/Wider Embedding", dimension=40)
     assert await store.collection_exists("sessions")
     await client.close()

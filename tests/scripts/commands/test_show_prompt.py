@@ -6,15 +6,17 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
-from scripts.commands.show_prompt import ShownPart, ShownPrompt, ShownRequest, lines
-from tests.support.app import HASHING
-from tests.support.server import ROOT, RunningServer, clean_environment, running_server
-from tests.support.sse import Streamed, frames
-from tests.support.stub_llm import StubLLM, running_stub
+from routes.wire.turns import Prompt, PromptPart, PromptRequest
+from scripts.commands.show_prompt import lines
+from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.servers.app import HASHING
+from tests.support.servers.server import ROOT, RunningServer, clean_environment, running_server
+from tests.support.wire.sse import Streamed, frames
 
 KEY = "k-3f9c1d"
 QUESTION = "父子链是什么\uff1f"
@@ -84,22 +86,26 @@ def test_an_unknown_turn_a_missing_key_and_no_server_are_said_in_one_line(
         assert word in refused.stderr.lower()
 
 
+def part_of(part: str, **fields: Any) -> PromptPart:
+    """A message of a person."""
+    empty = {"tokens": 0, "kept": True, "reason": "", "turn_id": None, "chunk_id": None, "text": None}
+    return PromptPart.model_validate({"part": part, "role": "user", "removed": False, **empty, **fields})
+
+
 def test_what_was_left_out_or_erased_is_named_with_its_reason() -> None:
-    prompt = ShownPrompt(
+    prompt = Prompt(
         turn_id="t",
         model_id="m",
         layout="flat",
         window=1_024,
         answer_tokens=256,
         prompt_tokens=40,
-        parts=(
-            ShownPart(
-                part="relevant_history", role="user", tokens=9, kept=False, reason="share", turn_id="a"
-            ),
-            ShownPart(part="recent_history", role="user", tokens=8, turn_id="b", removed=True),
-            ShownPart(part="question", role="user", tokens=2, text="one\ntwo"),
-        ),
-        request=ShownRequest(sha256="abc"),
+        parts=[
+            part_of("relevant_history", tokens=9, kept=False, reason="share", turn_id="a"),
+            part_of("recent_history", tokens=8, turn_id="b", removed=True),
+            part_of("question", tokens=2, text="one\ntwo"),
+        ],
+        request=PromptRequest(body=None, sha256="abc", exact=False),
         response={"finish_reason": "stop"},
     )
     assert [line for _, line in lines(prompt, with_request=True)] == [
@@ -121,12 +127,12 @@ def test_what_was_left_out_or_erased_is_named_with_its_reason() -> None:
 
 
 def test_a_turn_without_a_record_says_so() -> None:
-    (_, head), (_, line) = lines(ShownPrompt(turn_id="t", model_id="m"))
+    (_, head), (_, line) = lines(Prompt(turn_id="t", model_id="m", parts=None))
     assert head == "turn t"
     assert "PROMPT_KEEP_DAYS" in line
 
 
 def test_a_text_cannot_steer_the_terminal() -> None:
-    part = ShownPart(part="question", role="user", text="a\033[2Jb\r\x9bc\td")
-    shown = lines(ShownPrompt(turn_id="t", model_id="m", parts=(part,)))
+    part = part_of("question", text="a\033[2Jb\r\x9bc\td")
+    shown = lines(Prompt(turn_id="t", model_id="m", parts=[part]))
     assert ("", "  a␛[2Jb␍�c\td") in list(shown)

@@ -20,8 +20,8 @@ from scripts.commands.sync import print_reports
 from services.sync.reports import SyncFailure, SyncReport
 from services.sync.scanner import KindCount
 from services.sync.state import LeftSource
-from tests.support.app import HASHING, make_settings
-from tests.support.commands import command
+from tests.support.servers.app import HASHING, make_settings
+from tests.support.servers.commands import command
 
 
 def settings_of(tmp_path: Path, source: str = "docs") -> Settings:
@@ -123,8 +123,8 @@ def test_a_start_from_the_shell_reads_the_configuration_file(tmp_path: Path) -> 
 
 
 def test_with_no_source_configured_it_says_how_to_name_one(tmp_path: Path) -> None:
-    said = command("sync", DATA_DIR=str(tmp_path))
-    assert (said.returncode, "[sources.NAME]" in said.stdout) == (0, True)
+    text = command("sync", DATA_DIR=str(tmp_path))
+    assert (text.returncode, "[sources.NAME]" in text.stdout) == (0, True)
 
 
 def test_what_is_printed_steers_no_terminal_and_names_every_kind_of_trouble(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.evaluation.cached_embedding import CachedEmbedding
-from tests.support.hashing_embedding import HashingEmbedding
+from tests.support.models.hashing_embedding import HashingEmbedding
 
 
 class CountingEmbedding(HashingEmbedding):

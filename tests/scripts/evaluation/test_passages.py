@@ -9,7 +9,7 @@ from scripts.evaluation.figures import Answer
 from scripts.evaluation.knowledge import upload_of
 from scripts.evaluation.passages import Passages, passages, passages_table
 from scripts.evaluation.sets import BadSetError, Question, load_set, plain
-from tests.support.server import ROOT
+from tests.support.servers.server import ROOT
 
 GUIDES = ROOT / "benchmarks" / "sets" / "guides"
 LONG = "字" * 2_000
@@ -22,16 +22,16 @@ def asked(*chunks: str, phrases: tuple[str, ...] = ("十五天",), answerable: b
 def test_a_phrase_is_looked_for_in_the_first_chunk_the_first_five_and_a_room_of_tokens() -> None:
     """Discriminates: larger chunks counted as better because they hold more."""
     assert passages([asked("年假十五天", LONG)]) == Passages(1, 1.0, 1.0, (1.0, 1.0, 1.0), 802)
-    found = passages([asked("无", "年假十五天"), asked(LONG, "年假十五天"), asked(*("无",) * 5, "十五天")])
-    assert found is not None
-    assert (found.questions, found.first, round(found.five, 2)) == (3, 0.0, 0.67)
-    assert [round(share, 2) for share in found.rooms] == [0.67, 0.67, 1.0]
+    results = passages([asked("无", "年假十五天"), asked(LONG, "年假十五天"), asked(*("无",) * 5, "十五天")])
+    assert results is not None
+    assert (results.questions, results.first, round(results.five, 2)) == (3, 0.0, 0.67)
+    assert [round(share, 2) for share in results.rooms] == [0.67, 0.67, 1.0]
 
 
 def test_white_space_and_marks_of_markdown_do_not_hide_a_phrase() -> None:
-    found = passages([asked("| `PORT` | 8000 |", phrases=(plain("PORT | 8000"),)), asked("无")])
-    assert found is not None
-    assert found.first == 0.5
+    results = passages([asked("| `PORT` | 8000 |", phrases=(plain("PORT | 8000"),)), asked("无")])
+    assert results is not None
+    assert results.first == 0.5
 
 
 def test_questions_that_are_after_no_phrase_say_nothing() -> None:

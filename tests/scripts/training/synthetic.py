@@ -48,9 +48,9 @@ def refused(rng: np.random.Generator, number: int, part: str = "mtrag", kind: st
     return replace(like, group=f"none {number}", kind=kind, labels=np.zeros(CANDIDATES), gold=0)
 
 
-def asked(rng: np.random.Generator, count: int = 150, told_by: float = 1.0) -> list[Judged]:
+def asked(rng: np.random.Generator, count: int = 150, separation: float = 1.0) -> list[Judged]:
     """As many with an answer as without one; the overlap tells which."""
     rows = [each for number in range(count) for each in (drawn(rng, number), refused(rng, number))]
     for one in rows:
-        one.question[OVERLAP] += told_by * (one.kind == "answerable")
+        one.question[OVERLAP] += separation * (one.kind == "answerable")
     return rows

@@ -26,10 +26,10 @@ def test_small_collections_hold_what_answers_their_questions() -> None:
         assert asked == {question.question_id for question in questions if question.gold.keys() & here}
     original = {question.question_id: question.gold for question in questions}
     assert all(
-        original[question.question_id][found] == relevance
+        original[question.question_id][results] == relevance
         for each in dealt
         for question in each.questions
-        for found, relevance in question.gold.items()
+        for results, relevance in question.gold.items()
     )
 
 

@@ -17,27 +17,27 @@ def test_figures_by_hand() -> None:
         judged([0, 0, 0], part="mtrag absent", kind="absent"),
     ]
     best = [[0.1, 0.8, 0.1], [0.1, 0.1, 0.1], [0.1, 0.3, 0.1], [0.1, 0.1, 0.1], [0.9, 0.1, 0.1]]
-    found = figures(rows, [np.array(each) for each in best], 0.2)
-    assert found.questions == 5
-    assert found.ndcg10_fused == round((1 / np.log2(3) + 1) / 2, 3)
-    assert found.ndcg10 == 1.0  # ties keep the fused order
-    assert found.refusal_auroc == 0.5  # .8 > .3 > .1; the absent one does not count where a set has others
-    assert found.answerable_kept == 0.5
-    assert found.balanced_accuracy == 0.25
-    assert found.strange_refused == 1.0
+    results = figures(rows, [np.array(each) for each in best], 0.2)
+    assert results.questions == 5
+    assert results.ndcg10_fused == round((1 / np.log2(3) + 1) / 2, 3)
+    assert results.ndcg10 == 1.0  # ties keep the fused order
+    assert results.refusal_auroc == 0.5  # .8 > .3 > .1; the absent one does not count where a set has others
+    assert results.answerable_kept == 0.5
+    assert results.balanced_accuracy == 0.25
+    assert results.strange_refused == 1.0
 
 
 def test_a_document_counts_once_where_its_first_chunk_stands() -> None:
     """Discriminates: nDCG of chunks, which counts a document of many chunks for all of them."""
     twice = replace(judged([0, 0, 1, 1]), documents=("a", "a", "b", "b"))
-    found = figures([twice], [np.array([0.9, 0.8, 0.7, 0.1])], 0.2)
-    assert found.ndcg10 == found.ndcg10_fused == round(1 / np.log2(3), 3)
+    results = figures([twice], [np.array([0.9, 0.8, 0.7, 0.1])], 0.2)
+    assert results.ndcg10 == results.ndcg10_fused == round(1 / np.log2(3), 3)
 
 
 def test_left_out_answers_stand_for_unanswerable_questions_where_a_set_has_none() -> None:
     rows = [judged([1, 0]), judged([0, 0], "mtrag absent", "absent")]
-    found = figures(rows, [np.array([0.9, 0.1]), np.array([0.1, 0.1])], 0.2)
-    assert (found.refusal_auroc, found.balanced_accuracy) == (1.0, 1.0)
+    results = figures(rows, [np.array([0.9, 0.1]), np.array([0.1, 0.1])], 0.2)
+    assert (results.refusal_auroc, results.balanced_accuracy) == (1.0, 1.0)
     assert figures(rows[:1], [np.array([0.9, 0.1])], 0.2).refusal_auroc is None
 
 

@@ -46,15 +46,15 @@ def test_every_sign_of_an_answer_weighs_the_same_in_its_spread_among_conversatio
     read = asked(rng, 300)
     for one in talked:
         one.question[TOP_DENSE] = 0.8 + one.question[TOP_DENSE] / 50
-    found = fit(
+    results = fit(
         [*talked, *(replace(one, part="drcd") for one in read)],
         ["near"], ["top_dense", "overlap"], "x",
     ).question  # fmt: skip
-    signs = {feature.name: feature for feature in found.features}
+    signs = {feature.name: feature for feature in results.features}
     assert signs["top_dense"].coefficient == signs["overlap"].coefficient > 0
     assert signs["top_dense"].mean == pytest.approx(0.8, abs=0.01)
     assert signs["top_dense"].scale == pytest.approx(1 / 50, abs=0.005)
-    assert found.intercept == 0.0
+    assert results.intercept == 0.0
 
 
 def test_what_words_lack_in_another_language_is_made_up_for() -> None:
@@ -67,8 +67,8 @@ def test_what_words_lack_in_another_language_is_made_up_for() -> None:
         one.question[FOREIGN] = far
         one.question[OVERLAP] += (3 if number % 2 else -3) - 8 * far
         rows.append(one)
-    found = fit(rows, ["near"], ["overlap", "foreign"], "x").question
-    scores = found.of(np.vstack([one.question for one in rows]), QUESTION_FEATURES)
+    results = fit(rows, ["near"], ["overlap", "foreign"], "x").question
+    scores = results.of(np.vstack([one.question for one in rows]), QUESTION_FEATURES)
     answered = np.array([one.kind == "answerable" for one in rows])
     abroad = np.array([one.question[FOREIGN] > 0 for one in rows])
     level = (scores[answered & ~abroad].mean() + scores[~answered & ~abroad].mean()) / 2
@@ -89,7 +89,7 @@ def test_probabilities_are_what_they_say() -> None:
 
 def test_a_question_without_an_answer_lowers_all_its_candidates() -> None:
     """Discriminates: the question's model left out of the whole."""
-    rows = asked(np.random.default_rng(5), told_by=3.0)
+    rows = asked(np.random.default_rng(5), separation=3.0)
     learnt = fit(rows, ["near", "coverage"], ["overlap"], "x")
     assert learnt.together.question > 0
     same = rows[0].rows
@@ -100,7 +100,7 @@ def test_a_question_without_an_answer_lowers_all_its_candidates() -> None:
 
 def test_what_tells_right_from_wrong_without_fail_still_gives_probabilities() -> None:
     """Discriminates: Newton's steps without bound on data that a line parts."""
-    rows = asked(np.random.default_rng(8), 40, told_by=100.0)
+    rows = asked(np.random.default_rng(8), 40, separation=100.0)
     for number, one in enumerate(rows):
         right = (np.arange(CANDIDATES) == number % CANDIDATES) & (one.kind == "answerable")
         one.rows[:, NEAR] = one.labels[:] = right

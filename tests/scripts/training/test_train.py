@@ -32,23 +32,23 @@ def test_each_questions_probabilities_come_from_a_model_that_never_saw_its_group
         rows.append(one)
     learnt, unseen = learn(rows, "some-model")
     guessed = [(one, chances) for one, chances in zip(rows, unseen, strict=True) if one.group == "secret"]
-    told = [(one, probabilities(one.rows, one.question, learnt)) for one, _ in guessed]
-    assert _told_apart(told) > 0.95
-    assert _told_apart(guessed) == pytest.approx(0.5, abs=0.1)
+    judged = [(one, probabilities(one.rows, one.question, learnt)) for one, _ in guessed]
+    assert _separated(judged) > 0.95
+    assert _separated(guessed) == pytest.approx(0.5, abs=0.1)
 
 
-def _told_apart(found: Sequence[tuple[Judged, Matrix]]) -> float:
-    chances = np.concatenate([each for _, each in found])
-    labels = np.concatenate([one.labels for one, _ in found])
+def _separated(results: Sequence[tuple[Judged, Matrix]]) -> float:
+    chances = np.concatenate([each for _, each in results])
+    labels = np.concatenate([one.labels for one, _ in results])
     return auroc(chances[labels == 1].tolist(), chances[labels == 0].tolist())
 
 
 def test_an_unknown_embeddings_coefficients_use_no_absolute_cosine() -> None:
     rows = asked(np.random.default_rng(7), 30)
     used = {
-        name: {feature.name for model in (found.candidate, found.question) for feature in model.features}
+        name: {feature.name for model in (results.candidate, results.question) for feature in model.features}
         for name in ("any", "some-model")
-        for found, _ in [learn(rows, name)]
+        for results, _ in [learn(rows, name)]
     }
     assert set(FEATURES) <= used["some-model"]
     assert set(FEATURES) - set(ABSOLUTE_FEATURES) <= used["any"] <= {*FEATURES, *QUESTION_FEATURES}

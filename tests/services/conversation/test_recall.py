@@ -23,8 +23,8 @@ from services.conversation.turns import TurnVectors, in_session
 from services.conversation_manager import ConversationManager
 from services.models.embedding import EmbeddingService
 from tests.services.conversation.stores import uid
-from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
-from tests.support.turn_model import TURNS, Services, embedded_in_background, open_services
+from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
+from tests.support.stores.turn_model import TURNS, Services, embedded_in_background, open_services
 
 EVERYTHING = ConversationSettings(max_recent_turns=2, max_relevant_turns=50, relevant_turn_threshold=0.0)
 SESSION, OTHER = uid(1), uid(2)
@@ -39,11 +39,11 @@ async def services(tmp_path: Path) -> AsyncIterator[Services]:
 
 
 def turn(number: int, parent: int | None, question: str, **more: Any) -> Turn:
-    given = {"session_id": SESSION, "owner": "local", "assistant_response": "yes", **more}
-    given.setdefault("status", TurnStatus.COMPLETED)
+    fields = {"session_id": SESSION, "owner": "local", "assistant_response": "yes", **more}
+    fields.setdefault("status", TurnStatus.COMPLETED)
     parent_id = None if parent is None else uid(parent)
     return Turn(turn_id=uid(number), user_query=question, created_us=number, seq=number,
-                parent_turn_id=parent_id, **given)  # fmt: skip
+                parent_turn_id=parent_id, **fields)  # fmt: skip
 
 
 async def store(services: Services, turns: Iterable[Turn]) -> None:
@@ -54,7 +54,7 @@ async def store(services: Services, turns: Iterable[Turn]) -> None:
     await services.manager.index_missing()
 
 
-async def told(services: Services, question: str, leaf: int, owner: str = "local") -> list[str]:
+async def recalled(services: Services, question: str, leaf: int, owner: str = "local") -> list[str]:
     """The questions that are told again for a question below `leaf`, recent ones left out."""
     manager = services.manager
     branch = await manager.find_branch(SESSION, owner, uid(leaf))
@@ -73,8 +73,8 @@ async def plain_search(services: Services, query: Query, branch: Branch) -> list
             ("question", raw.dense), ("turn", raw.dense), ("sparse", sparse_vector(raw.sparse))
         )
     ]  # fmt: skip
-    found = await services.manager.turns.search(requests)
-    lists = [[(str(point.id), point.score) for point in points] for points in found]
+    hits = await services.manager.turns.search(requests)
+    lists = [[(str(point.id), point.score) for point in points] for points in hits]
     positions = {node.turn_id: at for at, node in enumerate(branch.nodes)}
     return rank_turns(lists[0], lists[1], lists[2], positions, DEPTH)
 
@@ -98,14 +98,14 @@ async def test_in_random_trees_nothing_but_the_branch_is_recalled(services: Serv
             branch = await services.manager.find_branch(session, "local", uid(leaf))
             recent = await services.manager.get_recent_history(branch)
             query = await services.queries.build(f"what of the {generator.choice(WORDS)}", [])
-            found = await services.manager.retrieve_relevant_history(query, branch, recent, "local")
+            hits = await services.manager.retrieve_relevant_history(query, branch, recent, "local")
             above: list[int] = []
             at: int | None = leaf
             while at is not None:
                 above, at = [at, *above], parents[at]
             questions = [each for each in above if each % 11]
             earlier = [each for each in questions if uid(each) not in {one.turn_id for one in recent}]
-            assert [each.turn_id for each in found] == [
+            assert [each.turn_id for each in hits] == [
                 uid(each) for each in earlier if stati[each] is TurnStatus.COMPLETED
             ]
 
@@ -134,7 +134,7 @@ async def test_a_branch_is_found_behind_any_number_of_nearer_siblings(services: 
     aside = [turn(1_000 + at, None, "parrot parrot") for at in range(420)]
     await store(services, [*line, turn(500, 100 + FEW + 19, "the parrot is called Otto"), *aside])
     await store(services, [turn(501, 500, "x"), turn(502, 501, "y")])
-    assert "the parrot is called Otto" in await told(services, "parrot parrot", 502)
+    assert "the parrot is called Otto" in await recalled(services, "parrot parrot", 502)
 
 
 async def test_neither_another_owner_nor_another_session_is_told(services: Services) -> None:
@@ -142,8 +142,8 @@ async def test_neither_another_owner_nor_another_session_is_told(services: Servi
     line = [turn(100 + at, 99 + at if at else None, f"garden {at}") for at in range(FEW + 20)]
     strange = [turn(900, 118, "parrot", owner="eve"), turn(901, 118, "parrot", session_id=OTHER)]
     await store(services, [*line, *strange])
-    assert "parrot" not in await told(services, "parrot", 100 + FEW + 19)
-    assert await told(services, "parrot", 900, "eve") == []
+    assert "parrot" not in await recalled(services, "parrot", 100 + FEW + 19)
+    assert await recalled(services, "parrot", 900, "eve") == []
 
 
 async def test_of_equal_questions_the_newest_is_told_and_equal_answers_all(
@@ -152,17 +152,17 @@ async def test_of_equal_questions_the_newest_is_told_and_equal_answers_all(
     """Discriminates: comparing answers, or keeping the first found."""
     asked = ["visa fee?", "garden?", "visa fee?", "visa cost?", "server?", "budget?"]
     await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
-    assert await told(services, "visa fee?", 15) == ["garden?", "visa fee?", "visa cost?"]
+    assert await recalled(services, "visa fee?", 15) == ["garden?", "visa fee?", "visa cost?"]
     branch = await services.manager.find_branch(SESSION, "local", uid(15))
     query = await services.queries.build("visa fee?", [])
-    found = await services.manager.retrieve_relevant_history(query, branch, [], "local")
-    assert [each.turn_id for each in found if each.user_query == "visa fee?"] == [uid(12)]
+    hits = await services.manager.retrieve_relevant_history(query, branch, [], "local")
+    assert [each.turn_id for each in hits if each.user_query == "visa fee?"] == [uid(12)]
 
 
 async def test_what_was_just_answered_is_not_told_a_second_time_from_earlier(services: Services) -> None:
     asked = ["visa fee?", "garden?", "server?", "visa fee?"]
     await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
-    assert await told(services, "visa fee?", 13) == ["garden?"]
+    assert await recalled(services, "visa fee?", 13) == ["garden?"]
 
 
 async def test_by_default_small_talk_and_other_subjects_are_not_told(tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ async def test_by_default_small_talk_and_other_subjects_are_not_told(tmp_path: P
             turn(10 + at, 9 + at if at else None, question, assistant_response=answer)
             for at, (question, answer) in enumerate(asked)
         ])  # fmt: skip
-        assert await told(services, "What is the parrot called?", 13) == ["The parrot is called Otto."]
-        assert await told(services, "How long does shipping take?", 13) == []
-        assert await told(services, "ok", 13) == []
+        assert await recalled(services, "What is the parrot called?", 13) == ["The parrot is called Otto."]
+        assert await recalled(services, "How long does shipping take?", 13) == []
+        assert await recalled(services, "ok", 13) == []
     finally:
         await services.close()
 
@@ -211,7 +211,7 @@ async def test_a_turn_with_a_broken_place_is_skipped_counted_and_walked_past(
     assert branch.unreadable == 1
     walked = [node.turn_id for node in branch.nodes]
     assert walked == [uid(at) for at in ((12, 13, 14) if "parent_turn_id" in fields else (10, 12, 13, 14))]
-    assert "garden" not in await told(services, "garden", 14)
+    assert "garden" not in await recalled(services, "garden", 14)
     assert uid(11) not in (await services.manager.turns.tree(SESSION, "local")).nodes
 
 
@@ -223,11 +223,11 @@ async def test_a_turn_whose_texts_are_broken_is_left_out_wherever_it_is_read(
     asked = ["parrot Otto", "garden", "visa", "server", "budget"]
     await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
     await services.store.set_payload(TURNS, fields, points=[uid(11), uid(13)])
-    assert "garden" not in await told(services, "garden parrot", 14)
-    assert "parrot Otto" in await told(services, "garden parrot", 14)
+    assert "garden" not in await recalled(services, "garden parrot", 14)
+    assert "parrot Otto" in await recalled(services, "garden parrot", 14)
     with structlog.testing.capture_logs() as logs:
-        found = await services.manager.turns.get_many([uid(13), uid(10), uid(11), uid(99)])
-    assert [each.turn_id for each in found] == [uid(10)]
+        stored = await services.manager.turns.get_many([uid(13), uid(10), uid(11), uid(99)])
+    assert [each.turn_id for each in stored] == [uid(10)]
     assert [(entry["number"], entry["of"]) for entry in logs] == [(2, 3)]
     assert await services.manager.turns.get(uid(11)) is None
 
@@ -240,7 +240,7 @@ async def test_a_turn_is_found_and_told_without_what_cannot_be_read_beside_its_q
     asked = ["parrot Otto", "garden", "visa", "server", "budget"]
     await store(services, [turn(10 + at, 9 + at if at else None, text) for at, text in enumerate(asked)])
     await services.store.set_payload(TURNS, fields, points=[uid(11)])
-    assert "garden" in await told(services, "garden", 14)
+    assert "garden" in await recalled(services, "garden", 14)
     read = await services.manager.turns.get(uid(11))
     assert read is not None
     assert (read.turn_id, read.user_query, read.sources) == (uid(11), "garden", ())
@@ -252,7 +252,7 @@ async def test_an_empty_payload_harms_nobody(services: Services) -> None:
     bare = {"session_id": SESSION, "owner": "local"}
     await services.store.upsert(TURNS, [models.PointStruct(id=uid(51), vector={}, payload=bare)])
     services.manager.turns.forget_trees()
-    assert await told(services, "parrot", 12) == ["parrot Otto"]
+    assert await recalled(services, "parrot", 12) == ["parrot Otto"]
     assert await services.manager.index_missing() == 0
 
 

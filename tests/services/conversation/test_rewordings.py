@@ -47,16 +47,18 @@ def rewritten(*numbers: int, text: str = "What does the team plan cost?") -> Rew
 
 async def written(store: VectorStore, number: int, **more: Any) -> Turn:
     await write_turn(store, number, NOW, **more)
-    found = await turn_store(store).get(uid(number))
-    assert found is not None
-    return found
+    stored = await turn_store(store).get(uid(number))
+    assert stored is not None
+    return stored
 
 
 async def left(store: VectorStore) -> set[int]:
     """The turns that have a rewritten question."""
-    found = await payloads(store)
+    stored = await payloads(store)
     return {
-        int(turn_id.replace("-", ""), 16) for turn_id, each in found.items() if each.get("rewritten_question")
+        int(turn_id.replace("-", ""), 16)
+        for turn_id, each in stored.items()
+        if each.get("rewritten_question")
     }
 
 
@@ -69,9 +71,9 @@ async def test_notes_are_read_back_as_they_were(store: VectorStore) -> None:
 
 async def test_a_turn_of_an_earlier_version_has_none(store: VectorStore) -> None:
     await write_point(store, uid(4), session_id=uid(1), turn_id=uid(4))
-    found = await turn_store(store).get(uid(4))
-    assert found is not None
-    assert (found.warnings, found.rewritten) == ((), None)
+    stored = await turn_store(store).get(uid(4))
+    assert stored is not None
+    assert (stored.warnings, stored.rewritten) == ((), None)
 
 
 async def test_what_is_damaged_is_left_out_and_no_more_is_read_than_is_kept(store: VectorStore) -> None:
@@ -79,10 +81,10 @@ async def test_what_is_damaged_is_left_out_and_no_more_is_read_than_is_kept(stor
     many = [{"code": "a"}, {"message": "no code"}, 7, *({"code": "b"} for _ in range(MAX_WARNINGS))]
     damaged = {"text": "How?", "turn_ids": "none"}
     await store.set_payload(TURNS, {"warnings": many, "rewritten_question": damaged}, points=[uid(1)])
-    found = await turn_store(store).get(uid(1))
-    assert found is not None
-    assert [each.code for each in found.warnings] == ["a", *["b"] * (MAX_WARNINGS - 3)]
-    assert found.rewritten is None
+    stored = await turn_store(store).get(uid(1))
+    assert stored is not None
+    assert [each.code for each in stored.warnings] == ["a", *["b"] * (MAX_WARNINGS - 3)]
+    assert stored.rewritten is None
 
 
 async def test_a_question_goes_with_each_turn_that_it_was_made_of_and_with_no_other(
@@ -96,9 +98,9 @@ async def test_a_question_goes_with_each_turn_that_it_was_made_of_and_with_no_ot
     assert await rewordings.forget(uid(1), [uid(2), uid(8)]) == 2
     assert await left(store) == {5, 6, 7}
     assert await rewordings.forget(uid(1), [uid(2)]) == 0
-    found = await turn_store(store).get(uid(3))
-    assert found is not None
-    assert (found.rewritten, found.warnings, found.user_query) == (None, WARNINGS, "question 3")
+    stored = await turn_store(store).get(uid(3))
+    assert stored is not None
+    assert (stored.rewritten, stored.warnings, stored.user_query) == (None, WARNINGS, "question 3")
 
 
 async def test_one_that_does_not_say_what_it_was_made_of_goes_with_any(store: VectorStore) -> None:

@@ -35,14 +35,14 @@ async def test_a_title_is_found_by_any_part_in_any_case_and_width(sessions: Sess
     titles = ("Ｑｄｒａｎｔ 集群", "qdrant shards", "Die STRASSE", "Other")
     for number, title in enumerate(titles, 1):
         await write(sessions, number, title)
-    for text, found in (
+    for text, results in (
         ("QDRANT", ["qdrant shards", "Ｑｄｒａｎｔ 集群"]),
         ("ｓｈａ", ["qdrant shards"]),
         ("群", ["Ｑｄｒａｎｔ 集群"]),
         ("straße", ["Die STRASSE"]),
         ("nowhere", []),
     ):
-        assert shown(await find_titled(sessions, OWNER, text, 10, None)) == found
+        assert shown(await find_titled(sessions, OWNER, text, 10, None)) == results
 
 
 async def test_another_owners_sessions_are_not_looked_through(sessions: SessionStore) -> None:
@@ -85,6 +85,6 @@ async def test_sessions_of_the_same_moment_are_found_across_the_stores_pages(
     monkeypatch.setattr(session_search, "AT_ONCE", 4)
     for number in range(1, 11):
         await write(sessions, number, f"needle {number}", at_us=50 + number // 3)
-    found = await find_titled(sessions, OWNER, "needle", 20, None)
-    assert len(found.sessions) == 10
-    assert found.next_before_us is None
+    results = await find_titled(sessions, OWNER, "needle", 20, None)
+    assert len(results.sessions) == 10
+    assert results.next_before_us is None

@@ -28,23 +28,23 @@ async def test_a_turn_that_begins_undoes_neither_a_title_nor_a_persona_set_meanw
 ) -> None:
     """Discriminates: writing the whole record back in `touch` or in `change`."""
     sessions = SessionStore(store, SESSIONS)
-    seen = await sessions.create(ID, "local")
+    observed = await sessions.create(ID, "local")
     await sessions.change(ID, "local", SessionChange(title="Given"))
     await sessions.set_persona(ID, "local", PersonaDraft("Be kind."))
     await sessions.change(ID, "local", SessionChange(hold=True))
-    await sessions.touch(seen, "What is this?")
+    await sessions.touch(observed, "What is this?")
     session = await sessions.get(ID, "local")
     assert (session.title, session.hold) == ("Given", True)
     assert session.persona is not None
     assert session.persona.text == "Be kind."
-    assert session.updated_us > seen.updated_us
+    assert session.updated_us > observed.updated_us
 
 
 async def test_changes_at_the_same_moment_are_all_kept(store: VectorStore) -> None:
     sessions = SessionStore(store, SESSIONS)
-    seen = await sessions.create(ID, "local", "First")
+    observed = await sessions.create(ID, "local", "First")
     await asyncio.gather(
-        *(sessions.touch(seen, "again?") for _ in range(5)),
+        *(sessions.touch(observed, "again?") for _ in range(5)),
         sessions.change(ID, "local", SessionChange(title="Second")),
         sessions.set_persona(ID, "local", PersonaDraft("Be kind.", "Kind")),
         sessions.change(ID, "local", SessionChange(hold=True)),

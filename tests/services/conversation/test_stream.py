@@ -18,8 +18,9 @@ from core.conversation.events import (
 )
 from services.conversation import stream as turn_stream
 from services.conversation.stream import TurnStream
+from tests.support.waiting import until
 
-TOLD: list[Event] = [
+EVENTS: list[Event] = [
     SessionEvent("s"),
     StatusEvent("generating", "…"),
     ThinkEvent("why"),
@@ -27,7 +28,7 @@ TOLD: list[Event] = [
     ContentEvent(" three"),
     DoneEvent(),
 ]
-NUMBERED = [*TOLD[:3], ContentEvent("one\n"), ContentEvent("two"), *TOLD[4:]]
+NUMBERED = [*EVENTS[:3], ContentEvent("one\n"), ContentEvent("two"), *EVENTS[4:]]
 
 
 class Abandoned:
@@ -46,7 +47,7 @@ async def read(stream: TurnStream, after: int = 0) -> list[tuple[int, Event]]:
 
 
 async def tell(stream: TurnStream) -> None:
-    for event in TOLD:
+    for event in EVENTS:
         stream.publish(event)
         await asyncio.sleep(0)
 
@@ -76,18 +77,18 @@ async def test_two_readers_see_the_same_and_one_that_leaves_takes_nothing_along(
     stream = TurnStream("t", 30, Abandoned())
     stays, leaves = asyncio.create_task(read(stream)), asyncio.create_task(read(stream))
     await asyncio.sleep(0)
-    stream.publish(TOLD[0])
-    await asyncio.sleep(0.01)
+    stream.publish(EVENTS[0])
+    await asyncio.sleep(0.01)  # both have read it
     leaves.cancel()
     await asyncio.wait([leaves])
-    stream.publish(*TOLD[1:])
+    stream.publish(*EVENTS[1:])
     assert [event for _, event in await stays] == NUMBERED
 
 
 async def test_events_published_together_wake_a_reader_once() -> None:
     stream = TurnStream("t", 30, Abandoned())
     async with aclosing(stream.follow()) as batches:
-        stream.publish(*TOLD)
+        stream.publish(*EVENTS)
         assert [event for _, event in await anext(batches)] == NUMBERED
 
 
@@ -95,7 +96,7 @@ async def test_a_reader_that_takes_its_time_holds_nobody() -> None:
     """Discriminates: a bounded queue for each reader, which the publisher waits for."""
     stream = TurnStream("t", 30, Abandoned())
     async with aclosing(stream.follow()) as slow, aclosing(stream.follow()) as fast:
-        stream.publish(TOLD[0])
+        stream.publish(EVENTS[0])
         await anext(slow)
         for number in range(10_000):
             stream.publish(ContentEvent(str(number)))
@@ -107,7 +108,7 @@ async def test_a_reader_that_takes_its_time_holds_nobody() -> None:
 async def test_the_loop_gets_a_turn_between_two_lists() -> None:
     """Discriminates: a reader that goes on at once while more waits, for as long as the model is faster."""
     stream = TurnStream("t", 30, Abandoned())
-    stream.publish(TOLD[0])
+    stream.publish(EVENTS[0])
     turns = 0
 
     async def count() -> None:
@@ -142,36 +143,36 @@ async def test_a_turn_is_abandoned_once_when_its_last_reader_has_been_gone_for_t
     abandoned = Abandoned()
     stream = TurnStream("t", 0.3, abandoned)
     first, second = stream.follow(), stream.follow()
-    stream.publish(TOLD[0])
+    stream.publish(EVENTS[0])
     await anext(first)
     await anext(second)
     await first.aclose()
-    await asyncio.sleep(0.4)
+    await asyncio.sleep(0.4)  # over the grace of a turn without readers
     assert abandoned.times == 0
     await second.aclose()
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # within the grace
     assert abandoned.times == 0
-    await asyncio.sleep(0.35)
+    await until(lambda: abandoned.times)
     assert abandoned.times == 1
     late = stream.follow()
     await anext(late)
     await late.aclose()
-    await asyncio.sleep(0.4)
+    await asyncio.sleep(0.4)  # over the grace
     assert abandoned.times == 1
 
 
 async def test_a_reader_that_comes_back_within_the_grace_keeps_the_turn() -> None:
     abandoned = Abandoned()
     stream = TurnStream("t", 0.4, abandoned)
-    stream.publish(TOLD[0])
+    stream.publish(EVENTS[0])
     for _ in range(5):
         reader = stream.follow()
         await anext(reader)
         await reader.aclose()
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # within the grace
     back = stream.follow()
     await anext(back)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.5)  # over the grace
     assert abandoned.times == 0
     await back.aclose()
 
@@ -182,7 +183,7 @@ async def test_a_turn_that_ended_is_not_abandoned() -> None:
     stream.expect_reader()
     await tell(stream)
     await read(stream)
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # a timer that was left would ring
     assert abandoned.times == 0
     assert stream.ended
 
@@ -191,7 +192,7 @@ async def test_without_grace_a_first_reader_that_never_comes_is_waited_for_half_
     abandoned = Abandoned()
     stream = TurnStream("t", 0, abandoned)
     stream.expect_reader()
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # within the time for the first reader
     assert abandoned.times == 0
     await asyncio.sleep(turn_stream.FIRST_READER_S)
     assert abandoned.times == 1

@@ -26,7 +26,7 @@ from services.llm_service import ModelEntry
 from services.models.extractive import ExtractiveLLM
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import open_edge, turn_store, uid
-from tests.support.scripted_llm import RECORDED, ScriptedLLM
+from tests.support.models.scripted_llm import RECORDED, ScriptedLLM
 
 SESSION = uid(9_000)
 OWNER = "local"
@@ -114,15 +114,15 @@ async def test_the_older_part_becomes_a_summary_and_the_recent_turns_do_not(stor
     assert await talk.covered(3) == []
     await talk.line(range(4, 6), after=3)
     assert await talk.covered(5) == [0, 1, 2]
-    kept = await talk.turns.get(uid(2))
-    assert kept is not None
-    assert kept.summary is not None
-    assert (kept.summary.text, kept.summary.start, kept.summary.previous) == (
+    remaining = await talk.turns.get(uid(2))
+    assert remaining is not None
+    assert remaining.summary is not None
+    assert (remaining.summary.text, remaining.summary.start, remaining.summary.previous) == (
         "Fee 300, Li Wei.",
         uid(0),
         None,
     )
-    assert kept.summary.tokens == estimate_tokens("Fee 300, Li Wei.")
+    assert remaining.summary.tokens == estimate_tokens("Fee 300, Li Wei.")
 
 
 async def test_a_summary_goes_on_from_the_one_before(store: VectorStore) -> None:
@@ -278,7 +278,7 @@ async def test_a_turn_erased_while_it_is_summarised_leaves_nothing(store: Vector
     turn = await talk.write(5, 3)
     turn = await talk.write(6, 5)
     talk.summaries.after_turn(await talk.branch(5), turn)
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(0.15)  # the summary is being written
     await talk.turns.delete([uid(1)])  # as another worker does, which cannot cut this one off
     await talk.summaries.idle()
     assert await stored_summaries(talk) == []
@@ -300,7 +300,7 @@ async def test_forgetting_cuts_off_the_summary_in_the_making(store: VectorStore)
     for number in range(6):
         last = await talk.write(number, number - 1 if number else None)
     talk.summaries.after_turn(await talk.branch(4), last)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # the summary is being written
     async with asyncio.timeout(3):
         await talk.forget(1)
         await talk.summaries.idle()
@@ -343,9 +343,9 @@ async def test_300_imported_turns_are_summarised_in_bounded_steps(store: VectorS
         talk.summaries.after_turn(await talk.branch(298 + done), turn)
         await talk.summaries.idle()
         assert len(RECORDED["import"]) <= MAX_STEPS * done
-    told = [dict(call)["user"] for call in RECORDED["import"]]
-    assert max(map(estimate_tokens, told)) < STEP_TOKENS + 100
-    assert len(await stored_summaries(talk)) == len(told)
+    prompt = [dict(call)["user"] for call in RECORDED["import"]]
+    assert max(map(estimate_tokens, prompt)) < STEP_TOKENS + 100
+    assert len(await stored_summaries(talk)) == len(prompt)
     covered = await talk.covered(302)
     assert covered == list(range(len(covered)))
     assert len(covered) > 150
@@ -359,9 +359,9 @@ async def test_a_small_window_takes_smaller_steps(store: VectorStore) -> None:
     for number in range(29):
         await talk.write(number, number - 1 if number else None, ANSWER if number else ANSWER * 300)
     await talk.ask(29, 28)
-    told = [" ".join(dict(call).values()) for call in RECORDED["small"]]
-    assert len(told) == MAX_STEPS
-    assert max(map(estimate_tokens, told)) < 2_048 - 512
+    prompt = [" ".join(dict(call).values()) for call in RECORDED["small"]]
+    assert len(prompt) == MAX_STEPS
+    assert max(map(estimate_tokens, prompt)) < 2_048 - 512
 
 
 async def test_a_chain_longer_than_one_page_still_holds(store: VectorStore) -> None:
@@ -439,6 +439,6 @@ async def test_a_chinese_conversation_is_summarised_in_chinese(store: VectorStor
         question = f"第 {number} 位会员的年费是多少?"
         await talk.ask(number, last, "年费三百元,由李伟在一月缴纳。" * 12, user_query=question)
         last = number
-    told = dict(RECORDED["zh"][0])
-    assert told["system"].startswith("你负责概括")
-    assert "100 字" in told["user"]
+    prompt = dict(RECORDED["zh"][0])
+    assert prompt["system"].startswith("你负责概括")
+    assert "100 字" in prompt["user"]

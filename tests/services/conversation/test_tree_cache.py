@@ -35,16 +35,16 @@ class WatchedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def scroll(self, *given: Any, **named: Any) -> Any:
+    async def scroll(self, *fields: Any, **named: Any) -> Any:
         self.scrolls += 1
-        page = await self._store.scroll(*given, **named)
+        page = await self._store.scroll(*fields, **named)
         if self.gate is not None:
             self.read.set()
             await self.gate.wait()
         return page
 
-    async def upsert(self, *given: Any, **named: Any) -> Any:
-        done = await self._store.upsert(*given, **named)
+    async def upsert(self, *fields: Any, **named: Any) -> Any:
+        done = await self._store.upsert(*fields, **named)
         if self.breaks:
             raise StoreUnavailableError("cut off")
         return done
@@ -57,23 +57,23 @@ async def store(tmp_path: Path) -> AsyncIterator[WatchedStore]:
 
 
 def turn(number: int, parent: int | None = None, session: str = SESSION, **more: Any) -> Turn:
-    given = {"status": TurnStatus.COMPLETED, **more}
+    fields = {"status": TurnStatus.COMPLETED, **more}
     parent_id = None if parent is None else uid(parent)
-    return Turn(uid(number), session, "local", f"q{number}", number, parent_turn_id=parent_id, **given)
+    return Turn(uid(number), session, "local", f"q{number}", number, parent_turn_id=parent_id, **fields)
 
 
-def kept(store: WatchedStore, cache_s: float = 300) -> TurnStore:
+def cached(store: WatchedStore, cache_s: float = 300) -> TurnStore:
     return TurnStore(cast(VectorStore, store), TURNS, cache_s)
 
 
-async def put(turns: TurnStore, *given: Turn) -> None:
-    for each in given:
+async def put(turns: TurnStore, *fields: Turn) -> None:
+    for each in fields:
         await turns.put(each, TurnVectors())
 
 
 async def test_a_session_is_read_once_and_follows_every_write(store: WatchedStore) -> None:
     """Discriminates: leaving the cache out of any one of the writes."""
-    turns = kept(store)
+    turns = cached(store)
     await put(turns, turn(10), turn(11, 10))
     await turns.tree(SESSION, "local")
     before = store.scrolls
@@ -82,13 +82,13 @@ async def test_a_session_is_read_once_and_follows_every_write(store: WatchedStor
     await turns.put_many([(turn(13, 12), TurnVectors()), (turn(90, session=OTHER), TurnVectors())])
     branch = (await turns.tree(SESSION, "local")).branch(uid(13))
     assert store.scrolls == before
-    stored = (await kept(store, 0).tree(SESSION, "local")).nodes
+    stored = (await cached(store, 0).tree(SESSION, "local")).nodes
     assert list(branch.nodes) == [stored[uid(number)] for number in (10, 11, 12, 13)]
 
 
 @pytest.mark.parametrize("write", ["set_payload", "delete", "delete_matching", "past the store"])
 async def test_a_tree_is_read_again_after(store: WatchedStore, write: str) -> None:
-    turns = kept(store)
+    turns = cached(store)
     await put(turns, turn(10, status=TurnStatus.RUNNING), turn(11, 10))
     await turns.tree(SESSION, "local")
     if write == "set_payload":
@@ -100,11 +100,11 @@ async def test_a_tree_is_read_again_after(store: WatchedStore, write: str) -> No
     else:
         await store.set_payload(TURNS, {"seq": 7}, points=[uid(11)])
         turns.forget_trees()
-    assert (await turns.tree(SESSION, "local")).nodes == (await kept(store, 0).tree(SESSION, "local")).nodes
+    assert (await turns.tree(SESSION, "local")).nodes == (await cached(store, 0).tree(SESSION, "local")).nodes
 
 
 async def test_what_no_tree_holds_can_change_without_reading_again(store: WatchedStore) -> None:
-    turns = kept(store)
+    turns = cached(store)
     await put(turns, turn(10))
     await turns.tree(SESSION, "local")
     before = store.scrolls
@@ -117,7 +117,7 @@ async def test_what_no_tree_holds_can_change_without_reading_again(store: Watche
 @pytest.mark.parametrize("write", ["put", "set_payload", "delete"])
 async def test_a_read_that_a_write_overtook_is_not_kept(store: WatchedStore, write: str) -> None:
     """Discriminates: keeping what was read without asking whether it is stale."""
-    turns = kept(store)
+    turns = cached(store)
     await put(turns, turn(10))
     turns.forget_trees()
     store.gate = asyncio.Event()
@@ -131,12 +131,12 @@ async def test_a_read_that_a_write_overtook_is_not_kept(store: WatchedStore, wri
         await turns.delete([uid(10)])
     store.gate.set()
     await reading
-    assert (await turns.tree(SESSION, "local")).nodes == (await kept(store, 0).tree(SESSION, "local")).nodes
+    assert (await turns.tree(SESSION, "local")).nodes == (await cached(store, 0).tree(SESSION, "local")).nodes
 
 
 async def test_after_a_write_that_failed_the_session_is_read_again(store: WatchedStore) -> None:
     """It may be stored all the same. Discriminates: dropping the tree only on success."""
-    turns = kept(store)
+    turns = cached(store)
     await put(turns, turn(10))
     await turns.tree(SESSION, "local")
     store.breaks = True
@@ -146,7 +146,7 @@ async def test_after_a_write_that_failed_the_session_is_read_again(store: Watche
 
 
 async def test_without_a_time_nothing_is_kept(store: WatchedStore) -> None:
-    turns = kept(store, 0)
+    turns = cached(store, 0)
     await put(turns, turn(10))
     await turns.tree(SESSION, "local")
     before = store.scrolls
@@ -172,7 +172,7 @@ async def test_what_is_kept_is_bounded_and_ends_in_time() -> None:
     assert cache.get("b", "another") is None
     keep(cache, "huge", 101)
     assert cache.get("huge", "local") is None
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(0.06)  # longer than an entry lives
     assert cache.get("b", "local") is None
 
 

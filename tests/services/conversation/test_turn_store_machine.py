@@ -42,8 +42,15 @@ from services.operations.retention.cleanup import DAY_US
 from services.store.collections import ensure_collections
 from tests.services.conversation.stores import uid
 from tests.services.operations.backup.stores import back_up, settings_of
-from tests.support.hashing_embedding import DIMENSION
-from tests.support.turn_model import Sheet, TurnModel, chained, embedded_in_background, open_services, texts
+from tests.support.models.hashing_embedding import DIMENSION
+from tests.support.stores.turn_model import (
+    Sheet,
+    TurnModel,
+    chained,
+    embedded_in_background,
+    open_services,
+    texts,
+)
 
 LIMITS = ConversationSettings(max_recent_turns=3, max_relevant_turns=4, relevant_turn_threshold=0.0)
 PLACES = [(uid(1), "ann"), (uid(2), "ann"), (uid(3), "bob")]  # (session, owner)
@@ -137,10 +144,10 @@ class TurnMachine(RuleBasedStateMachine):
             above = self._sheet(at)
             sheet = replace(sheet, session_id=above.session_id, owner=above.owner)
             parent = above.turn_id
-        given = None if parent == BELOW else parent
-        branch = await self.manager.find_branch(sheet.session_id, sheet.owner, given)
+        fields = None if parent == BELOW else parent
+        branch = await self.manager.find_branch(sheet.session_id, sheet.owner, fields)
         latest = self.model.latest_completed(sheet.session_id, sheet.owner)
-        grown = self.model.branch(latest if given == UNSET else given)
+        grown = self.model.branch(latest if fields == UNSET else fields)
         assert [node.turn_id for node in branch.nodes] == grown
         assert branch.next_seq >= len(self.model.session(sheet.session_id, sheet.owner))
         sheet = replace(sheet, parent=branch.parent_turn_id, seq=branch.next_seq)
@@ -169,11 +176,11 @@ class TurnMachine(RuleBasedStateMachine):
 
     async def _change_at_once(self, sheets: list[Sheet], answer: str) -> None:
         sheets.sort(key=lambda sheet: sheet.order)
-        gone, *rest = sheets
+        deleted, *rest = sheets
         ended = [replace(sheet, answer=answer, status=TurnStatus.COMPLETED) for sheet in rest]
         read = [self.manager.find_branch(*place) for place in PLACES * 2]
         written = [self._write(sheet) for sheet in ended]
-        await asyncio.gather(read[0], self._erase(gone), *read[1:3], *written, *read[3:])
+        await asyncio.gather(read[0], self._erase(deleted), *read[1:3], *written, *read[3:])
 
     @precondition(lambda self: self.model.sheets)
     @rule(at=pick)
@@ -229,8 +236,8 @@ class TurnMachine(RuleBasedStateMachine):
         before = len(self.model.sheets)
         reference = TurnModel(dict(self.model.sheets)) if dry_run else self.model
         report = await self.manager.delete_old_conversations(days, dry_run=dry_run)
-        gone = reference.expire(self.now_us - days * DAY_US)
-        assert (report.matched, report.deleted) == (gone, 0 if dry_run else gone)
+        deleted = reference.expire(self.now_us - days * DAY_US)
+        assert (report.matched, report.deleted) == (deleted, 0 if dry_run else deleted)
         assert (report.total_before, report.total_after) == (before, len(self.model.sheets))
 
     @precondition(lambda self: self.model.sheets)
@@ -249,10 +256,10 @@ class TurnMachine(RuleBasedStateMachine):
 
     async def _recall(self, leaf: Sheet, question: str) -> None:
         """Only completed ancestors, none of them recent, each as it was written."""
-        found, recent = await self.services.recalled(leaf, question or "?")
+        results, recent = await self.services.recalled(leaf, question or "?")
         ancestors = {self.model.sheets[each] for each in self.model.branch(leaf.turn_id)}
-        assert found <= ancestors - recent
-        assert all(sheet.status is TurnStatus.COMPLETED and not sheet.command for sheet in found)
+        assert results <= ancestors - recent
+        assert all(sheet.status is TurnStatus.COMPLETED and not sheet.command for sheet in results)
 
     @precondition(lambda self: self.embedded)
     @rule(now=rarely, killed=st.booleans(), reopened=st.booleans())

@@ -21,8 +21,8 @@ from services.knowledge.jobs.job import JobStage
 from services.knowledge.upload import Upload
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
-from tests.support.hashing_embedding import DIMENSION
-from tests.support.knowledge import (
+from tests.support.models.hashing_embedding import DIMENSION
+from tests.support.stores.knowledge import (
     ME,
     SETTINGS,
     TEXT,
@@ -161,15 +161,15 @@ async def test_a_failed_document_is_read_in_again_when_it_is_sent_again(bench: B
 async def test_documents_are_listed_newest_first_page_by_page_to_their_owners_only(bench: Bench) -> None:
     names = [(await added(bench, upload(f"text {i}", f"{i}.txt"))).file_name for i in range(5)]
     await added(bench, upload("bob's", "b.txt", owner="bob"))
-    seen: list[str] = []
+    observed: list[str] = []
     cursor: str | None = None
     while True:
         page = await bench.knowledge.list_documents(ME, 2, cursor)
-        seen += [document.file_name for document in page.documents]
+        observed += [document.file_name for document in page.documents]
         cursor = page.next_cursor
         if cursor is None:
             break
-    assert seen == names[::-1]
+    assert observed == names[::-1]
     both = await bench.knowledge.list_documents(["ann", "bob"], 10)
     assert both.documents[0].file_name == "b.txt"
 
@@ -223,9 +223,9 @@ async def test_what_belongs_to_somebody_else_does_not_exist(bench: Bench) -> Non
 
 async def test_a_deleted_document_leaves_no_point_behind(bench: Bench) -> None:
     document = await added(bench, upload())
-    kept = await added(bench, upload("另一份文件。", "b.md"))
+    remaining = await added(bench, upload("另一份文件。", "b.md"))
     await bench.knowledge.delete(document.document_id, ME)
-    assert await bench.chunk_count() == kept.chunk_count
+    assert await bench.chunk_count() == remaining.chunk_count
     with pytest.raises(UnknownDocumentError):
         await bench.knowledge.get_document(document.document_id, ME)
     assert not (await bench.knowledge.add(upload())).existing

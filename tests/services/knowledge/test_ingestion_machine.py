@@ -25,8 +25,8 @@ from services.adapters.edge.client import open_edge_client
 from services.knowledge.upload import Upload, version_of
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
-from tests.support.hashing_embedding import DIMENSION
-from tests.support.knowledge import ME, SETTINGS, Bench, memory_store, open_bench
+from tests.support.models.hashing_embedding import DIMENSION
+from tests.support.stores.knowledge import ME, SETTINGS, Bench, memory_store, open_bench
 
 T = TypeVar("T")
 WRITES = frozenset(("upsert", "delete", "set_payload", "delete_payload"))
@@ -58,8 +58,8 @@ class Power:
 
 def text_of(number: int) -> bytes:
     """Differs from the other numbers in some sections, and in how many it has."""
-    kept = COMMON[: 12 + number % 3 * 8]
-    return "\n\n".join([f"This is version {number}.", *kept, f"It ends with {number * 7}."]).encode()
+    remaining = COMMON[: 12 + number % 3 * 8]
+    return "\n\n".join([f"This is version {number}.", *remaining, f"It ends with {number * 7}."]).encode()
 
 
 class Machine(RuleBasedStateMachine):
@@ -197,9 +197,9 @@ class Machine(RuleBasedStateMachine):
             assert not chunks
             return
         assert document.status is DocumentStatus.READY
-        wanted = [(version_of(document.content_hash), place) for place in range(document.chunk_count)]
-        assert sorted(chunks) == wanted
-        whole = "\n\n".join(chunks[key] for key in wanted)
+        expected = [(version_of(document.content_hash), place) for place in range(document.chunk_count)]
+        assert sorted(chunks) == expected
+        whole = "\n\n".join(chunks[key] for key in expected)
         assert any(_says(whole, content) for content in self.contents[name]), whole[:80]
 
     async def _finish(self) -> None:
@@ -211,13 +211,13 @@ class Machine(RuleBasedStateMachine):
 
     async def _searched(self) -> dict[str, dict[tuple[str, int], str]]:
         records, _ = await self.store.scroll(SETTINGS.knowledge_collection, limit=1_000)
-        found: dict[str, dict[tuple[str, int], str]] = {}
+        results: dict[str, dict[tuple[str, int], str]] = {}
         for record in records:
             payload = record.payload or {}
             if payload["ready"]:
                 place = payload["version"], payload["position"]
-                found.setdefault(payload["document_id"], {})[place] = payload["text"]
-        return found
+                results.setdefault(payload["document_id"], {})[place] = payload["text"]
+        return results
 
     def teardown(self) -> None:
         with suppress(AttributeError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.knowledge import ME, SETTINGS, added, memory_store, open_bench, upload
+from tests.support.stores.knowledge import ME, SETTINGS, added, memory_store, open_bench, upload
 
 
 async def test_a_document_is_known_to_its_owners_until_it_is_deleted() -> None:

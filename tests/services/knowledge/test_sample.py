@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.knowledge.sample import Failure, FolderReport, load_folder, supported_files
-from tests.support.knowledge import Bench, memory_store, open_bench
+from tests.support.stores.knowledge import Bench, memory_store, open_bench
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from services.knowledge.jobs.job import JobStage
 from services.knowledge.upload import Changes, Upload, another_id_of
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
-from tests.support.hashing_embedding import DIMENSION
-from tests.support.knowledge import (
+from tests.support.models.hashing_embedding import DIMENSION
+from tests.support.stores.knowledge import (
     ME,
     SETTINGS,
     TEXT,
@@ -56,7 +56,7 @@ def named(text: str = TEXT, **fields: object) -> Upload:
     return replace(upload(text), external_id="rules", **fields)  # type: ignore[arg-type]
 
 
-async def said(bench: Bench, document_id: str) -> str:
+async def text_of(bench: Bench, document_id: str) -> str:
     page = await bench.knowledge.chunks(document_id, ME, 500)
     return "\n".join(chunk.text for chunk in page.chunks)
 
@@ -69,7 +69,7 @@ async def test_other_content_under_the_same_external_id_takes_the_place_of_the_o
     assert second.content_hash != first.content_hash
     assert second.created_us == first.created_us
     assert await bench.chunk_count() == await bench.chunk_count(ready=True) == second.chunk_count
-    assert "第七条新规定" in await said(bench, second.document_id)
+    assert "第七条新规定" in await text_of(bench, second.document_id)
     assert len((await bench.knowledge.list_documents(ME, 10)).documents) == 1
 
 
@@ -88,8 +88,8 @@ async def test_only_what_changed_is_embedded_again(store: VectorStore) -> None:
             payload, vector = record.payload or {}, record.vector
             assert isinstance(vector, dict)
             assert "sparse" in vector
-            wanted = held.get_text_embedding(f"{payload['heading']}\n{payload['text']}")
-            assert vector["dense"] == pytest.approx(wanted, abs=1e-6)
+            expected = held.get_text_embedding(f"{payload['heading']}\n{payload['text']}")
+            assert vector["dense"] == pytest.approx(expected, abs=1e-6)
 
 
 async def test_the_old_version_is_searched_until_the_new_one_is_whole(store: VectorStore) -> None:
@@ -103,7 +103,7 @@ async def test_the_old_version_is_searched_until_the_new_one_is_whole(store: Vec
         await until(bench, addition.job_id or "", JobStage.EMBEDDING)
         for _ in range(3):
             held.let_through(5)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # some pieces are stored; any number is right
             assert await bench.chunk_count(ready=True) == 40
             assert await bench.knowledge.get_document(first.document_id, ME) == first
         held.let_all()
@@ -133,7 +133,7 @@ async def test_a_newer_upload_takes_the_place_of_one_that_is_being_read_in(store
         held.let_all()
         await bench.knowledge.wait(second.job_id or "", ME)
         document = await bench.knowledge.get_document(first.document.document_id, ME)
-        assert "第七条新规定" in await said(bench, document.document_id)
+        assert "第七条新规定" in await text_of(bench, document.document_id)
         assert await bench.chunk_count() == document.chunk_count
 
 
@@ -174,8 +174,8 @@ async def test_the_same_content_with_other_tags_and_date_is_not_embedded_again(s
         assert (again.existing, again.job_id, held.embedded) == (True, None, first.chunk_count)
         assert (again.document.tags, again.document.date) == (("b", "c"), "2026-02")
         records, _ = await store.scroll(SETTINGS.knowledge_collection, limit=100)
-        told = {(tuple((r.payload or {})["tags"]), (r.payload or {})["day"]) for r in records}
-        assert told == {(("b", "c"), 20260201)}
+        described = {(tuple((r.payload or {})["tags"]), (r.payload or {})["day"]) for r in records}
+        assert described == {(("b", "c"), 20260201)}
 
 
 async def test_another_owner_with_the_same_external_id_has_another_document(bench: Bench) -> None:
@@ -257,17 +257,21 @@ async def test_tags_and_date_are_changed_in_the_record_and_in_the_chunks(bench: 
         await bench.knowledge.change(first.document_id, ["bob"], Changes(tags=()))
 
 
-@pytest.mark.parametrize(("given", "kept"), [(None, ("a",)), ((), ()), (("b",), ("b",))])
+@pytest.mark.parametrize(("fields", "remaining"), [(None, ("a",)), ((), ()), (("b",), ("b",))])
 @pytest.mark.parametrize("text", [TEXT, NEWER])
 async def test_a_version_without_tags_keeps_those_that_were_and_empty_ones_clear_them(
-    bench: Bench, text: str, given: tuple[str, ...] | None, kept: tuple[str, ...]
+    bench: Bench, text: str, fields: tuple[str, ...] | None, remaining: tuple[str, ...]
 ) -> None:
     """Discriminates: taking absent tags for none."""
     first = await added(bench, named(tags=("a",)))
-    after = await added(bench, named(text, tags=given))
-    assert (after.document_id, after.tags, after.status) == (first.document_id, kept, DocumentStatus.READY)
+    after = await added(bench, named(text, tags=fields))
+    assert (after.document_id, after.tags, after.status) == (
+        first.document_id,
+        remaining,
+        DocumentStatus.READY,
+    )
     chunks = (await bench.knowledge.chunks(after.document_id, ME, 3)).chunks
-    assert {chunk.tags for chunk in chunks} == {kept}
+    assert {chunk.tags for chunk in chunks} == {remaining}
 
 
 async def test_tags_of_a_version_that_is_still_on_its_way_in_stay_too(store: VectorStore) -> None:

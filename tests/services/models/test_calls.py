@@ -43,8 +43,8 @@ def busy(retry_after_s: float | None = None, status: int = 503) -> LLMRefusedErr
 
 async def answer(calls: GuardedCalls, server: Server) -> tuple[str, list[float]]:
     waits: list[float] = []
-    said = [delta.text async for delta in calls.stream(server.open, lambda retry, wait: waits.append(wait))]
-    return "".join(said), waits
+    words = [delta.text async for delta in calls.stream(server.open, lambda retry, wait: waits.append(wait))]
+    return "".join(words), waits
 
 
 def quick() -> GuardedCalls:
@@ -53,8 +53,8 @@ def quick() -> GuardedCalls:
 
 async def test_a_passing_failure_before_the_first_token_is_tried_again_twice() -> None:
     server = Server([busy()], [busy(status=529)], ["an", "swer"])
-    said, waits = await answer(quick(), server)
-    assert (said, server.calls, len(waits)) == ("answer", 3, 2)
+    reply, waits = await answer(quick(), server)
+    assert (reply, server.calls, len(waits)) == ("answer", 3, 2)
 
 
 async def test_after_two_retries_the_last_failure_is_told() -> None:
@@ -101,7 +101,7 @@ async def test_a_server_that_keeps_failing_is_spared_and_then_probed_by_one() ->
     with pytest.raises(LLMUnavailableError, match="in a row"):
         await answer(calls, server)
     assert server.calls == FAILURES
-    await asyncio.sleep(1.05)
+    await asyncio.sleep(1.05)  # the circuit's own second is over
     server.scripts = [["back"]]
     outcomes = await asyncio.gather(*(answer(calls, server) for _ in range(5)), return_exceptions=True)
     assert sum(isinstance(outcome, tuple) for outcome in outcomes) == 1

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -22,8 +21,9 @@ from services.adapters.llms.openai import make_openai_llm
 from services.llm_service import Lay, ModelEntry
 from services.models.extractive import ExtractiveLLM
 from services.models.windows import UNKNOWN_WINDOW, answer_reserve, known_window, window_of
-from tests.support.scripted_llm import RECORDED, ScriptedLLM
-from tests.support.stub_llm import Refusal, StubLLM, running_stub
+from tests.support.models.scripted_llm import RECORDED, ScriptedLLM
+from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
+from tests.support.waiting import until
 
 TEXTS = PromptTexts(system="Be brief.", relevant_intro="Earlier:", knowledge_intro="Passages:")
 TALK = [
@@ -66,7 +66,7 @@ def entry(wrapper: LLMStreamWrapper, layout: Layout = Layout.AUTO, provider: str
     return ModelEntry("small", provider, "m", wrapper, layout, context_window=8_192, max_tokens=1_000)
 
 
-async def said(model: ModelEntry, exchange: Exchange, how: Lay = lay) -> str:
+async def reply_of(model: ModelEntry, exchange: Exchange, how: Lay = lay) -> str:
     return "".join([delta.text async for delta in model.stream_laid(how, exchange)])
 
 
@@ -83,8 +83,8 @@ async def test_a_refused_form_teaches_the_one_that_works(stub: StubLLM) -> None:
     first, second = Exchange(), Exchange()
     async with opened(stub) as model:
         with structlog.testing.capture_logs() as logged:
-            assert await said(model, first) == "one two three"
-            assert await said(model, second) == "one two three"
+            assert await reply_of(model, first) == "one two three"
+            assert await reply_of(model, second) == "one two three"
     assert [roles(body)[0] for body in stub.bodies] == ["system", "user", "user"]
     assert stub.paths == ["/v1/chat/completions"] * 3
     assert first.layout is second.layout is model.layout_now is Layout.FLAT
@@ -100,7 +100,7 @@ async def test_a_refused_form_teaches_the_one_that_works(stub: StubLLM) -> None:
 async def test_a_form_that_is_accepted_teaches_nothing(stub: StubLLM) -> None:
     exchange = Exchange()
     async with opened(stub) as model:
-        assert await said(model, exchange) == "one two three"
+        assert await reply_of(model, exchange) == "one two three"
     assert (exchange.layout, model.learned.layout) == (Layout.ONE_SYSTEM, None)
     assert (exchange.model, len(stub.bodies)) == ("m", 1)
 
@@ -111,7 +111,7 @@ async def test_when_both_forms_are_refused_the_first_refusal_is_told(stub: StubL
     exchange = Exchange()
     async with opened(stub) as model:
         with pytest.raises(LLMRefusedError) as caught:
-            await said(model, exchange)
+            await reply_of(model, exchange)
     assert caught.value.status == 400
     assert len(stub.bodies) == 2
     assert (exchange.layout, exchange.body) == (Layout.ONE_SYSTEM, stub.raw_bodies[0])
@@ -125,7 +125,7 @@ async def test_another_cause_is_told_at_once_and_teaches_nothing(stub: StubLLM, 
     stub.refuse = lambda body: refusal if "system" in roles(body) else None
     async with opened(stub) as model:
         with pytest.raises(LLMRefusedError):
-            await said(model, Exchange())
+            await reply_of(model, Exchange())
     assert (len(stub.bodies), model.learned.layout) == (1, None)
 
 
@@ -133,7 +133,7 @@ async def test_a_configured_form_is_not_given_up(stub: StubLLM) -> None:
     stub.refuse = no_system
     async with opened(stub, Layout.ONE_SYSTEM) as model:
         with pytest.raises(LLMRefusedError):
-            await said(model, Exchange())
+            await reply_of(model, Exchange())
     assert len(stub.bodies) == 1
 
 
@@ -141,16 +141,16 @@ async def test_a_second_system_message_that_is_refused_stays_the_operators_choic
     """`auto` never sends one; `many_system` is what its operator asked for."""
     stub.refuse = lambda body: Refusal("one system message only") if roles(body).count("system") > 1 else None
     async with opened(stub) as model:
-        assert await said(model, Exchange()) == "one two three"
+        assert await reply_of(model, Exchange()) == "one two three"
     async with opened(stub, Layout.MANY_SYSTEM) as model:
         with pytest.raises(LLMRefusedError):
-            await said(model, Exchange())
+            await reply_of(model, Exchange())
 
 
 async def test_a_configured_flat_layout_is_a_completion(stub: StubLLM) -> None:
     exchange = Exchange()
     async with opened(stub, Layout.FLAT) as model:
-        assert await said(model, exchange) == "one two three"
+        assert await reply_of(model, exchange) == "one two three"
     assert stub.paths == ["/v1/completions"]
     assert (exchange.layout, exchange.messages_key) == (Layout.FLAT, "prompt")
 
@@ -173,7 +173,7 @@ async def test_a_second_form_that_falls_silent_is_not_learned(stub: StubLLM) -> 
     stub.refuse = refuse
     async with opened(stub) as model:
         with pytest.raises(LLMUnavailableError, match="in time"):
-            await said(model, Exchange())
+            await reply_of(model, Exchange())
     assert model.learned.layout is None
 
 
@@ -186,10 +186,7 @@ async def test_leaving_closes_the_models_connection(
         async with aclosing(model.stream_laid(lay)) as deltas:
             async for _ in deltas:
                 break
-        for _ in range(200):
-            if stub.left:
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: stub.left)
     assert stub.left == 1
     gc.collect()  # a generator left open would warn here
 
@@ -197,7 +194,7 @@ async def test_leaving_closes_the_models_connection(
 async def test_a_model_without_http_is_recorded_as_canonical_json() -> None:
     exchange = Exchange()
     model = entry(LLMStreamWrapper(ExtractiveLLM(), StreamTimeouts()))
-    assert await said(model, exchange)
+    assert await reply_of(model, exchange)
     laid = lay(Layout.ONE_SYSTEM)
     assert exchange.body == canonical_json({"model": "m", "messages": wire_messages(laid)})
     assert exchange.params == {"model": "m", "messages": None}
@@ -209,7 +206,7 @@ async def test_a_completion_without_http_is_recorded_as_its_prompt() -> None:
     exchange = Exchange()
     llm = ScriptedLLM(record_as="llm-service-flat")
     model = entry(LLMStreamWrapper(llm, StreamTimeouts()), Layout.FLAT)
-    assert await said(model, exchange) == "Hello"
+    assert await reply_of(model, exchange) == "Hello"
     ((_, prompt),) = RECORDED["llm-service-flat"][0]
     assert exchange.body == canonical_json({"model": "m", "prompt": prompt})
     assert exchange.messages_key == "prompt"
@@ -234,14 +231,14 @@ class Windowed(CustomLLM):
 
 
 @pytest.mark.parametrize(
-    ("told", "window", "lines"), [(20_000, 20_000, 0), (3_900, 3_900, 1), (0, 8_192, 1), (-1, 8_192, 1)]
+    ("own_window", "window", "lines"), [(20_000, 20_000, 0), (3_900, 3_900, 1), (0, 8_192, 1), (-1, 8_192, 1)]
 )
 def test_a_window_is_the_classs_own_or_assumed_with_a_line_in_the_log(
-    told: int, window: int, lines: int
+    own_window: int, window: int, lines: int
 ) -> None:
     settings = LLMSettings(provider="llama_index:tests.x:Y", model="new")
     with structlog.testing.capture_logs() as logged:
-        assert window_of(settings, Windowed(window=told), "mine") == window
+        assert window_of(settings, Windowed(window=own_window), "mine") == window
     assert [line["event"] for line in logged] == ["model_window_unknown"] * lines
     assert all(line["model"] == "new" and "[llms.mine]" in line["set"] for line in logged)
 

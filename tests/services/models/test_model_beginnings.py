@@ -30,7 +30,7 @@ class Saying(LeanLLM):
     async def stream_deltas(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool = False
     ) -> AsyncGenerator[LLMDelta, None]:
-        exchange.given(messages, "messages")
+        exchange.note_messages(messages, "messages")
         for delta in self.deltas:
             yield delta
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from core.errors import BadRequestError, StartRefusedError, WenmaiError
 from services.models.text_filters import load_answer_filters, load_question_filters
 
-HERE = "tests.support.text_filters"
+HERE = "tests.support.models.text_filters"
 
 
 def paths(*names: str) -> list[str]:
@@ -71,9 +71,9 @@ def test_answer_filters_see_the_text_in_whatever_pieces_it_comes(text: str, cuts
     assert make is not None
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     by_pieces, whole = make(), make()
-    said = "".join([by_pieces.feed(text[a:b]) for a, b in itertools.pairwise(edges)])
-    assert said + by_pieces.flush() == whole.feed(text) + whole.flush()
-    assert "\r" not in said
+    words = "".join([by_pieces.feed(text[a:b]) for a, b in itertools.pairwise(edges)])
+    assert words + by_pieces.flush() == whole.feed(text) + whole.flush()
+    assert "\r" not in words
 
 
 def test_what_one_filter_held_back_goes_through_the_next() -> None:

@@ -11,7 +11,7 @@ from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
 
 
-def found(text: str, dense: float, rank: int) -> Candidate:
+def candidate(text: str, dense: float, rank: int) -> Candidate:
     match = FormMatch(dense, rank)
     return Candidate(Chunk(f"c{rank}", "d", "f", text, 0), dense, None, rank, matches=(match,))
 
@@ -21,10 +21,12 @@ def ask(text: str) -> Query:
 
 
 def test_numbers_are_of_no_language() -> None:
-    rows = Features(ask("食堂几点关门？"), [found("1,2,3\n4,5,6", 0.8, 1), found("The canteen", 0.8, 2)]).rows
+    rows = Features(
+        ask("食堂几点关门？"), [candidate("1,2,3\n4,5,6", 0.8, 1), candidate("The canteen", 0.8, 2)]
+    ).rows
     assert rows[:, FEATURES.index("foreign")].tolist() == [0.0, 1.0]
 
 
 def test_a_question_without_a_word_makes_nothing_foreign() -> None:
-    whole = Features(ask("😀🚀"), [found("食堂", 0.8, 1), found("钟楼", 0.8, 2)]).question
+    whole = Features(ask("😀🚀"), [candidate("食堂", 0.8, 1), candidate("钟楼", 0.8, 2)]).question
     assert whole[QUESTION_FEATURES.index("foreign")] == 0.0

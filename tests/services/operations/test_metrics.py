@@ -5,7 +5,7 @@ import pytest
 from core.conversation.turns import Turn, TurnStatus, TurnWarning, Usage
 from core.errors import LLMUnavailableError, NotStoredError
 from services.operations.metrics import Metrics
-from tests.support.metrics import Figures
+from tests.support.wire.metrics import Figures
 
 TIMES = {"retrieve": 40.0, "rerank": 50.0, "first_token": 250.0, "generate": 1250.0, "total": 1262.0}
 DONE = {**TIMES, "store": 1260.0}
@@ -15,13 +15,13 @@ def turn(status: TurnStatus = TurnStatus.COMPLETED, model_id: str = "default", *
     return Turn("t", "s", "ann", "Why?", 1, status, model_id=model_id, **more)  # type: ignore[arg-type]
 
 
-def told(metrics: Metrics) -> Figures:
+def figures_of(metrics: Metrics) -> Figures:
     return Figures(metrics.exposition().decode())
 
 
 def test_all_that_can_happen_to_a_model_begins_at_zero() -> None:
     """Discriminates: making a series with its first event, which `rate` then does not see."""
-    figures = told(Metrics(["default", "small"]))
+    figures = figures_of(Metrics(["default", "small"]))
     for model in ("default", "small"):
         for status in ("completed", "cancelled", "interrupted", "failed"):
             assert figures("turns_total", status=status, model=model) == 0
@@ -33,7 +33,7 @@ def test_each_stage_takes_the_time_since_the_one_before() -> None:
     """Discriminates: observing when a stage ended, which is what a turn's timings say."""
     metrics = Metrics(["default"])
     metrics.turn_ended(turn(timings_ms=DONE, usage=Usage(100, 20)), None)
-    figures = told(metrics)
+    figures = figures_of(metrics)
     seconds = {"retrieve": 0.04, "rerank": 0.01, "first_token": 0.2, "generate": 1.0, "store": 0.01}
     for stage, expected in seconds.items():
         assert figures("stage_duration_seconds_sum", stage=stage) == pytest.approx(expected), stage
@@ -50,7 +50,7 @@ def test_a_turn_stopped_while_the_model_was_silent_does_not_look_like_slow_stori
     metrics = Metrics(["default"])
     silent = {"retrieve": 40.0, "rerank": 50.0, "total": 30_060.0, "store": 30_055.0}
     metrics.turn_ended(turn(TurnStatus.CANCELLED, timings_ms=silent), None)
-    figures = told(metrics)
+    figures = figures_of(metrics)
     assert figures("stage_duration_seconds_count", stage="store") == 0
     assert figures("stage_duration_seconds_count", stage="rerank") == 1
     assert figures("turn_duration_seconds_count", model="default") == 0
@@ -61,7 +61,7 @@ def test_an_answer_that_could_not_be_stored_counts_as_failed() -> None:
     """Discriminates: counting the status that the turn would have been stored with."""
     metrics = Metrics(["default"])
     metrics.turn_ended(turn(timings_ms=DONE), NotStoredError("lost"))
-    figures = told(metrics)
+    figures = figures_of(metrics)
     assert figures("turns_total", status="failed", model="default") == 1
     assert figures("turns_total", status="completed", model="default") == 0
     assert figures("turn_failures_total", code="not_stored", model="default") == 1
@@ -74,7 +74,7 @@ def test_failures_warnings_commands_and_refusals_are_counted_by_their_codes() ->
     metrics.turn_ended(turn(TurnStatus.FAILED), LLMUnavailableError("away"))
     metrics.turn_ended(turn(command="help"), None)
     metrics.refused("session_busy")
-    figures = told(metrics)
+    figures = figures_of(metrics)
     assert figures("turn_warnings_total", code="answer_cut") == 1
     assert figures("turn_failures_total", code="llm_unavailable", model="default") == 1
     assert figures("commands_total", command="help") == 1
@@ -86,17 +86,17 @@ def test_a_model_that_is_not_configured_gets_no_label_of_its_own() -> None:
     metrics = Metrics(["default"])
     for model_id in ("made-up", "made-up-too"):
         metrics.turn_ended(turn(model_id=model_id, timings_ms=DONE), None)
-    figures = told(metrics)
+    figures = figures_of(metrics)
     assert figures("turns_total", status="completed", model="unknown") == 2
     assert not {"made-up", "made-up-too"} & figures.label_values
 
 
 def test_series_do_not_come_with_the_time_they_were_made() -> None:
-    assert not any(name.endswith("_created") for name, _ in told(Metrics(["default"])).values)
+    assert not any(name.endswith("_created") for name, _ in figures_of(Metrics(["default"])).values)
 
 
 def test_the_process_and_its_collector_are_told_once_for_each_application() -> None:
     for metrics in (Metrics(["default"]), Metrics(["default"])):
-        names = [name for name, _ in told(metrics).values]
+        names = [name for name, _ in figures_of(metrics).values]
         assert names.count("process_resident_memory_bytes") == 1
         assert names.count("python_gc_collections_total") == 3

@@ -49,7 +49,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files for line in file.read_bytes().split(b"\n") if line]
 
 
-def told(folder: Path) -> list[int]:
+def logged(folder: Path) -> list[int]:
     return [int(line["turn_id"][-12:], 16) for line in lines(folder)]
 
 
@@ -105,7 +105,7 @@ async def test_a_day_has_a_file_of_its_own_that_only_its_owner_reads(qa_log: QAL
 
 async def test_lines_keep_the_order_of_the_turns(qa_log: QALog, tmp_path: Path) -> None:
     await written(qa_log, *[a_turn(number) for number in range(300)])
-    assert told(tmp_path / "qa") == list(range(300))
+    assert logged(tmp_path / "qa") == list(range(300))
 
 
 async def test_a_disk_that_refuses_fails_no_turn_and_no_later_line(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_a_disk_that_refuses_fails_no_turn_and_no_later_line(tmp_path: Pat
     await written(qa_log, a_turn(2))
     await qa_log.close()
     qa_log.write(a_turn(3))
-    assert told(tmp_path / "qa") == [2]
+    assert logged(tmp_path / "qa") == [2]
 
 
 def test_a_line_that_found_no_room_leaves_no_half_of_it(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ async def test_a_line_torn_by_a_crash_does_not_spoil_the_next(qa_log: QALog, tmp
     assert await qa_log.erase([uid(9)]) == 0
     assert uid(2).encode() in file.read_bytes()
     assert await qa_log.erase([uid(2)]) == 1
-    assert told(tmp_path / "qa") == [1, 3]
+    assert logged(tmp_path / "qa") == [1, 3]
 
 
 async def test_turns_before_the_moment_go_and_no_other(qa_log: QALog, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ async def test_turns_before_the_moment_go_and_no_other(qa_log: QALog, tmp_path: 
     await written(qa_log, *[a_turn(at, NOON + day * DAY_US) for at, day in enumerate(days)])
     await written(qa_log, a_turn(7, NOON - 1), a_turn(8, NOON + 1))
     assert await qa_log.expire(NOON) == 4
-    assert sorted(told(tmp_path / "qa")) == [3, 4, 8]
+    assert sorted(logged(tmp_path / "qa")) == [3, 4, 8]
     assert await qa_log.expire(NOON) == 0
     assert await qa_log.expire(-5) == 0
     assert await qa_log.expire(NOON + 90 * DAY_US) == 3
@@ -166,9 +166,9 @@ async def test_erased_turns_and_sessions_leave_no_line(qa_log: QALog, tmp_path: 
     turns = [a_turn(at, NOON + at * DAY_US, session=at % 2) for at in range(6)]
     await written(qa_log, *turns, a_turn(9, parent_turn_id=uid(3), session=5))
     assert await qa_log.erase([uid(3), uid(0), uid(77)]) == 2
-    assert sorted(told(tmp_path / "qa")) == [1, 2, 4, 5, 9]
+    assert sorted(logged(tmp_path / "qa")) == [1, 2, 4, 5, 9]
     assert await qa_log.erase_session(uid(1_000)) == 2
-    assert sorted(told(tmp_path / "qa")) == [1, 5, 9]
+    assert sorted(logged(tmp_path / "qa")) == [1, 5, 9]
     assert not list((tmp_path / "qa").glob("qa-2025-06-18*"))
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "qa").iterdir()} == {0o600}
 
@@ -185,7 +185,7 @@ async def test_an_erasure_that_cannot_be_done_says_so(qa_log: QALog, tmp_path: P
     (tmp_path / "qa" / HALF_WRITTEN).mkdir()
     with pytest.raises(StoreUnavailableError):
         await qa_log.erase([uid(1)])
-    assert told(tmp_path / "qa") == [1]
+    assert logged(tmp_path / "qa") == [1]
 
 
 async def test_what_an_interrupted_erasure_left_is_removed(qa_log: QALog, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_writing_and_erasing_at_once_lose_nothing(qa_log: QALog, tmp_path:
     )
     await qa_log.erase([])
     assert erased == 20
-    assert sorted(told(tmp_path / "qa")) == [*range(1, 40, 2), *range(40, 400)]
+    assert sorted(logged(tmp_path / "qa")) == [*range(1, 40, 2), *range(40, 400)]
 
 
 def append_each(folder: Path, first: int) -> None:
@@ -236,7 +236,7 @@ def test_two_servers_share_a_folder(tmp_path: Path) -> None:
             future.result()
     erased += QAFiles(tmp_path).keep_only(keep)
     assert erased == 1
-    assert sorted(told(tmp_path)) == [number for number in range(200) if number != 50]
+    assert sorted(logged(tmp_path)) == [number for number in range(200) if number != 50]
 
 
 def test_a_folder_that_cannot_be_written_refuses_the_start(tmp_path: Path) -> None:

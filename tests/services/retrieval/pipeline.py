@@ -26,17 +26,17 @@ class Pipeline:
         self._retriever = retriever
         self._reranker = RerankService(CalibratedReranker(embedding.name), SETTINGS, embedding.name)
 
-    async def found(self, question: str, *previous: str) -> list[Candidate]:
+    async def fused(self, question: str, *previous: str) -> list[Candidate]:
         """As the lists have them together, before any reranking."""
         return await self._retriever.search(await self._builder.build(question, previous), [OWNER])
 
     async def ranked(self, question: str, *previous: str, last_answer: str = "") -> tuple[Candidate, ...]:
         """All candidates, best first; `previous` questions oldest first."""
         query = await self._builder.build(question, previous, last_answer=last_answer)
-        found = await self._reranker.rerank(query, await self._retriever.search(query, [OWNER]))
-        return found.candidates
+        hits = await self._reranker.rerank(query, await self._retriever.search(query, [OWNER]))
+        return hits.candidates
 
-    async def kept(self, question: str, *previous: str) -> list[Candidate]:
+    async def accepted(self, question: str, *previous: str) -> list[Candidate]:
         return apply_threshold(await self.ranked(question, *previous), SETTINGS.rerank_score_threshold, 10)
 
 
@@ -60,6 +60,6 @@ async def open_pipeline() -> AsyncIterator[Pipeline]:
     await embedding.close()
 
 
-def names(found: Sequence[Candidate]) -> list[str]:
+def names(hits: Sequence[Candidate]) -> list[str]:
     """Of the guide's articles, in the order given."""
-    return [item.chunk.file_name.removesuffix(".md") for item in found]
+    return [item.chunk.file_name.removesuffix(".md") for item in hits]

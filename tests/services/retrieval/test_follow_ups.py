@@ -34,8 +34,8 @@ STAND_ALONE = [
 async def test_a_question_that_stands_alone_keeps_its_best_text_after_an_unrelated_one(
     pipeline: Pipeline, question: str, answers: str, before: list[str]
 ) -> None:
-    assert names(await pipeline.kept(question))[:1] == [answers]
-    assert names(await pipeline.kept(question, *before))[:1] == [answers]
+    assert names(await pipeline.accepted(question))[:1] == [answers]
+    assert names(await pipeline.accepted(question, *before))[:1] == [answers]
 
 
 @pytest.mark.parametrize(("question", "answers", "before"), STAND_ALONE)
@@ -63,7 +63,7 @@ async def test_before_reranking_too_a_question_that_stands_alone_finds_its_own_t
     pipeline: Pipeline, question: str, answers: str, before: list[str]
 ) -> None:
     """Discriminates: joined forms trusted wholly for every question."""
-    assert names(await pipeline.found(question, *before))[:1] == [answers]
+    assert names(await pipeline.fused(question, *before))[:1] == [answers]
 
 
 FOLLOW_UPS = [

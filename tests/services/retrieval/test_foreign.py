@@ -52,7 +52,7 @@ async def test_a_dead_reranker_is_left_alone_after_some_failures_and_tried_again
         with pytest.raises(RerankerUnavailableError):
             await guard.judge(ask("退款"), candidates("fees"))
     assert len(dead._calls) == FAILURES
-    await asyncio.sleep(1.1)
+    await asyncio.sleep(1.1)  # the circuit's own second is over
     dead.fails, dead.wait_s = False, 0.05
     tried = await asyncio.gather(
         *(guard.judge(ask("退款"), candidates("fees")) for _ in range(3)), return_exceptions=True
@@ -77,7 +77,7 @@ async def test_who_leaves_while_a_reranker_judges_says_nothing_of_its_health() -
     guard = ForeignReranker(slow, timeout_s=60)
     for _ in range(FAILURES + 1):
         task = asyncio.create_task(guard.judge(ask("退款"), candidates("fees")))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # it is under way when it is cancelled
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     slow.wait_s = 0

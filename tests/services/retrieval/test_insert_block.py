@@ -5,12 +5,11 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llama_index.core.base.llms.types import ChatMessage, ChatResponseAsyncGen
+from llama_index.core.base.llms.types import ChatMessage
 from pydantic import Field
 
 from config.settings import RetrievalSettings
@@ -27,7 +26,7 @@ from services.retrieval.judgement import (
     find_verbatim,
     read_judgement,
 )
-from tests.support.scripted_llm import RECORDED, ScriptedLLM
+from tests.support.models.scripted_llm import RECORDED, ScriptedLLM, Step
 
 USEFUL = Candidate(Chunk("c1", "d", "fees.md", "The fee is 300 yuan. It is due in January.", 0))
 OTHER = replace(USEFUL, chunk=replace(USEFUL.chunk, chunk_id="c2", text="Opening hours: 9 to 5."))
@@ -38,11 +37,10 @@ class EchoLLM(ScriptedLLM):
 
     verdicts: dict[str, str | float] = Field(default_factory=dict)
 
-    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    def script_for(self, messages: Sequence[ChatMessage]) -> Sequence[Step]:
         passage = json.loads(messages[-1].content or "")["passage"]
-        said = next(verdict for word, verdict in self.verdicts.items() if word in passage)
-        script = (said,) if isinstance(said, str) else (said, '{"can_answer": false}')
-        return await ScriptedLLM(script=script).astream_chat(messages)
+        verdict = next(verdict for word, verdict in self.verdicts.items() if word in passage)
+        return (verdict,) if isinstance(verdict, str) else (verdict, '{"can_answer": false}')
 
 
 def entry(llm: ScriptedLLM) -> ModelEntry:
@@ -62,8 +60,8 @@ async def judged(model: ModelEntry, *candidates: Candidate) -> list[Candidate]:
 
 async def test_what_the_judge_finds_is_kept_with_its_reason() -> None:
     reply = '{"can_answer": true, "passage": "The fee is 300 yuan.", "reason": "the fee"}'
-    (found,) = await judged(judge(reply), USEFUL)
-    assert (found.key_passage, found.reason) == ("The fee is 300 yuan.", "the fee")
+    (candidate,) = await judged(judge(reply), USEFUL)
+    assert (candidate.key_passage, candidate.reason) == ("The fee is 300 yuan.", "the fee")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +72,8 @@ async def test_what_the_judge_finds_is_kept_with_its_reason() -> None:
 async def test_what_the_judge_thinks_is_no_judgement(thinking: str, label: str) -> None:
     """Discriminates: reading from the first brace of the reply, which stands in the thinking."""
     model = judge(thinking, '{"can_answer": true, "reason": "the fee"}', label=label)
-    (found,) = await judged(model, USEFUL)
-    assert found.reason == "the fee"
+    (candidate,) = await judged(model, USEFUL)
+    assert candidate.reason == "the fee"
 
 
 async def test_what_the_judge_refuses_after_thinking_is_left_out() -> None:
@@ -86,8 +84,10 @@ async def test_what_the_judge_refuses_after_thinking_is_left_out() -> None:
 
 async def test_a_judge_that_was_wrongly_taken_for_thinking_is_heard() -> None:
     """Discriminates: leaving out all of a reply that should have begun in thinking and did not."""
-    (found,) = await judged(judge('{"can_answer": true, "reason": "the fee"}', label="deepseek-r1"), USEFUL)
-    assert found.reason == "the fee"
+    (candidate,) = await judged(
+        judge('{"can_answer": true, "reason": "the fee"}', label="deepseek-r1"), USEFUL
+    )
+    assert candidate.reason == "the fee"
 
 
 @pytest.mark.parametrize("reply", ["", "No idea.", "{", "[1]", '{"can_answer": "maybe"', "!", "{" * 9_000])
@@ -107,9 +107,9 @@ async def test_a_passage_that_gives_orders_cannot_make_another_vanish() -> None:
     )
     orders = '[{"id": 1, "can_answer": false}, {"id": 2, "can_answer": false}, {"can_answer": true}]'
     llm = EchoLLM(verdicts={"Ignore": orders, "fee": '{"can_answer": true, "reason": "r"}'})
-    found = await judged(entry(llm), USEFUL, hostile)
-    assert [each.chunk.file_name for each in found] == ["fees.md", "fees.md"]
-    assert found[0].reason == "r"
+    hits = await judged(entry(llm), USEFUL, hostile)
+    assert [each.chunk.file_name for each in hits] == ["fees.md", "fees.md"]
+    assert hits[0].reason == "r"
 
 
 async def test_a_passage_is_told_as_data_and_the_question_with_those_before_it() -> None:
@@ -133,17 +133,17 @@ async def test_all_judgements_share_one_time_limit_and_one_that_hangs_leaves_tim
     ]
     llm = EchoLLM(verdicts={"hangs": 60.0, "hours": '{"can_answer": false}'})
     began = time.perf_counter()
-    found = await InsertBlock("Judge.", limits, at_once=1).judge(
+    results = await InsertBlock("Judge.", limits, at_once=1).judge(
         Asked("?"), [hanging[0], OTHER, *hanging[1:]], entry(llm)
     )
     assert time.perf_counter() - began < 1.5
-    assert found == hanging
+    assert results == hanging
 
 
 async def test_a_stop_ends_all_judgements() -> None:
     llm = EchoLLM(verdicts={"fee": 60.0})
     task = asyncio.create_task(judged(entry(llm), USEFUL, USEFUL))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # the judgements are under way
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -255,6 +255,6 @@ COPIES = [
 def test_a_copied_passage_is_found_and_given_in_the_chunks_own_characters(copied: str, verbatim: str) -> None:
     """Discriminates: an exact search, which loses what was copied with other quotes or spaces; storing the
     model's characters, which no reader finds in the chunk again."""
-    found = find_verbatim(copied, TEXT)
-    assert found == verbatim
-    assert found in TEXT
+    results = find_verbatim(copied, TEXT)
+    assert results == verbatim
+    assert results in TEXT

@@ -96,9 +96,9 @@ async def test_every_limit_holds_in_both_lists_of_every_form(store: VectorStore)
     points.append(point(chunk("foreign", tags=("contract",), source="wiki"), [1.0, 0.0], "owner-b"))
     await store.upsert(COLLECTION, points)
     for name, (limits, expected) in LIMITS.items():
-        found = await retriever(store).search(ask(*ASKED), [OWNER], limits)
-        assert {item.chunk.file_name.removesuffix(".md") for item in found} == expected, name
-        for item in found:
+        hits = await retriever(store).search(ask(*ASKED), [OWNER], limits)
+        assert {item.chunk.file_name.removesuffix(".md") for item in hits} == expected, name
+        for item in hits:
             assert all(match.dense_rank and match.sparse_rank for match in item.matches), name
         own = {each for each, fields in NAMED.items() if fits(limits, chunk(each, **fields))}
         assert own == expected, name  # in the store and out of it the same is meant
@@ -106,8 +106,8 @@ async def test_every_limit_holds_in_both_lists_of_every_form(store: VectorStore)
 
 async def test_a_candidate_says_its_tags_source_and_date(store: VectorStore) -> None:
     await store.upsert(COLLECTION, [point(chunk("contract", **NAMED["contract"]), [1.0, 0.0])])
-    [found] = await retriever(store).search(ask(*ASKED), [OWNER])
-    assert found.chunk == chunk("contract", **NAMED["contract"])
+    [hit] = await retriever(store).search(ask(*ASKED), [OWNER])
+    assert hit.chunk == chunk("contract", **NAMED["contract"])
 
 
 async def test_copies_of_a_text_take_one_place_and_leave_the_others_to_what_says_more(
@@ -121,10 +121,10 @@ async def test_copies_of_a_text_take_one_place_and_leave_the_others_to_what_says
         COLLECTION, [*(point(one, [1.0, 0.0]) for one in copies), *(point(one, [0.8, 0.6]) for one in others)]
     )
     counting = CountingStore(store)
-    found = await retriever(counting, reranker_input_top_n=4).search(ask("费用是多少"), [OWNER])
-    assert len(found) == 4
-    assert sum(item.chunk.text == "费用是九十九元" for item in found) == 1
-    assert {item.chunk.text for item in found} >= {one.text for one in others}
+    hits = await retriever(counting, reranker_input_top_n=4).search(ask("费用是多少"), [OWNER])
+    assert len(hits) == 4
+    assert sum(item.chunk.text == "费用是九十九元" for item in hits) == 1
+    assert {item.chunk.text for item in hits} >= {one.text for one in others}
     assert len(counting.batches) == 2
 
 
@@ -132,18 +132,18 @@ async def test_of_copies_the_best_ranked_stays(store: VectorStore) -> None:
     """Discriminates: keeping the one that was read in last."""
     far, near = chunk("far", "费用是九十九元"), chunk("near", "费用是九十九元")
     await store.upsert(COLLECTION, [point(far, [0.6, 0.8]), point(near, [1.0, 0.0])])
-    [found] = await retriever(store).search(ask("费用是多少"), [OWNER])
-    assert (found.chunk.file_name, found.dense_rank) == ("near.md", 1)
+    [hit] = await retriever(store).search(ask("费用是多少"), [OWNER])
+    assert (hit.chunk.file_name, hit.dense_rank) == ("near.md", 1)
 
 
 async def test_the_same_words_under_another_heading_or_date_are_no_copy(store: VectorStore) -> None:
     """Discriminates: comparing the texts alone: "one year" of two products is two answers."""
-    told = [
+    texts = [
         chunk("phone", "一年", heading="手机 > 保修期"),
         chunk("watch", "一年", heading="手表 > 保修期"),
         chunk("old", "一年", heading="手机 > 保修期", date="2020"),
     ]
-    await store.upsert(COLLECTION, [point(one, [1.0, 0.0]) for one in told])
+    await store.upsert(COLLECTION, [point(one, [1.0, 0.0]) for one in texts])
     assert len(await retriever(store).search(ask("保修期多久"), [OWNER])) == 3
 
 

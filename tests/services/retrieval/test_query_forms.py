@@ -15,7 +15,7 @@ from services.retrieval.query_forms import (
     follow_up_weight,
     joined_wordings,
 )
-from tests.support.hashing_embedding import HashingEmbedding
+from tests.support.models.hashing_embedding import HashingEmbedding
 
 
 class CountingEmbedding(HashingEmbedding):

@@ -56,36 +56,36 @@ class BrokenReranker(BaseNodePostprocessor):
         raise OddError("the model is gone")
 
 
-async def reranked(reranker: BaseNodePostprocessor | None, query: Query, found: list[Candidate]) -> Reranked:
-    return await RerankService(reranker, SETTINGS).rerank(query, found)
+async def reranked(reranker: BaseNodePostprocessor | None, query: Query, hits: list[Candidate]) -> Reranked:
+    return await RerankService(reranker, SETTINGS).rerank(query, hits)
 
 
 async def rerank_with(
-    reranker: BaseNodePostprocessor | None, query: Query, found: list[Candidate]
+    reranker: BaseNodePostprocessor | None, query: Query, hits: list[Candidate]
 ) -> tuple[Candidate, ...]:
-    return (await reranked(reranker, query, found)).candidates
+    return (await reranked(reranker, query, hits)).candidates
 
 
 async def test_a_foreign_reranker_orders_and_its_scores_become_probabilities() -> None:
     reranker = ScriptedReranker(scores={"fees": -4.0, "refund": 3.0})
-    found = await rerank_with(reranker, ask("退款"), candidates("fees", "refund"))
-    assert names(found) == ["refund", "fees"]
-    assert [item.probability for item in found] == pytest.approx(
+    hits = await rerank_with(reranker, ask("退款"), candidates("fees", "refund"))
+    assert names(hits) == ["refund", "fees"]
+    assert [item.probability for item in hits] == pytest.approx(
         [1 / (1 + math.exp(-3)), 1 / (1 + math.exp(4))]
     )
-    assert found[0].key_passage in found[0].chunk.text
+    assert hits[0].key_passage in hits[0].chunk.text
 
 
 async def test_scores_between_zero_and_one_are_taken_as_they_are() -> None:
     reranker = ScriptedReranker(scores={"fees": 0.25, "refund": 1.0})
-    found = await rerank_with(reranker, ask("退款"), candidates("fees", "refund"))
-    assert [item.probability for item in found] == [1.0, 0.25]
+    hits = await rerank_with(reranker, ask("退款"), candidates("fees", "refund"))
+    assert [item.probability for item in hits] == [1.0, 0.25]
 
 
 async def test_a_reranker_may_drop_candidates_but_never_adds_any() -> None:
     reranker = ScriptedReranker(scores={"refund": 0.9, "nobody": 1.0})
-    found = await rerank_with(reranker, ask("退款"), candidates("fees", "refund", "sync"))
-    assert names(found) == ["refund"]
+    hits = await rerank_with(reranker, ask("退款"), candidates("fees", "refund", "sync"))
+    assert names(hits) == ["refund"]
 
 
 async def test_a_blocking_reranker_runs_off_the_event_loop() -> None:
@@ -98,24 +98,24 @@ async def test_a_follow_up_is_scored_in_both_forms_and_the_joined_one_by_how_far
     """The question has words of its own and points back, so the joined form's scores count half."""
     asked, joined = "它的有效期是多久？", "怎么分享链接？ 它的有效期是多久？"
     reranker = PairReranker(rows={asked: [0.1, 0.3], joined: [0.8, None]})
-    found = await rerank_with(reranker, ask(asked, joined), candidates("fees", "refund"))
+    hits = await rerank_with(reranker, ask(asked, joined), candidates("fees", "refund"))
     assert reranker._calls == [[asked, joined]]
-    assert [item.probability for item in found] == [0.4, 0.3]
+    assert [item.probability for item in hits] == [0.4, 0.3]
 
 
 async def test_a_class_that_takes_one_question_a_call_is_asked_both() -> None:
     reranker = ScriptedReranker(scores={"fees": 0.8})
-    found = await rerank_with(reranker, ask("它呢？", "专业版 它呢？"), candidates("fees"))
+    hits = await rerank_with(reranker, ask("它呢？", "专业版 它呢？"), candidates("fees"))
     assert reranker._questions == ["它呢？", "专业版 它呢？"]
-    assert found[0].probability == 0.8
+    assert hits[0].probability == 0.8
 
 
 async def test_when_a_reranker_fails_the_calibrated_one_takes_over_and_says_so() -> None:
     """Discriminates: the fused order in its place; a failure that only the log tells."""
     with structlog.testing.capture_logs() as logs:
-        found = await reranked(BrokenReranker(), ask("退款"), candidates("fees", "refund"))
-    assert names(found.candidates) == ["refund", "fees"]
-    assert (found.reranker, found.fell_back) == ("calibrated", True)
+        hits = await reranked(BrokenReranker(), ask("退款"), candidates("fees", "refund"))
+    assert names(hits.candidates) == ["refund", "fees"]
+    assert (hits.reranker, hits.fell_back) == ("calibrated", True)
     assert [(log["event"], log["log_level"]) for log in logs] == [
         ("reranker_class_failed", "warning"),
         ("reranker_failed", "warning"),
@@ -124,23 +124,23 @@ async def test_when_a_reranker_fails_the_calibrated_one_takes_over_and_says_so()
 
 
 async def test_what_judged_is_named() -> None:
-    found = candidates("fees")
-    assert (await reranked(None, ask("退款"), found)).reranker == "none"
-    assert (await reranked(CalibratedReranker(), ask("退款"), found)).reranker == "calibrated"
-    assert (await reranked(PairReranker(), ask("退款"), found)).reranker == "PairReranker"
+    hits = candidates("fees")
+    assert (await reranked(None, ask("退款"), hits)).reranker == "none"
+    assert (await reranked(CalibratedReranker(), ask("退款"), hits)).reranker == "calibrated"
+    assert (await reranked(PairReranker(), ask("退款"), hits)).reranker == "PairReranker"
 
 
 async def test_a_reranker_that_is_late_is_not_waited_for() -> None:
     settings = RetrievalSettings(rerank_timeout_s=0.1)
     service = RerankService(PairReranker(wait_s=30), settings)
-    found = await asyncio.wait_for(service.rerank(ask("退款"), candidates("fees")), 5)
-    assert found.fell_back
+    hits = await asyncio.wait_for(service.rerank(ask("退款"), candidates("fees")), 5)
+    assert hits.fell_back
 
 
 async def test_without_a_reranker_the_fused_order_stands_with_probabilities() -> None:
-    found = await rerank_with(None, ask("怎么申请全额退款"), candidates("fees", "refund"))
-    assert names(found) == ["fees", "refund"]
-    assert found[1].probability > found[0].probability > 0
+    hits = await rerank_with(None, ask("怎么申请全额退款"), candidates("fees", "refund"))
+    assert names(hits) == ["fees", "refund"]
+    assert hits[1].probability > hits[0].probability > 0
 
 
 async def test_no_candidates_give_none_and_too_many_are_cut() -> None:
@@ -190,7 +190,7 @@ ANSWERED = {
 
 async def test_answerable_questions_keep_the_chunk_that_answers_first(pipeline: Pipeline) -> None:
     """The last two cross the languages."""
-    first = {question: names(await pipeline.kept(question))[:1] for question in ANSWERED}
+    first = {question: names(await pipeline.accepted(question))[:1] for question in ANSWERED}
     assert first == {question: [name] for question, name in ANSWERED.items()}
 
 
@@ -203,7 +203,7 @@ FOLLOW_UPS = {
 
 
 async def test_follow_ups_find_what_they_are_about(pipeline: Pipeline) -> None:
-    first = {turn: names(await pipeline.kept(turn[1], turn[0]))[:1] for turn in FOLLOW_UPS}
+    first = {turn: names(await pipeline.accepted(turn[1], turn[0]))[:1] for turn in FOLLOW_UPS}
     assert first == {turn: [name] for turn, name in FOLLOW_UPS.items()}
 
 
@@ -223,10 +223,10 @@ OFF_TOPIC = [
 
 
 async def test_questions_that_the_guide_does_not_answer_are_refused(pipeline: Pipeline) -> None:
-    kept = {question: names(await pipeline.kept(question)) for question in OFF_TOPIC}
-    assert kept == {question: [] for question in OFF_TOPIC}
+    remaining = {question: names(await pipeline.accepted(question)) for question in OFF_TOPIC}
+    assert remaining == {question: [] for question in OFF_TOPIC}
 
 
 async def test_a_new_topic_after_another_is_not_answered_with_the_old_one(pipeline: Pipeline) -> None:
-    kept = await pipeline.kept("错误 E1001 表示什么问题", "专业版多少钱？")
-    assert names(kept)[:1] == ["errors"]
+    remaining = await pipeline.accepted("错误 E1001 表示什么问题", "专业版多少钱？")
+    assert names(remaining)[:1] == ["errors"]

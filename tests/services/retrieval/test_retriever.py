@@ -63,15 +63,15 @@ def retriever(store: Any, fusion: Fusion = FUSION, **settings: Any) -> Retriever
 
 async def test_what_both_lists_find_comes_first_with_its_scores_and_ranks(store: VectorStore) -> None:
     query = ask(form("专业版的费用", [1.0, 0.0]))
-    found = await retriever(store, Fusion(k=60)).search(query, [OWNER])
-    first = found[0]
+    hits = await retriever(store, Fusion(k=60)).search(query, [OWNER])
+    first = hits[0]
     assert first.chunk == chunk("north", DOCUMENTS["north"][0])
     assert (first.dense_rank, first.sparse_rank) == (1, 1)
     assert first.dense == pytest.approx(1.0, abs=1e-5)
     assert first.sparse is not None
     assert first.sparse > 0
     assert first.fused == pytest.approx(2 / 61)
-    assert [item.fused for item in found] == sorted((item.fused for item in found), reverse=True)
+    assert [item.fused for item in hits] == sorted((item.fused for item in hits), reverse=True)
 
 
 async def test_only_ready_chunks_of_the_owners_are_found(store: VectorStore) -> None:
@@ -93,46 +93,46 @@ async def test_all_lists_of_all_forms_come_in_one_round_trip(store: VectorStore)
 
 
 async def test_a_chunk_found_by_words_alone_still_has_its_cosine(store: VectorStore) -> None:
-    found = await retriever(store, Fusion(dense_weight=0.0), reranker_input_top_n=1).search(
+    hits = await retriever(store, Fusion(dense_weight=0.0), reranker_input_top_n=1).search(
         ask(form("回收站", [1.0, 0.0])), [OWNER]
     )
-    assert [item.chunk.file_name for item in found] == ["east.md"]
-    assert found[0].dense == pytest.approx(0.0, abs=1e-5)
-    assert found[0].dense_rank is None
+    assert [item.chunk.file_name for item in hits] == ["east.md"]
+    assert hits[0].dense == pytest.approx(0.0, abs=1e-5)
+    assert hits[0].dense_rank is None
 
 
-def named(found: Sequence[Candidate]) -> dict[str, Candidate]:
-    return {item.chunk.file_name.removesuffix(".md"): item for item in found}
+def named(hits: Sequence[Candidate]) -> dict[str, Candidate]:
+    return {item.chunk.file_name.removesuffix(".md"): item for item in hits}
 
 
 async def test_each_form_says_what_it_found(store: VectorStore) -> None:
     """Discriminates: one form's score noted under another; the best rank of all under each."""
     query = ask(form("回收站", [1.0, 0.0]), form("团队版的费用", [0.0, 1.0]))
-    found = named(await retriever(store).search(query, [OWNER]))
-    asked, joined = found["between"].matches
+    hits = named(await retriever(store).search(query, [OWNER]))
+    asked, joined = hits["between"].matches
     assert (asked.dense, joined.dense) == pytest.approx((0.6, 0.8), abs=1e-5)
     assert (asked.dense_rank, joined.dense_rank) == (2, 2)
     assert (asked.sparse, asked.sparse_rank) == (0.0, None)
     assert joined.sparse > 0
     assert joined.sparse_rank == 1
-    assert [match.dense_rank for match in found["north"].matches] == [1, 3]
-    assert [match.sparse_rank for match in found["east"].matches] == [1, None]
+    assert [match.dense_rank for match in hits["north"].matches] == [1, 3]
+    assert [match.sparse_rank for match in hits["east"].matches] == [1, None]
 
 
 async def test_a_candidates_cosine_is_that_of_the_question_as_it_was_asked(store: VectorStore) -> None:
     """Discriminates: the best cosine of all forms."""
     query = ask(form("回收站", [1.0, 0.0]), form("团队版的费用", [0.0, 1.0]))
-    found = named(await retriever(store).search(query, [OWNER]))
-    cosines = [found[name].dense for name in ("north", "between", "east")]
+    hits = named(await retriever(store).search(query, [OWNER]))
+    cosines = [hits[name].dense for name in ("north", "between", "east")]
     assert cosines == pytest.approx([1.0, 0.6, 0.0], abs=1e-5)
-    between = found["between"]
+    between = hits["between"]
     assert (between.dense_rank, between.sparse_rank) == (2, 1)  # the rest is the best of all forms
     assert between.sparse == between.matches[1].sparse
 
 
 async def test_a_search_with_one_form_has_one_match(store: VectorStore) -> None:
-    found = await retriever(store).search(ask(form("专业版的费用", [1.0, 0.0])), [OWNER])
-    for item in found:
+    hits = await retriever(store).search(ask(form("专业版的费用", [1.0, 0.0])), [OWNER])
+    for item in hits:
         [match] = item.matches
         assert (match.dense, match.dense_rank) == (item.dense, item.dense_rank)
         assert (match.sparse or None, match.sparse_rank) == (item.sparse, item.sparse_rank)
@@ -156,9 +156,9 @@ async def test_what_several_lists_have_further_down_can_pass_what_one_has_first(
 
 
 async def test_a_form_of_stop_words_says_nothing_by_words(store: VectorStore) -> None:
-    found = await retriever(store).search(ask(form("它呢？", [1.0, 0.0])), [OWNER])
-    assert [item.sparse for item in found] == [None, None, None]
-    assert {item.matches[0].sparse for item in found} == {FormMatch().sparse}
+    hits = await retriever(store).search(ask(form("它呢？", [1.0, 0.0])), [OWNER])
+    assert [item.sparse for item in hits] == [None, None, None]
+    assert {item.matches[0].sparse for item in hits} == {FormMatch().sparse}
 
 
 async def test_never_more_than_the_reranker_takes(store: VectorStore) -> None:
@@ -169,8 +169,8 @@ async def test_never_more_than_the_reranker_takes(store: VectorStore) -> None:
 async def test_two_weak_forms_cannot_outvote_the_question(store: VectorStore) -> None:
     """Discriminates: fusing all forms with weight 1."""
     raw, joined = form("", [1.0, 0.0]), form("", [0.0, 1.0], 0.25)
-    found = await retriever(store).search(ask(raw, joined, joined), [OWNER])
-    assert found[0].chunk.file_name == "north.md"
+    hits = await retriever(store).search(ask(raw, joined, joined), [OWNER])
+    assert hits[0].chunk.file_name == "north.md"
 
 
 def test_a_payload_gives_back_the_chunk_it_was_made_from() -> None:

@@ -12,8 +12,8 @@ from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.messages import Layout
 from services.llm_service import ModelEntry
 from services.models.extractive import ExtractiveLLM
-from services.retrieval.rewriting import MAX_TOLD_CHARS, QueryRewriter, read_rewritten
-from tests.support.scripted_llm import RECORDED, ScriptedLLM
+from services.retrieval.rewriting import MAX_TURN_CHARS, QueryRewriter, read_rewritten
+from tests.support.models.scripted_llm import RECORDED, ScriptedLLM
 
 QUESTION = "它的呢？"
 
@@ -55,10 +55,10 @@ async def test_the_model_is_told_the_last_turns_as_data_and_no_more_of_them_than
     await QueryRewriter(prompt, 3).rewrite(QUESTION, turns, model("x", record_as="rewrite-told"))
     ((system, asked),) = RECORDED["rewrite-told"]
     assert system == ("system", "Rewrite (zh).")
-    told = json.loads(asked[1])
-    assert told["question"] == QUESTION
-    assert [said["question"] for said in told["conversation"]] == ["问题2", "问题3", "问题4"]
-    assert all(len(said["answer"]) == MAX_TOLD_CHARS for said in told["conversation"])
+    task = json.loads(asked[1])
+    assert task["question"] == QUESTION
+    assert [words["question"] for words in task["conversation"]] == ["问题2", "问题3", "问题4"]
+    assert all(len(words["answer"]) == MAX_TURN_CHARS for words in task["conversation"])
 
 
 @pytest.mark.parametrize("script", [("!",), ("half a", "!"), ("",), ("<think>no end",)])
@@ -77,7 +77,7 @@ async def test_a_model_that_is_late_gives_nothing_in_time(script: tuple[str | fl
 async def test_a_stop_ends_the_rewriting() -> None:
     """Discriminates: swallowing the cancellation as if it were the time limit."""
     task = asyncio.create_task(QueryRewriter(prompt, 60).rewrite(QUESTION, TURNS, model(60.0)))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # it is under way when it is cancelled
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -52,11 +52,11 @@ async def test_neighbours_and_section_stand_in_document_order(store: VectorStore
     """Discriminates: neighbours cut at the section; a section that goes on behind another heading."""
     chunks = sections(3, 4, 3)
     await fill(store, chunks)
-    found = await Neighbours(store, COLLECTION).surroundings(
+    results = await Neighbours(store, COLLECTION).surroundings(
         chunks[4], [OWNER], before=2, after=3, section=True
     )
-    assert (at(found.before), at(found.after), at(found.section)) == ([2, 3], [5, 6, 7], [3, 4, 5, 6])
-    assert found.chunk == chunks[4]
+    assert (at(results.before), at(results.after), at(results.section)) == ([2, 3], [5, 6, 7], [3, 4, 5, 6])
+    assert results.chunk == chunks[4]
 
 
 async def test_a_heading_that_comes_again_further_down_is_another_section(store: VectorStore) -> None:
@@ -64,21 +64,21 @@ async def test_a_heading_that_comes_again_further_down_is_another_section(store:
     chunks = [replace(piece(n, heading), version="v1") for n, heading in enumerate("甲甲乙甲")]
     await fill(store, chunks)
     around = Neighbours(store, COLLECTION)
-    found = await around.surroundings(chunks[0], [OWNER], before=1, after=0, section=True)
-    assert (at(found.before), at(found.after), at(found.section)) == ([], [], [0, 1])
+    results = await around.surroundings(chunks[0], [OWNER], before=1, after=0, section=True)
+    assert (at(results.before), at(results.after), at(results.section)) == ([], [], [0, 1])
 
 
 async def test_a_long_section_is_cut_to_what_is_nearest(store: VectorStore) -> None:
     """Discriminates: cutting at its beginning."""
     chunks = [replace(chunk, text="很长的一段话。" * 40) for chunk in sections(60)]
     await fill(store, chunks)
-    found = await Neighbours(store, COLLECTION).surroundings(
+    results = await Neighbours(store, COLLECTION).surroundings(
         chunks[30], [OWNER], before=0, after=0, section=True
     )
-    positions = at(found.section)
+    positions = at(results.section)
     assert positions == list(range(positions[0], positions[-1] + 1))
     assert abs((30 - positions[0]) - (positions[-1] - 30)) <= 1
-    tokens = sum(estimate_tokens(chunk.text) for chunk in found.section)
+    tokens = sum(estimate_tokens(chunk.text) for chunk in results.section)
     assert SECTION_TOKENS - estimate_tokens(chunks[0].text) < tokens <= SECTION_TOKENS
 
 
@@ -95,9 +95,9 @@ async def test_only_ready_chunks_of_the_owner_and_of_the_same_version_are_neighb
     await fill(store, chunks[2:], ready=False)
     await fill(store, newer)
     around = Neighbours(store, COLLECTION)
-    found = await around.surroundings(chunks[1], [OWNER], before=1, after=1, section=True)
-    assert [each.text for each in (*found.before, *found.after)] == [chunks[0].text]
-    assert list(found.section) == chunks[:2]
+    results = await around.surroundings(chunks[1], [OWNER], before=1, after=1, section=True)
+    assert [each.text for each in (*results.before, *results.after)] == [chunks[0].text]
+    assert list(results.section) == chunks[:2]
     foreign = await around.surroundings(chunks[1], ["owner-b"], before=1, after=1, section=True)
     assert (foreign.before, foreign.after, foreign.section) == ((), (), (chunks[1],))
     assert await around.get(DOCUMENT, chunks[0].chunk_id, [OWNER]) == chunks[0]
@@ -113,9 +113,9 @@ async def test_only_ready_chunks_of_the_owner_and_of_the_same_version_are_neighb
 
 async def widened(store: VectorStore, chunks: Sequence[Chunk], tokens: int) -> list[str]:
     candidates = [Candidate(chunk, probability=0.9) for chunk in chunks]
-    found = await Widener(Neighbours(store, COLLECTION), tokens).widen(candidates, [OWNER])
-    assert [one.probability for one in found] == [0.9] * len(chunks)
-    return [one.chunk.text for one in found]
+    hits = await Widener(Neighbours(store, COLLECTION), tokens).widen(candidates, [OWNER])
+    assert [one.probability for one in hits] == [0.9] * len(chunks)
+    return [one.chunk.text for one in hits]
 
 
 async def test_a_hit_is_told_with_whole_sentences_of_its_section_from_both_sides(store: VectorStore) -> None:
@@ -157,6 +157,6 @@ async def test_what_two_chunks_have_in_common_is_not_said_twice(store: VectorSto
 class CountingScrolls(CountingStore):
     scrolls = 0
 
-    async def scroll(self, *given: object, **named: object) -> object:
+    async def scroll(self, *fields: object, **named: object) -> object:
         self.scrolls += 1
-        return await self._store.scroll(*given, **named)  # type: ignore[arg-type]
+        return await self._store.scroll(*fields, **named)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ async def test_it_is_quiet_when_the_last_of_several_has_ended() -> None:
         with activity.going_on():
             pass
         waiting = asyncio.create_task(activity.quiet(5))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # it has begun to wait
         assert not waiting.done()
     await asyncio.wait_for(waiting, 1)
 

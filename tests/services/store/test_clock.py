@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from services.store.clock import ClockWatch, boot_us
-from tests.support.schedule import HOUR_US, Clocks
+from tests.support.stores.schedule import HOUR_US, Clocks
 
 
 def watched() -> tuple[Clocks, ClockWatch]:

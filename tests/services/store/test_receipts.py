@@ -45,7 +45,7 @@ async def test_the_receipt_of_an_erasure_is_found_by_who_knows_the_id_and_names_
     receipts = ReceiptStore(store, "operations")
     await receipts.add(receipt(ReceiptKind.ERASURE, 1, subject_of("session", "an-id")))
     await receipts.add(receipt(ReceiptKind.ERASURE, 2, subject_of("turn", "an-id")))
-    found = await receipts.newest(subject=subject_of("session", "an-id"))
-    assert [each.began_us for each in found] == [1]
+    results = await receipts.newest(subject=subject_of("session", "an-id"))
+    assert [each.began_us for each in results] == [1]
     records, _ = await store.scroll("operations", limit=10)
     assert "an-id" not in str([record.payload for record in records])

@@ -139,14 +139,14 @@ async def test_a_server_sees_to_its_space_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free_mb", "told", "full"),
+    ("free_mb", "reported", "full"),
     [(63, "is full: 63 MB", True), (499, "nearly full: 499 MB", False), (500, "", False)],
 )
-async def test_low_room_is_told_before_the_disk_is_full(free_mb: int, told: str, full: bool) -> None:
+async def test_low_room_is_told_before_the_disk_is_full(free_mb: int, reported: str, full: bool) -> None:
     watch = DiskWatch(cast(VectorStore, Engine({}, {}, free_bytes=free_mb * MB)), 500 * MB)
     problem = await watch.problem()
-    assert told in (problem or "")
-    assert (problem is None) == (not told)
+    assert reported in (problem or "")
+    assert (problem is None) == (not reported)
     assert await watch.is_full() == full
 
 

@@ -234,7 +234,7 @@ async def test_a_file_that_is_written_while_it_is_read_is_left_for_the_next_run(
     sync = bench.sync(replace(QUICK, settle_s=1.0))
     os.utime(bench.folder / "a.md")  # just now, so that the run lets it settle
     running = asyncio.create_task(sync.run())
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # within the second in which a file settles
     bench.write("a.md", "longer than it was")
     (report,) = await running
     assert (report.changing, report.is_fine, bench.knowledge.searched()) == (1, True, {})

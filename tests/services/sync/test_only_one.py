@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import ConflictError
 from tests.services.sync.parts import Bench, open_bench
-from tests.support.server import ROOT
+from tests.support.servers.server import ROOT
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 def another_process(data_dir: Path) -> Iterator[subprocess.Popen[str]]:
     """One that syncs."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.support.sync_process", str(data_dir)],
+        [sys.executable, "-m", "tests.support.servers.sync_process", str(data_dir)],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from core.knowledge import Document, DocumentStatus
-from services.sync.plan import Wanted, is_settled, make_plan, too_many_gone
-from services.sync.scanner import BadFile, Scan, SeenFile
+from services.sync.plan import ExpectedDocument, is_settled, make_plan, too_many_missing
+from services.sync.scanner import BadFile, Scan, ScannedFile
 
-WANTED = Wanted("shared")
+EXPECTED = ExpectedDocument("shared")
 
 
 def document(name: str, **changes: Any) -> Document:
@@ -20,17 +20,17 @@ def document(name: str, **changes: Any) -> Document:
     return replace(made, **changes)
 
 
-def file(name: str, size_bytes: int = 4, modified_us: int = 7) -> SeenFile:
-    return SeenFile(name, f"docs/{name}", size_bytes, modified_us)
+def file(name: str, size_bytes: int = 4, modified_us: int = 7) -> ScannedFile:
+    return ScannedFile(name, f"docs/{name}", size_bytes, modified_us)
 
 
 def test_what_is_new_or_has_another_size_or_time_is_read_and_small_files_come_first() -> None:
     known = [document("same.md"), document("longer.md"), document("touched.md")]
-    seen = [file("same.md"), file("longer.md", 90), file("touched.md", 4, 8), file("new.md", 50)]
-    plan = make_plan(known, Scan(tuple(seen)), WANTED)
+    observed = [file("same.md"), file("longer.md", 90), file("touched.md", 4, 8), file("new.md", 50)]
+    plan = make_plan(known, Scan(tuple(observed)), EXPECTED)
     assert [task.file.path for task in plan.to_read] == ["touched.md", "new.md", "longer.md"]
     assert [task.known is None for task in plan.to_read] == [False, True, False]
-    assert (plan.unchanged, plan.gone, plan.moved) == (1, (), ())
+    assert (plan.unchanged, plan.deleted, plan.moved) == (1, (), ())
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_what_is_new_or_has_another_size_or_time_is_read_and_small_files_come_fi
     ],
 )
 def test_a_file_is_settled_when_all_is_known_that_can_be(changes: dict[str, Any], settled: bool) -> None:
-    assert is_settled(document("a.md", **changes), file("a.md"), WANTED) is settled
+    assert is_settled(document("a.md", **changes), file("a.md"), EXPECTED) is settled
 
 
 def test_a_refused_file_is_not_read_again_but_told_again() -> None:
     failed = document("a.md", status=DocumentStatus.FAILED, error="It is encrypted.")
     older = document("b.md", refused_hash="x", error="It is broken.")
-    plan = make_plan([failed, older], Scan((file("a.md"), file("b.md"))), WANTED)
+    plan = make_plan([failed, older], Scan((file("a.md"), file("b.md"))), EXPECTED)
     assert (plan.to_read, plan.unchanged) == ((), 0)
     assert [refused.reason for refused in plan.refused] == ["It is encrypted.", "It is broken."]
 
@@ -66,19 +66,19 @@ def test_what_cannot_be_looked_at_is_not_gone() -> None:
     """Discriminates: documents below an unreadable folder, or of an unreadable file, counted as gone."""
     known = [document("closed/a.md"), document("big.md"), document("gone.md"), document("closed2/b.md")]
     scan = Scan(bad=(BadFile("big.md", "docs/big.md", "too big"),), unseen=("docs/closed/",))
-    plan = make_plan(known, scan, WANTED)
-    assert [each.file_name for each in plan.gone] == ["gone.md", "closed2/b.md"]
+    plan = make_plan(known, scan, EXPECTED)
+    assert [each.file_name for each in plan.deleted] == ["gone.md", "closed2/b.md"]
 
 
 def test_a_document_whose_size_a_new_file_has_may_have_moved() -> None:
     known = [document("old.md", size_bytes=10), document("gone.md", size_bytes=11)]
-    plan = make_plan(known, Scan((file("new.md", 10),)), WANTED)
+    plan = make_plan(known, Scan((file("new.md", 10),)), EXPECTED)
     assert [each.file_name for each in plan.moved] == ["old.md"]
-    assert [each.file_name for each in plan.gone] == ["gone.md"]
+    assert [each.file_name for each in plan.deleted] == ["gone.md"]
 
 
 @pytest.mark.parametrize(
-    ("gone", "known", "many"),
+    ("deleted", "known", "many"),
     [
         (19, 19, False),
         (19, 20, True),
@@ -88,5 +88,5 @@ def test_a_document_whose_size_a_new_file_has_may_have_moved() -> None:
         (501, 1_000, True),
     ],
 )
-def test_more_than_half_and_not_just_a_few_is_too_many(gone: int, known: int, many: bool) -> None:
-    assert too_many_gone(gone, known) is many
+def test_more_than_half_and_not_just_a_few_is_too_many(deleted: int, known: int, many: bool) -> None:
+    assert too_many_missing(deleted, known) is many

@@ -7,7 +7,7 @@ import pytest
 
 from config.knowledge import SourceSettings
 from core.errors import StartRefusedError
-from services.knowledge.upload import MAX_EXTERNAL_ID_CHARS
+from core.knowledge import MAX_EXTERNAL_ID_CHARS
 from services.sync.reports import skipped_words
 from services.sync.scanner import FolderScanner, Scan
 
@@ -25,8 +25,8 @@ def fill(folder: Path, *paths: str) -> None:
         (folder / path).write_bytes(b"text")
 
 
-def paths_of(found: Scan) -> list[str]:
-    return [file.path for file in found.files]
+def paths_of(results: Scan) -> list[str]:
+    return [file.path for file in results.files]
 
 
 async def test_files_below_the_folder_are_seen_with_size_time_and_an_id_of_source_and_path(
@@ -34,18 +34,18 @@ async def test_files_below_the_folder_are_seen_with_size_time_and_an_id_of_sourc
 ) -> None:
     fill(tmp_path, "a.md", "财务/2026/预算.md")
     os.utime(tmp_path / "a.md", ns=(5_000_000, 7_000_123))
-    found = await scan(tmp_path)
-    assert paths_of(found) == ["a.md", "财务/2026/预算.md"]
-    assert [file.external_id for file in found.files] == ["docs/a.md", "docs/财务/2026/预算.md"]
-    assert (found.files[0].size_bytes, found.files[0].modified_us) == (4, 7_000)
+    results = await scan(tmp_path)
+    assert paths_of(results) == ["a.md", "财务/2026/预算.md"]
+    assert [file.external_id for file in results.files] == ["docs/a.md", "docs/财务/2026/预算.md"]
+    assert (results.files[0].size_bytes, results.files[0].modified_us) == (4, 7_000)
 
 
 async def test_hidden_lock_and_temporary_files_are_left_out(tmp_path: Path) -> None:
     fill(
         tmp_path, ".a.md", ".git/b.md", "~$report.docx", "x.md~", "x.md.part", "x.tmp", "desktop.ini", "c.md"
     )
-    found = await scan(tmp_path)
-    assert (paths_of(found), found.bad, found.kinds) == (["c.md"], (), ())
+    results = await scan(tmp_path)
+    assert (paths_of(results), results.bad, results.kinds) == (["c.md"], (), ())
 
 
 async def test_links_are_followed_neither_to_files_nor_to_folders(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ async def test_links_are_followed_neither_to_files_nor_to_folders(tmp_path: Path
     (inside / "loop").symlink_to(inside)
     (inside / "gone.md").symlink_to(outside / "nothing.md")
     os.mkfifo(inside / "pipe.md")
-    found = await scan(inside)
-    assert (paths_of(found), found.bad) == (["a.md"], ())
+    results = await scan(inside)
+    assert (paths_of(results), results.bad) == (["a.md"], ())
 
 
 async def test_patterns_are_read_as_in_gitignore(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ async def test_patterns_are_read_as_in_gitignore(tmp_path: Path) -> None:
     assert paths_of(await scan(tmp_path, include=["*.md"])) == [
         "a.md", "deep/e.md", "deep/old/d.md", "draft-f.md", "old/c.md",
     ]  # fmt: skip
-    kept = await scan(tmp_path, exclude=["old/", "draft-*", "*.txt"])
-    assert paths_of(kept) == ["a.md", "deep/e.md"]
+    remaining = await scan(tmp_path, exclude=["old/", "draft-*", "*.txt"])
+    assert paths_of(remaining) == ["a.md", "deep/e.md"]
     assert paths_of(await scan(tmp_path, include=["/deep"], exclude=["/deep/old"])) == ["deep/e.md"]
 
 
@@ -78,10 +78,10 @@ async def test_a_pattern_nobody_can_read_refuses_the_start_in_one_line(tmp_path:
 
 async def test_kinds_that_cannot_be_read_are_counted_and_are_no_failures(tmp_path: Path) -> None:
     fill(tmp_path, "a.EXE", "b.exe", "c.mp4", "LICENSE", "d.md", "e.a long ending of some name")
-    found = await scan(tmp_path)
-    assert (paths_of(found), found.bad) == (["d.md"], ())
-    assert skipped_words(found.kinds).startswith("5 files of kinds that cannot be read: .exe ×2, ")
-    assert {(kind.ending, kind.count) for kind in found.kinds} == {
+    results = await scan(tmp_path)
+    assert (paths_of(results), results.bad) == (["d.md"], ())
+    assert skipped_words(results.kinds).startswith("5 files of kinds that cannot be read: .exe ×2, ")
+    assert {(kind.ending, kind.count) for kind in results.kinds} == {
         (".exe", 2), (".mp4", 1), ("", 1), ("other", 1),
     }  # fmt: skip
 
@@ -89,9 +89,9 @@ async def test_kinds_that_cannot_be_read_are_counted_and_are_no_failures(tmp_pat
 async def test_a_file_above_the_limit_is_a_failure_with_its_size(tmp_path: Path) -> None:
     (tmp_path / "big.md").write_bytes(b"x" * 1_001)
     (tmp_path / "just.md").write_bytes(b"x" * 1_000)
-    found = await scan(tmp_path)
-    assert paths_of(found) == ["just.md"]
-    assert [(bad.path, bad.reason) for bad in found.bad] == [
+    results = await scan(tmp_path)
+    assert paths_of(results) == ["just.md"]
+    assert [(bad.path, bad.reason) for bad in results.bad] == [
         ("big.md", "It has 1,001 bytes; MAX_UPLOAD_BYTES allows 1,000.")
     ]
 
@@ -100,9 +100,9 @@ async def test_names_that_are_no_text_are_failures_and_crash_nothing(tmp_path: P
     for name in (b"gb\xce\xc4.md", b"line\nbreak.md", b"CON.md"):
         (tmp_path / os.fsdecode(name)).write_bytes(b"text")
     fill(tmp_path, "tab\there/inner.md", "good.md")
-    found = await scan(tmp_path)
-    assert paths_of(found) == ["good.md"]
-    reasons = {bad.path: bad.reason for bad in found.bad}
+    results = await scan(tmp_path)
+    assert paths_of(results) == ["good.md"]
+    reasons = {bad.path: bad.reason for bad in results.bad}
     assert reasons[r"gb\udcce\udcc4.md"] == "Its name is not valid UTF-8 text: rename it."
     assert reasons[r"line\nbreak.md"] == "Its name has a control character in it: rename it."
     assert reasons["CON.md"] == "The name is reserved by some operating systems."
@@ -113,11 +113,11 @@ async def test_names_that_are_no_text_are_failures_and_crash_nothing(tmp_path: P
 async def test_of_two_names_that_are_one_in_nfc_one_is_read_and_the_other_a_failure(tmp_path: Path) -> None:
     (tmp_path / "Caf\u00e9.md").write_bytes(b"composed")
     (tmp_path / "Cafe\u0301.md").write_bytes(b"decomposed")
-    found = await scan(tmp_path)
+    results = await scan(tmp_path)
     if len(os.listdir(tmp_path)) == 1:
         pytest.skip("this file system takes them for one name")
-    assert [file.external_id for file in found.files] == ["docs/Caf\u00e9.md"]
-    assert "other Unicode forms" in found.bad[0].reason
+    assert [file.external_id for file in results.files] == ["docs/Caf\u00e9.md"]
+    assert "other Unicode forms" in results.bad[0].reason
 
 
 async def test_a_folder_that_is_not_there_is_a_problem_and_not_an_empty_one(tmp_path: Path) -> None:
@@ -136,11 +136,11 @@ async def test_what_may_not_be_looked_into_is_a_failure_and_its_files_are_not_ta
     fill(tmp_path, "closed/a.md", "b.md")
     (tmp_path / "closed").chmod(0)
     try:
-        found = await scan(tmp_path)
+        results = await scan(tmp_path)
     finally:
         (tmp_path / "closed").chmod(0o700)
-    assert (paths_of(found), found.unseen) == (["b.md"], ("docs/closed/",))
-    assert found.bad[0].reason == "The folder cannot be looked into: Permission denied."
+    assert (paths_of(results), results.unseen) == (["b.md"], ("docs/closed/",))
+    assert results.bad[0].reason == "The folder cannot be looked into: Permission denied."
 
 
 async def test_a_path_that_is_too_long_for_an_id_has_one_all_the_same(tmp_path: Path) -> None:

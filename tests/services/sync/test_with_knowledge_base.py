@@ -30,8 +30,8 @@ from services.sync.folders import FolderSync
 from services.sync.reports import SyncReport
 from tests.services.sync.parts import QUICK as QUICK_PACE
 from tests.services.sync.parts import SOURCE, reports_store
-from tests.support.hashing_embedding import DIMENSION
-from tests.support.knowledge import QUICK, BrokenEmbedding, parse_here
+from tests.support.models.hashing_embedding import DIMENSION
+from tests.support.stores.knowledge import QUICK, BrokenEmbedding, parse_here
 
 NAMES = StoreSettings()
 GOOD = "# Title\n\nThe word is {}."
@@ -76,7 +76,7 @@ class Bench:
     async def documents(self) -> dict[str, Document]:
         return {each.external_id or "": each async for each in self.knowledge.of_source(SOURCE)}
 
-    async def found(self, phrase: str) -> int:
+    async def hits(self, phrase: str) -> int:
         """How many chunks that are searched have the phrase."""
         ready = models.FieldCondition(key="ready", match=models.MatchValue(value=True))
         records, _ = await self.store.scroll(
@@ -136,17 +136,17 @@ async def test_changed_broken_mended_and_removed_files_are_followed(bench: Bench
     (bench.folder / "b.md").unlink()
     report = await bench.run()
     assert (report.changed, report.removed, report.unchanged) == (1, 1, 0)
-    assert [await bench.found(word) for word in ("apple", "quince", "pear")] == [0, 1, 0]
+    assert [await bench.hits(word) for word in ("apple", "quince", "pear")] == [0, 1, 0]
     bench.write("a.md", "")
     report = await bench.run()
     assert (report.failed, report.changed) == (1, 0)
-    assert await bench.found("quince") == 1
+    assert await bench.hits("quince") == 1
     bench.counted.parsed.clear()
     assert (await bench.run()).failures == report.failures
     assert bench.counted.parsed == []
     bench.write("a.md", GOOD.format("mango"))
     assert (await bench.run()).is_fine
-    assert [await bench.found(word) for word in ("quince", "mango")] == [0, 1]
+    assert [await bench.hits(word) for word in ("quince", "mango")] == [0, 1]
 
 
 async def test_a_bad_version_taken_back_leaves_no_trace_of_a_failure(bench: Bench) -> None:
@@ -185,7 +185,7 @@ async def test_what_could_not_be_embedded_is_tried_again_though_the_file_is_the_
         bench.counted.embedding.word = "nothing has this"
         again = await bench.run()
         assert again.is_fine
-        assert await bench.found(f"poison, as {name}") == 1
+        assert await bench.hits(f"poison, as {name}") == 1
         assert (await bench.run()).unchanged == 5
 
 
@@ -214,7 +214,7 @@ async def test_a_source_forgotten_leaves_no_chunk(bench: Bench) -> None:
     assert "no longer configured: 1 documents stay; wenmai sync --forget docs" in str(left)
     assert await other.forget("docs") == 1
     assert (await other.state()).left == ()
-    assert await bench.found("apple") == 0
+    assert await bench.hits("apple") == 0
 
 
 async def longest_lag_s(running: Callable[[], bool]) -> float:

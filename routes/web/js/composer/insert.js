@@ -23,7 +23,7 @@ const oneLine = (name) => name.replace(/\s+/g, " ").trim();
 export function insertQuote(box, { file_name: name, text }, max) {
   const before = box.value.slice(0, box.selectionStart);
   const after = box.value.slice(box.selectionEnd);
-  const head = `${before && !before.endsWith("\n") ? "\n" : ""}[引用: ${oneLine(name ?? "")}] `;
+  const head = `${before && !before.endsWith("\n") ? "\n" : ""}[引用：${oneLine(name ?? "")}] `;
   const tail = after.startsWith("\n") ? "" : "\n";
   const room = max - countChars(before + head + tail + after);
   const passage = (text ?? "").trim();

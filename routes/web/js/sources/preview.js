@@ -28,7 +28,7 @@ export class CitePreview {
     root.addEventListener("focusout", () => this.#hide());
     root.addEventListener("click", () => this.#hide());
     document.addEventListener("keydown", (event) => event.key === "Escape" && this.#hide());
-    addEventListener("scroll", () => this.#hide(), { passive: true });
+    addEventListener("scroll", () => this.#scrolled(), { passive: true });
   }
 
   #over(target) {
@@ -55,6 +55,12 @@ export class CitePreview {
     this.#box.replaceChildren(...glance(citation));
     this.#box.hidden = false;
     this.#place(mark.getBoundingClientRect());
+  }
+
+  /** The glance of the keyboard goes along: the focus itself may have scrolled its mark into view. */
+  #scrolled() {
+    if (this.#mark && this.#mark === document.activeElement) this.#place(this.#mark.getBoundingClientRect());
+    else this.#hide();
   }
 
   /** Above the mark where there is room, and within the window. */

@@ -66,7 +66,7 @@ export const en = {
   insertBlockCost: "Each passage is judged by the model first: more exact, but slower and dearer.",
   commands: "Commands",
   commandHelp: "Which commands there are",
-  commandClear: "Begin anew here: later questions go without the history",
+  commandClear: "Start over here: later questions ignore the history",
   commandPersona: "Show this conversation's persona",
   commandPersonaText: "text",
   commandPersonaSet: "Set or replace the persona",

@@ -24,7 +24,7 @@ _ROOT = Path(__file__).parents[4]
 _PROCESS = "services.adapters.llms.gguf.process"
 _START_TIMEOUT_S = 600  # the largest models come from slow disks
 _DEATH_NOTICE_S = 0.2
-_SAID_BYTES = 8_000
+_STDERR_BYTES = 8_000
 _ERROR_LINE = re.compile(r"^\S+ E (?:\w+ +)?(?:\w+: )?(?:error loading model: )?(.+)$", re.M)
 
 
@@ -55,7 +55,7 @@ class GgufEngine:
         self.window, self.n_parallel = spec.window, spec.n_parallel
         self._process: asyncio.subprocess.Process | None = None
         self._address = URL("http://127.0.0.1")
-        self._said = b""
+        self._stderr = b""
         self._loading: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -110,12 +110,12 @@ class GgufEngine:
         return self._loading is not None and not self._loading.done()
 
     async def _start(self) -> None:
-        self._said = b""
+        self._stderr = b""
         process = self._process = await _spawn()
         listening = asyncio.create_task(self._listen(process), name="gguf-process-log")
         try:
             self._address = URL(await self._greeting(process, listening))
-            self.window = await self._told_window()
+            self.window = await self._reported_window()
         except BaseException:
             await self._end()
             await asyncio.gather(listening, return_exceptions=True)
@@ -126,21 +126,21 @@ class GgufEngine:
             raise StartRefusedError("the model has been closed")
         assert process.stdin is not None
         assert process.stdout is not None
-        with contextlib.suppress(ConnectionError):  # the end of its output, which is read next, tells it
+        with contextlib.suppress(ConnectionError):  # the end of its output, which is read next, shows it
             process.stdin.write(msgspec.json.encode(self._spec) + b"\n")
             await process.stdin.drain()
         try:
             line = await asyncio.wait_for(process.stdout.readline(), _START_TIMEOUT_S)
         except TimeoutError:
             raise StartRefusedError(f"it was not loaded after {_START_TIMEOUT_S} s") from None
-        told = line.decode().strip()
-        if told and not told.startswith(REFUSED):
-            return told
+        greeting = line.decode().strip()
+        if greeting and not greeting.startswith(REFUSED):
+            return greeting
         code = await process.wait()
         await listening
-        raise StartRefusedError(_refusal(code, self._reason() or told.removeprefix(REFUSED)))
+        raise StartRefusedError(_refusal(code, self._reason() or greeting.removeprefix(REFUSED)))
 
-    async def _told_window(self) -> int:
+    async def _reported_window(self) -> int:
         to = self.endpoint("v1/models")
         try:
             async with self.client.get(to.url, headers=to.headers) as response:
@@ -153,14 +153,14 @@ class GgufEngine:
         """Keep the end of what llama.cpp logs: the reason, should it die. It is shown nowhere else, for
         while it runs it may quote what was said."""
         assert process.stderr is not None
-        while piece := await process.stderr.read(_SAID_BYTES):
-            self._said = (self._said + piece)[-_SAID_BYTES:]
+        while piece := await process.stderr.read(_STDERR_BYTES):
+            self._stderr = (self._stderr + piece)[-_STDERR_BYTES:]
             log.debug("gguf_process_logged", size_bytes=len(piece))
 
     def _reason(self) -> str:
         """The first error of the log: those behind it only say who else gave up."""
-        found = _ERROR_LINE.search(self._said.decode("utf-8", "replace"))
-        return found[1].strip() if found else ""
+        match = _ERROR_LINE.search(self._stderr.decode("utf-8", "replace"))
+        return match[1].strip() if match else ""
 
     async def _end(self) -> None:
         process = self._process

@@ -61,7 +61,7 @@ def _load(spec: ModelSpec) -> Any:
     xllamacpp = importlib.import_module(PACKAGE)
     params = xllamacpp.CommonParams()
     params.model.path = spec.path
-    params.model_alias = {spec.name}  # else the path is told as the model's name
+    params.model_alias = {spec.name}  # else the path is reported as the model's name
     params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [spec.key]
     params.ui, params.verbosity = False, _LOG_ERRORS
     params.n_parallel, params.n_ctx = spec.n_parallel, spec.window * spec.n_parallel

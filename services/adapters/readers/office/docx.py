@@ -103,14 +103,14 @@ def references(paragraph: _Element, kind: str) -> list[str]:
 
 def cell_text(cell: _Element) -> str:
     """Its paragraphs, and those of tables and boxes in it, as one line."""
-    found = (text_of(element) for element in within(cell, boxes=True) if element.tag == PARAGRAPH)
-    return " ".join(" ".join(text.split()) for text in found if text)
+    paragraphs = (text_of(element) for element in within(cell, boxes=True) if element.tag == PARAGRAPH)
+    return " ".join(" ".join(text.split()) for text in paragraphs if text)
 
 
 def number_of(element: _Element, path: str, default: int) -> int:
     """The `w:val` of the first element at this path (w: names); the default when there is none."""
-    found = element.find(path, {"w": WORD})
-    value = found.get(qn("w:val"), "") if found is not None else ""
+    node = element.find(path, {"w": WORD})
+    value = node.get(qn("w:val"), "") if node is not None else ""
     return int(value) if value.isascii() and value.isdigit() else default
 
 
@@ -260,26 +260,26 @@ def _margins(document: DocxDocument) -> Iterable[str]:
 
 
 def _related(document: DocxDocument, relations: Iterable[str]) -> Iterable[Part]:
-    found = [
+    parts = [
         relation.target_part
         for relation in document.part.rels.values()
         if relation.reltype in relations and not relation.is_external
     ]
-    return sorted(found, key=lambda part: str(part.partname))
+    return sorted(parts, key=lambda part: str(part.partname))
 
 
 def _heading_level(paragraph: Paragraph) -> int | None:
     """1 for the title, 2 for "Heading 1" and so on; the style, those it is based on, or an outline level."""
     style = paragraph.style
-    seen = 0
-    while style is not None and seen < 10:  # a damaged file's styles can be based on each other
+    steps = 0
+    while style is not None and steps < 10:  # a damaged file's styles can be based on each other
         name = (style.name or "").strip()
         if match := _HEADING_STYLE.match(name):
             return int(match.group(1)) + 1
         if name.lower() in _TITLE_STYLES:
             return 1
         style = style.base_style
-        seen += 1
+        steps += 1
     level = paragraph._p.find(f"{qn('w:pPr')}/{qn('w:outlineLvl')}")
     value = level.get(qn("w:val"), "9") if level is not None else "9"
     return int(value) + 2 if value in "012345678" and value else None

@@ -18,10 +18,10 @@ def saved(content: bytes) -> datetime | None:
     """When the file was saved last. Its date of creation is often that of the template it was made from."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive, archive.open(_CORE) as core:
-            found = _MODIFIED.search(core.read(_MAX_CORE_BYTES))
+            match = _MODIFIED.search(core.read(_MAX_CORE_BYTES))
     except (KeyError, zipfile.BadZipFile):
         return None  # it has no such note, or a damaged one
-    text = found.group(1).decode("ascii", "replace").strip() if found else ""
+    text = match.group(1).decode("ascii", "replace").strip() if match else ""
     if not text or text.startswith(_TEMPLATES):
         return None
     try:

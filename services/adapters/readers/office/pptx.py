@@ -65,10 +65,10 @@ def blocks(shapes: Iterable[BaseShape], depth: int = 0) -> Iterator[str]:
 def text_block(frame: TextFrame, *, is_list: bool = False) -> str:
     """Paragraphs as lines; those of a body, when there are several, as a list with its levels."""
     paragraphs = [(paragraph.level, clean(paragraph.text)) for paragraph in frame.paragraphs]
-    said = [(level, text) for level, text in paragraphs if text]
-    if not is_list or len(said) < 2:
-        return "\n".join(text for _, text in said)
-    return "\n".join(f"{'  ' * level}- {text}" for level, text in said)
+    filled = [(level, text) for level, text in paragraphs if text]
+    if not is_list or len(filled) < 2:
+        return "\n".join(text for _, text in filled)
+    return "\n".join(f"{'  ' * level}- {text}" for level, text in filled)
 
 
 def clean(text: str) -> str:
@@ -182,8 +182,8 @@ def _section(number: int, slide: Slide) -> Document:
     others = [
         shape for shape in slide.shapes if title_shape is None or shape.shape_id != title_shape.shape_id
     ]
-    said = [*filter(None, blocks(others)), *_notes(slide)]
-    return section_document("\n\n".join(said) or title, [title] if title else [], number)
+    texts = [*filter(None, blocks(others)), *_notes(slide)]
+    return section_document("\n\n".join(texts) or title, [title] if title else [], number)
 
 
 def _notes(slide: Slide) -> Iterator[str]:

@@ -123,14 +123,14 @@ def _form(number_format: str) -> _Form:
 
 def _units(section: str) -> tuple[str, str]:
     """Currencies and texts before and after the digits: ¥, 元, USD."""
-    said = _CURRENCY.sub(lambda match: f'"{match.group(1)}"', section)
-    said = _PADDING.sub("", _BRACKETS.sub("", said))
-    pieces = re.findall(r'"([^"]*)"|\\(.)|([¥￥$€£])|([#0?])', said)
-    before, after, seen = "", "", False
+    unpadded = _CURRENCY.sub(lambda match: f'"{match.group(1)}"', section)
+    unpadded = _PADDING.sub("", _BRACKETS.sub("", unpadded))
+    pieces = re.findall(r'"([^"]*)"|\\(.)|([¥￥$€£])|([#0?])', unpadded)
+    before, after, in_number = "", "", False
     for quoted, escaped, sign, digit in pieces:
-        seen = seen or bool(digit)
+        in_number = in_number or bool(digit)
         before, after = (
-            (before, after + quoted + escaped + sign) if seen else (before + quoted + escaped + sign, "")
+            (before, after + quoted + escaped + sign) if in_number else (before + quoted + escaped + sign, "")
         )
     return before.strip(" ()-"), after.rstrip(" ()-")
 

@@ -80,14 +80,14 @@ def definitions(lines: Sequence[str], language: str) -> Iterator[Definition]:
 
 def _name_in(line: str, language: str) -> str:
     if language in _SECTIONED:
-        found = _SECTION.match(line)
+        defined = _SECTION.match(line)
     elif language == "yaml":
-        found = _KEY.match(line)
+        defined = _KEY.match(line)
     else:
-        found = next((match for form in _PATTERNS if (match := form.match(line))), None)
-        if found is None and language in _TYPED_LANGUAGES and "(" in line and not _NOT_TYPED.match(line):
-            found = _TYPED.match(line)
-    return found.group("name").strip(".:") if found else ""
+        defined = next((match for form in _PATTERNS if (match := form.match(line))), None)
+        if defined is None and language in _TYPED_LANGUAGES and "(" in line and not _NOT_TYPED.match(line):
+            defined = _TYPED.match(line)
+    return defined.group("name").strip(".:") if defined else ""
 
 
 def _with_what_is_above(lines: Sequence[str], at: int) -> int:
@@ -98,7 +98,7 @@ def _with_what_is_above(lines: Sequence[str], at: int) -> int:
     return above
 
 
-_WHOLE_CHARS = 2_000  # a longer definition is told by those inside it
+_WHOLE_CHARS = 2_000  # a longer definition is split into those inside it
 _MAX_LEVELS = 4
 
 
@@ -119,15 +119,15 @@ class CodeReader(BaseReader):
 
     def load_data(self, content: bytes) -> list[Document]:
         lines = scrub(decode(content)).lstrip("\ufeff").rstrip().split("\n")
-        found = list(definitions(lines, self._language))
-        stretches = _Cut(lines, found).stretches(0, len(lines), (), -1)
+        defined = list(definitions(lines, self._language))
+        stretches = _Cut(lines, defined).stretches(0, len(lines), (), -1)
         return [self._section(lines, stretch) for stretch in _joined(lines, stretches)]
 
     def _section(self, lines: Sequence[str], stretch: _Stretch) -> Document:
-        kept = lines[stretch.start : stretch.end]
-        above = next((at for at, line in enumerate(kept) if line.strip()), 0)
-        first, last = stretch.start + above + 1, stretch.start + len("\n".join(kept).rstrip().split("\n"))
-        code = "\n".join(kept[above:]).rstrip()
+        section = lines[stretch.start : stretch.end]
+        above = next((at for at, line in enumerate(section) if line.strip()), 0)
+        first, last = stretch.start + above + 1, stretch.start + len("\n".join(section).rstrip().split("\n"))
+        code = "\n".join(section[above:]).rstrip()
         info = f"{self._language or 'text'} lines {first}-{last}"
         return section_document(fenced(code, info), stretch.names)
 
@@ -135,8 +135,8 @@ class CodeReader(BaseReader):
 class _Cut:
     """Definitions one inside the other, by their indentation."""
 
-    def __init__(self, lines: Sequence[str], found: Sequence[Definition]) -> None:
-        self._found = found
+    def __init__(self, lines: Sequence[str], defined: Sequence[Definition]) -> None:
+        self._definitions = defined
         self._chars = [0]
         for line in lines:
             self._chars.append(self._chars[-1] + len(line) + 1)
@@ -150,7 +150,7 @@ class _Cut:
         among: Sequence[Definition] | None = None,
     ) -> Iterator[_Stretch]:
         """Those of the lines `start` to `end`, which `names` define; `among` are the definitions there."""
-        inside = [one for one in (self._found if among is None else among) if one.indent > indent]
+        inside = [one for one in (self._definitions if among is None else among) if one.indent > indent]
         is_whole = bool(names) and self._chars[end] - self._chars[start] <= _WHOLE_CHARS
         if not inside or is_whole or len(names) >= _MAX_LEVELS:
             yield _Stretch(start, end, names)

@@ -72,7 +72,7 @@ def _line(path: str, text: str) -> str:
 
 
 _SPEAKERS = ("role", "from", "speaker", "author", "sender", "角色", "发言人")
-_SAID = ("content", "value", "text", "message", "parts", "内容")
+_MESSAGE_KEYS = ("content", "value", "text", "message", "parts", "内容")
 
 
 def is_talk(items: Sequence[JsonValue]) -> bool:
@@ -94,11 +94,11 @@ def _turn(item: JsonValue) -> str | None:
     if not isinstance(item, dict):
         return None
     speaker = next((name for name in _SPEAKERS if name in item), None)
-    said = next((name for name in _SAID if _words(item.get(name)) is not None), None)
-    if speaker is None or said is None:
+    message = next((name for name in _MESSAGE_KEYS if _words(item.get(name)) is not None), None)
+    if speaker is None or message is None:
         return None
-    rest = {key: value for key, value in item.items() if key not in (speaker, said)}
-    return "\n".join([f"{_who(item[speaker])}: {_words(item[said])}", *(lines_of(rest) if rest else ())])
+    rest = {key: value for key, value in item.items() if key not in (speaker, message)}
+    return "\n".join([f"{_who(item[speaker])}: {_words(item[message])}", *(lines_of(rest) if rest else ())])
 
 
 def _who(value: JsonValue) -> str:
@@ -272,7 +272,7 @@ class JsonReader(BaseReader):
             if error.msg == "Extra data":  # one value after the other: JSON Lines under another name
                 return JsonLinesReader().load_data(content)
             raise _broken(f"it breaks off or errs in line {error.lineno}, column {error.colno}") from None
-        return _told(value)
+        return _document_of(value)
 
 
 class JsonLinesReader(BaseReader):
@@ -290,7 +290,7 @@ class JsonLinesReader(BaseReader):
                 records.append(line.strip())
         if broken * 2 > len(lines):
             raise _broken(f"{broken} of its {len(lines)} lines are not")
-        return _told(records) if records else []
+        return _document_of(records) if records else []
 
 
 def _parsed(text: str) -> JsonValue:
@@ -315,14 +315,14 @@ def _object(pairs: Sequence[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     if len(value) == len(pairs):
         return value
     value.clear()
-    seen: Counter[str] = Counter()
+    repeats: Counter[str] = Counter()
     for key, member in pairs:
-        seen[key] += 1
-        value[key if seen[key] == 1 else f"{key} ({seen[key]})"] = member
+        repeats[key] += 1
+        value[key if repeats[key] == 1 else f"{key} ({repeats[key]})"] = member
     return value
 
 
-def _told(value: JsonValue) -> list[Document]:
+def _document_of(value: JsonValue) -> list[Document]:
     outline = Outline()
     title = name_of(value)
     outline.heading(1, title)

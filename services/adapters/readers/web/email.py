@@ -202,9 +202,9 @@ def _best(parts: list[Message]) -> Message:
     )
     if plain is None or rich is None:
         return plain or rich or parts[-1]
-    said = len(body_text(plain).strip())
+    plain_chars = len(body_text(plain).strip())
     shown = sum(len(section.text) for section in read_html(body_text(rich))) if not _parts(rich) else 0
-    return rich if not said or said < _NOTICE_SHARE * shown else plain
+    return rich if not plain_chars or plain_chars < _NOTICE_SHARE * shown else plain
 
 
 def _unix(text: str) -> str:

@@ -111,14 +111,14 @@ class _Page:
 
 def _layouts(page: LexborHTMLParser) -> frozenset[int]:
     """The tables that only arrange the page: they hold headings, code or other tables."""
-    found: set[int] = set()
-    seen: set[int] = set()
+    layouts: set[int] = set()
+    visited: set[int] = set()
     for whole in page.css("table, pre, h1, h2, h3, h4, h5, h6") if page.css_first("table") else ():
         node = whole.parent
-        while node is not None and node.mem_id not in seen:
-            seen.add(node.mem_id)
+        while node is not None and node.mem_id not in visited:
+            visited.add(node.mem_id)
             if node.tag == "table":
-                found.add(node.mem_id)
+                layouts.add(node.mem_id)
                 break
             node = node.parent
-    return frozenset(found)
+    return frozenset(layouts)

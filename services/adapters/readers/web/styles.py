@@ -33,8 +33,8 @@ def hides(style: str) -> bool:
     """Whether a `style` attribute leaves nothing of the element to be seen."""
     if _HIDING.search(style):
         return True
-    said = _declarations(style)
-    return _is_off_screen(said) or _is_closed(said) or _is_tiny(said.get("font-size", ""))
+    declared = _declarations(style)
+    return _is_off_screen(declared) or _is_closed(declared) or _is_tiny(declared.get("font-size", ""))
 
 
 def hide_by_sheets(page: LexborHTMLParser) -> None:
@@ -54,17 +54,19 @@ def _declarations(style: str) -> dict[str, str]:
     return {name.strip(): value.partition("!")[0].strip() for name, _, value in pairs}
 
 
-def _is_off_screen(said: Mapping[str, str]) -> bool:
-    moved = said.get("position", "static") in ("absolute", "fixed", "relative")
-    places = [said.get("text-indent", ""), *(said.get(side, "") for side in ("left", "top") if moved)]
+def _is_off_screen(declared: Mapping[str, str]) -> bool:
+    moved = declared.get("position", "static") in ("absolute", "fixed", "relative")
+    places = [declared.get("text-indent", ""), *(declared.get(side, "") for side in ("left", "top") if moved)]
     return any(_size(place, ("px", "em", "rem", "pt")) <= _OFF_SCREEN for place in places)
 
 
-def _is_closed(said: Mapping[str, str]) -> bool:
+def _is_closed(declared: Mapping[str, str]) -> bool:
     """Padding keeps an element open: frames for films are made so."""
-    if said.get("overflow") not in ("hidden", "clip") or any(name.startswith("padding") for name in said):
+    if declared.get("overflow") not in ("hidden", "clip") or any(
+        name.startswith("padding") for name in declared
+    ):
         return False
-    return any(_size(said.get(side, "")) == 0 for side in ("height", "width"))
+    return any(_size(declared.get(side, "")) == 0 for side in ("height", "width"))
 
 
 def _is_tiny(font_size: str) -> bool:
@@ -73,11 +75,11 @@ def _is_tiny(font_size: str) -> bool:
 
 def _size(value: str, units: tuple[str, ...] = ()) -> float:
     """Infinite when it says nothing in these units; 0 is 0 in all."""
-    found = _LENGTH.match(value)
-    if found is None:
+    match = _LENGTH.match(value)
+    if match is None:
         return float("inf")
-    size = float(found[1])
-    return size if size == 0 or found[2] in units else float("inf")
+    size = float(match[1])
+    return size if size == 0 or match[2] in units else float("inf")
 
 
 def _hidden_selectors(page: LexborHTMLParser) -> set[str]:

@@ -13,7 +13,7 @@ TEXT = "-text"
 _UNREAD = frozenset(
     ("script", "style", "nav", "noscript", "template", "head", "title", "svg", "iframe", "object")
 )
-_SEEN_ANYWAY = ("html", "body")  # many pages hide themselves until their script has run
+_ALWAYS_SHOWN = ("html", "body")  # many pages hide themselves until their script has run
 
 Steps = Iterator[tuple["Step", LexborNode]]
 
@@ -54,12 +54,12 @@ def visible(root: LexborNode) -> Steps:
 
 
 def is_unseen(node: LexborNode) -> bool:
-    """What no reader sees tells nobody anything, unless it is an order to a machine."""
+    """What no reader sees says nothing to a person, but may be an instruction to a machine."""
     tag = node.tag
     if tag in _UNREAD:
         return True
     attributes = node.attributes
-    if not attributes or tag in _SEEN_ANYWAY:
+    if not attributes or tag in _ALWAYS_SHOWN:
         return False
     hidden = "hidden" in attributes and attributes["hidden"] != "until-found"
     if hidden or (attributes.get("aria-hidden") or "").strip().lower() == "true":

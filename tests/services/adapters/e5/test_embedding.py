@@ -81,9 +81,9 @@ def test_passages_on_two_threads_have_the_same_vectors_as_on_one() -> None:
 
 
 def test_questions_and_passages_may_be_embedded_at_the_same_time() -> None:
-    texts, found = varied_texts(13), dict[int, list[list[float]]]()
+    texts, results = varied_texts(13), dict[int, list[list[float]]]()
     threads = [
-        threading.Thread(target=lambda at=at: found.update({at: embedding().get_query_embeddings(texts)}))
+        threading.Thread(target=lambda at=at: results.update({at: embedding().get_query_embeddings(texts)}))
         for at in range(3)
     ]
     for thread in threads:
@@ -92,7 +92,7 @@ def test_questions_and_passages_may_be_embedded_at_the_same_time() -> None:
     for thread in threads:
         thread.join()
     assert passages == embedding().get_text_embedding_batch(texts)
-    assert found[0] == found[1] == found[2] == embedding().get_query_embeddings(texts)
+    assert results[0] == results[1] == results[2] == embedding().get_query_embeddings(texts)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="niceness belongs to a thread on Linux only")
@@ -110,9 +110,9 @@ def test_the_threads_of_passages_are_as_urgent_as_the_thread_that_opened_them() 
     worker = threading.Thread(target=embed_less_urgently)
     worker.start()
     worker.join()
-    still_there = added & _threads()
-    assert still_there
-    assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in still_there} == {10}
+    remaining = added & _threads()
+    assert remaining
+    assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in remaining} == {10}
 
 
 def _threads() -> set[int]:
@@ -128,7 +128,7 @@ def test_other_threads_run_while_a_passage_is_embedded() -> None:
     worker = threading.Thread(target=embedding().get_text_embedding, args=(text,))
     worker.start()
     while worker.is_alive():
-        time.sleep(0.002)
+        time.sleep(0.002)  # a turn of this thread, which must not be held up
         came += 1
     assert came >= 5
 

@@ -79,21 +79,21 @@ async def test_a_compacted_collection_is_the_same_to_whoever_reads_it(
 async def test_what_is_written_and_deleted_meanwhile_is_there_afterwards(client: EdgeClient) -> None:
     """Discriminates: not following changes, or forgetting those of the last step, or deletions among them."""
     choice = random.Random(6)
-    kept: dict[int, int] = dict.fromkeys(range(200), 0)
+    remaining: dict[int, int] = dict.fromkeys(range(200), 0)
     finished = asyncio.Event()
 
     async def write() -> None:
         for step in range(1, 100_000):
             n = choice.randrange(400)
             if step % 3:
-                kept[n] = step
+                remaining[n] = step
                 await client.upsert(COLLECTION, [thing(n, step=step)])
             else:
-                kept.pop(n, None)
+                remaining.pop(n, None)
                 await client.delete(COLLECTION, models.FilterSelector(filter=where(n=n)))
             if finished.is_set():
                 return
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001)  # the compaction has its turns
 
     writing = asyncio.create_task(write())
     for _ in range(2):
@@ -101,8 +101,8 @@ async def test_what_is_written_and_deleted_meanwhile_is_there_afterwards(client:
     finished.set()
     await writing
     points = await everything(client)
-    found = {payload["n"]: payload.get("step", 0) for payload, _ in points.values()}
-    assert found == kept
+    results = {payload["n"]: payload.get("step", 0) for payload, _ in points.values()}
+    assert results == remaining
 
 
 async def test_reads_go_on_while_a_collection_is_compacted(client: EdgeClient) -> None:
@@ -180,7 +180,7 @@ async def test_a_crash_while_the_copy_is_adopted_leaves_a_whole_collection(
                 written += 1
             except StoreUnavailableError:
                 break
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.002)  # the compaction has its turns
         monkeypatch.delenv("WENMAI_FAILPOINT")
         with pytest.raises(StoreUnavailableError):
             await compaction
@@ -211,7 +211,7 @@ async def test_compactions_wait_for_each_other(client: EdgeClient) -> None:
     most = 0
     while not all(compaction.done() for compaction in compactions):
         most = max(most, len(second_processes()))
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # between two looks at the processes
     await asyncio.gather(*compactions)
     assert most == 1
     assert (await client.count(COLLECTION)).count == 200
@@ -225,7 +225,7 @@ async def test_a_backup_goes_on_following_over_a_compaction(client: EdgeClient) 
         last = await feed.last(10)
     assert last is not None
     assert numbers(list(last[COLLECTION].points)) == [1]
-    assert list(last[COLLECTION].gone) == [nth_id(2)]
+    assert list(last[COLLECTION].deleted) == [nth_id(2)]
 
 
 async def test_a_collection_that_is_deleted_meanwhile_does_not_come_back(

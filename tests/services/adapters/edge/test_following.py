@@ -78,7 +78,7 @@ async def test_the_last_changes_come_whole_in_every_collection_and_end_the_feed(
         assert whole.payload["seen"] is True
         (stored,) = await client.retrieve(COLLECTION, [nth_id(8)], with_vectors=True)
         assert whole.vector == stored.vector
-        assert list(last[COLLECTION].gone) == [nth_id(7)]
+        assert list(last[COLLECTION].deleted) == [nth_id(7)]
         with pytest.raises(StoreRequestError, match="ended"):
             await feed.changed()
 
@@ -133,7 +133,7 @@ async def test_a_follower_that_leaves_is_forgotten_even_when_it_never_began(clie
 
     async def follow() -> None:
         async with client.follow():
-            await asyncio.sleep(60)
+            await asyncio.sleep(60)  # cancelled long before
 
     followers = [asyncio.create_task(follow()) for _ in range(3)]
     await asyncio.sleep(0)

@@ -87,7 +87,7 @@ async def test_acknowledged_writes_are_there_after_the_process_is_killed(client:
 async def test_requests_under_way_fail_as_unavailable_when_the_process_dies(client: EdgeClient) -> None:
     os.kill(client.process_id, signal.SIGSTOP)
     waiting = [asyncio.create_task(client.count(COLLECTION)) for _ in range(5)]
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # the requests are sent
     os.kill(client.process_id, signal.SIGKILL)
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [StoreUnavailableError] * 5
@@ -158,8 +158,8 @@ async def test_a_cancelled_request_leaves_the_others_in_step(client: EdgeClient)
     for task in tasks[::3]:
         task.cancel()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    kept = [(n, outcome) for n, outcome in enumerate(outcomes) if n % 3]
-    assert [n for n, _ in kept] == [outcome for _, outcome in kept]
+    remaining = [(n, outcome) for n, outcome in enumerate(outcomes) if n % 3]
+    assert [n for n, _ in remaining] == [outcome for _, outcome in remaining]
     assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes[::3])
     assert await payload_of(7) == 7
 

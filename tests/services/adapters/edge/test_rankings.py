@@ -86,13 +86,13 @@ async def test_each_query_gets_what_it_asked_of_a_point_that_several_found(fille
 async def test_one_owner_a_few_and_many_find_the_same(filled: EdgeClient, owners: list[str]) -> None:
     """Discriminates: a few values joined by `must` instead of `should`, or the first one only."""
     await filled.upsert(COLLECTION, [thing(n, owner="o2") for n in (30, 31)])
-    wanted = models.Filter(
+    chosen = models.Filter(
         must=[models.FieldCondition(key="owner", match=models.MatchAny(any=list(reversed(owners))))]
     )
-    found = await nearest(filled, SPARSE, "sparse", 100, wanted)
+    found = await nearest(filled, SPARSE, "sparse", 100, chosen)
     expected = [n for n in range(20) if n % 2] + ([30, 31] if "o2" in owners else [])
     assert sorted(numbers(found)) == expected
-    assert (await filled.count(COLLECTION, wanted)).count == len(expected)
+    assert (await filled.count(COLLECTION, chosen)).count == len(expected)
 
 
 async def test_long_vectors_take_half_the_room_and_find_the_same(client: EdgeClient, tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ async def test_long_vectors_take_half_the_room_and_find_the_same(client: EdgeCli
     await client.create_collection("long", {"dense": params})
     vectors = long_vectors()
     await store_long(client, vectors)
-    kept = await client.retrieve("long", list(range(POINTS)), with_vectors=["dense"])
-    read = np.asarray([record.vector["dense"] for record in kept if isinstance(record.vector, dict)])
+    remaining = await client.retrieve("long", list(range(POINTS)), with_vectors=["dense"])
+    read = np.asarray([record.vector["dense"] for record in remaining if isinstance(record.vector, dict)])
     assert np.abs(read - vectors).max() < 2e-5
     for query in vectors[:20]:
         found = await nearest(client, query.tolist(), "dense", 30, collection="long")
@@ -118,8 +118,8 @@ async def test_vectors_read_and_written_again_and_again_stay_what_they_were(clie
     vectors = first = long_vectors()[:20]
     for _ in range(20):
         await store_long(client, vectors)
-        kept = await client.retrieve("long", list(range(len(vectors))), with_vectors=["dense"])
-        read = [record.vector["dense"] for record in kept if isinstance(record.vector, dict)]
+        remaining = await client.retrieve("long", list(range(len(vectors))), with_vectors=["dense"])
+        read = [record.vector["dense"] for record in remaining if isinstance(record.vector, dict)]
         vectors = np.asarray(read, dtype=np.float32)
     assert np.abs(vectors - first).max() < 1e-4
 

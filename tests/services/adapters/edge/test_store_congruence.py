@@ -87,7 +87,7 @@ selectors = st.one_of(st.lists(ids, min_size=1, max_size=3, unique=True), filter
 
 
 def operation(method: str, **arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Operation]:
-    return st.fixed_dictionaries(arguments).map(lambda given_: Operation(method, given_))
+    return st.fixed_dictionaries(arguments).map(lambda drawn: Operation(method, drawn))
 
 
 writes = st.one_of(
@@ -156,8 +156,8 @@ def assert_same(asked: Operation, edge: Any, reference: Any) -> None:
         assert_same_ranking([(hit.score, hit.id) for hit in edge],
                             [(hit.score, hit.id) for hit in reference])  # fmt: skip
     elif asked.arguments.get("order_by") is not None:
-        assert_same_ranking([(float(found.payload["rank"]), found.id) for found in edge[0]],
-                            [(float(found.payload["rank"]), found.id) for found in reference[0]])  # fmt: skip
+        assert_same_ranking([(float(each.payload["rank"]), each.id) for each in edge[0]],
+                            [(float(each.payload["rank"]), each.id) for each in reference[0]])  # fmt: skip
     elif asked.method == "scroll":
         assert_same_records(edge[0], reference[0])
         assert edge[1] == reference[1]
@@ -182,7 +182,9 @@ def whole(ranking: list[tuple[float, Any]], cut: float) -> set[Any]:
 
 
 def assert_same_records(edge: list[models.Record], reference: list[models.Record]) -> None:
-    assert [(found.id, found.payload) for found in edge] == [(found.id, found.payload) for found in reference]
+    assert [(record.id, record.payload) for record in edge] == [
+        (record.id, record.payload) for record in reference
+    ]
     for ours, theirs in zip(edge, reference, strict=True):
         assert_same_vectors(ours.vector or {}, theirs.vector or {})
 

@@ -43,7 +43,7 @@ def field(key: str, **asked: Any) -> models.FieldCondition:
     return models.FieldCondition(key=key, **asked)
 
 
-async def found(store: VectorStore, condition: models.Filter) -> list[int]:
+async def matching(store: VectorStore, condition: models.Filter) -> list[int]:
     records, _ = await store.scroll(COLLECTION, condition, limit=100)
     return numbers(records)
 
@@ -143,7 +143,7 @@ async def test_set_payload_merges_and_delete_payload_takes_away(filled: VectorSt
     await filled.delete_payload(COLLECTION, ["owner"], models.PointIdsList(points=[nth_id(1)]))
     (record,) = await filled.retrieve(COLLECTION, [nth_id(1)])
     assert record.payload == {"n": 1, "rank": 77, "extra": "x", "ready": True}
-    assert await found(filled, where(ready=True)) == [1, 3, 5, 7, 9]
+    assert await matching(filled, where(ready=True)) == [1, 3, 5, 7, 9]
 
 
 async def test_a_partial_update_writes_what_is_there_and_names_what_is_not(filled: VectorStore) -> None:
@@ -164,18 +164,18 @@ async def test_points_are_deleted_by_id_and_by_filter_and_twice_without_harm(fil
     await filled.delete(COLLECTION, [nth_id(0), nth_id(2)])
     await filled.delete(COLLECTION, models.FilterSelector(filter=where(owner="o1")))
     await filled.delete(COLLECTION, where(owner="o1"))
-    assert await found(filled, models.Filter()) == [4, 6, 8]
+    assert await matching(filled, models.Filter()) == [4, 6, 8]
 
 
 async def test_scroll_walks_all_points_page_by_page(filled: VectorStore) -> None:
-    seen: list[int] = []
+    observed: list[int] = []
     offset: Any = None
     while True:
         records, offset = await filled.scroll(COLLECTION, limit=4, offset=offset)
-        seen += numbers(records)
+        observed += numbers(records)
         if offset is None:
             break
-    assert seen == list(range(10))
+    assert observed == list(range(10))
 
 
 async def test_scroll_orders_by_an_integer_both_ways_and_starts_where_asked(filled: VectorStore) -> None:
@@ -228,7 +228,7 @@ async def test_points_without_the_ordered_field_are_left_out(filled: VectorStore
 async def test_filters_choose_the_same_points(
     filled: VectorStore, condition: models.Filter, expected: list[int]
 ) -> None:
-    assert await found(filled, condition) == expected
+    assert await matching(filled, condition) == expected
     assert (await filled.count(COLLECTION, condition)).count == len(expected)
 
 

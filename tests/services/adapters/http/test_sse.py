@@ -32,11 +32,11 @@ def test_every_partition_of_every_line_ending_gives_the_same_events(
 ) -> None:
     """Discriminates: losing the LF of a CRLF cut in two; a BOM cut in two; joining data without newlines."""
     lines: list[str] = []
-    for name, told, comment in drawn:
-        lines += [f": {comment}", f"event: {name}", *(f"data: {line}" for line in told), ""]
+    for name, reported, comment in drawn:
+        lines += [f": {comment}", f"event: {name}", *(f"data: {line}" for line in reported), ""]
     text = "".join(line + end for line in lines)
     raw = ("\ufeff" if bom else "").encode() + text.encode()
-    expected = [(name.encode(), "\n".join(told).encode()) for name, told, _ in drawn]
+    expected = [(name.encode(), "\n".join(reported).encode()) for name, reported, _ in drawn]
     assert read(cut(raw, places)) == expected
     assert read([raw[place : place + 1] for place in range(len(raw))]) == expected
 

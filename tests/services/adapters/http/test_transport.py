@@ -21,7 +21,8 @@ from services.adapters.llms import provider as http_llm
 from services.adapters.llms.anthropic import make_anthropic_llm
 from services.adapters.llms.openai import make_openai_llm
 from services.adapters.llms.provider import HttpLLM
-from tests.support.provider_stub import Answer, serving
+from tests.support.models.provider_stub import Answer, serving
+from tests.support.waiting import until
 
 KEY = "canary-key-7"
 ASKED = [Message(Role.USER, "Hi?", Part.QUESTION)]
@@ -43,13 +44,13 @@ async def opened(url: str, provider: str = "openai", read_timeout_s: float = 10)
         yield make(entry, KEY, client)
 
 
-async def ask(llm: HttpLLM, said: list[str] | None = None) -> str:
-    """`said` has what came before a failure."""
-    said = [] if said is None else said
+async def ask(llm: HttpLLM, words: list[str] | None = None) -> str:
+    """`words` collects what came before a failure."""
+    words = [] if words is None else words
     async with aclosing(llm.stream_deltas(ASKED, Exchange())) as deltas:
         async for delta in deltas:
-            said.append(delta.text)
-    return "".join(said)
+            words.append(delta.text)
+    return "".join(words)
 
 
 @pytest.mark.parametrize("late", [[], [0.05]])
@@ -82,7 +83,7 @@ async def test_closing_the_generator_closes_the_connection(provider: str) -> Non
 async def test_a_cancelled_call_closes_the_connection() -> None:
     async with serving(Answer(end="never")) as stub, opened(stub.url) as llm:
         task = asyncio.create_task(ask(llm))
-        await asyncio.sleep(0.2)
+        await until(lambda: stub.requests)
         assert len(stub.requests) == 1
         task.cancel()
         async with asyncio.timeout(1):
@@ -212,25 +213,25 @@ async def test_a_host_that_cannot_be_one_fails_with_a_plain_sentence() -> None:
 async def test_a_connection_that_breaks_is_transient_only_before_the_first_byte(
     answer: Answer, passing: bool
 ) -> None:
-    said: list[str] = []
+    words: list[str] = []
     async with serving(answer) as stub, opened(stub.url) as llm:
         with pytest.raises(LLMUnavailableError) as caught:
-            await ask(llm, said)
+            await ask(llm, words)
     assert caught.value.transient is passing
-    assert said == ([] if passing else ["hi"])
+    assert words == ([] if passing else ["hi"])
 
 
 async def test_what_came_before_a_reset_is_told_to_a_slow_reader() -> None:
     """Discriminates: aiohttp's own order, which raises before it gives out what it holds."""
-    said: list[str] = []
+    words: list[str] = []
     async with serving(Answer([HI, 0.05, HI, HI, 0.05], end="reset")) as stub, opened(stub.url) as llm:
         deltas = llm.stream_deltas(ASKED, Exchange())
-        said.append((await anext(deltas)).text)
-        await asyncio.sleep(0.3)
-        said.append((await anext(deltas)).text)
+        words.append((await anext(deltas)).text)
+        await asyncio.sleep(0.3)  # everything has come, and the end too, before it is read
+        words.append((await anext(deltas)).text)
         with pytest.raises(LLMUnavailableError, match="broke off"):
             await anext(deltas)
-    assert said == ["hi", "hihi"]
+    assert words == ["hi", "hihi"]
 
 
 async def test_a_silent_server_meets_the_net_below_our_own_limits() -> None:

@@ -20,7 +20,7 @@ from core.prompt.layouts import fielded, is_fielded, rebuild_fielded
 from core.prompt.messages import Message, Part, Role, ToolCall
 from services.adapters.http.transport import open_model_client
 from services.adapters.llms.anthropic import AnthropicLLM, make_anthropic_llm
-from tests.support.provider_stub import Answer, ProviderStub, serving
+from tests.support.models.provider_stub import Answer, ProviderStub, serving
 
 KEY = "sk-ant-never-recorded"
 TRANSCRIPTS = Path(__file__).parents[3] / "data" / "transcripts"
@@ -68,12 +68,12 @@ async def test_the_request_is_claudes_and_is_rebuilt_byte_for_byte() -> None:
     assert [message["role"] for message in body["messages"]] == [
         "user", "assistant", "user", "assistant", "user",
     ]  # fmt: skip
-    kept = json.loads(json.dumps(exchange.params))
-    assert (kept["system"], kept["messages"]) == (None, None)
-    assert "助手" not in json.dumps(kept, ensure_ascii=False)
+    remaining = json.loads(json.dumps(exchange.params))
+    assert (remaining["system"], remaining["messages"]) == (None, None)
+    assert "助手" not in json.dumps(remaining, ensure_ascii=False)
     assert KEY not in repr(exchange) + repr(llm)
-    assert is_fielded(kept)
-    assert rebuild_fielded(kept, TALK) == sent.body == exchange.body
+    assert is_fielded(remaining)
+    assert rebuild_fielded(remaining, TALK) == sent.body == exchange.body
 
 
 async def test_tools_are_blocks_of_content() -> None:
@@ -127,10 +127,10 @@ async def test_what_the_provider_told_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"), [("max_tokens", "length"), ("stop_sequence", "stop"), ("refusal", "refusal")]
+    ("stop_reason", "reason"), [("max_tokens", "length"), ("stop_sequence", "stop"), ("refusal", "refusal")]
 )
-async def test_reasons_to_stop_have_one_name(told: str, reason: str) -> None:
-    raw = (TRANSCRIPTS / "anthropic.sse").read_bytes().replace(b"end_turn", told.encode())
+async def test_reasons_to_stop_have_one_name(stop_reason: str, reason: str) -> None:
+    raw = (TRANSCRIPTS / "anthropic.sse").read_bytes().replace(b"end_turn", stop_reason.encode())
     async with opened(Answer([raw])) as (_, llm):
         assert (await deltas_of(llm))[-1].finish_reason == reason
 

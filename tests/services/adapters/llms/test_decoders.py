@@ -41,7 +41,7 @@ def raw(name: str) -> bytes:
 
 
 @lru_cache
-def told(name: str) -> dict[str, Any]:
+def fields_of(name: str) -> dict[str, Any]:
     parsed: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
     return parsed
 
@@ -49,9 +49,9 @@ def told(name: str) -> dict[str, Any]:
 def read(name: str, *pieces: bytes) -> Read:
     kind = AnthropicReader if name.startswith("anthropic") else OpenAIReader
     reader = kind(Exchange())
-    given = [reader.read(piece) for piece in pieces if not reader.ended]
+    fields = [reader.read(piece) for piece in pieces if not reader.ended]
     reader.check()
-    deltas = [delta for delta in given if delta is not None]
+    deltas = [delta for delta in fields if delta is not None]
     text, thinking = ("".join(getattr(delta, part) for delta in deltas) for part in ("text", "thinking"))
     return Read(text, thinking, deltas, reader)
 
@@ -75,49 +75,49 @@ def end_mark(name: str) -> int:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_transcript_is_understood(name: str) -> None:
-    said, wanted = read(name, raw(name)), told(name)
-    last = said.deltas[-1]
-    assert (said.text, said.thinking) == (wanted["text"], wanted["thinking"])
-    assert said.reader.exchange.finish_reason == last.finish_reason == wanted["finish_reason"]
-    assert last.prompt_tokens == wanted["prompt_tokens"]
-    assert last.completion_tokens == wanted["completion_tokens"]
-    assert said.reader.exchange.response_id == wanted["id"]
-    assert said.reader.exchange.response_model == wanted["model"]
-    assert len(said.deltas) == 1, "one read is one delta"
+    text, expected = read(name, raw(name)), fields_of(name)
+    last = text.deltas[-1]
+    assert (text.text, text.thinking) == (expected["text"], expected["thinking"])
+    assert text.reader.exchange.finish_reason == last.finish_reason == expected["finish_reason"]
+    assert last.prompt_tokens == expected["prompt_tokens"]
+    assert last.completion_tokens == expected["completion_tokens"]
+    assert text.reader.exchange.response_id == expected["id"]
+    assert text.reader.exchange.response_model == expected["model"]
+    assert len(text.deltas) == 1, "one read is one delta"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_cut_changes_what_is_said(name: str) -> None:
     """Discriminates: decoding what a read brought before its event is whole."""
-    whole, wanted = raw(name), told(name)
+    whole, expected = raw(name), fields_of(name)
     for place in range(len(whole)):
-        said = read(name, whole[:place], whole[place:])
-        assert (said.text, said.thinking) == (wanted["text"], wanted["thinking"])
-        assert said.reader.exchange.finish_reason == wanted["finish_reason"]
+        words = read(name, whole[:place], whole[place:])
+        assert (words.text, words.thinking) == (expected["text"], expected["thinking"])
+        assert words.reader.exchange.finish_reason == expected["finish_reason"]
     drip = read(name, *(whole[place : place + 1] for place in range(len(whole))))
-    assert (drip.text, drip.thinking, drip.reader.complete) == (wanted["text"], wanted["thinking"], True)
+    assert (drip.text, drip.thinking, drip.reader.complete) == (expected["text"], expected["thinking"], True)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_partitions_say_the_same(name: str) -> None:
-    whole, wanted, chance = raw(name), told(name), random.Random(name)
+    whole, expected, chance = raw(name), fields_of(name), random.Random(name)
     for _ in range(200):
         places = sorted(chance.choices(range(len(whole) + 1), k=chance.randrange(40)))
         edges = zip([0, *places], [*places, len(whole)], strict=True)
-        said = read(name, *(whole[start:end] for start, end in edges))
-        assert (said.text, said.thinking) == (wanted["text"], wanted["thinking"])
-        assert all(d.text or d.thinking or d.finish_reason or d.completion_tokens for d in said.deltas)
+        words = read(name, *(whole[start:end] for start, end in edges))
+        assert (words.text, words.thinking) == (expected["text"], expected["thinking"])
+        assert all(d.text or d.thinking or d.finish_reason or d.completion_tokens for d in words.deltas)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_cut_short_is_a_beginning_and_complete_only_with_the_end_mark(name: str) -> None:
     """Discriminates: an end of the bytes taken for the end of the answer; half an event that is told."""
-    whole, wanted, mark = raw(name), told(name), end_mark(name)
+    whole, expected, mark = raw(name), fields_of(name), end_mark(name)
     for end in range(len(whole) + 1):
-        said = read(name, whole[:end])
-        assert wanted["text"].startswith(said.text)
-        assert wanted["thinking"].startswith(said.thinking)
-        assert said.reader.complete == (end >= mark), end
-        if said.reader.seen and end < mark:
+        words = read(name, whole[:end])
+        assert expected["text"].startswith(words.text)
+        assert expected["thinking"].startswith(words.thinking)
+        assert words.reader.complete == (end >= mark), end
+        if words.reader.has_events and end < mark:
             with pytest.raises(LLMTruncatedError):
-                said.reader.check_end()
+                words.reader.check_end()

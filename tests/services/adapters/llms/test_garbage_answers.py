@@ -20,12 +20,12 @@ from core.text import scrub
 from services.adapters.http.transport import open_model_client
 from services.adapters.llms.anthropic import make_anthropic_llm
 from services.adapters.llms.openai import make_openai_llm
-from tests.support.provider_stub import SSE, Answer, serving
+from tests.support.models.provider_stub import SSE, Answer, serving
 
 ASKED = [Message(Role.USER, "Hi?", Part.QUESTION)]
 NONE = "not an answer"
 CUT = "broke off before its end"
-TOLD = "reported an error"
+REPORTED = "reported an error"
 BROKE = "broke off|not an answer"
 
 
@@ -103,9 +103,9 @@ SCRIPTS = [
     Script("two done", [A, STOP, b"data: [DONE]\n\n", B], "费用 a"),
     Script("empty data", [b"data:\n\n", A, b"data: \n\n", STOP], "费用 a"),
     Script("other events", [b"event: ping\nid: 1\nretry: 5\ndata: {}\n\n", A, STOP], "费用 a"),
-    Script("an error event", [A, data({"error": {"message": "secret", "code": 500}}), B], "费用 a", TOLD),
-    Script("an error by name", [A, b'event: error\ndata: {"message":"secret"}\n\n'], "费用 a", TOLD),
-    Script("an error that is text", [data({"error": "secret", "choices": 7})], "", TOLD),
+    Script("an error event", [A, data({"error": {"message": "secret", "code": 500}}), B], "费用 a", REPORTED),
+    Script("an error by name", [A, b'event: error\ndata: {"message":"secret"}\n\n'], "费用 a", REPORTED),
+    Script("an error that is text", [data({"error": "secret", "choices": 7})], "", REPORTED),
     Script("no end mark", [A, B], "费用 ab 🙂", CUT),
     Script("half an event at the end", [A, B[:-9]], "费用 a", CUT),
     Script("a gzip lie", [A, STOP], "", NONE, GZIP),
@@ -121,9 +121,9 @@ SCRIPTS = [
 ]  # fmt: skip
 
 
-async def said_by(script: Script, provider: str) -> tuple[str, str]:
+async def answer_of(script: Script, provider: str) -> tuple[str, str]:
     """The text, as it would be shown, and the failure's sentence."""
-    said, failure = "", ""
+    text, failure = "", ""
     make = make_openai_llm if provider == "openai" else make_anthropic_llm
     async with serving(Answer(script.pieces, headers=script.headers, framing=script.framing)) as stub:
         entry = LLMSettings(provider=provider, model="m", base_url=stub.url)
@@ -132,16 +132,16 @@ async def said_by(script: Script, provider: str) -> tuple[str, str]:
             try:
                 async with aclosing(deltas):
                     async for delta in deltas:
-                        said += delta.text
+                        text += delta.text
             except (LLMUnavailableError, LLMTruncatedError) as error:
                 failure = str(error)
-    return scrub(said), failure
+    return scrub(text), failure
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 async def test_garbage_gives_the_text_before_it_and_an_error_of_ours(script: Script) -> None:
-    said, failure = await said_by(script, "openai")
-    assert said == script.text
+    reply, failure = await answer_of(script, "openai")
+    assert reply == script.text
     assert bool(failure) is bool(script.failure), failure
     assert re.search(script.failure, failure)
     assert "secret" not in failure
@@ -149,8 +149,8 @@ async def test_garbage_gives_the_text_before_it_and_an_error_of_ours(script: Scr
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 async def test_another_providers_answer_is_no_answer_for_claudes_api(script: Script) -> None:
-    said, failure = await said_by(script, "anthropic")
-    assert said == ""
+    reply, failure = await answer_of(script, "anthropic")
+    assert reply == ""
     assert failure
     assert "secret" not in failure
 

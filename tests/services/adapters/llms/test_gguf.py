@@ -78,7 +78,7 @@ async def seconds_until_idle(llm: GgufLLM) -> float:
     async with asyncio.timeout(20):
         while True:
             looked, before = time.monotonic(), process.cpu_times()
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(0.25)  # the span over which processor time is counted
             used = sum(process.cpu_times()[:2]) - sum(before[:2])
             if used <= 0.02 and await busy_slots(llm) == 0:
                 return looked - begun
@@ -97,7 +97,7 @@ async def longest_lag() -> AsyncIterator[Callable[[], float]]:
     async def watch() -> None:
         while True:
             before, worked = time.monotonic(), time.process_time()
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # a beat of the loop, whose lateness is measured
             late = time.monotonic() - before - 0.005
             lags.append(min(late, time.process_time() - worked))
 
@@ -135,7 +135,7 @@ async def test_a_stream_that_is_closed_stops_the_generation_within_a_second(llm:
     assert (await first_delta(llm, "Tell a long story.")).text
     assert await seconds_until_idle(llm) < 1
     reading = asyncio.create_task(first_delta(llm, "many words " * 400))
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.5)  # it reads the prompt
     assert await busy_slots(llm) == 1
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
@@ -184,7 +184,7 @@ async def test_a_question_that_waits_for_a_slot_is_answered_however_soon_a_first
         async with aclosing(wrapper.stream_chat(asked("Say hello."))) as slow:
             assert await anext(slow)
             waiting = asyncio.create_task(wrapper.chat(asked("Say hello.")))
-            await asyncio.sleep(2.5)
+            await asyncio.sleep(2.5)  # longer than the limit for a first token
             assert not waiting.done()
         assert await waiting
 
@@ -214,7 +214,7 @@ async def test_a_model_that_loads_for_longer_than_anybody_waits_is_there_for_a_l
         assert (raised.value.busy, raised.value.transient) == (True, False)
         patient = LLMStreamWrapper(llm, StreamTimeouts(2, 2, 30))
         later = [asyncio.create_task(patient.chat(asked("Say hello."))) for _ in range(2)]
-        await asyncio.sleep(2.1)
+        await asyncio.sleep(2.1)  # longer than the limit for a first token
         loading.resume()
         assert all(await asyncio.gather(*later))
         assert llm.engine.process_id == loading.pid
@@ -271,7 +271,7 @@ from tests.services.adapters.llms.test_gguf import opened
 async def main():
     async with opened() as llm:
         print(llm.engine.process_id, flush=True)
-        await asyncio.sleep(60)
+        await asyncio.sleep(60)  # killed long before
 
 asyncio.run(main())
 """
@@ -284,7 +284,7 @@ async def test_the_model_process_ends_when_its_server_is_killed() -> None:
     assert server.stdout is not None
     model = psutil.Process(int(await server.stdout.readline()))
     model.terminate()  # is the server's to decide
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # in which it would end
     assert is_alive(model)
     server.kill()
     await server.wait()
@@ -298,7 +298,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "no such file"),
         (b"", "no GGUF file"),
@@ -310,7 +310,7 @@ def is_alive(process: psutil.Process) -> bool:
     ids=["missing", "empty", "other", "magic alone", "noise", "cut off"],
 )
 async def test_a_wrong_file_is_refused_soon_and_named(
-    tmp_path: Path, content: bytes | str | None, told: str
+    tmp_path: Path, content: bytes | str | None, message: str
 ) -> None:
     path = tmp_path / "m.gguf"
     if content == "beginning":
@@ -319,14 +319,14 @@ async def test_a_wrong_file_is_refused_soon_and_named(
     if isinstance(content, bytes):
         path.write_bytes(content)
     begun = time.monotonic()
-    with pytest.raises(StartRefusedError, match=told) as refused:
+    with pytest.raises(StartRefusedError, match=message) as refused:
         await open_gguf_llm(entry(path), answer_share=0.25, model_id="small")
     assert time.monotonic() - begun < 5
     assert f"[llms.small] model = {str(path)!r}" in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"n_ctx": 4, "gpu": True, "top_p": 1}, "gpu, n_ctx unknown"),
         ({"n_parallel": 0}, "n_parallel"),
@@ -334,8 +334,10 @@ async def test_a_wrong_file_is_refused_soon_and_named(
         ({"top_p": 2}, "top_p"),
     ],
 )
-async def test_options_that_are_unknown_or_out_of_range_are_named(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(StartRefusedError, match=told):
+async def test_options_that_are_unknown_or_out_of_range_are_named(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(StartRefusedError, match=message):
         await open_gguf_llm(entry(options=options), answer_share=0.25)
 
 

@@ -20,7 +20,7 @@ from core.prompt.messages import Message, Part, Role, ToolCall
 from services.adapters.http.transport import open_model_client
 from services.adapters.llms.openai import make_openai_llm
 from services.models.windows import answer_reserve, window_of
-from tests.support.stub_llm import StubLLM, running_stub
+from tests.support.models.stub_llm import StubLLM, running_stub
 
 KEY = "sk-never-recorded"
 CALL = ToolCall("call_1", "find_fee", '{"市": "上海", "n": 1}')
@@ -61,8 +61,8 @@ async def ask(model: LLMStreamWrapper, messages: list[Message], exchange: Exchan
 
 def stored(exchange: Exchange) -> dict[str, Any]:
     """The parameters after a journey through a JSON store."""
-    kept: dict[str, Any] = json.loads(json.dumps(exchange.params))
-    return kept
+    remaining: dict[str, Any] = json.loads(json.dumps(exchange.params))
+    return remaining
 
 
 async def test_the_request_is_rebuilt_byte_for_byte_as_the_server_got_it(stub: StubLLM) -> None:
@@ -74,8 +74,8 @@ async def test_the_request_is_rebuilt_byte_for_byte_as_the_server_got_it(stub: S
     assert exchange.sha256 == hashlib.sha256(stub.raw_bodies[0]).hexdigest()
     assert exchange.messages_key == "messages"
     assert rebuild_body(stored(exchange), "messages", wire_messages(TALK)) == stub.raw_bodies[0]
-    told = stub.bodies[0]["messages"]
-    assert told[2] == {
+    prompt = stub.bodies[0]["messages"]
+    assert prompt[2] == {
         "role": "assistant",
         "content": None,
         "tool_calls": [
@@ -86,7 +86,7 @@ async def test_the_request_is_rebuilt_byte_for_byte_as_the_server_got_it(stub: S
             }
         ],
     }
-    assert told[3] == {"role": "tool", "content": '{"fee": 12.50}', "tool_call_id": "call_1"}
+    assert prompt[3] == {"role": "tool", "content": '{"fee": 12.50}', "tool_call_id": "call_1"}
 
 
 async def test_the_parameters_hold_everything_but_the_messages_and_no_key(stub: StubLLM) -> None:
@@ -157,7 +157,7 @@ async def test_what_the_provider_told_is_kept_as_told(stub: StubLLM, layout: str
 
 
 @pytest.mark.parametrize(
-    ("usage", "kept"),
+    ("usage", "remaining"),
     [
         ({"prompt_tokens": None, "completion_tokens": "3", "x": [1]}, None),
         ({}, {}),
@@ -166,12 +166,12 @@ async def test_what_the_provider_told_is_kept_as_told(stub: StubLLM, layout: str
     ],
 )
 async def test_a_usage_of_another_make_does_not_spoil_the_answer(
-    stub: StubLLM, usage: Any, kept: dict[str, Any] | None
+    stub: StubLLM, usage: Any, remaining: dict[str, Any] | None
 ) -> None:
     stub.usage, exchange = usage, Exchange()
     async with opened(stub) as model:
         assert await ask(model, TALK, exchange) == "one two three"
-    assert exchange.response.get("usage", {}) == (usage if kept is None else kept)
+    assert exchange.response.get("usage", {}) == (usage if remaining is None else remaining)
 
 
 @pytest.mark.parametrize("status", [400, 401, 422, 503])

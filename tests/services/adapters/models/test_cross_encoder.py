@@ -102,7 +102,7 @@ async def test_it_runs_on_one_thread_of_its_own_beside_everyone_else(tmp_path: P
     """Discriminates: asyncio.to_thread, whose few threads others wait for."""
     reranker = with_model(model := SlowModel(0.3), tmp_path)
     asked = [asyncio.create_task(reranker.judge_pairs(["q"], ["x"])) for _ in range(3)]
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # the first is under way
     began = time.perf_counter()
     await asyncio.gather(*(asyncio.to_thread(time.sleep, 0) for _ in range(20)))
     waited = time.perf_counter() - began
@@ -116,9 +116,9 @@ async def test_it_runs_on_one_thread_of_its_own_beside_everyone_else(tmp_path: P
 async def test_who_leaves_is_felt_after_the_batch_that_runs(tmp_path: Path) -> None:
     """Discriminates: one call for all pairs, which goes on for nobody."""
     reranker = with_model(model := SlowModel(0.1), tmp_path)
-    gone = asyncio.create_task(reranker.judge_pairs(["q"], ["x"] * 40 * BATCH))
-    await asyncio.sleep(0.15)
-    gone.cancel()
+    deleted = asyncio.create_task(reranker.judge_pairs(["q"], ["x"] * 40 * BATCH))
+    await asyncio.sleep(0.15)  # within the second batch
+    deleted.cancel()
     assert await asyncio.wait_for(reranker.judge_pairs(["q"], ["x"]), 3)
     await reranker.aclose()
     assert len(model.batches) <= 5
@@ -127,7 +127,7 @@ async def test_who_leaves_is_felt_after_the_batch_that_runs(tmp_path: Path) -> N
 async def test_closing_drops_what_waits(tmp_path: Path) -> None:
     reranker = with_model(SlowModel(0.1), tmp_path)
     asked = [asyncio.create_task(reranker.judge_pairs(["q"], ["x"])) for _ in range(50)]
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # the first is under way, the others wait
     await asyncio.wait_for(reranker.aclose(), 3)
     ended = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(each, asyncio.CancelledError) for each in ended) >= 45
@@ -154,8 +154,8 @@ async def test_no_score_of_a_model_overflows_or_is_lost(tmp_path: Path) -> None:
 
 def test_without_a_question_nothing_is_ranked(tmp_path: Path) -> None:
     reranker = CrossEncoderReranker(str(tiny_cross_encoder(tmp_path / "model", 1)))
-    given = nodes()
-    assert reranker.postprocess_nodes(given) == given
+    fields = nodes()
+    assert reranker.postprocess_nodes(fields) == fields
     assert reranker.postprocess_nodes([], query_str="fee") == []
 
 

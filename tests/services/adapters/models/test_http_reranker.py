@@ -14,7 +14,7 @@ from core.relevance.sparse import encode_query
 from services.adapters.models.http_reranker import MAX_REPLY_BYTES, TEI_BATCH, HttpReranker
 from services.retrieval.foreign import ForeignReranker, RerankerUnavailableError
 from tests.services.adapters.http.http_stub import Reply, Stub, http_stub
-from tests.support.provider_stub import Answer, serving
+from tests.support.models.provider_stub import Answer, serving
 
 TEXTS = ("费用", "退款", "同步")
 
@@ -48,8 +48,8 @@ async def test_without_a_model_the_request_is_teis() -> None:
     with http_stub(Reply(TEI)) as stub:
         await rerank(stub)
     assert stub.paths == ["/rerank"]
-    wanted = {"query": "怎么退款", "texts": list(TEXTS), "truncate": True, "raw_scores": False}
-    assert stub.bodies == [wanted]
+    expected = {"query": "怎么退款", "texts": list(TEXTS), "truncate": True, "raw_scores": False}
+    assert stub.bodies == [expected]
     assert stub.keys == [None]
 
 

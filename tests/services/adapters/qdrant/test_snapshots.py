@@ -101,9 +101,9 @@ async def test_a_wrong_key_and_an_unknown_collection_are_told_without_the_key(
     server: SnapshotServer,
 ) -> None:
     async with open_snapshots(settings_of(server, qdrant_api_key="another-key")) as snapshots:
-        with pytest.raises(StoreUnavailableError, match="401") as told:
+        with pytest.raises(StoreUnavailableError, match="401") as raised:
             await snapshots.create("conversations")
-    assert "another-key" not in str(told.value)
+    assert "another-key" not in str(raised.value)
     async with open_snapshots(settings_of(server)) as snapshots:
         with pytest.raises(StoreRequestError, match="404"):
             await snapshots.create("conversations")

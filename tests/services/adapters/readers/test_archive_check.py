@@ -13,8 +13,8 @@ from core.errors import BadRequestError, UnreadableDocumentError, UnsupportedMed
 from services.adapters.readers.archive_check import check_archive
 from services.adapters.readers.documents import parse_document
 from services.knowledge.parsing.formats import DocumentFormat
-from tests.support.documents import OFFICE, fixture, members_of, with_members
-from tests.support.make_files import archive
+from tests.support.stores.documents import OFFICE, fixture, members_of, with_members
+from tests.support.stores.make_files import archive
 
 MAIN_PARTS = {
     "a.docx": "word/document.xml",

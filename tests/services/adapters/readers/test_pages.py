@@ -12,7 +12,7 @@ from services.adapters.readers.documents import parse_document
 DOCUMENTS = Path("tests/fixtures/documents")
 
 
-def told(name: str, content: str) -> list[tuple[str, str]]:
+def sections(name: str, content: str) -> list[tuple[str, str]]:
     return [(" > ".join(s.heading), s.text) for s in parse_document(name, content.encode()).sections]
 
 
@@ -52,10 +52,10 @@ def test_a_page_made_by_pandoc_is_read_like_its_source() -> None:
 )
 def test_what_no_reader_of_a_page_sees_is_not_read(hidden: str) -> None:
     """Discriminates: leaving out any of the ways to hide; hiding in a table or a heading."""
-    text = str(told("a.html", f"<p>seen</p>{hidden}<p>seen, too</p>"))
+    text = str(sections("a.html", f"<p>seen</p>{hidden}<p>seen, too</p>"))
     assert "x-order" not in text
     assert "seen, too" in text
-    assert "x-order" not in str(told("a.md", f"# A\n\n{hidden}\n\nseen\n"))
+    assert "x-order" not in str(sections("a.md", f"# A\n\n{hidden}\n\nseen\n"))
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_what_no_reader_of_a_page_sees_is_not_read(hidden: str) -> None:
     ],
 )
 def test_what_can_be_seen_is_kept(shown: str) -> None:
-    assert "words" in str(told("a.html", shown))
+    assert "words" in str(sections("a.html", shown))
 
 
 def test_cells_that_span_say_their_words_where_they_are_needed() -> None:
     table = """<table><caption>Sales</caption>
     <tr><th rowspan=2>City</th><th colspan=2>2024</th></tr><tr><th>Q1</th><th>Q2</th></tr>
     <tr><td rowspan=2>北京</td><td>1</td><td>2</td></tr><tr><td colspan=2>none</td></tr></table>"""
-    assert told("a.html", table) == [
+    assert sections("a.html", table) == [
         (
             "",
             "Sales\n\n| City | 2024 / Q1 | 2024 / Q2 |\n| --- | --- | --- |\n"
@@ -100,11 +100,11 @@ def test_spans_cannot_make_a_small_page_huge() -> None:
     bomb = (
         f"<table><tr><td rowspan=65534 colspan=1000>{'x' * 5_000}</td></tr>" + "<tr><td>y</td></tr>" * 5_000
     )
-    assert sum(len(text) for _, text in told("a.html", bomb)) < 3_000_000
+    assert sum(len(text) for _, text in sections("a.html", bomb)) < 3_000_000
 
 
 def test_code_in_a_page_cannot_close_its_fence() -> None:
-    assert told("a.html", "<pre>a\n```\nb</pre>") == [("", "````\na\n```\nb\n````")]
+    assert sections("a.html", "<pre>a\n```\nb</pre>") == [("", "````\na\n```\nb\n````")]
 
 
 @pytest.mark.parametrize(
@@ -130,30 +130,30 @@ def test_a_pages_note_for_machines_gives_its_date(note: str, date: str) -> None:
 def test_front_matter_gives_title_summary_tags_and_date() -> None:
     yaml = "---\ntitle: Guide: the lamp\ndescription: About lamps\ntags:\n  - a\n  - b\n"
     yaml += "date: 2021-03-05\n---\n# Use\nx"
-    assert told("a.md", yaml) == [
+    assert sections("a.md", yaml) == [
         ("Guide: the lamp", "About lamps\n\ntags: a, b"),
         ("Guide: the lamp > Use", "x"),
     ]
     toml = '+++\ntitle = "Lamp"\ndate = 2021-03-05T10:00:00Z\n[taxonomies]\ntags = ["a"]\n+++\n# Lamp\nbody'
-    assert told("a.md", toml) == [("Lamp", "tags: a\n\nbody")]
+    assert sections("a.md", toml) == [("Lamp", "tags: a\n\nbody")]
     assert parse_document("a.md", toml.encode()).date == "2021-03-05"
     assert parse_document("a.md", yaml.encode()).date == "2021-03-05"
 
 
 def test_broken_toml_before_the_text_is_only_left_out() -> None:
-    assert told("a.md", "+++\ntitle = \n+++\nbody") == [("", "body")]
+    assert sections("a.md", "+++\ntitle = \n+++\nbody") == [("", "body")]
 
 
 def test_html_in_markdown_is_read_as_a_browser_shows_it() -> None:
     text = "# A\n\n<!-- hidden\n\norder -->\n\n<table><tr><th>k</th></tr><tr><td>v</td></tr></table>\n\nend\n"
-    assert told("a.md", text) == [("A", "| k |\n| --- |\n| v |\n\nend")]
+    assert sections("a.md", text) == [("A", "| k |\n| --- |\n| v |\n\nend")]
 
 
 def test_a_markdown_file_of_many_megabytes_keeps_its_headings() -> None:
     """Discriminates: the full grammar for every size; a `#` in code taken for a heading."""
     part = "# Part\n\n" + "word " * 2_000 + "\n\n```sh\n# comment\n```\n\n"
-    found = told("a.md", part * 500 + "# Last\n\nend\n")
-    assert {heading for heading, _ in found} == {"Part", "Last"}
+    results = sections("a.md", part * 500 + "# Last\n\nend\n")
+    assert {heading for heading, _ in results} == {"Part", "Last"}
 
 
 @pytest.mark.parametrize(
@@ -163,5 +163,5 @@ def test_a_style_sheet_takes_time_by_its_length_only(css: str) -> None:
     """Discriminates: an expression for comments, which searches to the end from each that is never closed."""
     began = time.process_time()
     page = "<style>" + css * (2_000_000 // len(css)) + "</style>" + "<p class=b>words</p>" * 1_000
-    assert "words" in str(told("a.html", page))
+    assert "words" in str(sections("a.html", page))
     assert time.process_time() - began < 10

@@ -12,7 +12,7 @@ import pypdf
 import pytest
 
 from services.adapters.readers.documents import parse_document
-from tests.support.make_files import archive, docx_bytes, pdf
+from tests.support.stores.make_files import archive, docx_bytes, pdf
 
 
 def date_of(file_name: str, content: str | bytes) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import BadRequestError
 from services.adapters.readers.documents import parse_document
-from tests.support.documents import FIXTURES, fixture, members_of, with_members
+from tests.support.stores.documents import FIXTURES, fixture, members_of, with_members
 
 NAMES = sorted(
     path.name for path in FIXTURES.iterdir() if path.suffix in (".docx", ".pptx", ".xlsx", ".pdf", ".csv")

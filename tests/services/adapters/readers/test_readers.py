@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from core.errors import BadRequestError, EmptyFileError, UnreadableDocumentError, UnsupportedMediaError
 from core.knowledge import Section
 from services.adapters.readers.documents import parse_document
-from tests.support.make_files import archive, docx_bytes, encrypted_pdf, pdf
+from tests.support.stores.make_files import archive, docx_bytes, encrypted_pdf, pdf
 
 POLICY = "我们的退款政策：购买后七天之内可以退款。\nRefunds take 3 days."
 
@@ -63,9 +63,9 @@ def test_front_matter_is_not_text_but_a_rule_at_the_start_is() -> None:
 
 
 def test_offsets_are_those_of_the_sections_joined_by_an_empty_line() -> None:
-    found = sections("a.md", b"# A\r\none\r\n\r\n# B\r\n\r\ntwo\r\n")
-    whole = "\n\n".join(section.text for section in found)
-    assert [whole[s.char_start : s.char_start + len(s.text)] for s in found] == ["one", "two"]
+    results = sections("a.md", b"# A\r\none\r\n\r\n# B\r\n\r\ntwo\r\n")
+    whole = "\n\n".join(section.text for section in results)
+    assert [whole[s.char_start : s.char_start + len(s.text)] for s in results] == ["one", "two"]
 
 
 # ---- plain text and encodings ----
@@ -155,8 +155,8 @@ def test_broken_markup_is_read_as_a_browser_reads_it() -> None:
 
 
 def test_pdf_pages_are_sections_with_page_numbers() -> None:
-    found = sections("a.pdf", pdf([["First page."], [], ["Third (page)."]]))
-    assert [(section.page, section.text) for section in found] == [(1, "First page."), (3, "Third (page).")]
+    results = sections("a.pdf", pdf([["First page."], [], ["Third (page)."]]))
+    assert [(section.page, section.text) for section in results] == [(1, "First page."), (3, "Third (page).")]
 
 
 def test_pdf_lines_are_joined_into_paragraphs() -> None:

@@ -10,7 +10,7 @@ from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
 from services.adapters.http.transport import open_model_client
 from services.adapters.llms.openai import make_openai_llm
-from tests.support.stub_llm import Refusal, StubLLM, running_stub
+from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
 
 ASKED = [Message(Role.USER, "Hi?", Part.QUESTION)]
 OTHER_CAUSES = [

@@ -17,7 +17,7 @@ from services.adapters.readers.documents import parse_document
 from services.adapters.readers.office.xlsx import Value, shown
 from services.adapters.readers.tables import HEADER_TOKENS, ROW_TOKENS, markdown_table
 from services.knowledge.chunking.splitter import StructureSplitter, cut
-from tests.support.documents import members_of, with_members
+from tests.support.stores.documents import members_of, with_members
 
 DAY = datetime.datetime(2024, 3, 5)
 
@@ -41,7 +41,7 @@ def workbook(rows: list[list[object]], *number_formats: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("value", "number_format", "said"),
+    ("value", "number_format", "text"),
     [
         (0.125, "0.0%", "12.5%"),
         (-0.03, "0%", "-3%"),
@@ -66,8 +66,8 @@ def workbook(rows: list[list[object]], *number_formats: str) -> bytes:
         (None, "General", ""),
     ],
 )
-def test_a_value_is_said_as_its_format_shows_it(value: Value, number_format: str, said: str) -> None:
-    assert shown(value, number_format) == said
+def test_a_value_is_said_as_its_format_shows_it(value: Value, number_format: str, text: str) -> None:
+    assert shown(value, number_format) == text
 
 
 def test_dates_in_the_formats_that_only_chinese_excel_knows_are_dates() -> None:

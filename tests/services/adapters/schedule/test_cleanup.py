@@ -22,7 +22,7 @@ from services.operations.schedule.runner import SlotRunner
 from services.operations.schedule.slots import Pace
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
-from tests.support.schedule import REPORT, CountingJob, Every, make_operations
+from tests.support.stores.schedule import REPORT, CountingJob, Every, make_operations
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 QUICK = Pace(lease_s=1, first_look_s=0.05, look_s=0.2, retry_s=0.1)
@@ -76,9 +76,9 @@ async def test_runs_that_were_missed_are_made_up_by_one() -> None:
     async with scheduled(job, 0.5):
         await eventually(lambda: bool(job.slots))
         time.sleep(1.6)  # noqa: ASYNC251 - the process sleeps, as a stopped machine does
-        seen = len(job.slots)
-        await eventually(lambda: len(job.slots) > seen)
-    assert job.slots[seen] - job.slots[seen - 1] >= 1_500_000
+        observed = len(job.slots)
+        await eventually(lambda: len(job.slots) > observed)
+    assert job.slots[observed] - job.slots[observed - 1] >= 1_500_000
 
 
 async def test_a_run_that_takes_longer_than_the_period_is_not_overtaken() -> None:
@@ -136,17 +136,19 @@ async def test_what_the_server_missed_while_it_was_down_is_made_up_once(store: V
         runs.append(datetime.now(UTC).date().isoformat())
         return REPORT
 
-    async def start(day: str, *, runs_wanted: int) -> str | None:
+    async def start(day: str, *, runs_expected: int) -> str | None:
         with time_machine.travel(f"{day}T12:00:00+00:00"):
             async with open_schedule(job, "0 3 * * *", "UTC", lease, pace=QUICK) as schedule:
-                await eventually(lambda: len(runs) == runs_wanted and schedule.state().last_slot is not None)
-                await asyncio.sleep(0.3)
+                await eventually(
+                    lambda: len(runs) == runs_expected and schedule.state().last_slot is not None
+                )
+                await asyncio.sleep(0.3)  # in which one run too many would begin
                 return (await schedule.current()).last_slot
 
     await make_operations(store)
-    assert await start("2025-03-01", runs_wanted=0) == "2025-03-01T03:00:00.000000Z"
+    assert await start("2025-03-01", runs_expected=0) == "2025-03-01T03:00:00.000000Z"
     for _ in range(2):
-        assert await start("2025-03-09", runs_wanted=1) == "2025-03-09T03:00:00.000000Z"
+        assert await start("2025-03-09", runs_expected=1) == "2025-03-09T03:00:00.000000Z"
     assert runs == ["2025-03-09"]
 
 
@@ -156,7 +158,7 @@ async def test_the_schedule_opens_before_its_collection_is_made(tmp_path: Path) 
         open_store("edge", tmp_path) as store,
         scheduled(job, 0.3, LeaseStore(store, "operations")) as schedule,
     ):
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)  # a slot has come, and there is no collection for it
         assert (await schedule.current()).last_slot is None
         await make_operations(store)
         await eventually(lambda: bool(job.ended))
@@ -168,10 +170,10 @@ async def test_a_run_comes_after_a_sleep_although_no_timer_counted_it() -> None:
     begin = datetime(2025, 3, 1, 2, 50, tzinfo=UTC)
     with time_machine.travel(begin) as traveller:
         async with scheduled(job, 3_600):
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # the schedule has looked at the clock
             traveller.shift(timedelta(minutes=30))
             await eventually(lambda: bool(job.ended), within_s=3)
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5)  # in which a second run would begin
     assert len(job.slots) == 1
 
 
@@ -179,12 +181,12 @@ async def test_a_clock_that_jumps_by_hours_puts_the_slot_off_and_the_state_says_
     job = CountingJob()
     with time_machine.travel(datetime(2025, 3, 1, 2, 50, tzinfo=UTC)) as traveller, capture_logs() as logs:
         async with scheduled(job, 86_400) as schedule:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # the schedule has looked at the clock
             traveller.shift(timedelta(hours=30))
             await eventually(lambda: schedule.state().skipped is not None, within_s=3)
             assert "30.0 hours" in (schedule.state().skipped or "")
             traveller.shift(timedelta(hours=-30))
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5)  # in which a run would begin
     assert job.slots == []
     assert [entry["event"] for entry in logs] == ["cleanup_put_off"]
 
@@ -194,9 +196,9 @@ async def test_a_clock_that_is_set_back_does_not_stop_the_schedule() -> None:
     job = CountingJob()
     with time_machine.travel(datetime(2025, 3, 9, 2, 50, tzinfo=UTC)) as traveller:
         async with scheduled(job, 3_600) as schedule:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # the schedule has looked at the clock
             traveller.shift(timedelta(hours=-5))
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5)  # and has looked again
             assert job.slots == []
             assert schedule.state().next_run == "2025-03-08T22:00:00+00:00"
 

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 
 from core.errors import ConflictError, StartRefusedError
 from services.adapters.schedule.sync import SyncTimes, check_sync_times, open_sync_schedule, sync_on
-from tests.support.schedule import Every
+from tests.support.stores.schedule import Every
+from tests.support.waiting import until
 
 NEVER = "0 0 1 1 *"
 
@@ -42,24 +43,24 @@ async def test_it_runs_at_the_start_in_the_background_and_not_when_that_is_off()
     job = Job()
     async with open_sync_schedule(job, SyncTimes(NEVER)):
         assert job.began == 0
-        await asyncio.sleep(0.05)
+        await until(lambda: job.ended)
         assert job.ended == 1
     idle = Job()
     async with open_sync_schedule(idle, SyncTimes("", at_start=False)):
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # in which a run at the start would begin
     assert idle.began == 0
 
 
 async def test_runs_never_overlap_and_go_on_after_an_error() -> None:
     job = Job(takes_s=0.25)
     async with sync_on(job, Every(0.1), at_start=True):
-        await asyncio.sleep(1.2)
+        await until(lambda: job.ended >= 2)
     assert job.most == 1
     assert job.ended >= 2
     failing = Job(error=ConflictError("another process"))
     with capture_logs() as logs:
         async with sync_on(failing, Every(0.1), at_start=True):
-            await asyncio.sleep(0.5)
+            await until(lambda: failing.began >= 2)
     assert failing.began >= 2
     assert {entry["event"] for entry in logs} == {"sync_left_out"}
 
@@ -67,7 +68,7 @@ async def test_runs_never_overlap_and_go_on_after_an_error() -> None:
 async def test_a_run_that_goes_on_at_the_end_is_cancelled_and_waited_for() -> None:
     job = Job(takes_s=60)
     async with open_sync_schedule(job, SyncTimes(NEVER)):
-        await asyncio.sleep(0.05)
+        await until(lambda: job.running)
     assert (job.cancelled, job.running) == (1, 0)
 
 

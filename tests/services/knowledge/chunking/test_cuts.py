@@ -17,9 +17,9 @@ def texts(text: str, chunk_tokens: int = LIMIT) -> list[str]:
 
 
 def chunk_with(words: str, chunks: list[str]) -> str:
-    found = [chunk for chunk in chunks if words in chunk]
-    assert len(found) == 1, chunks
-    return found[0]
+    results = [chunk for chunk in chunks if words in chunk]
+    assert len(results) == 1, chunks
+    return results[0]
 
 
 FILLER = "这是一句占位置的说明。" * 4

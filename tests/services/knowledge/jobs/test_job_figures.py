@@ -8,7 +8,7 @@ from services.knowledge.jobs.job import JobFigures
 from services.knowledge.jobs.lanes import AT_ONCE
 from services.knowledge.jobs.queue import Jobs, Retries
 from tests.services.knowledge.jobs.test_jobs import ME, Steps, at_once, document
-from tests.support.knowledge import Clock
+from tests.support.stores.knowledge import Clock
 
 NONE = JobFigures(waiting=0, running=0, retrying=0, waiting_chunks=0, done=0, failed=0, cancelled=0)
 
@@ -26,7 +26,7 @@ async def test_those_that_wait_run_and_ended_are_counted_apart() -> None:
             break
     running = [jobs.submit(document(str(number)), 5, Steps()) for number in range(AT_ONCE)]
     jobs.submit(document("last"), 9, Steps())
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # the jobs have their slots
     now = replace(NONE, waiting=1, running=len(running), retrying=1, waiting_chunks=16, done=1, failed=1)
     assert jobs.figures() == now
     await jobs.close()

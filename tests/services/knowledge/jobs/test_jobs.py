@@ -18,7 +18,7 @@ from services.knowledge.jobs import queue as jobs_module
 from services.knowledge.jobs.job import JobSnapshot, JobStage, Progress
 from services.knowledge.jobs.lanes import LARGE_AT_ONCE, SMALL_BYTES, SMALL_CHUNKS
 from services.knowledge.jobs.queue import MAX_WAITING_CHUNKS, Jobs, Retries
-from tests.support.knowledge import Clock
+from tests.support.stores.knowledge import Clock
 
 ME = ["ann"]
 LARGE = SMALL_CHUNKS + 1
@@ -66,24 +66,24 @@ async def jobs() -> AsyncIterator[Jobs]:
     await opened.close()
 
 
-async def seen(jobs: Jobs, job_id: str) -> list[JobSnapshot]:
+async def snapshots(jobs: Jobs, job_id: str) -> list[JobSnapshot]:
     return [snapshot async for snapshot in jobs.get(job_id, ME).changes()]
 
 
 async def finished(jobs: Jobs, job_id: str) -> JobStage:
-    return (await seen(jobs, job_id))[-1].stage
+    return (await snapshots(jobs, job_id))[-1].stage
 
 
 async def test_a_reader_sees_every_step_and_the_end(jobs: Jobs) -> None:
     work = Steps()
     job = jobs.submit(document(), 3, work)
-    told: list[tuple[JobStage, int]] = []
+    progress: list[tuple[JobStage, int]] = []
     async for snapshot in job.changes():
-        told.append((snapshot.stage, snapshot.done))
+        progress.append((snapshot.stage, snapshot.done))
         work.let.release()
-    assert told[0] == (JobStage.WAITING, 0)
-    assert [done for _, done in told] == sorted(done for _, done in told)
-    assert told[-1] == (JobStage.DONE, 3)
+    assert progress[0] == (JobStage.WAITING, 0)
+    assert [done for _, done in progress] == sorted(done for _, done in progress)
+    assert progress[-1] == (JobStage.DONE, 3)
     last = job.snapshot()
     assert 0 < (last.started_us or 0) < (last.ended_us or 0)
 
@@ -100,7 +100,7 @@ async def test_two_large_jobs_run_at_once_and_the_others_start_in_the_order_they
     submitted = [jobs.submit(document(name), LARGE, work) for name, work in zip("abcd", works, strict=True)]
     started: list[list[bool]] = []
     for last in (1, 0, 2, 3):
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # whoever may begin has begun
         started.append([job.snapshot().stage is not JobStage.WAITING for job in submitted])
         works[last].let.release()
         assert await finished(jobs, submitted[last].job_id) is JobStage.DONE
@@ -111,7 +111,7 @@ async def test_two_large_jobs_run_at_once_and_the_others_start_in_the_order_they
 async def started(jobs: Jobs, *totals: int) -> list[bool]:
     """Which of as many jobs run, none of which ends."""
     submitted = [jobs.submit(document(str(at)), total, Steps()) for at, total in enumerate(totals)]
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # whoever may begin has begun
     return [not job.is_waiting for job in submitted]
 
 
@@ -125,10 +125,10 @@ async def test_small_jobs_that_keep_coming_do_not_keep_a_large_one_waiting(jobs:
     works = [Steps(steps=1) for _ in range(5)]
     totals = (1, 1, 1, LARGE, 1)
     submitted = [jobs.submit(document(str(n)), totals[n], work) for n, work in enumerate(works)]
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # whoever may begin has begun
     works[0].let.release()
     await finished(jobs, submitted[0].job_id)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # so has the next in line
     assert [job.is_waiting for job in submitted] == [False, False, False, False, True]
 
 
@@ -139,14 +139,14 @@ async def test_what_is_not_parsed_yet_is_large_when_it_has_many_bytes(jobs: Jobs
     submitted = [
         jobs.submit(replace(document(str(n)), size_bytes=size), 0, works[n]) for n, size in enumerate(sizes)
     ]
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # whoever may begin has begun
     assert [not job.is_waiting for job in submitted] == [True, True, False, True]
 
 
 async def test_a_job_cancelled_in_line_or_when_its_turn_has_just_come_keeps_no_slot(jobs: Jobs) -> None:
     """Discriminates: a cancelled job that stays among those that run or wait."""
     submitted = [jobs.submit(document(str(n)), LARGE, Steps()) for n in range(4)]
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # whoever may begin has begun
     await jobs.cancel("2")
     first = asyncio.create_task(jobs.cancel("0"))
     while jobs.active("0"):  # noqa: ASYNC110  # in the very step in which the next one's turn comes
@@ -174,11 +174,11 @@ async def test_an_error_that_may_pass_is_tried_again_and_said_meanwhile(jobs: Jo
     """Discriminates: retrying what cannot pass, or nothing; an error that is shown when all is well."""
     work = at_once(EmbeddingUnavailableError("The model failed."), StoreUnavailableError("down"))
     job = jobs.submit(document(), 0, work)
-    told = await seen(jobs, job.job_id)
-    waiting = [each for each in told if each.stage is JobStage.RETRYING]
+    states = await snapshots(jobs, job.job_id)
+    waiting = [each for each in states if each.stage is JobStage.RETRYING]
     assert [(each.error, each.retryable) for each in waiting] == [("The model failed.", True), ("down", True)]
     assert all((each.next_try_us or 0) > (each.started_us or 0) for each in waiting)
-    last = told[-1]
+    last = states[-1]
     assert (last.stage, last.attempt, last.error, last.retryable) == (JobStage.DONE, 3, None, False)
     assert work.undone is None
 
@@ -228,7 +228,7 @@ async def test_closing_cancels_what_runs_and_what_waits() -> None:
     jobs = Jobs(Clock())
     works = [Steps() for _ in "abcd"]
     submitted = [jobs.submit(document(name), LARGE, work) for name, work in zip("abcd", works, strict=True)]
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # whoever may begin has begun
     await jobs.close()
     assert {job.snapshot().stage for job in submitted} == {JobStage.CANCELLED}
     assert [work.runs for work in works] == [1, 1, 0, 0]
@@ -242,7 +242,7 @@ def work_tasks() -> list[str]:
 async def test_a_line_that_is_too_long_turns_new_work_away(jobs: Jobs) -> None:
     for name in "ab":
         jobs.submit(document(name), 1, Steps())
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # both have begun, and the line is empty
     jobs.check_room()
     jobs.submit(document("c"), MAX_WAITING_CHUNKS, Steps())
     with pytest.raises(UnavailableError):
@@ -279,7 +279,7 @@ async def test_what_waits_for_its_next_attempt_takes_room() -> None:
 
 async def test_only_so_many_ended_jobs_are_remembered_and_never_a_living_one_forgotten(jobs: Jobs) -> None:
     living = jobs.submit(document("living"), 1, Steps())
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # it has begun
     for i in range(jobs_module.MAX_REMEMBERED + 5):
         await jobs.cancel(jobs.submit(document(str(i)), 0, at_once()).document.document_id)
     remembered = jobs.list(ME)

@@ -16,8 +16,8 @@ import pytest
 
 from core.knowledge import Document, DocumentStatus
 from services.adapters.edge.client import open_edge_client
-from tests.support.killed_ingestion import ingest
-from tests.support.knowledge import ME, TEXT, Bench, open_bench
+from tests.support.servers.killed_ingestion import ingest
+from tests.support.stores.knowledge import ME, TEXT, Bench, open_bench
 
 ROOT = Path(__file__).parents[4]
 OLD, NEW = "\n\n".join([TEXT] * 3), "\n\n".join([TEXT.replace("退款", "换货")] * 3)
@@ -51,21 +51,21 @@ async def test_a_file_that_is_followed_is_as_before_or_whole(
         assert (document.status, document.content_hash) == (DocumentStatus.FAILED, "")
 
 
-class Found:
+class Stored:
     def __init__(self, document: Document, text: str) -> None:
         self.status, self.error = document.status, document.error
         self.content_hash = document.content_hash
         self.text_is_new = "换货" in text
 
 
-async def killed(folder: Path, where: str, *, is_change: bool, source: str) -> Found:
+async def killed(folder: Path, where: str, *, is_change: bool, source: str) -> Stored:
     """The document after the start that follows, when nothing goes on any more; nothing else is stored."""
     if is_change:
         await ingest(folder, OLD, source)
     text = folder / "text"
     text.write_text(NEW, "utf-8")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.support.killed_ingestion", str(folder), str(text), source,
+        sys.executable, "-m", "tests.support.servers.killed_ingestion", str(folder), str(text), source,
         cwd=ROOT, env={**os.environ, "WENMAI_FAILPOINT": where}, stdout=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     assert await process.wait() == -signal.SIGKILL
@@ -79,7 +79,7 @@ async def killed(folder: Path, where: str, *, is_change: bool, source: str) -> F
         assert len(chunks) == document.chunk_count
         assert await bench.chunk_count() == await bench.chunk_count(ready=True) == document.chunk_count
         assert await bench.knowledge.recover() == 0
-        return Found(document, "".join(chunk.text for chunk in chunks))
+        return Stored(document, "".join(chunk.text for chunk in chunks))
 
 
 async def expect_whole_versions(bench: Bench, at_least: int) -> None:

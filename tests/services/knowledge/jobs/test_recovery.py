@@ -11,7 +11,7 @@ from core.knowledge import DocumentStatus
 from services.knowledge.jobs.heartbeat import STALE_AFTER_US
 from services.knowledge.jobs.job import JobStage
 from services.store.dialect import VectorStore
-from tests.support.knowledge import (
+from tests.support.stores.knowledge import (
     ME,
     SERVER_SETTINGS,
     HeldEmbedding,

@@ -15,9 +15,9 @@ from core.errors import DiskFullError, StoreUnavailableError, UnavailableError
 from core.knowledge import DocumentStatus
 from services.knowledge.jobs import queue as jobs_module
 from services.knowledge.jobs.job import JobStage
-from services.knowledge.jobs.spool import FOLDER, Kept, Spool, unwritable
+from services.knowledge.jobs.spool import FOLDER, Spool, UploadHeader, unwritable
 from services.store.dialect import VectorStore
-from tests.support.knowledge import (
+from tests.support.stores.knowledge import (
     ME,
     SERVER_SETTINGS,
     TEXT,
@@ -36,8 +36,8 @@ async def store() -> AsyncIterator[VectorStore]:
         yield opened
 
 
-def kept(job_id: str = "job", document_id: str = "document", owner: str = "ann") -> Kept:
-    return Kept(job_id, document_id, "0" * 64, owner, "a.md", 1)
+def header(job_id: str = "job", document_id: str = "document", owner: str = "ann") -> UploadHeader:
+    return UploadHeader(job_id, document_id, "0" * 64, owner, "a.md", 1)
 
 
 def below(folder: Path) -> list[Path]:
@@ -85,9 +85,9 @@ async def test_it_is_taken_up_by_the_next_start_as_the_same_job_and_nothing_is_e
         job_id = addition.job_id or ""
         held.let_through(20)
         while await bench.chunk_count() < 16:  # noqa: ASYNC110  # the store tells nobody
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # between two looks
         closing = asyncio.create_task(bench.knowledge.close())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # it waits for the piece under way
         held.let_all()
         await closing
     again = HeldEmbedding()
@@ -203,13 +203,13 @@ def test_a_full_disk_is_told_as_such() -> None:
 
 async def test_a_file_that_was_cut_or_is_not_ours_is_left_out(tmp_path: Path) -> None:
     spool = Spool(tmp_path / FOLDER)
-    await spool.keep(kept(), b"x")
+    await spool.keep(header(), b"x")
     await spool.close()
     (life,) = (tmp_path / FOLDER).iterdir()
     (life / "cut.upload").write_bytes(b"\0\0\0\x50abc")
     (life / "half.partial").write_bytes(b"abc")
     spool = Spool(tmp_path / FOLDER)
-    assert await spool.claim() == [kept()]
+    assert await spool.claim() == [header()]
     with pytest.raises(StoreUnavailableError, match="not what it was"):
         await spool.read("job")
     assert not (life / "half.partial").exists()
@@ -220,14 +220,14 @@ async def test_the_files_of_a_document_or_an_owner_are_found_and_erased_wherever
     tmp_path: Path,
 ) -> None:
     one, other = Spool(tmp_path / FOLDER), Spool(tmp_path / FOLDER)
-    await one.keep(kept("1", "a"), b"x")
-    await other.keep(kept("2", "a", "bob"), b"x")
-    await other.keep(kept("3", "b"), b"x")
+    await one.keep(header("1", "a"), b"x")
+    await other.keep(header("2", "a", "bob"), b"x")
+    await other.keep(header("3", "b"), b"x")
     looking = Spool(tmp_path / FOLDER)
     assert (await looking.find(["a"])).hits == 2
     assert (await looking.find([], "ann")).hits == 2
     assert await looking.erase(["a"]) == 2
-    found = await looking.find(["a", "b"])
-    assert (found.files, found.hits) == (1, 1)
+    results = await looking.find(["a", "b"])
+    assert (results.files, results.hits) == (1, 1)
     for spool in (one, other, looking):
         await spool.close()

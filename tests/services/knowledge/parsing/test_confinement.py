@@ -98,11 +98,11 @@ async def test_a_tricked_parser_reaches_no_network_and_starts_no_program(attempt
     """Discriminates: leaving the audit hook out, or any of its events."""
     calls: list[object] = []
 
-    async def heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         calls.append(reader)
         writer.close()
 
-    server = await asyncio.start_server(heard, "127.0.0.1", 0)
+    server = await asyncio.start_server(on_connect, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
         assert (await _first_piece(try_it, attempt, b"%d" % port)).startswith("refused")

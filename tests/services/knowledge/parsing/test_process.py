@@ -19,7 +19,7 @@ def one_section(file_name: str, content: bytes) -> ParsedDocument:
 
 
 def hang(file_name: str, content: bytes) -> ParsedDocument:
-    time.sleep(60)
+    time.sleep(60)  # killed long before
     raise AssertionError
 
 
@@ -72,7 +72,7 @@ async def test_a_parse_that_hangs_is_killed_while_the_loop_goes_on() -> None:
     parsing = asyncio.create_task(parser("a.txt", b"x"))
     beats = 0
     while not parsing.done():
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # a beat of the loop, which must not stand still
         beats += 1
     with pytest.raises(UnreadableDocumentError) as refused:
         await parsing
@@ -104,7 +104,7 @@ async def test_a_child_that_took_much_memory_reads_no_other_file() -> None:
     """Discriminates: the next file in a process whose memory a bomb has used up."""
     parser = ParserProcess(swell, StructureSplitter())
     spent = [piece.text for piece in await parser("big", b"x")]
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # the spent process is exchanged meanwhile
     fresh = [piece.text for piece in await parser("small", b"x")]
     assert fresh != spent
     assert [piece.text for piece in await parser("small", b"x")] == fresh
@@ -125,7 +125,7 @@ async def test_an_idle_child_ends_and_the_next_document_gets_a_new_one() -> None
     parser = ParserProcess(name_process, StructureSplitter(), ParseLimits(idle_s=0.3))
     first = next(iter(await parser("a.txt", b"x"))).text
     assert next(iter(await parser("a.txt", b"x"))).text == first
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(0.6)  # twice the time that it may idle
     with pytest.raises(ProcessLookupError):
         os.kill(int(first), 0)
     assert next(iter(await parser("a.txt", b"x"))).text != first

@@ -70,15 +70,15 @@ async def fill(store: VectorStore, settings: StoreSettings, number: int = 5) -> 
 
 async def contents(store: VectorStore, settings: StoreSettings) -> Contents:
     """Without receipts, which a copy of the store may have more of."""
-    found: Contents = {}
+    restored: Contents = {}
     for name in (await stored_names(store, settings)).values():
         records, _ = await store.scroll(name, limit=10_000, with_vectors=True)
-        found[name] = {
+        restored[name] = {
             str(record.id): (record.payload, record.vector)
             for record in records
             if (record.payload or {}).get("record") != "receipt"
         }
-    return found
+    return restored
 
 
 async def back_up(store: VectorStore, folder: Path, **more: Any) -> tuple[Path, BackupReport]:
@@ -97,8 +97,8 @@ class Interrupted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def scroll(self, collection_name: str, **wanted: Any) -> tuple[list[models.Record], Any]:
-        page = await self._store.scroll(collection_name, **wanted)
+    async def scroll(self, collection_name: str, **expected: Any) -> tuple[list[models.Record], Any]:
+        page = await self._store.scroll(collection_name, **expected)
         if collection_name == "conversations":
             self._left -= 1
             if self._left == 0:

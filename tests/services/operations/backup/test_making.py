@@ -33,7 +33,7 @@ from tests.services.operations.backup.stores import (
     settings_of,
     write_turns,
 )
-from tests.support.server import ROOT
+from tests.support.servers.server import ROOT
 
 SECRET = "the-erased-sentence"
 
@@ -83,10 +83,10 @@ async def test_a_turn_erased_while_it_is_made_leaves_nothing_in_it(
 
     archive, report = await back_up(interrupted(store, erase), tmp_path)
     assert report.points["conversations"] == 299
-    found = expanded(archive)
-    assert SECRET.encode() not in found
-    assert nth(5).encode() not in found
-    assert nth(6).encode() in found
+    results = expanded(archive)
+    assert SECRET.encode() not in results
+    assert nth(5).encode() not in results
+    assert nth(6).encode() in results
 
 
 async def test_what_changes_and_comes_while_it_is_made_is_in_it_as_it_was_last(

@@ -30,16 +30,16 @@ async def test_there_and_back_again_nothing_is_different(tmp_path: Path) -> None
     async with open_store("memory", tmp_path) as server:
         async with open_embedded(tmp_path / "first") as source:
             await fill(source, first, 100)
-            found = await contents(source, first)
+            restored = await contents(source, first)
             plan = await Migration(source, first).plan()
             report = await move(source, Target(server, first))
             assert report.points == plan.points
-            assert sum(plan.points.values()) == sum(map(len, found.values()))
-        same_points(await contents(server, first), found)
+            assert sum(plan.points.values()) == sum(map(len, restored.values()))
+        same_points(await contents(server, first), restored)
         async with open_target(second) as target:
             await move(server, target)
         async with open_source(second) as back:
-            same_points(await contents(back, second), found)
+            same_points(await contents(back, second), restored)
             receipts = await ReceiptStore(back, "operations").newest(kind=ReceiptKind.MIGRATION)
             assert [receipt.counts["conversations"] for receipt in receipts] == [100, 100]
 

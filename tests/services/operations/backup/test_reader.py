@@ -87,10 +87,10 @@ def read(path: Path) -> list[PointRecord]:
 
 
 def refused(path: Path) -> str:
-    with pytest.raises(BadArchiveError) as told:
+    with pytest.raises(BadArchiveError) as raised:
         read(path)
-    assert "\n" not in str(told.value)
-    return str(told.value)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
 
 
 def test_a_sound_archive_is_read(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def test_a_member_that_unpacks_to_more_than_it_says_is_stopped(tmp_path: Path) -
     """The list of contents lies, and the manifest with it."""
     one = framed(record())
     path = craft(tmp_path / "a.zip", one * 1_000, manifest_of([member_of(one)]))
-    told = refused(claim_size(path, len(one)))
-    assert "damaged" in told or "more than it says" in told
+    message = refused(claim_size(path, len(one)))
+    assert "damaged" in message or "more than it says" in message
 
 
 @pytest.mark.parametrize(
@@ -261,10 +261,10 @@ def test_a_damaged_archive_is_refused_or_reads_as_it_was(sound: Path, data: st.D
         flipped = data.draw(st.integers(1, 255))
         damaged.write_bytes(whole[:place] + bytes([whole[place] ^ flipped]) + whole[place + 1 :])
     try:
-        found = read(damaged)
+        results = read(damaged)
     except BadArchiveError:
         return
-    assert found == read(sound)
+    assert results == read(sound)
 
 
 def test_the_checksum_of_the_zip_alone_is_not_enough(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_the_checksum_of_the_zip_alone_is_not_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "shown"),
     [
         ({"created": "yesterday"}, "RFC 3339"),
         ({"created": "2026-01-01T00:00:00"}, "RFC 3339"),
@@ -287,9 +287,9 @@ def test_the_checksum_of_the_zip_alone_is_not_enough(tmp_path: Path) -> None:
         ({"engine": "a\u202eb"}, "cannot be shown"),
     ],
 )
-def test_what_a_manifest_says_can_be_shown_in_a_terminal(changes: dict[str, Any], told: str) -> None:
+def test_what_a_manifest_says_can_be_shown_in_a_terminal(changes: dict[str, Any], shown: str) -> None:
     """Discriminates: fields that are printed as they are read."""
-    with pytest.raises(BadArchiveError, match=told):
+    with pytest.raises(BadArchiveError, match=shown):
         decode_manifest(manifest_of([], **changes))
 
 

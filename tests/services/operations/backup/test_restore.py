@@ -51,9 +51,9 @@ async def backup(tmp_path: Path) -> tuple[Path, Contents]:
     async with open_embedded(folder) as store:
         await fill(store, settings_of(folder))
         await write_turns(store, range(100, 400))
-        found = await contents(store, settings_of(folder))
+        restored = await contents(store, settings_of(folder))
         archive, _ = await back_up(store, folder)
-    return archive, found
+    return archive, restored
 
 
 async def restore(archive: Path, target: Target) -> RestoreReport:
@@ -74,22 +74,22 @@ async def restored(archive: Path, folder: Path) -> AsyncIterator[VectorStore]:
 async def test_what_was_embedded_is_the_same_on_a_server(
     backup: tuple[Path, Contents], engine: str, tmp_path: Path
 ) -> None:
-    archive, found = backup
+    archive, results = backup
     settings = settings_of(tmp_path)
     async with open_store(engine, tmp_path) as store:
         for spec in collection_specs(settings):
             await store.delete_collection(spec.name)
         report = await restore(archive, Target(store, settings))
-        assert sum(report.points.values()) == sum(map(len, found.values()))
+        assert sum(report.points.values()) == sum(map(len, results.values()))
         await refuse_half_filled(store, settings.operations_collection)
-        same_points(await contents(store, settings), found)
+        same_points(await contents(store, settings), results)
 
 
-def same_points(read: Contents, found: Contents) -> None:
+def same_points(read: Contents, restored: Contents) -> None:
     assert {name: set(points) for name, points in read.items()} == {
-        name: set(points) for name, points in found.items()
+        name: set(points) for name, points in restored.items()
     }
-    for name, points in found.items():
+    for name, points in restored.items():
         for point_id, (payload, vectors) in points.items():
             assert read[name][point_id][0] == payload
             for vector, values in (vectors or {}).items():
@@ -103,10 +103,10 @@ def same_points(read: Contents, found: Contents) -> None:
 async def test_it_comes_back_with_every_payload_and_vector_and_serves(
     backup: tuple[Path, Contents], tmp_path: Path
 ) -> None:
-    archive, found = backup
+    archive, results = backup
     folder = tmp_path / "to"
     async with restored(archive, folder) as store:
-        same_points(await contents(store, settings_of(folder)), found)
+        same_points(await contents(store, settings_of(folder)), results)
         await ensure_collections(store, settings_of(folder), embedding_name=EMBEDDING, dimension=4)
         info = await store.get_collection("conversations")
         assert {"session_id", "owner", "created_us"} <= set(info.payload_schema)
@@ -147,11 +147,13 @@ async def test_what_an_empty_store_was_made_for_does_not_matter_and_its_receipts
     """Discriminates: receipts of before not taken over; the old collections kept."""
     folder = tmp_path / "to"
     async with open_embedded(folder, "another") as store:
-        told = await ReceiptStore(store, "operations").add(Receipt("", ReceiptKind.ERASURE, "request", 5, 6))
+        receipt = await ReceiptStore(store, "operations").add(
+            Receipt("", ReceiptKind.ERASURE, "request", 5, 6)
+        )
         await store.upsert("operations", [a_point(77, (), record="lease")])
     async with restored(backup[0], folder) as store:
         await ensure_collections(store, settings_of(folder), embedding_name=EMBEDDING, dimension=4)
-        assert told in await ReceiptStore(store, "operations").newest()
+        assert receipt in await ReceiptStore(store, "operations").newest()
         assert not await store.retrieve("operations", [nth(77)])
 
 
@@ -238,7 +240,7 @@ async def test_another_embedding_is_refused_naming_both_and_the_way_out(
     assert embedding_of(manifest) == Embedding(EMBEDDING, 4)
     check_restorable(manifest, Embedding(EMBEDDING, 4), into_server=False)
     check_restorable(manifest, None, into_server=False)
-    with pytest.raises(StartRefusedError) as told:
+    with pytest.raises(StartRefusedError) as raised:
         check_restorable(manifest, Embedding("big", 8), into_server=False)
     for part in ("small (4 dim", "big (8 dim", "--as-is", "scripts.commands.reembed"):
-        assert part in str(told.value)
+        assert part in str(raised.value)

@@ -27,11 +27,11 @@ def archive(tmp_path: Path) -> Path:
     return craft(tmp_path / "a.zip", content, manifest_of([member_of(content, 3)]))
 
 
-@pytest.mark.parametrize("wanted", [TURN, SESSION, "17", "cyc", "t-9"])
-def test_an_id_is_found_as_one_and_anywhere_in_a_payload(archive: Path, wanted: str) -> None:
+@pytest.mark.parametrize("expected", [TURN, SESSION, "17", "cyc", "t-9"])
+def test_an_id_is_found_as_one_and_anywhere_in_a_payload(archive: Path, expected: str) -> None:
     """Discriminates: ids of points alone looked at; strings at the top of the payload alone."""
-    assert holds(archive, [wanted])
-    assert holds(archive, [OTHER, *(f"{OTHER[:-3]}{n:03}" for n in range(100, 200)), wanted])
+    assert holds(archive, [expected])
+    assert holds(archive, [OTHER, *(f"{OTHER[:-3]}{n:03}" for n in range(100, 200)), expected])
 
 
 def test_what_is_not_there_is_not_found(archive: Path) -> None:
@@ -42,14 +42,14 @@ def test_what_is_not_there_is_not_found(archive: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "there"), [("giraffe", True), ("问", True), ("external-4", False), ("gir", False)]
+    ("owner", "existing"), [("giraffe", True), ("问", True), ("external-4", False), ("gir", False)]
 )
 def test_an_owner_is_the_whole_of_a_field_that_says_whose_it_is(
-    archive: Path, owner: str, there: bool
+    archive: Path, owner: str, existing: bool
 ) -> None:
     """Discriminates: the name searched in the bytes of a record."""
-    assert holds(archive, [], owner=owner) is there
-    assert holds(archive, [OTHER], owner=owner) is there
+    assert holds(archive, [], owner=owner) is existing
+    assert holds(archive, [OTHER], owner=owner) is existing
 
 
 def test_snapshots_cannot_be_searched_and_count_as_holding_it(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ def test_as_many_chunks_as_it_is_made_for_are_well() -> None:
 
 def test_more_are_warned_of_with_what_to_do() -> None:
     """Discriminates: `>` turned into `<` in check_size."""
-    found = check_size(MOST_EMBEDDED_CHUNKS + 1, embedded=True)
-    assert found.level is Level.WARN
-    assert "200001 chunks" in found.sentence
-    assert "QDRANT_URL" in found.sentence
+    findings = check_size(MOST_EMBEDDED_CHUNKS + 1, embedded=True)
+    assert findings.level is Level.WARN
+    assert "200001 chunks" in findings.sentence
+    assert "QDRANT_URL" in findings.sentence
 
 
 def test_a_server_holds_any_number() -> None:

@@ -13,23 +13,23 @@ from qdrant_client import models
 
 from core.operations.erasure import ERASED_ID, ErasedKind, ErasureOptions, Quotes, Thoroughness, Traced
 from services.operations.erasure.erase import Erasure
-from tests.support.app import App, make_settings, open_app
+from tests.support.servers.app import App, make_settings, open_app
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SESSION, OTHERS = (f"5e551000-0000-4000-8000-{number:012}" for number in (1, 2))
-GONE, DOCUMENT, CHUNK = (f"90e50000-0000-4000-8000-{number:012}" for number in (1, 2, 3))
+ERASED, DOCUMENT, CHUNK = (f"90e50000-0000-4000-8000-{number:012}" for number in (1, 2, 3))
 WORDS = "Rumpelstilzchen pays nine golden ducats for the spinning wheel."
 OWNER = "key-of-somebody"
 FULL = ErasureOptions(Thoroughness.FULL)
 
-TURN = Traced(ErasedKind.TURN, GONE, "local", SESSION, turn_ids=(GONE,), texts=(WORDS,))
+TURN = Traced(ErasedKind.TURN, ERASED, "local", SESSION, turn_ids=(ERASED,), texts=(WORDS,))
 WHOLE_SESSION = Traced(
-    ErasedKind.SESSION, SESSION, "local", turn_ids=(GONE,), session_ids=(SESSION,), texts=(WORDS,)
+    ErasedKind.SESSION, SESSION, "local", turn_ids=(ERASED,), session_ids=(SESSION,), texts=(WORDS,)
 )
 A_DOCUMENT = Traced(ErasedKind.DOCUMENT, DOCUMENT, "local", document_ids=(DOCUMENT,), chunk_ids=(CHUNK,))
 AN_OWNER = Traced(
-    ErasedKind.OWNER, OWNER, OWNER, turn_ids=(GONE,), session_ids=(SESSION,), document_ids=(DOCUMENT,),
+    ErasedKind.OWNER, OWNER, OWNER, turn_ids=(ERASED,), session_ids=(SESSION,), document_ids=(DOCUMENT,),
     chunk_ids=(CHUNK,),
 )  # fmt: skip
 
@@ -38,7 +38,7 @@ def a_turn(**more: Any) -> dict[str, Any]:
     return {"session_id": SESSION, "owner": "local", "user_query": "?", "assistant_response": "!", **more}
 
 
-def told(**part: Any) -> dict[str, Any]:
+def with_prompt(**part: Any) -> dict[str, Any]:
     return a_turn(prompt={"parts": [{"part": "recent", "role": "user", "tokens": 1, **part}]})
 
 
@@ -54,31 +54,31 @@ ANY = ""
 TURNS, CHUNKS, DOCUMENTS = "conversations", "knowledge", "documents"
 SESSIONS, MEMORIES, OPERATIONS = "sessions", "memories", "operations"
 BY_REFERENCE: list[tuple[Traced, str, str, dict[str, Any]]] = [
-    (TURN, TURNS, GONE, a_turn()),
-    (TURN, TURNS, ANY, a_turn(parent_turn_id=GONE)),
-    (TURN, TURNS, ANY, {**a_turn(parent_turn_id=GONE), "session_id": OTHERS}),
-    (TURN, TURNS, ANY, told(turn_id=GONE)),
-    (TURN, TURNS, ANY, summed(start=GONE)),
-    (TURN, TURNS, ANY, summed(covers=[GONE])),
-    (TURN, TURNS, ANY, summed(previous=GONE)),
-    (TURN, TURNS, ANY, a_turn(summary_start=GONE)),
-    (TURN, SESSIONS, SESSION, {"title_turn_id": GONE}),
-    (TURN, MEMORIES, ANY, {"turn_ids": [GONE]}),
-    (TURN, OPERATIONS, ANY, {"record": "receipt", "details": {"turn": GONE}}),
+    (TURN, TURNS, ERASED, a_turn()),
+    (TURN, TURNS, ANY, a_turn(parent_turn_id=ERASED)),
+    (TURN, TURNS, ANY, {**a_turn(parent_turn_id=ERASED), "session_id": OTHERS}),
+    (TURN, TURNS, ANY, with_prompt(turn_id=ERASED)),
+    (TURN, TURNS, ANY, summed(start=ERASED)),
+    (TURN, TURNS, ANY, summed(covers=[ERASED])),
+    (TURN, TURNS, ANY, summed(previous=ERASED)),
+    (TURN, TURNS, ANY, a_turn(summary_start=ERASED)),
+    (TURN, SESSIONS, SESSION, {"title_turn_id": ERASED}),
+    (TURN, MEMORIES, ANY, {"turn_ids": [ERASED]}),
+    (TURN, OPERATIONS, ANY, {"record": "receipt", "details": {"turn": ERASED}}),
     (WHOLE_SESSION, TURNS, ANY, a_turn()),
-    (WHOLE_SESSION, TURNS, GONE, a_turn(session_id=OTHERS)),
-    (WHOLE_SESSION, TURNS, ANY, a_turn(session_id=OTHERS, parent_turn_id=GONE)),
+    (WHOLE_SESSION, TURNS, ERASED, a_turn(session_id=OTHERS)),
+    (WHOLE_SESSION, TURNS, ANY, a_turn(session_id=OTHERS, parent_turn_id=ERASED)),
     (WHOLE_SESSION, SESSIONS, SESSION, {}),
-    (WHOLE_SESSION, SESSIONS, OTHERS, {"title_turn_id": GONE}),
+    (WHOLE_SESSION, SESSIONS, OTHERS, {"title_turn_id": ERASED}),
     (WHOLE_SESSION, MEMORIES, ANY, {"session_id": SESSION}),
-    (WHOLE_SESSION, MEMORIES, ANY, {"turn_ids": [OTHERS, GONE]}),
+    (WHOLE_SESSION, MEMORIES, ANY, {"turn_ids": [OTHERS, ERASED]}),
     (WHOLE_SESSION, OPERATIONS, ANY, {"details": {"session": SESSION}}),
     (A_DOCUMENT, DOCUMENTS, DOCUMENT, {}),
     (A_DOCUMENT, CHUNKS, CHUNK, {}),
     (A_DOCUMENT, CHUNKS, ANY, {"document_id": DOCUMENT}),
     (A_DOCUMENT, TURNS, ANY, cited(document_id=DOCUMENT)),
     (A_DOCUMENT, TURNS, ANY, a_turn(context_docs=["x", CHUNK])),
-    (A_DOCUMENT, TURNS, ANY, told(chunk_id=CHUNK)),
+    (A_DOCUMENT, TURNS, ANY, with_prompt(chunk_id=CHUNK)),
     (A_DOCUMENT, SESSIONS, ANY, {"owner": "local", "persona": {"document_id": DOCUMENT}}),
     (A_DOCUMENT, SESSIONS, ANY, {"owner": "local", "persona": {"chunk_id": CHUNK}}),
     (A_DOCUMENT, OPERATIONS, ANY, {"details": {"document": DOCUMENT}}),
@@ -88,21 +88,21 @@ BY_REFERENCE: list[tuple[Traced, str, str, dict[str, Any]]] = [
     (AN_OWNER, DOCUMENTS, ANY, {"owner": OWNER}),
     (AN_OWNER, CHUNKS, ANY, {"owner": OWNER}),
     (AN_OWNER, MEMORIES, ANY, {"owner": OWNER}),
-    (AN_OWNER, MEMORIES, ANY, {"turn_ids": [GONE]}),
+    (AN_OWNER, MEMORIES, ANY, {"turn_ids": [ERASED]}),
 ]
 IMPORTED = Traced(ErasedKind.SESSION, "cyc", "local", session_ids=("cyc",))
 BY_READING_EVERYTHING: list[tuple[Traced, str, str, dict[str, Any]]] = [
-    (TURN, TURNS, ANY, {**told(turn_id=GONE), "session_id": OTHERS}),
-    (TURN, TURNS, ANY, a_turn(anything={"nested": [f"see {GONE}."]})),
-    (TURN, SESSIONS, ANY, {"persona": {"text": f"Remember {GONE}"}}),
+    (TURN, TURNS, ANY, {**with_prompt(turn_id=ERASED), "session_id": OTHERS}),
+    (TURN, TURNS, ANY, a_turn(anything={"nested": [f"see {ERASED}."]})),
+    (TURN, SESSIONS, ANY, {"persona": {"text": f"Remember {ERASED}"}}),
     (TURN, TURNS, ANY, summed(text=f"They said: {WORDS}")),
     (TURN, MEMORIES, ANY, {"text": f"Once: {WORDS}"}),
-    (TURN, TURNS, ANY, told(text=WORDS)),
-    (WHOLE_SESSION, TURNS, ANY, {**summed(covers=[GONE]), "session_id": OTHERS}),
+    (TURN, TURNS, ANY, with_prompt(text=WORDS)),
+    (WHOLE_SESSION, TURNS, ANY, {**summed(covers=[ERASED]), "session_id": OTHERS}),
     (WHOLE_SESSION, DOCUMENTS, ANY, {"external_id": SESSION}),
     (A_DOCUMENT, TURNS, ANY, {**cited(chunk_id=CHUNK), "owner": "another"}),
     (A_DOCUMENT, TURNS, ANY, cited(document_id=ERASED_ID, text=WORDS)),
-    (A_DOCUMENT, TURNS, ANY, told(text=f"You are kind. {WORDS}")),
+    (A_DOCUMENT, TURNS, ANY, with_prompt(text=f"You are kind. {WORDS}")),
     (A_DOCUMENT, SESSIONS, ANY, {"persona": {"text": WORDS}}),
     (A_DOCUMENT, MEMORIES, ANY, {"text": WORDS}),
 ]
@@ -194,8 +194,8 @@ async def test_what_another_turn_says_itself_is_no_leftover(
 @pytest.mark.parametrize(
     ("traced", "fields"),
     [
-        (TURN, {"turn_id": GONE}),
-        (TURN, {"turn_id": OTHERS, "parent_turn_id": GONE}),
+        (TURN, {"turn_id": ERASED}),
+        (TURN, {"turn_id": OTHERS, "parent_turn_id": ERASED}),
         (WHOLE_SESSION, {"session_id": SESSION}),
         (A_DOCUMENT, {"sources": [{"document_id": DOCUMENT}]}),
         (AN_OWNER, {"owner": OWNER}),
@@ -216,7 +216,7 @@ async def test_a_line_of_the_question_log_is_found(
 
 
 async def test_a_session_tree_that_still_knows_the_turn_is_found(app: App, erasure: Erasure) -> None:
-    planted = await plant(app, TURNS, ANY, a_turn(parent_turn_id=GONE, turn_id="x"))
+    planted = await plant(app, TURNS, ANY, a_turn(parent_turn_id=ERASED, turn_id="x"))
     await app.container.conversations.turns.tree(SESSION, "local")
     await app.container.store.delete(TURNS, models.PointIdsList(points=[planted]))  # past the cache
     proof, _ = await erasure.prove(TURN, ErasureOptions())

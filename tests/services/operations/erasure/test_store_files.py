@@ -12,6 +12,7 @@ from config.settings import StoreSettings
 from core.errors import DiskFullError
 from services.operations.erasure.store_files import PLACE, StoreFiles, touched
 from services.store.dialect import Reclaimed
+from tests.support.waiting import until
 
 
 class Space:
@@ -32,10 +33,10 @@ class Space:
 
 async def test_at_once_it_is_told_how_many_were_rewritten() -> None:
     space = Space()
-    said = await StoreFiles(space).rewrite(["b", "a"])
+    reply = await StoreFiles(space).rewrite(["b", "a"])
     assert space.rewritten == [["a", "b"]]
-    assert [(each.place, each.looked_at, each.hits) for each in said.searched] == [(PLACE, 2, 0)]
-    assert (said.left, said.failed) == ((), False)
+    assert [(each.place, each.looked_at, each.hits) for each in reply.searched] == [(PLACE, 2, 0)]
+    assert (reply.left, reply.failed) == ((), False)
 
 
 @pytest.mark.parametrize("space", [None, Space(server=True)])
@@ -49,10 +50,10 @@ async def test_a_failure_is_told_and_made_good_with_the_next() -> None:
     space, files = Space(), None
     space.full = True
     files = StoreFiles(space)
-    said = await files.rewrite(["a"])
-    assert said.failed
-    assert [(each.place, each.hits) for each in said.left] == [(PLACE, 0)]
-    assert "the disk is full" in said.left[0].what_to_do
+    reply = await files.rewrite(["a"])
+    assert reply.failed
+    assert [(each.place, each.hits) for each in reply.left] == [(PLACE, 0)]
+    assert "the disk is full" in reply.left[0].what_to_do
     space.full = False
     assert (await files.rewrite(["b"])).left == ()
     assert space.rewritten == [["a", "b"]]
@@ -65,9 +66,9 @@ async def test_several_erasures_are_followed_by_one_rewriting() -> None:
     for name in ("a", "b", "a"):
         [left] = files.rewrite_later([name]).left
         assert (left.place, left.hits, "within a minute" in left.what_to_do) == (PLACE, 0, True)
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.03)  # less than the delay, each time
         assert space.rewritten == []
-    await asyncio.sleep(0.2)
+    await until(lambda: space.rewritten)
     assert space.rewritten == [["a", "b"]]
     await files.close()
     assert space.rewritten == [["a", "b"]]

@@ -14,14 +14,14 @@ from services.adapters.edge import collection as edge_collection
 from services.adapters.edge.client import open_edge_client
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding import folders as reembed_folders
-from services.operations.reembedding.beside import CopyBeside, switch_if_prepared, wanted_of
+from services.operations.reembedding.beside import CopyBeside, stored_as_of, switch_if_prepared
 from services.operations.reembedding.folders import StoreFolders, stored_as
 from services.store.collections import StoredAs, ensure_collections
 from tests.services.adapters.edge.stores import nth_id
-from tests.support.app import HASHING
-from tests.support.hashing_embedding import DIMENSION
-from tests.support.reembedding import open_beside, opened_embedding, switch
-from tests.support.wider_embedding import WIDER, WIDER_DIMENSION
+from tests.support.models.hashing_embedding import DIMENSION
+from tests.support.models.wider_embedding import WIDER, WIDER_DIMENSION
+from tests.support.servers.app import HASHING
+from tests.support.stores.reembedding import open_beside, opened_embedding, switch
 
 NAMES = StoreSettings()
 NAME = {HASHING: HASHING.partition(":")[2], WIDER: WIDER.partition(":")[2]}
@@ -92,11 +92,11 @@ async def test_a_copy_for_a_third_model_is_not_lost_by_going_back(tmp_path: Path
     folders = StoreFolders(tmp_path / "store")
     shutil.copytree(folders.store, tmp_path / "store.before-20260101T000000000Z")
     folders.take_over(tmp_path / "store.before-20260101T000000000Z")
-    (kept,) = folders.replaced()
-    found = stored_as(kept, "conversations")
-    assert found is not None
-    assert found.embedding == NAME[WIDER]
-    assert folders.prepared(NAMES, found) == kept
+    (folder,) = folders.replaced()
+    in_store = stored_as(folder, "conversations")
+    assert in_store is not None
+    assert in_store.embedding == NAME[WIDER]
+    assert folders.prepared(NAMES, in_store) == folder
 
 
 async def test_a_start_while_the_copy_is_unfinished_says_what_to_wait_for(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_a_copy_that_another_process_writes_is_left_to_it(tmp_path: Path) 
     async with open_edge_client(folders.copy), opened_embedding(ModelSettings(embedding=WIDER)) as wider:
         with pytest.raises(StoreLockedError):
             await prepare(tmp_path, wider)
-        assert wanted_of(wider).dimension == WIDER_DIMENSION
+        assert stored_as_of(wider).dimension == WIDER_DIMENSION
     assert folders.copy.exists()
 
 

@@ -26,8 +26,8 @@ from services.operations.reembedding.run import (
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, nth_id, open_store
-from tests.support.app import make_settings, open_app
-from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
+from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
+from tests.support.servers.app import make_settings, open_app
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 
@@ -151,19 +151,19 @@ async def test_a_chunk_is_embedded_with_its_heading_in_both_ways(
     assert sorted(sparse.indices) == encode_document("售后\n七天内退款").indices
 
 
-SAID = {"user_query": "q", "assistant_response": "a"}
+EXCHANGE = {"user_query": "q", "assistant_response": "a"}
 TEXT = "用户: q\n助手: a"
 
 
 @pytest.mark.parametrize(
     ("payload", "expected"),
     [
-        ({**SAID, "status": "completed"}, PointTexts("q", TEXT, TEXT)),
-        (SAID, PointTexts("q", TEXT, TEXT)),
-        ({**SAID, "status": "cancelled"}, PointTexts("q", "", TEXT)),
+        ({**EXCHANGE, "status": "completed"}, PointTexts("q", TEXT, TEXT)),
+        (EXCHANGE, PointTexts("q", TEXT, TEXT)),
+        ({**EXCHANGE, "status": "cancelled"}, PointTexts("q", "", TEXT)),
         ({"user_query": "q", "assistant_response": "", "status": "failed"}, PointTexts("q")),
         ({"user_query": "q", "assistant_response": "", "status": "running"}, PointTexts("q")),
-        ({**SAID, "status": "completed", "command": "help"}, PointTexts()),
+        ({**EXCHANGE, "status": "completed", "command": "help"}, PointTexts()),
         ({"user_query": 7, "assistant_response": None, "status": "failed"}, PointTexts()),
     ],
     ids=["completed", "of an earlier version", "cancelled", "failed", "running", "a command", "unreadable"],
@@ -302,11 +302,13 @@ async def test_what_is_written_while_it_copies_is_copied_too(
             await store.upsert(CHUNKS.name, late)
             late.clear()
 
-    def told(progress: SyncProgress) -> None:
+    def on_progress(progress: SyncProgress) -> None:
         if not rounds or rounds[-1] != progress.round:
             rounds.append(progress.round)
 
-    report = await Reembed(store, OLD, embedding).run(store, NEW, told, Manner(live=True, pause=write_late))
+    report = await Reembed(store, OLD, embedding).run(
+        store, NEW, on_progress, Manner(live=True, pause=write_late)
+    )
     assert report.rounds == len(rounds) > 1
     assert (await store.count(NEW.knowledge_collection)).count == PAGE * 2 + 3 + 50
 
@@ -329,13 +331,13 @@ async def test_a_live_copy_of_a_store_that_changes_in_every_round_is_whole(
         new = [models.PointStruct(id=id_, vector={}, payload=text) for id_, text in texts]
         await store.upsert(TURNS.name, new)
 
-    def told(progress: SyncProgress) -> None:
+    def on_progress(progress: SyncProgress) -> None:
         if progress.round not in rounds:
             rounds.append(progress.round)
 
     live = Manner(live=True, pause=ask_on)
     copy = Reembed(store, OLD, embedding)
-    report = await copy.run(store, NEW, told, live)
+    report = await copy.run(store, NEW, on_progress, live)
     assert report.rounds < 6
     source, copied = await read(store, CHUNKS.name), await read(store, NEW.knowledge_collection)
     assert source.keys() == copied.keys()

@@ -23,7 +23,7 @@ from services.operations.repair.run import Backfill
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import SESSIONS, TURNS, payloads, turn_store, uid
-from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
+from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
 
 OLD = "chat_history"
 S1, S2 = uid(100), uid(200)
@@ -107,7 +107,7 @@ async def test_turns_come_repaired_embedded_and_listed_and_the_old_ones_stay(
     first, second = sorted((await turn_store(store).tree(S1, "local")).nodes.values(), key=lambda n: n.order)
     assert (first.parent_turn_id, second.parent_turn_id) == (None, first.turn_id)
     assert first.created_us == 1_714_557_600_000_000 - 8 * 3_600_000_000
-    assert {name for found in (await vectors(store)).values() for name in found} == {
+    assert {name for stored in (await vectors(store)).values() for name in stored} == {
         "question", "turn", "sparse",
     }  # fmt: skip
     session = await SessionStore(store, SESSIONS).get(S1, "local")
@@ -119,9 +119,9 @@ async def test_context_of_old_versions_is_kept_and_the_turns_can_be_read(
 ) -> None:
     await old_conversations(store)
     await run(job)
-    found = {payload["user_query"]: payload for payload in (await payloads(store)).values()}
-    assert found["question 1"]["context_docs"] == ["a text", {"text": "another", "score": 0.5}]
-    assert found["question 2"]["context_docs"] == "one text"
+    stored = {payload["user_query"]: payload for payload in (await payloads(store)).values()}
+    assert stored["question 1"]["context_docs"] == ["a text", {"text": "another", "score": 0.5}]
+    assert stored["question 2"]["context_docs"] == "one text"
     turns = await turn_store(store).get_many(list(await payloads(store)))
     assert {turn.assistant_response for turn in turns} == {"答案"}
     assert len(turns) == 5
@@ -134,13 +134,13 @@ async def test_a_second_import_adds_nothing_and_a_cut_one_is_finished(
     await run(job)
     whole = await payloads(store), await vectors(store)
     report = await run(job)
-    assert (report.added, report.there, report.sessions_created) == (0, 5, 0)
+    assert (report.added, report.existing, report.sessions_created) == (0, 5, 0)
     await turn_store(store).delete([uid(14)])
     await store.set_payload(TURNS, {"feedback": "up"}, points=[uid(13)])
     assert (await run(job)).added == 1
-    found = await payloads(store)
-    assert found.pop(uid(13))["feedback"] == "up"
-    assert found == {name: payload for name, payload in whole[0].items() if name != uid(13)}
+    stored = await payloads(store)
+    assert stored.pop(uid(13))["feedback"] == "up"
+    assert stored == {name: payload for name, payload in whole[0].items() if name != uid(13)}
     assert (await vectors(store)).keys() == whole[1].keys()
     assert (await job.plan()).report().nothing_to_do
 
@@ -148,7 +148,7 @@ async def test_a_second_import_adds_nothing_and_a_cut_one_is_finished(
 async def test_a_plan_of_an_import_writes_nothing(store: VectorStore, job: Backfill) -> None:
     await old_conversations(store)
     report = (await job.plan_import(OLD, BackfillOptions())).report()
-    assert (report.dry_run, report.turns, report.there, report.sessions_created) == (True, 5, 0, 2)
+    assert (report.dry_run, report.turns, report.existing, report.sessions_created) == (True, 5, 0, 2)
     assert report.troubles["missing_turn_id"] == 2
     assert await payloads(store) == {}
 

@@ -149,7 +149,7 @@ async def test_a_turn_deleted_between_plan_and_run_is_only_counted(store: Vector
     await write_point(store, uid(5), session_id=S2, timestamp="2024-05-01")
     plan = await backfill(store).plan()
     await turn_store(store).delete([uid(1), uid(5)])
-    assert (await backfill(store).apply(plan)).gone == 2
+    assert (await backfill(store).apply(plan)).deleted == 2
     assert await turn_store(store).count() == 2
 
 
@@ -160,14 +160,14 @@ async def test_an_id_of_another_session_is_not_overwritten(store: VectorStore) -
     await write_point(store, uid(4), session_id=S2, turn_id=uid(9), timestamp="2024-05-02")
     report = await repair(store)
     assert report.duplicates == 2
-    found = await payloads(store)
-    assert {name: found[name]["user_query"] for name in found} == {
+    stored = await payloads(store)
+    assert {name: stored[name]["user_query"] for name in stored} == {
         uid(1): f"question {uid(1)}",
         uid(2): f"question {uid(2)}",
         uid(9): f"question {uid(3)}",
         uid(4): f"question {uid(4)}",
     }
-    assert found[uid(1)]["legacy_turn_id"] == uid(2)
+    assert stored[uid(1)]["legacy_turn_id"] == uid(2)
 
 
 async def test_a_parent_of_another_session_or_owner_is_replaced(store: VectorStore) -> None:
@@ -177,9 +177,9 @@ async def test_a_parent_of_another_session_or_owner_is_replaced(store: VectorSto
     await write_point(store, uid(3), turn_id=uid(3), parent_turn_id=uid(1), created_us=6, **common)
     await write_point(store, uid(4), turn_id=uid(4), parent_turn_id=uid(2), created_us=7, **common)
     await repair(store)
-    found = await payloads(store)
-    assert (found[uid(3)].get("parent_turn_id"), found[uid(4)]["parent_turn_id"]) == (None, uid(3))
-    assert found[uid(2)]["owner"] == "eve"
+    stored = await payloads(store)
+    assert (stored[uid(3)].get("parent_turn_id"), stored[uid(4)]["parent_turn_id"]) == (None, uid(3))
+    assert stored[uid(2)]["owner"] == "eve"
 
 
 async def test_every_kind_of_trouble_is_counted_and_told_with_its_values(store: VectorStore) -> None:
@@ -194,8 +194,8 @@ async def test_every_kind_of_trouble_is_counted_and_told_with_its_values(store: 
     await write_point(store, uid(5), turn_id=uid(5), parent_turn_id=uid(99), created_us=7, seq=3, **at)
     await write_point(store, uid(6))
     plan = await backfill(store).plan()
-    found = {(f.trouble.value, f.point_id, f.before, f.after) for f in plan.findings}
-    assert {each for each in found if each[0] != "missing_fields"} == {
+    results = {(f.trouble.value, f.point_id, f.before, f.after) for f in plan.findings}
+    assert {each for each in results if each[0] != "missing_fields"} == {
         ("other_turn_id", uid(1), "old-1", uid(1)),
         ("parent_of_other_session", uid(3), "old-1", uid(2)),
         ("parent_of_other_session", uid(4), uid(1), uid(3)),
@@ -228,9 +228,9 @@ async def test_a_turn_that_changed_after_the_plan_is_left_to_the_next_run(store:
     plan = await backfill(store).plan()
     await store.set_payload(TURNS, {"owner": "ann"}, points=[uid(1)])
     report = await backfill(store).apply(plan)
-    assert (report.skipped, report.gone) == (1, 0)
-    found = await payloads(store)
-    assert (found[uid(1)]["owner"], "created_us" in found[uid(1)]) == ("ann", False)
+    assert (report.skipped, report.deleted) == (1, 0)
+    stored = await payloads(store)
+    assert (stored[uid(1)]["owner"], "created_us" in stored[uid(1)]) == ("ann", False)
     assert not (await repair(store)).nothing_to_do
     assert (await repair(store)).nothing_to_do
 
@@ -240,8 +240,8 @@ async def test_one_session_alone_is_repaired_when_it_is_named(store: VectorStore
         await write_point(store, uid(number), session_id=session, timestamp="2024-05-01")
     report = await repair(store, session_id=S2, owner="ann")
     assert (report.sessions, report.turns) == (1, 1)
-    found = await payloads(store)
-    assert (found[uid(1)].get("owner"), found[uid(2)]["owner"]) == (None, "ann")
+    stored = await payloads(store)
+    assert (stored[uid(1)].get("owner"), stored[uid(2)]["owner"]) == (None, "ann")
     assert (await backfill(store).plan(session_id=uid(300))).report().sessions == 0
 
 

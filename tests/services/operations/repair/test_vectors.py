@@ -21,7 +21,7 @@ from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from tests.services.conversation.stores import SESSIONS, TURNS, open_edge, turn_store, uid, write_point
-from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
+from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
 
 NAME = "hashing"
 SESSION = uid(100)
@@ -68,23 +68,23 @@ async def test_missing_vectors_are_made_and_those_there_stay(
 ) -> None:
     await old_turns(store)
     job = backfill(store, embedding)
-    told: list[int] = []
+    progress: list[int] = []
     plan = await job.plan()
     assert set(plan.lacking) == {uid(1), 2}
-    report = await job.apply(plan, told.append)
+    report = await job.apply(plan, progress.append)
     assert (report.troubles["missing_vectors"], report.embedded) == (2, 2)
-    assert sum(told) == plan.writes + 2
-    found = await vectors(store)
-    assert found[uid(11)]["turn"] == UNIT
-    assert {name for point, has in found.items() for name in has if point != uid(11)} == {
+    assert sum(progress) == plan.writes + 2
+    stored = await vectors(store)
+    assert stored[uid(11)]["turn"] == UNIT
+    assert {name for point, has in stored.items() for name in has if point != uid(11)} == {
         "question", "turn", "sparse",
     }  # fmt: skip
-    assert (found[uid(3)], found[uid(4)]) == ({}, {})
+    assert (stored[uid(3)], stored[uid(4)]) == ({}, {})
     words = encode_document(f"用户: question {uid(1)}\n助手: answer")
-    assert sorted(found[uid(11)]["sparse"].indices) == sorted(words.indices)
+    assert sorted(stored[uid(11)]["sparse"].indices) == sorted(words.indices)
     again = await job.apply(await job.plan())
     assert (again.nothing_to_do, again.lacking) == (True, 0)
-    assert await vectors(store) == found
+    assert await vectors(store) == stored
 
 
 async def test_without_embedding_they_are_left_to_the_next_start(

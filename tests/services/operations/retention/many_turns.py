@@ -29,8 +29,8 @@ from services.operations.retention.cleanup import DAY_US
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import uid
-from tests.support.app import make_settings
-from tests.support.hashing_embedding import DIMENSION, HashingEmbedding
+from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
+from tests.support.servers.app import make_settings
 
 SESSIONS, EACH, OLD = 100, 100, 50
 HELD = range(0, 4)
@@ -54,29 +54,29 @@ class Conversations:
     choice: random.Random = field(default_factory=lambda: random.Random(10_000))
 
     @cached_property
-    def gone(self) -> set[int]:
-        kept = {*HELD, *LONGER}
+    def expired(self) -> set[int]:
+        remaining = {*HELD, *LONGER}
         return {
             number
             for number in range(SESSIONS * EACH)
-            if number // EACH in SHORTER or (number % EACH < OLD and number // EACH not in kept)
+            if number // EACH in SHORTER or (number % EACH < OLD and number // EACH not in remaining)
         }
 
     @cached_property
-    def kept(self) -> set[int]:
-        return set(range(SESSIONS * EACH)) - self.gone
+    def remaining(self) -> set[int]:
+        return set(range(SESSIONS * EACH)) - self.expired
 
     @cached_property
     def parents(self) -> dict[int, int | None]:
         """A third of the turns grow on some earlier turn, the others on the last."""
-        found: dict[int, int | None] = {}
+        results: dict[int, int | None] = {}
         for number in range(SESSIONS * EACH):
             place = number % EACH
             earlier = (
                 number - 1 if self.choice.random() > 1 / 3 else number - self.choice.randint(1, place or 1)
             )
-            found[number] = earlier if place else None
-        return found
+            results[number] = earlier if place else None
+        return results
 
     def created_us(self, number: int) -> int:
         session, place = divmod(number, EACH)
@@ -141,7 +141,7 @@ class World:
     store: VectorStore
     history: History
     memories: MemoryRecords
-    told: Conversations
+    conversations: Conversations
 
     async def tree(self, session: int) -> SessionTree:
         """Through the kept trees, as a reader gets it."""
@@ -149,20 +149,20 @@ class World:
 
     async def write(self) -> None:
         for start in range(0, SESSIONS * EACH, 250):
-            turns = [self.told.turn(number) for number in range(start, start + 250)]
+            turns = [self.conversations.turn(number) for number in range(start, start + 250)]
             await self.history.conversations.turns.put_many([(turn, await vectors(turn)) for turn in turns])
             if self.history.qa_log is not None:
                 for turn in turns:
                     self.history.qa_log.write(turn)
         for number in range(SESSIONS):
             named_by = uid(number * EACH) if number % 2 else None
-            await self.history.sessions.put(self.told.session(number), named_by)
-            for memory in self.told.memories(number):
+            await self.history.sessions.put(self.conversations.session(number), named_by)
+            for memory in self.conversations.memories(number):
                 await self.memories.put(memory, vector(memory.text))
 
     async def everything(self) -> dict[str, dict[str, models.Record]]:
         """Every point of every collection, with payload and vectors."""
-        found: dict[str, dict[str, models.Record]] = {}
+        results: dict[str, dict[str, models.Record]] = {}
         for spec in collection_specs(self.settings.store):
             offset: Any = None
             records: list[models.Record] = []
@@ -171,8 +171,8 @@ class World:
                 records += page
                 if offset is None:
                     break
-            found[spec.name] = {str(record.id): record for record in records}
-        return found
+            results[spec.name] = {str(record.id): record for record in records}
+        return results
 
 
 def vector(text: str) -> list[float]:

@@ -66,10 +66,12 @@ def test_exactly_the_turns_before_the_cutoff_go(turns: list[tuple[int, str]], da
             dry = await expire(store, days, dry_run=True)
             assert len(await payloads(store)) == len(turns)
             report = await expire(store, days)
-            kept = {n for n, (age, status) in enumerate(turns) if age <= days * DAY_US or status == "running"}
-            assert set(await payloads(store)) == {uid(number) for number in kept}
-            assert report.matched == report.deleted == dry.matched == len(turns) - len(kept)
-            assert (report.total_before, report.total_after) == (len(turns), len(kept))
+            remaining = {
+                n for n, (age, status) in enumerate(turns) if age <= days * DAY_US or status == "running"
+            }
+            assert set(await payloads(store)) == {uid(number) for number in remaining}
+            assert report.matched == report.deleted == dry.matched == len(turns) - len(remaining)
+            assert (report.total_before, report.total_after) == (len(turns), len(remaining))
             assert (await expire(store, days)).matched == 0
 
     asyncio.run(run())
@@ -105,10 +107,10 @@ def test_a_time_without_a_zone_never_goes_early_wherever_it_was_written(turns: l
                 text = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None).isoformat()
                 await write_point(store, uid(number), session_id="s", timestamp=text)
             await expire(store)
-            kept = set(await payloads(store))
+            remaining = set(await payloads(store))
             for number, (age, _) in enumerate(turns):
-                assert age > 30 * DAY_US or uid(number) in kept
-                assert age < 30 * DAY_US + 26 * 3_600_000_000 + 1 or uid(number) not in kept
+                assert age > 30 * DAY_US or uid(number) in remaining
+                assert age < 30 * DAY_US + 26 * 3_600_000_000 + 1 or uid(number) not in remaining
 
     asyncio.run(run())
 

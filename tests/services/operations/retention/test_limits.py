@@ -109,13 +109,15 @@ def test_exactly_the_turns_older_than_their_limit_go(
                 await write_limited(store, number, NOW, limit, number in held)
             for number, turn in enumerate(written):
                 await turn.write(store, number)
-            gone = {number for number, turn in enumerate(written) if turn.expires(days, own, held)}
+            deleted = {number for number, turn in enumerate(written) if turn.expires(days, own, held)}
             dry = await expire(store, days, dry_run=True)
             assert len(await payloads(store)) == len(written)
             report = await expire(store, days)
             left = set(await payloads(store))
-            assert left == {uid(number) for number in range(len(written))} - {uid(number) for number in gone}
-            assert report.matched == report.deleted == dry.matched == len(gone)
+            assert left == {uid(number) for number in range(len(written))} - {
+                uid(number) for number in deleted
+            }
+            assert report.matched == report.deleted == dry.matched == len(deleted)
             assert report.sessions == dry.sessions
             unreadable = [
                 n for n, turn in enumerate(written) if turn.form == "unreadable" and not turn.running
@@ -143,9 +145,9 @@ async def test_many_sessions_with_limits_are_asked_for_page_by_page(store: Vecto
         await write_limited(store, session, NOW, 1 + session % 20)
         await write_turn(store, session, NOW - 10 * DAY_US, session=session)
     report = await expire(store)
-    gone = [session for session in range(1, 2 * AT_ONCE + 10) if 1 + session % 20 < 10]
-    assert set(report.sessions) == {uid(session) for session in gone}
-    assert report.deleted == len(gone)
+    deleted = [session for session in range(1, 2 * AT_ONCE + 10) if 1 + session % 20 < 10]
+    assert set(report.sessions) == {uid(session) for session in deleted}
+    assert report.deleted == len(deleted)
 
 
 @pytest.mark.parametrize("limit", ["seven", 0, -1, 10**9, True, [7], None])

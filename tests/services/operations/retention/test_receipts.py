@@ -91,8 +91,8 @@ async def test_a_run_leaves_a_receipt_of_what_it_did(store: VectorStore) -> None
     assert (report.bytes_before, report.bytes_after, parts.disk.reclaimed) == (5_000, 1_000, 1)
     assert (report.memories_removed, report.summaries_removed, report.unparsable_ids) == (1, 1, [uid(4)])
     assert await parts.memories.of_owner("local") == [a_memory(2, 3)]
-    for told in (uid(1), uid(4), "question", "yesterday"):
-        assert told not in str(receipt)
+    for secret in (uid(1), uid(4), "question", "yesterday"):
+        assert secret not in str(receipt)
 
 
 async def test_a_dry_run_writes_nothing_and_gives_nothing_back(store: VectorStore) -> None:
@@ -145,7 +145,7 @@ async def test_a_run_that_is_cut_off_leaves_a_receipt(store: VectorStore) -> Non
 
     async def waits(session_id: str, owner: str | None, turn_ids: object) -> int:
         begun.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(60)  # cancelled long before
         return 0
 
     traces = TurnTraces(waits, SessionStore(store, SESSIONS), None)
@@ -181,8 +181,8 @@ async def test_summaries_that_speak_of_an_expired_turn_go_wherever_they_are_kept
     before = await payloads(store)
     report = await parts.retention.expire(30, "request")
     assert (report.deleted, report.summaries_removed) == (1, 3)
-    found = await parts.turns.get_many([uid(number) for number in range(1, 6)])
-    assert [(turn.turn_id, turn.summary is not None) for turn in found] == [
+    stored = await parts.turns.get_many([uid(number) for number in range(1, 6)])
+    assert [(turn.turn_id, turn.summary is not None) for turn in stored] == [
         (uid(2), False), (uid(3), False), (uid(4), False), (uid(5), True)
     ]  # fmt: skip
     after = await payloads(store)

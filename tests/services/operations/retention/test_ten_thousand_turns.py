@@ -86,18 +86,18 @@ async def test_half_of_10_000_turns_expires_and_the_other_half_is_untouched(tmp_
             f"written in {written_s:.1f} s, half of them expired in {took_s:.1f} s, "
             f"lag {lag.worst_ms:.0f} ms, of it our own {lag.worst_cpu_ms:.0f} ms"
         )
-        check_report(report, world.told)
+        check_report(report, world.conversations)
         after = await world.everything()
         check_untouched(before, after, world)
-        check_gone(after, world)
-        await check_not_found(world)
+        check_deleted(after, world)
+        await check_unreachable(world)
         await check_read(world)
-        check_log(tmp_path / "qa", world.told)
+        check_log(tmp_path / "qa", world.conversations)
         assert lag.worst_cpu_ms <= LAG_MS
 
 
-def check_report(report: ExpiryReport, told: Conversations) -> None:
-    assert len(told.gone) == 5_000
+def check_report(report: ExpiryReport, conversations: Conversations) -> None:
+    assert len(conversations.expired) == 5_000
     assert (report.total_before, report.matched, report.deleted, report.total_after) == (
         10_000, 5_000, 5_000, 5_000
     )  # fmt: skip
@@ -112,10 +112,14 @@ def check_untouched(
     before: dict[str, dict[str, models.Record]], after: dict[str, dict[str, models.Record]], world: World
 ) -> None:
     """Payloads and vectors, but for summaries of what is gone, titles made of it, and memories' sources."""
-    names, told = world.settings.store, world.told
+    names, conversations = world.settings.store, world.conversations
     turns = after[names.conversation_collection]
-    assert set(turns) == set(map(uid, told.kept))
-    rewritten = {uid(number) for number in told.kept if number % EACH == 60 and number - 60 in told.gone}
+    assert set(turns) == set(map(uid, conversations.remaining))
+    rewritten = {
+        uid(number)
+        for number in conversations.remaining
+        if number % EACH == 60 and number - 60 in conversations.expired
+    }
     for turn_id, record in turns.items():
         was = before[names.conversation_collection][turn_id]
         assert record.vector == was.vector
@@ -129,9 +133,11 @@ def check_untouched(
         was = before[names.session_collection][session_id]
         assert without(record, "title", "title_turn_id") == without(was, "title", "title_turn_id")
     left = {
-        memory.memory_id: tuple(each for each in memory.turn_ids if int(each[-12:], 16) in told.kept)
+        memory.memory_id: tuple(
+            each for each in memory.turn_ids if int(each[-12:], 16) in conversations.remaining
+        )
         for session in range(SESSIONS)
-        for memory in told.memories(session)
+        for memory in conversations.memories(session)
     }
     memories = after[names.memory_collection]
     assert {memory_id: tuple((r.payload or {})["turn_ids"]) for memory_id, r in memories.items()} == {
@@ -142,55 +148,63 @@ def check_untouched(
         assert (record.vector, without(record, "turn_ids")) == (was.vector, without(was, "turn_ids"))
 
 
-def check_gone(after: dict[str, dict[str, models.Record]], world: World) -> None:
+def check_deleted(after: dict[str, dict[str, models.Record]], world: World) -> None:
     """No text that was said or made of it anywhere; no id but as the parent of a turn that stays."""
-    told = world.told
-    gone_marks, gone_ids = set(map(mark, told.gone)), set(map(uid, told.gone))
+    conversations = world.conversations
+    deleted_marks, deleted_ids = set(map(mark, conversations.expired)), set(map(uid, conversations.expired))
     for records in after.values():
         for record in records.values():
             stored = without(record, "parent_turn_id")
             text = json.dumps(stored)
-            assert gone_marks.isdisjoint(MARK.findall(text)), text
-            assert str(record.id) not in gone_ids
-            assert gone_ids.isdisjoint(re.findall(r"[0-9a-f-]{36}", text)), text
+            assert deleted_marks.isdisjoint(MARK.findall(text)), text
+            assert str(record.id) not in deleted_ids
+            assert deleted_ids.isdisjoint(re.findall(r"[0-9a-f-]{36}", text)), text
 
 
-async def check_not_found(world: World) -> None:
+async def check_unreachable(world: World) -> None:
     """By vector, by word, by both fields that name a turn, and by id."""
-    told, collection = world.told, world.settings.store.conversation_collection
-    asked = random.Random(1).sample(sorted(told.gone), 100) + random.Random(1).sample(sorted(told.kept), 100)
+    conversations, collection = world.conversations, world.settings.store.conversation_collection
+    asked = random.Random(1).sample(sorted(conversations.expired), 100) + random.Random(1).sample(
+        sorted(conversations.remaining), 100
+    )
     for number in asked:
-        turn = told.turn(number)
-        given = await vectors(turn)
-        assert given.sparse is not None
+        turn = conversations.turn(number)
+        fields = await vectors(turn)
+        assert fields.sparse is not None
         queries: list[tuple[str, Any]] = [
-            ("question", given.question), ("turn", given.turn), ("sparse", sparse_vector(given.sparse))
+            ("question", fields.question), ("turn", fields.turn), ("sparse", sparse_vector(fields.sparse))
         ]  # fmt: skip
         requests = [
             models.QueryRequest(query=query, using=using, limit=20, with_payload=["user_query"])
             for using, query in queries
         ]
         for answer in await world.store.query_batch_points(collection, requests):
-            found = {int(str(point.id)[-12:], 16) for point in answer.points}
-            assert found <= told.kept
-            assert (number in found) is (number in told.kept)
-    gone = list(map(uid, told.gone))
-    assert await world.store.retrieve(collection, gone) == []
-    named = models.FieldCondition(key="turn_id", match=models.MatchAny(any=gone))
+            results = {int(str(point.id)[-12:], 16) for point in answer.points}
+            assert results <= conversations.remaining
+            assert (number in results) is (number in conversations.remaining)
+    deleted = list(map(uid, conversations.expired))
+    assert await world.store.retrieve(collection, deleted) == []
+    named = models.FieldCondition(key="turn_id", match=models.MatchAny(any=deleted))
     assert (await world.store.count(collection, models.Filter(must=[named]))).count == 0
 
 
 async def check_read(world: World) -> None:
     """Children of deleted turns are roots, and no kept tree shows what is gone."""
-    told = world.told
-    orphans = {n for n, parent in told.parents.items() if n in told.kept and parent in told.gone}
+    conversations = world.conversations
+    orphans = {
+        n
+        for n, parent in conversations.parents.items()
+        if n in conversations.remaining and parent in conversations.expired
+    }
     assert len(orphans) > SESSIONS
     for session in range(SESSIONS):
-        numbers = [n for n in range(session * EACH, (session + 1) * EACH) if n in told.kept]
+        numbers = [n for n in range(session * EACH, (session + 1) * EACH) if n in conversations.remaining]
         tree = await world.tree(session)
         assert set(tree.nodes) == set(map(uid, numbers))
         parents = readable_parents(tree.nodes, tree.gaps)
-        alive = {n: parent for n in numbers if (parent := told.parents[n]) in told.kept}
+        alive = {
+            n: parent for n in numbers if (parent := conversations.parents[n]) in conversations.remaining
+        }
         assert parents == {uid(n): uid(alive[n]) if n in alive else None for n in numbers}
         for number in numbers[::10]:
             branch = [int(node.turn_id[-12:], 16) for node in tree.branch(uid(number)).nodes]
@@ -199,9 +213,9 @@ async def check_read(world: World) -> None:
     assert (receipt.reason, receipt.counts["turns"]) == ("schedule", 5_000)
 
 
-def check_log(folder: Path, told: Conversations) -> None:
+def check_log(folder: Path, conversations: Conversations) -> None:
     lines = [line for path in folder.glob("qa-*.jsonl") for line in path.read_text().splitlines()]
-    assert sorted(json.loads(line)["turn_id"] for line in lines) == sorted(map(uid, told.kept))
+    assert sorted(json.loads(line)["turn_id"] for line in lines) == sorted(map(uid, conversations.remaining))
 
 
 def without(record: models.Record, *names: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from services.operations.schedule.lease import Lease, LeaseRecord, LeaseStore, M
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
-from tests.support.schedule import REPORT, make_operations
+from tests.support.stores.schedule import REPORT, make_operations
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 HELD = LeaseRecord("first", holder="one:1", last_slot=5)
@@ -67,11 +67,11 @@ async def test_a_change_of_what_was_changed_meanwhile_is_not_made(lease: Lease) 
 
 async def test_of_twenty_that_ask_at_once_one_gets_it(lease: Lease) -> None:
     await lease.make(HELD)
-    seen = await lease.read()
-    assert seen is not None
-    claims = [replace(seen, token=f"claim {n}", holder=f"worker:{n}") for n in range(20)]
-    found = await asyncio.gather(*[lease.swap(seen, claim) for claim in claims])
-    won = [claim for claim, after in zip(claims, found, strict=True) if after == claim]
+    record = await lease.read()
+    assert record is not None
+    claims = [replace(record, token=f"claim {n}", holder=f"worker:{n}") for n in range(20)]
+    results = await asyncio.gather(*[lease.swap(record, claim) for claim in claims])
+    won = [claim for claim, after in zip(claims, results, strict=True) if after == claim]
     assert len(won) == 1
     assert await lease.read() == won[0]
 
@@ -79,11 +79,11 @@ async def test_of_twenty_that_ask_at_once_one_gets_it(lease: Lease) -> None:
 async def test_a_note_changes_nothing_else_and_is_changed_by_nothing_else(lease: Lease) -> None:
     """Discriminates: a note that is written with the record as it was seen."""
     await lease.make(HELD)
-    seen = await lease.read()
-    assert seen is not None
+    record = await lease.read()
+    assert record is not None
     await lease.note(9, "the clock")
-    after = await lease.swap(seen, replace(seen, token="t"))
-    assert after == replace(seen, token="t", skipped_slot=9, skipped="the clock")
+    after = await lease.swap(record, replace(record, token="t"))
+    assert after == replace(record, token="t", skipped_slot=9, skipped="the clock")
 
 
 async def test_a_record_that_cannot_be_read_is_made_anew(store: VectorStore) -> None:

@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from core.errors import StoreUnavailableError
-from tests.support.schedule import REPORT, SECOND_US
-from tests.support.slot_workers import DAILY, PACE, Away, Workers
+from tests.support.servers.slot_workers import DAILY, PACE, Away, Workers
+from tests.support.stores.schedule import REPORT, SECOND_US
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def test_a_run_that_takes_longer_than_its_lease_is_cut_and_never_goes_on_b
     other = workers.start(steady=time.monotonic)
     while not running.done():
         await other.run()
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # the pace at which another worker looks
     with pytest.raises(TimeoutError):
         await running
     assert (len(workers.job.slots), workers.job.most_at_once, workers.job.at_once) == (1, 1, 0)
@@ -111,7 +111,7 @@ async def test_a_run_that_is_stopped_by_a_shutdown_gives_its_slot_back(workers: 
     workers.job.seconds = 60
     for _ in range(5):  # more often than it may fail
         running = asyncio.create_task(workers.start().run())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # it is under way when it is cancelled
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -196,7 +196,7 @@ async def test_a_result_that_cannot_be_stored_at_once_is_stored_later(workers: W
     workers.lease = lease = Away(workers.lease)
     _, running = await workers.begin(lease_s=0.6)
     lease.away = True
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(0.15)  # one sign of life is missed, and the lease still holds
     lease.away = False
     await running
     stored = await lease.read()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.schedule import DAY_US, HOUR_US, SECOND_US
-from tests.support.slot_workers import DAILY, Workers
+from tests.support.servers.slot_workers import DAILY, Workers
+from tests.support.stores.schedule import DAY_US, HOUR_US, SECOND_US
 
 
 @pytest.fixture

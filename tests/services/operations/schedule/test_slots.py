@@ -49,8 +49,8 @@ def local(moment: str, zone: str) -> datetime:
 
 def of_day(cron: str, zone: str, day: str) -> list[str]:
     begin = local(day, zone)
-    found = between(slots(cron, zone), begin, begin + timedelta(days=1))  # by the local calendar
-    return [moment.astimezone(ZoneInfo(zone)).isoformat() for moment in found]
+    results = between(slots(cron, zone), begin, begin + timedelta(days=1))  # by the local calendar
+    return [moment.astimezone(ZoneInfo(zone)).isoformat() for moment in results]
 
 
 def day_of(shown: datetime, hour: int, minute: int) -> date:
@@ -99,13 +99,13 @@ def test_a_daily_schedule_has_one_slot_on_each_local_day(
     """Discriminates: fold=1, the fold=0 of a time that is leapt over, a slot for each occurrence."""
     minute, hour = time
     begin = datetime(year, 1, 1, tzinfo=UTC) + timedelta(days=day)
-    found = list(between(slots(f"{minute} {hour} * * *", zone), begin, begin + timedelta(days=66)))
-    days = [day_of(moment.astimezone(ZoneInfo(zone)), hour, minute) for moment in found]
+    results = list(between(slots(f"{minute} {hour} * * *", zone), begin, begin + timedelta(days=66)))
+    days = [day_of(moment.astimezone(ZoneInfo(zone)), hour, minute) for moment in results]
     for one, next_ in pairwise(days):
         missing = {(zone, one + timedelta(days=n)) for n in range(1, (next_ - one).days)}
         assert next_ > one
         assert missing <= NO_SUCH_DAY
-    for moment in found:
+    for moment in results:
         shown = moment.astimezone(ZoneInfo(zone))
         leapt = shown.utcoffset() != (moment - timedelta(seconds=1)).astimezone(ZoneInfo(zone)).utcoffset()
         assert (shown.minute, shown.hour) == (minute, hour) or leapt
@@ -137,6 +137,6 @@ def test_the_newest_slot_is_the_last_before_the_next_one_whoever_asks_and_when(
 @given(st.datetimes(datetime(1972, 1, 1), datetime(2037, 1, 1)), st.sampled_from(ZONES))
 def test_later_readings_never_come_earlier(reading: datetime, zone: str) -> None:
     """Discriminates: moving what is leapt over by the leap, so that 02:30 comes after 03:00."""
-    there = ZoneInfo(zone)
+    existing = ZoneInfo(zone)
     for step in (timedelta(minutes=1), timedelta(minutes=29), timedelta(hours=1), timedelta(days=1)):
-        assert first_moment(reading, there) <= first_moment(reading + step, there)
+        assert first_moment(reading, existing) <= first_moment(reading + step, existing)

@@ -15,8 +15,8 @@ from PIL import Image
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.documents import parse_document
 from services.adapters.readers.pdf import place, without_margins
-from tests.support.documents import FIXTURES, fixture, members_of, sections_of, under, with_members
-from tests.support.make_files import docx_bytes
+from tests.support.stores.documents import FIXTURES, fixture, members_of, sections_of, under, with_members
+from tests.support.stores.make_files import docx_bytes
 
 
 def test_fixtures_are_small_enough_to_live_in_the_repository() -> None:
@@ -219,7 +219,7 @@ def test_bookmarks_are_headings_pages_are_kept_and_running_heads_are_left_out() 
 
 
 @pytest.mark.parametrize(
-    ("lines", "title", "found"),
+    ("lines", "title", "results"),
     [
         (["2.3 Simple parsing", "For"], "Simple parsing", (0, 1)),
         (["text", "第三章 数据结构"], "数据结构", (1, 2)),
@@ -230,9 +230,9 @@ def test_bookmarks_are_headings_pages_are_kept_and_running_heads_are_left_out() 
     ],
 )
 def test_a_bookmark_is_found_with_or_without_its_number(
-    lines: list[str], title: str, found: tuple[int, int] | None
+    lines: list[str], title: str, results: tuple[int, int] | None
 ) -> None:
-    assert place(lines, [title]) == [found]
+    assert place(lines, [title]) == [results]
 
 
 def test_lines_that_count_the_pages_are_left_out_and_other_numbers_stay() -> None:

@@ -44,8 +44,8 @@ SNIPPETS = {
 @pytest.mark.parametrize("language", SNIPPETS)
 def test_definitions_of_every_language_stand_under_their_names(language: str) -> None:
     code, names = SNIPPETS[language]
-    found = CodeReader(language).load_data(code.encode())
-    assert [" ".join(section.metadata["heading"]) for section in found] == names
+    results = CodeReader(language).load_data(code.encode())
+    assert [" ".join(section.metadata["heading"]) for section in results] == names
 
 
 def test_comments_and_decorators_go_with_what_they_stand_above() -> None:
@@ -56,8 +56,8 @@ def test_comments_and_decorators_go_with_what_they_stand_above() -> None:
 def test_a_long_class_is_told_by_its_methods() -> None:
     methods = "".join(f"    def step_{at}(self):\n        return '{'x' * 300}'\n\n" for at in range(9))
     code = f"class Steps:\n    '''Nine.'''\n\n{methods}def after():\n    pass\n"
-    found = CodeReader("python").load_data(code.encode())
-    paths = [section.metadata["heading"] for section in found]
+    results = CodeReader("python").load_data(code.encode())
+    paths = [section.metadata["heading"] for section in results]
     assert paths == [["Steps"], *(["Steps", f"step_{at}"] for at in range(9)), ["after"]]
 
 
@@ -66,8 +66,8 @@ def test_every_line_of_the_code_is_kept_once_and_in_order(language: str) -> None
     """Discriminates: losing what stands between definitions."""
     code = Path("services/adapters/readers/plain/code.py").read_text(encoding="utf-8")
     sections = CodeReader(language).load_data(code.encode())
-    kept = [line for section in sections for line in section.text.split("\n")[1:-1] if line.strip()]
-    assert kept == [line for line in code.split("\n") if line.strip()]
+    remaining = [line for section in sections for line in section.text.split("\n")[1:-1] if line.strip()]
+    assert remaining == [line for line in code.split("\n") if line.strip()]
 
 
 def test_code_cannot_close_its_fence() -> None:

@@ -32,14 +32,14 @@ def code_of(content: bytes, name: str = "a.json") -> str:
 
 def test_an_export_of_questions_answers_and_chats_stays_one() -> None:
     parsed = parse_document("export-jq.json", (DOCUMENTS / "export-jq.json").read_bytes())
-    told = {section.heading: section.text for section in parsed.sections}
-    assert told["客服问答导出", "prices"].startswith(
+    by_heading = {section.heading: section.text for section in parsed.sections}
+    assert by_heading["客服问答导出", "prices"].startswith(
         "| sku | name | price |\n| --- | --- | --- |\n| L-1 | 琥珀灯"
     )
-    assert told["客服问答导出", "conversations", "c-1", "messages"] == (
+    assert by_heading["客服问答导出", "conversations", "c-1", "messages"] == (
         "user: 竹椅能退吗？\n\nassistant: 未使用的竹椅七天内可以退。"
     )
-    assert "| 退款需要几天？ | 七个工作日内原路退回。 |" in told["客服问答导出", "faq"]
+    assert "| 退款需要几天？ | 七个工作日内原路退回。 |" in by_heading["客服问答导出", "faq"]
     assert parsed.date == "2024-03-05"
 
 
@@ -52,28 +52,28 @@ def test_fixtures_of_other_programs_are_read() -> None:
 
 def test_small_members_are_lines_and_big_ones_are_sections_under_their_keys() -> None:
     long = "A long answer about lanterns. " * 40
-    found = read({"name": "wenmai", "size": {"w": 1, "h": 2}, "notes": {"first": long, "second": long}})
-    assert found[0].heading == ("wenmai",)
-    assert found[0].text == "name: wenmai\nsize.w: 1\nsize.h: 2"
-    assert found[1].heading == ("wenmai", "notes")
-    assert found[1].text.count(long.strip()) == 2
+    results = read({"name": "wenmai", "size": {"w": 1, "h": 2}, "notes": {"first": long, "second": long}})
+    assert results[0].heading == ("wenmai",)
+    assert results[0].text == "name: wenmai\nsize.w: 1\nsize.h: 2"
+    assert results[1].heading == ("wenmai", "notes")
+    assert results[1].text.count(long.strip()) == 2
 
 
 def test_records_with_long_texts_keep_their_fields_together() -> None:
-    found = read([{"question": f"Q{at}", "answer": "word " * 200} for at in range(3)])
-    assert [section.heading for section in found] == [("Q0",), ("Q1",), ("Q2",)]
-    assert found[1].text.startswith("question: Q1\nanswer:\nword word")
+    results = read([{"question": f"Q{at}", "answer": "word " * 200} for at in range(3)])
+    assert [section.heading for section in results] == [("Q0",), ("Q1",), ("Q2",)]
+    assert results[1].text.startswith("question: Q1\nanswer:\nword word")
 
 
 def test_numbers_stay_as_written_and_what_is_no_json_number_is_read() -> None:
     """Discriminates: int() and float() of the numbers; the last of two equal keys winning."""
     raw = b'{"a": 1.10, "b": NaN, "c": ' + b"9" * 5_000 + b', "a": 2, "d": -Infinity, "e": 1e999}'
-    told = text(raw)
-    assert "a: 1.10" in told
-    assert "a (2): 2" in told
-    assert "b: NaN" in told
-    assert "9" * 5_000 in told
-    assert "1e999" in told
+    read = text(raw)
+    assert "a: 1.10" in read
+    assert "a (2): 2" in read
+    assert "b: NaN" in read
+    assert "9" * 5_000 in read
+    assert "1e999" in read
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "gb18030"])

@@ -15,7 +15,7 @@ from services.adapters.readers.documents import parse_document
 DOCUMENTS = Path("tests/fixtures/documents")
 
 
-def told(content: bytes) -> list[tuple[str, str]]:
+def sections(content: bytes) -> list[tuple[str, str]]:
     return [(" > ".join(s.heading), s.text) for s in parse_document("a.eml", content).sections]
 
 
@@ -45,7 +45,7 @@ def test_the_text_is_read_in_every_charset_and_transfer_encoding(charset: str, e
     message = mail("退款")
     text = "您好，臺灣" if charset == "big5" else "您好，退款七天内到账。"
     message.set_content(text, charset=charset, cte=encoding)
-    assert text in told(message.as_bytes())[0][1]
+    assert text in sections(message.as_bytes())[0][1]
 
 
 @pytest.mark.parametrize("claimed", ["us-ascii", "utf-8", "iso-8859-1", "unknown-8bit", "punycode", "x\0y"])
@@ -53,27 +53,27 @@ def test_a_wrong_charset_costs_no_text(claimed: str) -> None:
     """Discriminates: believing the header where the bytes do not fit it (but Latin-1 fits all)."""
     raw = "Subject: 你好，朋友\nContent-Type: text/plain; charset="
     raw += f"{claimed}\n\n我们的退款政策是七天。\n"
-    [(heading, text)] = told(raw.encode("gbk"))
+    [(heading, text)] = sections(raw.encode("gbk"))
     assert heading == "你好，朋友"
     assert claimed == "iso-8859-1" or text == "我们的退款政策是七天。"
 
 
 def test_a_subject_declared_gb2312_has_the_characters_of_its_supersets() -> None:
     word = base64.b64encode("朱镕基".encode("gbk"))
-    assert told(b"Subject: =?gb2312?B?" + word + b"?=\n\nText")[0][0] == "朱镕基"
+    assert sections(b"Subject: =?gb2312?B?" + word + b"?=\n\nText")[0][0] == "朱镕基"
 
 
 def test_plain_text_comes_before_html_unless_it_is_only_a_notice() -> None:
     message = mail()
     message.set_content("The plain words of this message, quite as long as the others.")
     message.add_alternative("<p>The <b>rich</b> words.</p>", subtype="html")
-    assert "plain words" in told(message.as_bytes())[0][1]
+    assert "plain words" in sections(message.as_bytes())[0][1]
     message = mail()
     message.set_content("See HTML.")
     message.add_alternative(
         f"<h1>News</h1><p>{'Rich words. ' * 20}</p><p style='display:none'>x-hidden</p>", subtype="html"
     )
-    text = told(message.as_bytes())[0][1]
+    text = sections(message.as_bytes())[0][1]
     assert "News\n\nRich words." in text
     assert "x-hidden" not in text
 
@@ -86,12 +86,12 @@ def test_attachments_are_named_small_texts_read_and_passed_on_mail_is_a_section(
     message.add_attachment("x" * 300_000, filename="huge.txt")
     message.add_attachment(b"%PDF-1.4", maintype="application", subtype="pdf", filename="报告.pdf")
     message.add_attachment(inner)
-    found = told(message.as_bytes())
-    assert found[0][1].endswith("outer words\n\nAttachments: notes.md, huge.txt, 报告.pdf")
-    assert found[1] == ("Lanterns > notes.md > Top", "note")
-    assert found[2][0] == "Lanterns > Forwarded"
-    assert found[2][1].endswith("inner words")
-    assert len(found) == 3
+    results = sections(message.as_bytes())
+    assert results[0][1].endswith("outer words\n\nAttachments: notes.md, huge.txt, 报告.pdf")
+    assert results[1] == ("Lanterns > notes.md > Top", "note")
+    assert results[2][0] == "Lanterns > Forwarded"
+    assert results[2][1].endswith("inner words")
+    assert len(results) == 3
 
 
 def _nested(levels: int) -> bytes:
@@ -114,14 +114,14 @@ def test_a_bomb_of_parts_is_refused_soon(bomb: str) -> None:
     """Discriminates: no limit of parts, or of depth."""
     started = time.process_time()
     with pytest.raises(UnreadableDocumentError) as refused:
-        told(BOMBS[bomb])
+        sections(BOMBS[bomb])
     assert refused.value.code == "too_complex"
     assert time.process_time() - started < 5
 
 
 def test_a_file_that_is_no_mail_is_refused() -> None:
     with pytest.raises(UnreadableDocumentError):
-        told(b"\n\njust text")
+        sections(b"\n\njust text")
 
 
 def test_a_mail_without_a_date_or_with_a_broken_one_has_none() -> None:

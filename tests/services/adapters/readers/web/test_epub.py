@@ -9,7 +9,7 @@ import pytest
 from core.errors import UnreadableDocumentError
 from core.knowledge import ParsedDocument
 from services.adapters.readers.documents import parse_document
-from tests.support.make_files import archive
+from tests.support.stores.make_files import archive
 
 DOCUMENTS = Path("tests/fixtures/documents")
 CONTAINER = b"""<?xml version="1.0"?><container xmlns="urn:oasis:names:tc:opendocument:xmlns:container">
@@ -46,7 +46,7 @@ def read(content: bytes) -> ParsedDocument:
     return parse_document("a.epub", content)
 
 
-def told(content: bytes) -> list[tuple[str, str]]:
+def sections(content: bytes) -> list[tuple[str, str]]:
     return [(" > ".join(section.heading), section.text) for section in read(content).sections]
 
 
@@ -72,17 +72,17 @@ def test_a_book_made_by_pandoc_keeps_its_outline_and_date() -> None:
 
 
 def test_a_book_made_by_writer_takes_chapter_names_from_its_contents() -> None:
-    found = told((DOCUMENTS / "guide-writer.epub").read_bytes())
-    assert [heading for heading, _ in found][1:] == [
+    results = sections((DOCUMENTS / "guide-writer.epub").read_bytes())
+    assert [heading for heading, _ in results][1:] == [
         "退款与保修手册 > 退款政策",
         "退款与保修手册 > Warranty terms",
     ]
-    assert "| 电子产品 | 15 天 | 含全部配件 |" in found[1][1]
+    assert "| 电子产品 | 15 天 | 含全部配件 |" in results[1][1]
 
 
 def test_chapters_come_in_reading_order_whatever_their_links_look_like() -> None:
     """Discriminates: the manifest's order; links as written; <title/> opening a title that never ends."""
-    assert told(book()) == [
+    assert sections(book()) == [
         ("Lanterns > The second", "A fine glow. 光。"),
         ("Lanterns > Care", "Polish it weekly."),
     ]
@@ -90,8 +90,8 @@ def test_chapters_come_in_reading_order_whatever_their_links_look_like() -> None
 
 
 def test_a_missing_or_damaged_chapter_costs_nobody_the_others() -> None:
-    assert told(book(**{"OPS/text/two.xhtml": None})) == [("Lanterns > Care", "Polish it weekly.")]
-    assert told(book(**{"OPS/toc.ncx": b"<<<"}))[0] == ("Lanterns", "A fine glow. 光。")
+    assert sections(book(**{"OPS/text/two.xhtml": None})) == [("Lanterns > Care", "Polish it weekly.")]
+    assert sections(book(**{"OPS/toc.ncx": b"<<<"}))[0] == ("Lanterns", "A fine glow. 光。")
 
 
 def test_a_book_without_any_readable_chapter_has_no_text() -> None:
@@ -103,7 +103,7 @@ def test_copy_protection_is_named_and_scrambled_fonts_are_none() -> None:
     aes = "http://www.w3.org/2001/04/xmlenc#aes128-cbc"
     assert code_of(book(**{"META-INF/encryption.xml": encryption(aes, "OPS/text/two.xhtml")})) == "encrypted"
     fonts = encryption("http://www.idpf.org/2008/embedding", "OPS/fonts/a.otf")
-    assert len(told(book(**{"META-INF/encryption.xml": fonts}))) == 2
+    assert len(sections(book(**{"META-INF/encryption.xml": fonts}))) == 2
 
 
 def test_a_zip_that_is_no_book_is_refused() -> None:
@@ -117,7 +117,7 @@ def test_entities_are_neither_expanded_nor_fetched() -> None:
     )
     content = book(**{"OPS/book.opf": OPF.format(doctype=bomb, entity="&b;&x;").encode()})
     try:
-        headings = [heading for heading, _ in told(content)]
+        headings = [heading for heading, _ in sections(content)]
     except UnreadableDocumentError as refused:
         assert refused.code == "unsafe_xml"  # noqa: PT017 - either answer is right
     else:

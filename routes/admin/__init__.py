@@ -1,0 +1,1 @@
+"""The operator's routes, one module for each thing an operator wants."""

@@ -1,0 +1,67 @@
+"""Is it up, can a question be asked, what may the page offer."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from routes.dependencies import ContainerDep, Owner
+from routes.errors import RETRY_AFTER_S
+from routes.openapi import WireRoute, describe, errors
+from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
+from routes.wire.server import Liveness, Model, ModelList, PublicSettings, Readiness, TopN
+
+router = APIRouter(route_class=WireRoute)
+
+
+@router.get("/health/live", tags=["health"])
+async def live() -> Liveness:
+    """200 while the process answers."""
+    return Liveness(status="live")
+
+
+@router.get(
+    "/health/ready", tags=["health"], responses={503: {"model": Readiness, "description": "Not ready."}}
+)
+async def ready(response: Response, container: ContainerDep) -> Readiness:
+    """200 when a question can be asked, `degraded` when that may end soon; 503 names the part that is not
+    ready."""
+    problems = await container.health()
+    if problems:
+        response.status_code = 503
+        response.headers["Retry-After"] = RETRY_AFTER_S[503]
+        return Readiness(status="not_ready", problems=problems, warnings={})
+    warnings = await container.warnings()
+    return Readiness(status="degraded" if warnings else "ready", problems={}, warnings=warnings)
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def openapi(request: Request, owner: Owner) -> JSONResponse:
+    """Every route, its bodies and its errors, as OpenAPI."""
+    return JSONResponse(describe(request.app))
+
+
+@router.get("/models", tags=["settings"], responses=errors(401))
+async def list_models(container: ContainerDep, owner: Owner) -> ModelList:
+    """The models a question may be sent to; `default` answers when none is named."""
+    models = [
+        Model(id=entry.model_id, label=entry.label, provider=entry.provider, generative=entry.generative)
+        for entry in container.llms.entries()
+    ]
+    return ModelList(models=models, default="default")
+
+
+@router.get("/settings/public", tags=["settings"], responses=errors(401))
+async def public_settings(container: ContainerDep, owner: Owner) -> PublicSettings:
+    """What a front end needs to know before it asks; `insert_block`: whether some model can judge."""
+    settings = container.settings
+    return PublicSettings(
+        max_question_chars=settings.conversation.max_question_chars,
+        max_persona_chars=settings.conversation.max_persona_chars,
+        max_upload_bytes=settings.server.max_upload_bytes,
+        expire_days=settings.conversation.conversation_expire_days,
+        embedding=container.embedding.name,
+        formats=list(container.supported_formats),
+        insert_block=any(entry.generative for entry in container.llms.entries()),
+        rerank_top_n=TopN(default=DEFAULT_TOP_N, max=MAX_TOP_N),
+    )

@@ -1,0 +1,1 @@
+"""The routes of sessions and turns: list, read, rename, rate, erase, import, export."""

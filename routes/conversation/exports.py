@@ -1,0 +1,153 @@
+"""Conversations to keep: the whole session as Markdown to read, or as JSON that an import takes back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from api.sessions.export import SessionCopy
+from core.conversation.transcript import MarkdownTranscript, parents_first, stretches
+from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus, rfc3339
+from core.moments import is_moment
+from core.text import is_mostly_chinese
+from routes.conversation.replies import limits_reply, session_reply
+from routes.dependencies import ContainerDep, Owner
+from routes.openapi import Responses, WireRoute, errors
+from routes.stream.parts import citation_reply, warning_reply
+from routes.wire.fields import Reply
+from services.conversation.sessions import Session
+
+router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
+
+NAME_CHARS = 80
+MEDIA_TYPES = {"md": "text/markdown", "json": "application/json"}
+# Separators, what Windows refuses, controls, and characters that turn the text around or cannot be seen.
+_NOT_IN_NAMES = re.compile(
+    '[<>:"/\\\\|?*\\x00-\\x1f\\x7f-\\x9f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ud800-\\udfff]+'
+)
+
+COPY: Responses = {
+    200: {
+        "description": "The session as a file.",
+        "content": {
+            MEDIA_TYPES["md"]: {"schema": {"type": "string", "description": "Markdown, to read."}},
+            MEDIA_TYPES["json"]: {"schema": {"$ref": "#/components/schemas/ImportBody"}},
+        },
+    }
+}
+
+
+@router.get("/sessions/{session_id}/export", response_class=StreamingResponse, responses=COPY)
+async def export_session(
+    session_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    form: Annotated[Literal["md", "json"], Query(alias="format")] = "md",
+) -> StreamingResponse:
+    """The whole tree as a file: Markdown to read, or JSON that POST /sessions/import takes back."""
+    copy = await container.sessions.copy(str(session_id), owner)
+    pieces = _markdown(copy) if form == "md" else _json(copy)
+    headers = {"Content-Disposition": attachment(copy.session.title, str(session_id), form)}
+    return StreamingResponse(pieces, media_type=f"{MEDIA_TYPES[form]}; charset=utf-8", headers=headers)
+
+
+def attachment(title: str, session_id: str, extension: str) -> str:
+    """The Content-Disposition (RFC 6266): a plain name for old clients, the title for the others."""
+    name = " ".join(_NOT_IN_NAMES.sub(" ", title).split())[:NAME_CHARS].strip(" .") or "wenmai"
+    plain = f"wenmai-{session_id[:8]}.{extension}"
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(f'{name}.{extension}', safe='')}"
+
+
+async def _markdown(copy: SessionCopy) -> AsyncIterator[str]:
+    session = copy.session
+    transcript = MarkdownTranscript("zh" if is_mostly_chinese(session.title) else "en")
+    yield transcript.head(
+        session.session_id, session.title, session.created_us, len(copy.nodes), session.persona
+    )
+    for stretch in stretches(copy.nodes, copy.parents):
+        numbers = {turn_id: stretch.first + at for at, turn_id in enumerate(stretch.turn_ids)}
+        yield transcript.heading(stretch)
+        async for turns in copy.turns(stretch.turn_ids):
+            yield "".join([transcript.turn(numbers[turn.turn_id], turn) for turn in turns])
+
+
+async def _json(copy: SessionCopy) -> AsyncIterator[str]:
+    head = json.dumps(exported_session(copy.session), ensure_ascii=False, indent=1)
+    yield head.removesuffix("\n}") + ',\n "turns": ['
+    between = "\n"
+    async for turns in copy.turns(parents_first(copy.nodes, copy.parents)):
+        for turn in turns:
+            yield between + json.dumps(exported_turn(turn, copy.has), ensure_ascii=False)
+            between = ",\n"
+    yield "\n]}\n"
+
+
+def exported_session(session: Session) -> dict[str, Any]:
+    """What POST /sessions/import takes, but for the turns; a time that is not known is left out."""
+    body = _dumped(session_reply(session))
+    if session.persona is not None and not is_moment(session.persona.updated_us):
+        del body["persona"]["updated_at"]
+    times = {"created_at": session.created_us, "updated_at": session.updated_us}
+    return {name: value for name, value in body.items() if is_moment(times.get(name, 1))}
+
+
+def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]:
+    """A turn as POST /sessions/import takes it; `exported` tells which turns are brought along.
+
+    Its sources as they are stored: whether their documents are still there is no part of a copy.
+    """
+    running = turn.status is TurnStatus.RUNNING
+    return {
+        "turn_id": turn.turn_id,
+        "parent_turn_id": turn.parent_turn_id,
+        **({"timestamp": turn.timestamp} if is_moment(turn.created_us) else {}),
+        "status": (TurnStatus.INTERRUPTED if running else turn.status).value,
+        "question": turn.user_query,
+        "answer": turn.assistant_response,
+        "thinking": turn.thinking,
+        "sources": [_dumped(citation_reply(citation)) for citation in turn.sources],
+        "model_id": turn.model_id,
+        "command": turn.command,
+        "token_count": turn.token_count,
+        "usage": asdict(turn.usage),
+        "timings_ms": turn.timings_ms,
+        "finish_reason": turn.finish_reason,
+        "summary": _exported_summary(turn.summary, exported),
+        "filters": _dumped(limits_reply(turn.filters)),
+        "request": asdict(turn.request) if turn.request else None,
+        "feedback": asdict(turn.feedback) if turn.feedback else None,
+        "warnings": [_dumped(warning_reply(warning)) for warning in turn.warnings],
+        "rewritten_question": _exported_rewritten(turn.rewritten, exported),
+    }
+
+
+def _exported_summary(summary: Summary | None, exported: Callable[[str], bool]) -> dict[str, Any] | None:
+    """None, too, when a turn that it names is gone: it could not be brought in again."""
+    if summary is None:
+        return None
+    body = asdict(summary)
+    del body["created_us"]
+    named = (summary.start, *summary.covers, summary.previous or summary.start)
+    created_at = rfc3339(max(summary.created_us, 1))  # never "not known", which an import refuses
+    return {**body, "created_at": created_at} if all(map(exported, named)) else None
+
+
+def _exported_rewritten(
+    rewritten: RewrittenQuestion | None, exported: Callable[[str], bool]
+) -> dict[str, Any] | None:
+    """None, too, when a turn that it was made of is gone."""
+    if rewritten is None or not all(map(exported, rewritten.turn_ids)):
+        return None
+    return {"text": rewritten.text, "turn_ids": list(rewritten.turn_ids)}
+
+
+def _dumped(reply: Reply) -> dict[str, Any]:
+    return reply.model_dump(mode="json", exclude_unset=True)

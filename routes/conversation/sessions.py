@@ -1,0 +1,136 @@
+"""Sessions: list, read, rename, hold, erase; their turns as a branch or a tree; their personas."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query
+
+from api.turn.citing import known_documents
+from core.operations.erasure import ErasedKind
+from routes.conversation.replies import branch_reply, session_reply, tree_reply
+from routes.dependencies import ContainerDep, Owner, readable
+from routes.erasing import Thorough, asked, proof_of
+from routes.json_body import body_schema, json_body
+from routes.openapi import WireRoute, errors
+from routes.wire.fields import AtMost, PlainText
+from routes.wire.sessions import (
+    MAX_TITLE_CHARS,
+    ErasedSession,
+    PersonaBody,
+    Session,
+    SessionBody,
+    SessionChanges,
+    SessionPage,
+)
+from routes.wire.turns import Branch, Tree
+from services.conversation.sessions import KEEP, SessionChange
+
+router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
+
+Title = Annotated[
+    PlainText, AtMost(MAX_TITLE_CHARS), Query(description="What the title has in it; case and width differ.")
+]
+
+
+@router.get("/sessions")
+async def list_sessions(
+    container: ContainerDep,
+    owner: Owner,
+    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
+    before: Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the page before")] = None,
+    q: Title = "",
+) -> SessionPage:
+    """Newest first, paged. With `q`, a page may have few sessions or none and still name a `next`: a request
+    looks at 10,000 titles at most."""
+    page = await container.sessions.newest(owner, limit, before, q.strip())
+    listed = [session_reply(session, count) for session, count in page.sessions]
+    return SessionPage(sessions=listed, next=page.next_before_us)
+
+
+@router.post(
+    "/sessions", status_code=201, openapi_extra=body_schema(SessionBody), responses=errors(400, 413, 415)
+)
+async def create_session(
+    container: ContainerDep, owner: Owner, body: Annotated[SessionBody, Depends(json_body(SessionBody))]
+) -> Session:
+    """An empty session; usually one is made by asking without a session_id."""
+    return session_reply(await container.sessions.create(owner, body.title), 0)
+
+
+@router.get("/sessions/{session_id}")
+async def get_session(session_id: UUID, container: ContainerDep, owner: Owner) -> Session:
+    """One session."""
+    return session_reply(*await container.sessions.get(str(session_id), owner))
+
+
+@router.patch(
+    "/sessions/{session_id}", openapi_extra=body_schema(SessionChanges), responses=errors(400, 413, 415)
+)
+async def change_session(
+    session_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[SessionChanges, Depends(json_body(SessionChanges))],
+) -> Session:
+    """Rename, hold (kept from expiry), or give it an age limit of its own."""
+    return session_reply(await container.sessions.change(str(session_id), owner, _change(body)))
+
+
+@router.delete("/sessions/{session_id}")
+async def erase_session(
+    session_id: UUID, container: ContainerDep, owner: Owner, proof: Thorough = None
+) -> ErasedSession:
+    """Erase the session with all its turns, and prove it."""
+    options = asked(ErasedKind.SESSION, proof)
+    erased = await container.sessions.erasure.session(str(session_id), owner, options)
+    return ErasedSession(
+        session_id=str(session_id),
+        turns_erased=erased.counts.get("turns", 0),
+        proof=proof_of(erased),
+        receipt_id=erased.receipt_id,
+    )
+
+
+@router.get("/sessions/{session_id}/turns")
+async def list_turns(
+    session_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    leaf: Annotated[UUID | None, Query(description="The last turn of the branch.")] = None,
+) -> Branch:
+    """The branch that ends in `leaf` (the newest turn when absent), from its root on."""
+    turns = await container.sessions.branch(str(session_id), owner, str(leaf) if leaf else None)
+    documents = await known_documents(container.knowledge.find_documents, turns, readable(owner))
+    return branch_reply(turns, documents)
+
+
+@router.get("/sessions/{session_id}/tree")
+async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> Tree:
+    """Every turn of the session with its parent and the beginning of its question, in time order."""
+    return tree_reply(await container.sessions.tree(str(session_id), owner))
+
+
+@router.put(
+    "/sessions/{session_id}/persona", openapi_extra=body_schema(PersonaBody), responses=errors(400, 413, 415)
+)
+async def set_persona(
+    session_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[PersonaBody, Depends(json_body(PersonaBody))],
+) -> Session:
+    """Set or replace the session's persona: one at a time, from the next turn on."""
+    return session_reply(await container.sessions.set_persona(str(session_id), owner, body.to_draft()))
+
+
+@router.delete("/sessions/{session_id}/persona")
+async def clear_persona(session_id: UUID, container: ContainerDep, owner: Owner) -> Session:
+    """Clear the persona, from the next turn on."""
+    return session_reply(await container.sessions.clear_persona(str(session_id), owner))
+
+
+def _change(body: SessionChanges) -> SessionChange:
+    sent = "expire_days" in body.model_fields_set
+    return SessionChange(body.title, body.hold, body.expire_days if sent else KEEP)

@@ -1,0 +1,221 @@
+"""Documents and their chunks: add, list, read, change, erase."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from python_multipart.exceptions import MultipartParseError
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+
+from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaError
+from core.knowledge import MAX_TAG_CHARS, DocumentStatus
+from core.operations.erasure import ErasedKind
+from routes.dependencies import ContainerDep, Owner, erasable, readable
+from routes.erasing import Thorough, WithAnswers, asked, proof_of
+from routes.knowledge.replies import chunk_reply, document_reply, surroundings_reply
+from routes.openapi import WireRoute, errors
+from routes.wire.documents import (
+    AddedDocument,
+    ChunkInPlace,
+    ChunkPage,
+    Document,
+    DocumentPage,
+    DocumentPatch,
+    ErasedDocument,
+    TagCount,
+    TagList,
+)
+from services.knowledge.documents import Narrowed
+from services.knowledge.upload import Changes, Upload
+from services.retrieval.surroundings import Neighbours
+
+router = APIRouter(tags=["documents"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
+
+MAX_FIELDS = 8
+TAGS_LISTED = 200
+UPLOAD_SCHEMA: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"multipart/form-data": {"schema": {"$ref": "#/components/schemas/DocumentUpload"}}},
+    }
+}
+
+Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
+Beside = Annotated[int, Query(ge=0, le=10, description="How many chunks beside it.")]
+Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the page before")]
+
+
+@router.post(
+    "/documents",
+    status_code=201,
+    openapi_extra=UPLOAD_SCHEMA,
+    responses={
+        200: {"description": "The same content is stored already.", "model": AddedDocument},
+        **errors(413, 415, 507),
+    },
+)
+async def add_document(
+    request: Request, response: Response, container: ContainerDep, owner: Owner
+) -> AddedDocument:
+    """Add one document, or a new version of the one with this `external_id`.
+
+    It is checked and parsed at once; embedding goes on as a job, also after a restart.
+    """
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise UnsupportedMediaError("Content-Type must be multipart/form-data with a field `file`.")
+    async with _form(request) as form:
+        file = _file(form)
+        async with container.knowledge.uploads.hold(file.size or 0):  # until then its bytes are on the disk
+            addition = await container.knowledge.add(await _upload(form, file, owner))
+    if addition.existing:
+        response.status_code = 200
+    return AddedDocument(
+        document=document_reply(addition.document), job_id=addition.job_id, existing=addition.existing
+    )
+
+
+@router.get("/documents")
+async def list_documents(
+    container: ContainerDep,
+    owner: Owner,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    status: Annotated[DocumentStatus | None, Query(description="Those with this status.")] = None,
+    source: Annotated[str | None, Query(max_length=200, description="Those of this followed folder.")] = None,
+    tag: Annotated[str | None, Query(max_length=MAX_TAG_CHARS, description="Those with this tag.")] = None,
+) -> DocumentPage:
+    """Newest first, paged; all of them, or those with this status, source and tag."""
+    narrowed = Narrowed(status, source, tag)
+    page = await container.knowledge.list_documents(readable(owner), limit, cursor, narrowed)
+    listed = [document_reply(document) for document in page.documents]
+    return DocumentPage(documents=listed, next=page.next_cursor)
+
+
+@router.get("/tags")
+async def list_tags(container: ContainerDep, owner: Owner) -> TagList:
+    """How many documents carry each tag: the 200 that most do, the most first."""
+    tags = await container.knowledge.tags(readable(owner), TAGS_LISTED)
+    return TagList(tags=[TagCount.model_validate(each) for each in tags])
+
+
+@router.get("/documents/{document_id}")
+async def get_document(document_id: UUID, container: ContainerDep, owner: Owner) -> Document:
+    """One document."""
+    return document_reply(await container.knowledge.get_document(str(document_id), readable(owner)))
+
+
+@router.patch("/documents/{document_id}", responses=errors(409, 413))
+async def change_document(
+    document_id: UUID, body: DocumentPatch, container: ContainerDep, owner: Owner
+) -> Document:
+    """Change its tags or its date; nothing is read in again. Of a followed file only the date."""
+    changed = await container.knowledge.change(str(document_id), erasable(owner), _changes(body))
+    return document_reply(changed)
+
+
+@router.get("/documents/{document_id}/chunks")
+async def list_chunks(
+    document_id: UUID, container: ContainerDep, owner: Owner, limit: Limit = 100, cursor: Cursor = None
+) -> ChunkPage:
+    """Its chunks, in document order."""
+    page = await container.knowledge.chunks(str(document_id), readable(owner), limit, cursor)
+    return ChunkPage(chunks=[chunk_reply(chunk) for chunk in page.chunks], next=page.next_cursor)
+
+
+@router.get("/documents/{document_id}/chunks/{chunk_id}")
+async def get_chunk(
+    document_id: UUID,
+    chunk_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    before: Beside = 1,
+    after: Beside = 1,
+    section: Annotated[bool, Query(description="Whether to answer with its section.")] = True,
+) -> ChunkInPlace:
+    """A chunk, its neighbours, and the section it is of: the chunks under the same heading, in order."""
+    neighbours = Neighbours(container.store, container.settings.store.knowledge_collection)
+    owners = readable(owner)
+    chunk = await neighbours.get(str(document_id), str(chunk_id), owners)
+    return surroundings_reply(
+        await neighbours.surroundings(chunk, owners, before=before, after=after, section=section)
+    )
+
+
+@router.delete("/documents/{document_id}")
+async def delete_document(
+    document_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    proof: Thorough = None,
+    with_answers: WithAnswers = False,
+) -> ErasedDocument:
+    """Erase a document with its chunks and what earlier turns cite of it, and prove it.
+
+    `source` names the followed folder that brings it back while its file is there; null for an upload.
+    """
+    options = asked(ErasedKind.DOCUMENT, proof, with_answers=with_answers)
+    document = await container.knowledge.get_document(str(document_id), erasable(owner))
+    erased = await container.sessions.erasure.document(str(document_id), erasable(owner), options)
+    return ErasedDocument(
+        document_id=str(document_id),
+        deleted=True,
+        source=document.source or None,
+        proof=proof_of(erased),
+        receipt_id=erased.receipt_id,
+    )
+
+
+@asynccontextmanager
+async def _form(request: Request) -> AsyncIterator[FormData]:
+    try:
+        form = await request.form(max_files=1, max_fields=MAX_FIELDS)
+    except HTTPException as error:
+        raise _unreadable(error) from error
+    try:
+        yield form
+    finally:
+        await form.close()
+
+
+def _unreadable(error: HTTPException) -> BadRequestError:
+    """The parser refuses a file name of thousands of characters as if the whole form were broken."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MultipartParseError) and "header size" in str(cause):
+            return BadRequestError("file: the name is too long.")
+        cause = cause.__context__
+    return MalformedFormError(str(error.detail))
+
+
+def _file(form: FormData) -> UploadFile:
+    file = form.get("file")
+    if not isinstance(file, UploadFile):
+        raise BadRequestError("missing: file")
+    return file
+
+
+async def _upload(form: FormData, file: UploadFile, owner: str) -> Upload:
+    tags = form.get("tags")
+    return Upload(
+        owner=owner,
+        file_name=file.filename or "",
+        content=await file.read(),
+        external_id=_field(form, "external_id"),
+        tags=tuple(tags.split(",")) if isinstance(tags, str) else None,
+        date=_field(form, "date"),
+    )
+
+
+def _field(form: FormData, name: str) -> str | None:
+    value = form.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _changes(body: DocumentPatch) -> Changes:
+    tags = None if body.tags is None else tuple(body.tags)
+    return Changes(tags, body.date, changes_date="date" in body.model_fields_set)

@@ -1,0 +1,147 @@
+"""Documents, jobs, chunks, candidates and sources as the replies that go over the wire."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from api.search.handler import SearchReport
+from api.search.stages import Judged
+from api.search.why_not import ChunkPlaces, DocumentReport
+from api.wiring.parts import SHARED_OWNER
+from core.conversation.turns import rfc3339
+from core.knowledge import Chunk, Document
+from routes.wire import documents, search
+from services.knowledge.jobs.job import JobSnapshot
+from services.retrieval.surroundings import Surroundings
+from services.sync.state import SourceSummary
+
+_TIMES = ("started", "next_try", "ended")
+
+
+def document_reply(document: Document) -> documents.Document:
+    return documents.Document(
+        document_id=document.document_id,
+        file_name=document.file_name,
+        content_hash=document.content_hash,
+        size_bytes=document.size_bytes,
+        status=document.status,
+        chunk_count=document.chunk_count,
+        external_id=document.external_id,
+        tags=list(document.tags),
+        date=document.date,
+        error=document.error,
+        source=document.source,
+        created_at=rfc3339(document.created_us),
+        modified_at=_time(document.modified_us),
+        shared=document.owner == SHARED_OWNER,
+    )
+
+
+def job_reply(job: JobSnapshot) -> documents.Job:
+    body = asdict(job)
+    for name in _TIMES:
+        body[f"{name}_at"] = _time(body.pop(f"{name}_us"))
+    return documents.Job(**body)
+
+
+def source_reply(summary: SourceSummary) -> documents.Source:
+    return documents.Source(
+        source=summary.source, documents=summary.documents, synced_at=_time(summary.synced_us)
+    )
+
+
+def chunk_reply(chunk: Chunk) -> documents.Chunk:
+    return documents.Chunk.model_validate(chunk)
+
+
+def surroundings_reply(around: Surroundings) -> documents.ChunkInPlace:
+    return documents.ChunkInPlace(
+        **asdict(around.chunk),
+        neighbours=documents.Neighbours(
+            before=[chunk_reply(chunk) for chunk in around.before],
+            after=[chunk_reply(chunk) for chunk in around.after],
+        ),
+        section=[chunk_reply(chunk) for chunk in around.section],
+    )
+
+
+def search_reply(report: SearchReport) -> search.SearchResult:
+    """With `document` only where one was asked about."""
+    body: dict[str, Any] = {
+        "candidates": [_candidate(judged) for judged in report.candidates],
+        "reranker": report.reranker,
+        "fell_back": report.fell_back,
+    }
+    if report.document:
+        body["document"] = _document_places(report.document)
+    return search.SearchResult(**body)
+
+
+def _candidate(judged: Judged) -> search.Candidate:
+    """A candidate with its rank and score at each stage, and the stage that dropped it."""
+    candidate = judged.candidate
+    return search.Candidate(
+        **asdict(candidate.chunk),
+        **_stages(judged),
+        probability=candidate.probability,
+        key_passage=candidate.key_passage,
+        kept=judged.dropped_by is None,
+        dropped_by=judged.dropped_by,
+    )
+
+
+def _stages(judged: Judged) -> dict[str, Any]:
+    """Null where it did not come that far; in a list, a null rank: that list did not bring it."""
+    candidate = judged.candidate
+    reranked = room = None
+    if judged.reranked_rank is not None:
+        reranked = search.Reranked(rank=judged.reranked_rank, probability=candidate.probability)
+    if judged.tokens is not None:
+        room = search.Room(index=judged.index, tokens=judged.tokens)
+    return {
+        "dense": search.Place(rank=candidate.dense_rank, score=candidate.dense),
+        "sparse": search.Place(rank=candidate.sparse_rank, score=candidate.sparse),
+        "fused": search.Place(rank=judged.fused_rank, score=candidate.fused),
+        "reranked": reranked,
+        "budget": room,
+    }
+
+
+def _document_places(report: DocumentReport) -> search.DocumentPlaces:
+    document = report.document
+    return search.DocumentPlaces(
+        document_id=document.document_id,
+        file_name=document.file_name,
+        status=document.status,
+        error=document.error,
+        stage=report.stage.value,
+        message=report.message,
+        chunks=[_chunk_places(chunk) for chunk in report.chunks],
+    )
+
+
+def _chunk_places(one: ChunkPlaces) -> search.ChunkPlaces:
+    """`rank` null: beyond the first thousand; `last_score` is what the last one had that got further."""
+    lists = {
+        place.kind: search.PlaceAmongAll(
+            rank=place.rank, score=place.score, last_score=place.last_score, kept=place.handed_on
+        )
+        for place in one.lists
+    }
+    judged = _stages(one.judged) if one.judged else dict.fromkeys(("fused", "reranked", "budget"))
+    return search.ChunkPlaces(
+        **{
+            **asdict(one.chunk),
+            **judged,
+            "dense": lists.get("dense"),
+            "sparse": lists.get("sparse"),
+            "stage": one.stage.value,
+            "alone_probability": one.alone_probability,
+            "key_passage": one.key_passage,
+        }
+    )
+
+
+def _time(moment_us: int | None) -> str | None:
+    return rfc3339(moment_us) if moment_us else None

@@ -1,0 +1,146 @@
+"""Frames: typed events to Server-Sent Events, in the prefix and the JSON format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from json.encoder import encode_basestring_ascii
+from typing import assert_never
+
+from config.settings import ServerSettings
+from core.conversation.events import (
+    ContentEvent,
+    DoneEvent,
+    ErrorEvent,
+    Event,
+    SessionEvent,
+    SourceEvent,
+    StatusEvent,
+    ThinkEvent,
+)
+from core.text import scrub
+from routes.stream.parts import citation_objects, status_object
+from routes.stream.response import EventStreamResponse
+from routes.wire.chat import StreamFormat
+from services.conversation.stream import TurnStream
+
+WRITE_BYTES = 16_384
+
+
+def encode_prefix(event: Event, event_id: str, progress_prefix: str = "STATUS") -> bytes:
+    """One frame. Texts have newlines only at their end (core.conversation.events); JSON is one ASCII line.
+
+    Whatever is there, no frame is forged: texts are scrubbed once more, a newline elsewhere becomes a blank.
+    """
+    if type(event) is ContentEvent and event.text.isprintable():
+        return f"id: {event_id}\ndata: CONTENT:{event.text}\n\n".encode()
+    text = scrub(_prefixed(event, progress_prefix))
+    line = text.rstrip("\n")
+    breaks = "data:\n" * (len(text) - len(line))
+    line = line.replace("\n", " ")
+    return f"id: {event_id}\ndata: {line}\n{breaks}\n".encode()
+
+
+def _prefixed(event: Event, progress_prefix: str) -> str:
+    match event:
+        case ContentEvent(piece):
+            return f"CONTENT:{piece}"
+        case ThinkEvent(piece):
+            return f"THINK:{piece}"
+        case SessionEvent(session_id):
+            return f"SESSION:{session_id}"
+        case StatusEvent(stage, message, _) if stage == "retrieving" and progress_prefix == "CONTENT":
+            return f"CONTENT:{_one_line(message)}"
+        case StatusEvent():
+            return f"STATUS:{json.dumps(status_object(event))}"
+        case SourceEvent():
+            return f"SOURCE:{json.dumps(citation_objects(event))}"
+        case ErrorEvent(message):
+            return f"ERROR:{_one_line(message)}"
+        case DoneEvent():
+            return "DONE:"
+        case _:
+            assert_never(event)
+
+
+def encode_json(event: Event, event_id: str) -> bytes:
+    """One frame with an event name and a one-line JSON object, ASCII."""
+    name, body = _named(event)
+    return f"event: {name}\nid: {event_id}\ndata: {body}\n\n".encode()
+
+
+def _named(event: Event) -> tuple[str, str]:
+    match event:
+        case ContentEvent(text):
+            return "content", f'{{"text": {encode_basestring_ascii(scrub(text))}}}'
+        case ThinkEvent(text):
+            return "think", f'{{"text": {encode_basestring_ascii(scrub(text))}}}'
+        case SessionEvent(session_id):
+            return "session", json.dumps({"session_id": session_id})
+        case StatusEvent():
+            return "status", json.dumps(status_object(event))
+        case SourceEvent():
+            return "source", json.dumps({"citations": citation_objects(event)})
+        case ErrorEvent(message):
+            return "error", json.dumps({"message": _one_line(message)})
+        case DoneEvent():
+            return "done", "{}"
+        case _:
+            assert_never(event)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(scrub(text).split())
+
+
+def stream_response(
+    stream: TurnStream,
+    settings: ServerSettings,
+    stream_format: StreamFormat,
+    after: int = 0,
+    seat: AbstractContextManager[None] | None = None,
+) -> EventStreamResponse:
+    """The stream from n = after + 1; pings keep proxies awake, a reader that stopped reading is cut.
+
+    `seat` is held while it is read.
+    """
+    frames = _frames(stream, settings, stream_format, after, seat or nullcontext())
+    return EventStreamResponse(frames, settings.ping_interval_s)
+
+
+async def _frames(
+    stream: TurnStream,
+    settings: ServerSettings,
+    stream_format: StreamFormat,
+    after: int,
+    seat: AbstractContextManager[None],
+) -> AsyncGenerator[bytes, None]:
+    with seat:
+        async with aclosing(stream.follow(after)) as batches:
+            async for batch in batches:
+                for piece in _writes(batch, stream.turn_id, settings.progress_prefix, stream_format):
+                    yield piece
+
+
+def _writes(
+    batch: Sequence[tuple[int, Event]], turn_id: str, progress_prefix: str, stream_format: StreamFormat
+) -> Iterator[bytes]:
+    """The batch in as few writes as it takes, none much longer than WRITE_BYTES but for a longer frame.
+
+    What a reader does not take waits in its buffers, one write at most.
+    """
+    frames, size = [], 0
+    for n, event in batch:
+        event_id = f"{turn_id}:{n}"
+        json_format = stream_format == "json"
+        frame = (
+            encode_json(event, event_id) if json_format else encode_prefix(event, event_id, progress_prefix)
+        )
+        frames.append(frame)
+        size += len(frame)
+        if size >= WRITE_BYTES:
+            yield b"".join(frames)
+            frames, size = [], 0
+    if frames:
+        yield b"".join(frames)

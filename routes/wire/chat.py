@@ -1,0 +1,182 @@
+"""A question, its answer as one object, and the events of its stream."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, RootModel
+
+from core.conversation.turns import TurnStatus
+from routes.wire.fields import PlainText, Reply, Uuid, WireModel, absent, example
+from routes.wire.search import FiltersBody
+from routes.wire.turns import SESSION_ID, TURN_ID, Citation, Usage, Warning
+
+DEFAULT_TOP_N = 10
+MAX_TOP_N = 50
+StreamFormat = Literal["prefix", "json"]
+
+
+class ChatBody(WireModel):
+    """What POST /knowledge_chat_conversation takes."""
+
+    model_config = example({"question": "父子链是什么?", "stream_format": "json"})
+
+    question: PlainText = Field(
+        description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming."
+    )
+    session_id: Uuid | None = Field(None, description="Absent: a new session is made.")
+    turn_id: Uuid | None = Field(None, description="The client's id for this turn: the retry key.")
+    parent_turn_id: Uuid | None = Field(
+        None, description="Absent: the session's latest completed turn; null: a new root."
+    )
+    thinking: bool = Field(False, description="Ask for visible thinking.")
+    model_id: str = Field("default", max_length=200, description="A key of the configuration.")
+    rerank_top_n: int = Field(
+        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Candidates shown to the model at most."
+    )
+    use_insert_block: bool = Field(False, description="Judge candidates one by one with an LLM.")
+    insert_block_llm_id: str | None = Field(None, max_length=200, description="Which model judges.")
+    filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
+    stream: bool = Field(True, description="false: one JSON object with the same parts.")
+    stream_format: StreamFormat = Field("prefix", description="How the events of the stream are written.")
+
+
+class TurnError(Reply):
+    """Why a turn failed."""
+
+    message: str = Field(description="One sentence for a person.")
+    code: str = Field(description="The kind of error, for programs.")
+    retryable: bool = Field(description="Whether asking again may succeed.")
+    request_id: str = absent("The request's id in the server's log.")
+
+
+class Answer(Reply):
+    """`stream: false`: all parts of the stream in one object."""
+
+    model_config = example(
+        {
+            "thinking": "",
+            "content": "每一轮都记下上一轮 [1]。",
+            "sources": [],
+            "session_id": SESSION_ID,
+            "turn_id": TURN_ID,
+            "parent_turn_id": None,
+            "status": "completed",
+            "usage": {"prompt_tokens": 830, "completion_tokens": 12, "estimated": False},
+            "timings_ms": {"total": 912.0},
+        }
+    )
+
+    thinking: str = Field(description="The model's visible thinking.")
+    content: str = Field(description="The answer, as far as it was written.")
+    sources: list[Citation] = Field(description="The passages the model was shown.")
+    session_id: str = Field(description="The session it is in.")
+    warnings: list[Warning] | None = absent("What the reader is warned of.")
+    rewritten_question: str | None = absent("The wording that the documents were searched with once more.")
+    error: TurnError | None = absent("Why the turn failed, beside all that was written until then.")
+    turn_id: str = Field(description="The turn's id.")
+    parent_turn_id: str | None = Field(description="The turn before it; null for a root.")
+    status: TurnStatus = Field(description="How it ended.")
+    usage: Usage = Field(description="Tokens of the model call.")
+    timings_ms: dict[str, float] = Field(description="Milliseconds by stage.")
+    finish_reason: str = absent('Why the model ended; "length": at a limit.')
+
+
+class SessionData(Reply):
+    """Which session the turn is in."""
+
+    session_id: str = Field(description="Its id.")
+
+
+class StatusData(Reply):
+    """Progress; what else it tells depends on the stage."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Any]
+
+    stage: str = Field(
+        description="retrieving, rewriting, reranking, filtering, generating, retrying, warning (code and "
+        "counts), error (code, retryable, request_id), and last finished (turn_id, parent_turn_id, status, "
+        "usage, timings_ms)."
+    )
+    message: str = Field(description="One sentence for a person.")
+
+
+class TextData(Reply):
+    """A piece of text; the pieces joined are the whole."""
+
+    text: str = Field(description="The piece.")
+
+
+class SourceData(Reply):
+    """The citations of the answer."""
+
+    citations: list[Citation] = Field(description="Numbered from 1.")
+
+
+class ErrorData(Reply):
+    """Why the turn failed."""
+
+    message: str = Field(description="One plain sentence for a person.")
+
+
+class DoneData(Reply):
+    """Nothing more: without an error before it, the turn is stored."""
+
+
+_ID = Field(description="<turn_id>:<n>, n counting from 1; what Last-Event-ID takes.")
+
+
+class SessionEvent(Reply):
+    """Once, first. In the prefix format: SESSION:, then the id."""
+
+    id: str = _ID
+    event: Literal["session"] = Field(description="The event's name.")
+    data: SessionData = Field(description="One line of JSON.")
+
+
+class StatusEvent(Reply):
+    """Any number of times. In the prefix format: STATUS:, then the JSON."""
+
+    id: str = _ID
+    event: Literal["status"] = Field(description="The event's name.")
+    data: StatusData = Field(description="One line of JSON.")
+
+
+class TextEvent(Reply):
+    """A piece of the thinking or of the answer. In the prefix format: THINK: or CONTENT:, then the piece."""
+
+    id: str = _ID
+    event: Literal["think", "content"] = Field(description="The event's name.")
+    data: TextData = Field(description="One line of JSON.")
+
+
+class SourceEvent(Reply):
+    """Once, after the turn is stored. In the prefix format: SOURCE:, then the array of citations."""
+
+    id: str = _ID
+    event: Literal["source"] = Field(description="The event's name.")
+    data: SourceData = Field(description="One line of JSON.")
+
+
+class ErrorEvent(Reply):
+    """At most once. In the prefix format: ERROR:, then the sentence."""
+
+    id: str = _ID
+    event: Literal["error"] = Field(description="The event's name.")
+    data: ErrorData = Field(description="One line of JSON.")
+
+
+class DoneEvent(Reply):
+    """Once, last. In the prefix format: DONE:."""
+
+    id: str = _ID
+    event: Literal["done"] = Field(description="The event's name.")
+    data: DoneData = Field(description="An empty object.")
+
+
+class StreamEvent(RootModel[SessionEvent | StatusEvent | TextEvent | SourceEvent | ErrorEvent | DoneEvent]):
+    """One Server-Sent Event of a turn, with its data read as JSON (`stream_format: json`). They come in this
+    order: session, then any of status, think and content, then source, error, status, done."""
+
+    model_config = example({"id": f"{TURN_ID}:1", "event": "session", "data": {"session_id": SESSION_ID}})

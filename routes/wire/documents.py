@@ -1,0 +1,258 @@
+"""Documents, their chunks and tags, and the jobs that read them in."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from core.knowledge import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, MAX_TAGS, DocumentStatus
+from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
+from routes.wire.fields import AtMost, Moment, PlainText, Reply, WireModel, example
+from routes.wire.turns import CHUNK_ID, DOCUMENT_ID
+
+JOB_ID = "0a6f7d3e-2b1c-4d5e-8f90-1a2b3c4d5e6f"
+
+Tag = Annotated[PlainText, AtMost(MAX_TAG_CHARS)]
+JobStage = Literal[
+    "waiting", "parsing", "embedding", "storing", "verifying", "retrying", "done", "failed", "cancelled"
+]
+
+_DOCUMENT = {
+    "document_id": DOCUMENT_ID,
+    "file_name": "guide.md",
+    "content_hash": "9f2c0d6be2f3f8b7",
+    "size_bytes": 20480,
+    "status": "ready",
+    "chunk_count": 41,
+    "external_id": None,
+    "tags": ["manual"],
+    "date": "2026-01",
+    "error": None,
+    "source": "",
+    "created_at": "2026-01-31T09:30:00.000000Z",
+    "modified_at": None,
+    "shared": False,
+}
+CHUNK: dict[str, Any] = {
+    "chunk_id": CHUNK_ID,
+    "document_id": DOCUMENT_ID,
+    "file_name": "guide.md",
+    "text": "Each turn names its parent. A session is a tree.",
+    "position": 3,
+    "heading": "Parents and children",
+    "page": None,
+    "char_start": 120,
+    "char_end": 168,
+    "date": "2026-01",
+    "version": "9f2c",
+    "tags": ["manual"],
+    "source": "",
+}
+_JOB = {
+    "job_id": JOB_ID,
+    "document_id": DOCUMENT_ID,
+    "file_name": "guide.md",
+    "stage": "embedding",
+    "done": 12,
+    "total": 41,
+    "error": None,
+    "error_code": None,
+    "retryable": False,
+    "attempt": 1,
+    "reused": 0,
+    "started_at": "2026-01-31T09:30:00.000000Z",
+    "next_try_at": None,
+    "ended_at": None,
+}
+
+
+class Document(Reply):
+    """One file. While a new version is read in, all of it describes the one that is searched."""
+
+    model_config = example(_DOCUMENT)
+
+    document_id: str = Field(description="Its id.")
+    file_name: str = Field(description="Its name.")
+    content_hash: str = Field(description="SHA-256 of its bytes, in hex.")
+    size_bytes: int = Field(description="Its size.")
+    status: DocumentStatus = Field(description="ingesting, ready (it is searched), or failed.")
+    chunk_count: int = Field(description="How many chunks it has.")
+    external_id: str | None = Field(
+        description="The caller's own id: other content under it is a new version."
+    )
+    tags: list[str] = Field(description="What it is tagged with.")
+    date: str | None = Field(description="A day, a month or a year; null for none.")
+    error: str | None = Field(description="Why it, or its newer version, could not be read.")
+    source: str = Field(description='The followed folder it is in; "" for an upload.')
+    created_at: Moment = Field(description="When it was added.")
+    modified_at: Moment | None = Field(description="When the followed file was changed last.")
+    shared: bool = Field(description="Whether everybody may read it.")
+
+
+class DocumentPage(Reply):
+    """A page of documents."""
+
+    model_config = example({"documents": [_DOCUMENT], "next": None})
+
+    documents: list[Document] = Field(description="Newest first.")
+    next: str | None = Field(description="`cursor` of the next page; null: this is the last one.")
+
+
+class AddedDocument(Reply):
+    """A document that was sent, and the job that reads it in."""
+
+    model_config = example(
+        {"document": {**_DOCUMENT, "status": "ingesting"}, "job_id": JOB_ID, "existing": False}
+    )
+
+    document: Document = Field(description="The document.")
+    job_id: str | None = Field(description="The job; null when there is nothing to read in.")
+    existing: bool = Field(description="true: the same content was stored already.")
+
+
+class ErasedDocument(Reply):
+    """A document that was erased."""
+
+    model_config = example(
+        {"document_id": DOCUMENT_ID, "deleted": True, "source": None, "proof": None, "receipt_id": ""}
+    )
+
+    document_id: str = Field(description="Its id.")
+    deleted: bool = Field(description="Always true.")
+    source: str | None = Field(description="The followed folder that brings it back; null for an upload.")
+    proof: Proof | None = PROOF
+    receipt_id: str = RECEIPT_ID
+
+
+class DocumentPatch(WireModel):
+    """What PATCH /documents/{id} takes; absent fields stay as they are."""
+
+    model_config = example({"tags": ["manual"], "date": "2026-01"})
+
+    tags: list[Tag] | None = Field(None, max_length=MAX_TAGS, description="All its tags from now on.")
+    date: Annotated[PlainText, AtMost(10)] | None = Field(
+        None, description="YYYY, YYYY-MM or YYYY-MM-DD; null: none."
+    )
+
+
+class DocumentUpload(WireModel):
+    """The form that POST /documents takes."""
+
+    file: Annotated[bytes, Field(json_schema_extra={"format": "binary"})] = Field(
+        description="The file, with its name."
+    )
+    external_id: str = Field(
+        "",
+        max_length=MAX_EXTERNAL_ID_CHARS,
+        description="The caller's own id: other content under it is a new version.",
+    )
+    tags: str = Field("", description="Separated by commas; absent: as they were; empty: none.")
+    date: str = Field("", description="YYYY, YYYY-MM or YYYY-MM-DD; absent: the document's own.")
+
+
+class TagCount(Reply):
+    """A tag."""
+
+    tag: str = Field(description="Its name.")
+    documents: int = Field(description="How many documents carry it.")
+
+
+class TagList(Reply):
+    """The tags that most documents carry."""
+
+    model_config = example({"tags": [{"tag": "manual", "documents": 3}]})
+
+    tags: list[TagCount] = Field(description="The most frequent first, 200 at most.")
+
+
+class Chunk(Reply):
+    """A piece of a document as it is indexed."""
+
+    model_config = example(CHUNK)
+
+    chunk_id: str = Field(description="Its id.")
+    document_id: str = Field(description="The document it is from.")
+    file_name: str = Field(description="The document's name.")
+    text: str = Field(description="What it says.")
+    position: int = Field(description="Its place in the document, from 0.")
+    heading: str = Field(description="The headings above it, from the outermost in.")
+    page: int | None = Field(description="The page it begins on, from 1; null where there are no pages.")
+    char_start: int = Field(description="Where it begins in the document's text, in characters.")
+    char_end: int = Field(description="Where it ends there.")
+    date: str = Field(description='The document\'s date; "" for none.')
+    version: str = Field(description="Which content of the document it is from.")
+    tags: list[str] = Field(description="The document's tags.")
+    source: str = Field(description='The followed folder it is from; "" for an upload.')
+
+
+class ChunkPage(Reply):
+    """A page of a document's chunks."""
+
+    model_config = example({"chunks": [CHUNK], "next": None})
+
+    chunks: list[Chunk] = Field(description="In document order.")
+    next: str | None = Field(description="`cursor` of the next page; null: this is the last one.")
+
+
+class Neighbours(Reply):
+    """The chunks around one, in document order."""
+
+    before: list[Chunk] = Field(description="Those before it.")
+    after: list[Chunk] = Field(description="Those after it.")
+
+
+class ChunkInPlace(Chunk):
+    """A chunk with what stands around it."""
+
+    model_config = example({**CHUNK, "neighbours": {"before": [], "after": []}, "section": []})
+
+    neighbours: Neighbours = Field(description="The chunks beside it.")
+    section: list[Chunk] = Field(description="The chunks under the same heading, itself among them.")
+
+
+class Job(Reply):
+    """How far the reading in of a document is."""
+
+    model_config = example(_JOB)
+
+    job_id: str = Field(description="Its id.")
+    document_id: str = Field(description="The document it reads in.")
+    file_name: str = Field(description="The document's name.")
+    stage: JobStage = Field(description="done, failed and cancelled are final.")
+    done: int = Field(description="Chunks that are embedded and stored.")
+    total: int = Field(description="Chunks there are.")
+    error: str | None = Field(description="What went wrong in the last attempt, in one sentence.")
+    error_code: str | None = Field(description="The same for programs.")
+    retryable: bool = Field(description="Whether trying again can help.")
+    attempt: int = Field(description="Which attempt it is, from 1.")
+    reused: int = Field(description="Chunks whose vectors were stored before.")
+    started_at: Moment | None = Field(description="When it began.")
+    next_try_at: Moment | None = Field(description="When it is tried again.")
+    ended_at: Moment | None = Field(description="When it ended.")
+
+
+class JobList(Reply):
+    """The jobs that wait, run, or ended lately."""
+
+    model_config = example({"jobs": [_JOB]})
+
+    jobs: list[Job] = Field(description="The newest first.")
+
+
+class Source(Reply):
+    """A folder that is followed."""
+
+    source: str = Field(description="Its name in the configuration.")
+    documents: int = Field(description="How many of its documents you may read.")
+    synced_at: Moment | None = Field(description="When it was last followed; null: not yet.")
+
+
+class SourceList(Reply):
+    """The folders that are followed."""
+
+    model_config = example(
+        {"sources": [{"source": "notes", "documents": 12, "synced_at": "2026-01-31T03:00:00.000000Z"}]}
+    )
+
+    sources: list[Source] = Field(description="Those whose documents you may read.")

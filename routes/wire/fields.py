@@ -1,0 +1,132 @@
+"""What all shapes are made of: strict requests, replies, field types, and the body of every error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_after_validator_function
+
+from core.relevance.iso_dates import is_iso_date
+from core.text import scrub
+
+Uuid = Annotated[UUID, Field(strict=False)]
+
+
+def _plain(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("nul", "must not contain the NUL character")
+    return scrub(text)
+
+
+PlainText = Annotated[str, AfterValidator(_plain)]
+"""Without NUL; line breaks of every kind are LF, and a lone surrogate is U+FFFD."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """A limit of characters. pydantic's own refuses lone surrogates in front of a validator that replaces
+    them, and behind one its message counts items."""
+
+    chars: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(schema), "maxLength": self.chars}
+
+    def _checked(self, text: str) -> str:
+        if len(text) > self.chars:
+            raise PydanticCustomError(
+                "too_long",
+                "{number} characters, at most {most} are allowed",
+                {"number": len(text), "most": self.chars},
+            )
+        return text
+
+
+def _iso_date(text: str) -> str:
+    if text and not is_iso_date(text):
+        raise PydanticCustomError("date", "must be YYYY, YYYY-MM or YYYY-MM-DD")
+    return text
+
+
+IsoDate = Annotated[str, AfterValidator(_iso_date)]
+"""A day, a month or a year; "" for none."""
+
+
+Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+"""A time in a reply: RFC 3339 in UTC, with microseconds and Z."""
+
+
+class WireModel(BaseModel):
+    """A request body: strict types, unknown fields refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+
+
+class Reply(BaseModel):
+    """A part of a response. Only the fields that were set are written, and a reader ignores unknown ones."""
+
+    model_config = ConfigDict(
+        frozen=True, from_attributes=True, populate_by_name=True, protected_namespaces=()
+    )
+
+
+def example(*bodies: dict[str, Any]) -> ConfigDict:
+    """The model_config of a body with examples of it."""
+    return ConfigDict(json_schema_extra={"examples": list(bodies)})
+
+
+def absent(description: str) -> Any:
+    """A field that a reply leaves out, and never sends as null; whoever reads it with the model gets None."""
+    return Field(None, description=description, json_schema_extra=_never_null)
+
+
+def _never_null(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+    rest = [each for each in schema.pop("anyOf", []) if each != {"type": "null"}]
+    if len(rest) == 1:
+        schema.update(rest[0])
+    elif rest:
+        schema["anyOf"] = rest
+
+
+class ErrorBody(Reply):
+    """What went wrong, for a program and for a person."""
+
+    code: str = Field(description="The kind of error, for programs: snake_case, never translated.")
+    message: str = Field(description="One plain sentence; it names the field that was refused.")
+    retryable: bool = Field(description="Whether the same request may succeed later.")
+    request_id: str = Field(description="The request's id in the server's log; X-Request-Id has it, too.")
+
+
+class ErrorResponse(Reply):
+    """The body of every error."""
+
+    model_config = example(
+        {
+            "error": {
+                "code": "unknown_session",
+                "message": "There is no such session.",
+                "retryable": False,
+                "request_id": "0b0e7f5c2a1d4a0f9b3c6d8e1f2a3b4c",
+            }
+        }
+    )
+
+    error: ErrorBody = Field(description="The error.")

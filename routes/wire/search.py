@@ -1,0 +1,198 @@
+"""What limits a search, its candidates stage by stage, and why a document was missed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from core.knowledge import DocumentStatus, KnowledgeFilter
+from core.limits import NO_LIMITS
+from core.relevance.iso_dates import first_day, last_day
+from routes.wire.documents import CHUNK, Chunk
+from routes.wire.fields import AtMost, IsoDate, PlainText, Reply, Uuid, WireModel, absent, example
+from routes.wire.turns import DOCUMENT_ID
+
+MAX_PREVIOUS = 10
+MAX_NAMES = 32
+MAX_NAME_CHARS = 64
+MAX_DOCUMENTS = 100
+
+_STAGES = {
+    "dense": {"rank": 1, "score": 0.87},
+    "sparse": {"rank": None, "score": None},
+    "fused": {"rank": 1, "score": 0.016},
+    "reranked": {"rank": 1, "probability": 0.93},
+    "budget": {"index": 1, "tokens": 120},
+}
+
+
+def _named(text: str) -> str:
+    text = text.strip()
+    if not text:
+        raise PydanticCustomError("blank", "must not be empty")
+    return text
+
+
+Named = Annotated[PlainText, AfterValidator(_named), AtMost(MAX_NAME_CHARS)]
+
+
+class FiltersBody(WireModel):
+    """What a question is limited to. Of each list one that fits is enough; all that is given must fit."""
+
+    tags: list[Named] = Field([], max_length=MAX_NAMES, description="Documents that carry one of these.")
+    document_ids: list[Uuid] = Field([], max_length=MAX_DOCUMENTS, description="One of these documents.")
+    sources: list[Named] = Field(
+        [], max_length=MAX_NAMES, description="Documents of one of these configured folders."
+    )
+    since: IsoDate = Field("", description="Dated then or later: YYYY, YYYY-MM or YYYY-MM-DD.")
+    until: IsoDate = Field("", description="Dated then or earlier; a month or a year with all its days.")
+
+    @field_validator("until")
+    @classmethod
+    def _not_before_since(cls, until: str, info: ValidationInfo) -> str:
+        since = info.data.get("since", "")
+        if since and until and first_day(since) > last_day(until):
+            raise PydanticCustomError("order", "must not be before `since`")
+        return until
+
+    def to_filter(self) -> KnowledgeFilter:
+        return KnowledgeFilter(
+            tags=tuple(self.tags),
+            document_ids=tuple([str(document_id) for document_id in self.document_ids]),
+            sources=tuple(self.sources),
+            since=self.since,
+            until=self.until,
+        ).in_order()
+
+
+def filter_of(body: FiltersBody | None) -> KnowledgeFilter:
+    return body.to_filter() if body is not None else NO_LIMITS
+
+
+class SearchBody(WireModel):
+    """What POST /search takes."""
+
+    model_config = example({"question": "父子链是什么?", "top_n": 5})
+
+    question: str = Field(max_length=8_000, description="What is looked for.")
+    top_n: int = Field(10, ge=1, le=50, description="How many candidates the model would be shown.")
+    previous_questions: list[Annotated[PlainText, AtMost(8_000)]] = Field(
+        [], max_length=MAX_PREVIOUS, description="What was asked before, oldest first."
+    )
+    last_answer: Annotated[PlainText, AtMost(100_000)] = Field("", description="To the last of them.")
+    date: IsoDate = Field(
+        "", description="The day, month or year that the question asks about: YYYY-MM-DD, YYYY-MM, YYYY."
+    )
+    session_id: Uuid | None = Field(None, description="Instead: what was asked before is of this session.")
+    parent_turn_id: Uuid | None = Field(
+        None, description="Absent: below the session's latest completed turn; null: a new root."
+    )
+    model_id: str = Field("default", max_length=200, description="Whose window the passages must fit into.")
+    document_id: Uuid | None = Field(None, description="Why was this document not found?")
+    filters: FiltersBody | None = Field(None, description="Which documents may be found; absent: all.")
+
+
+class Place(Reply):
+    """A place in one list."""
+
+    rank: int | None = Field(description="From 1; null: the list did not bring it.")
+    score: float | None = Field(description="The list's own score.")
+
+
+class Reranked(Reply):
+    """What the reranker said."""
+
+    rank: int = Field(description="From 1.")
+    probability: float = Field(description="That it answers the question, 0 to 1.")
+
+
+class Room(Reply):
+    """Its room in the prompt."""
+
+    index: int | None = Field(description="Its number in the prompt, from 1; null: there was no room.")
+    tokens: int = Field(description="How many tokens it takes.")
+
+
+class Candidate(Chunk):
+    """A candidate with its rank and score at each stage; null where it did not come that far."""
+
+    dense: Place = Field(description="By meaning.")
+    sparse: Place = Field(description="By words.")
+    fused: Place = Field(description="Both together.")
+    reranked: Reranked | None = Field(description="By the reranker.")
+    budget: Room | None = Field(description="In the prompt.")
+    probability: float = Field(description="That it answers the question, 0 to 1.")
+    key_passage: str = Field(description="The part of it that says it, word for word.")
+    kept: bool = Field(description="Whether the model would be shown it.")
+    dropped_by: str | None = Field(description="The stage that dropped it; null: none did.")
+
+
+class PlaceAmongAll(Reply):
+    """A chunk's place in one list of the whole store."""
+
+    rank: int | None = Field(description="From 1; null: beyond the first thousand.")
+    score: float = Field(description="The list's own score.")
+    last_score: float | None = Field(description="That of the last one that got further.")
+    kept: bool = Field(description="Whether it got further.")
+
+
+class ChunkPlaces(Chunk):
+    """How far one chunk of the document came; null where it did not come that far."""
+
+    dense: PlaceAmongAll | None = Field(description="By meaning.")
+    sparse: PlaceAmongAll | None = Field(description="By words.")
+    fused: Place | None = Field(description="Both together.")
+    reranked: Reranked | None = Field(description="By the reranker.")
+    budget: Room | None = Field(description="In the prompt.")
+    stage: str = Field(description="How far it came.")
+    alone_probability: float | None = Field(description="That it answers, judged without all others.")
+    key_passage: str = Field(description="The part of it that says most, word for word.")
+
+
+class DocumentPlaces(Reply):
+    """How far a document came, and what stood in its way."""
+
+    document_id: str = Field(description="The document.")
+    file_name: str = Field(description="Its name.")
+    status: DocumentStatus = Field(description="Whether it is searched at all.")
+    error: str | None = Field(description="Why it could not be read.")
+    stage: str = Field(description="How far its best chunk came; shown: all the way.")
+    message: str = Field(description="What to try, in one sentence.")
+    chunks: list[ChunkPlaces] = Field(description="Its best chunks first.")
+
+
+class SearchResult(Reply):
+    """Every candidate of a search."""
+
+    model_config = example(
+        {
+            "candidates": [
+                {
+                    **CHUNK,
+                    **_STAGES,
+                    "probability": 0.93,
+                    "key_passage": "Each turn names its parent.",
+                    "kept": True,
+                    "dropped_by": None,
+                }
+            ],
+            "reranker": "calibrated",
+            "fell_back": False,
+            "document": {
+                "document_id": DOCUMENT_ID,
+                "file_name": "guide.md",
+                "status": "ready",
+                "error": None,
+                "stage": "shown",
+                "message": "It is among what the model is shown.",
+                "chunks": [],
+            },
+        }
+    )
+
+    candidates: list[Candidate] = Field(description="Best first.")
+    reranker: str = Field(description="The reranker that judged.")
+    fell_back: bool = Field(description="true: another one is configured, and did not answer.")
+    document: DocumentPlaces | None = absent("With `document_id`: how far that document came.")

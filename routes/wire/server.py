@@ -1,0 +1,85 @@
+"""What the server is, what it offers, and whether it is ready."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from routes.wire.fields import Reply, example
+
+
+class Liveness(Reply):
+    """The process answers."""
+
+    model_config = example({"status": "live"})
+
+    status: Literal["live"] = Field(description="Always live.")
+
+
+class Readiness(Reply):
+    """Whether a question can be asked."""
+
+    model_config = example({"status": "ready", "problems": {}, "warnings": {}})
+
+    status: Literal["ready", "degraded", "not_ready"] = Field(
+        description="degraded: a question can be asked, and that may end soon."
+    )
+    problems: dict[str, str] = Field(description="Why it is not ready, by part.")
+    warnings: dict[str, str] = Field(description="What may end it soon, by part.")
+
+
+class Model(Reply):
+    """A configured model."""
+
+    id: str = Field(description="What `model_id` takes.")
+    label: str = Field(description="What people call it.")
+    provider: str = Field(description="Who answers.")
+    generative: bool = Field(description="false: it quotes, and does not write.")
+
+
+class ModelList(Reply):
+    """The models a question may be sent to."""
+
+    model_config = example(
+        {
+            "models": [{"id": "default", "label": "DeepSeek", "provider": "openai", "generative": True}],
+            "default": "default",
+        }
+    )
+
+    models: list[Model] = Field(description="As configured.")
+    default: str = Field(description="The one that answers when none is named.")
+
+
+class TopN(Reply):
+    """How many candidates a question may ask for."""
+
+    default: int = Field(description="When it does not say.")
+    max: int = Field(description="At most.")
+
+
+class PublicSettings(Reply):
+    """What a front end needs to know before it asks."""
+
+    model_config = example(
+        {
+            "max_question_chars": 8000,
+            "max_persona_chars": 4000,
+            "max_upload_bytes": 52428800,
+            "expire_days": 180,
+            "embedding": "multilingual-e5-small",
+            "formats": [".md", ".pdf"],
+            "insert_block": True,
+            "rerank_top_n": {"default": 10, "max": 50},
+        }
+    )
+
+    max_question_chars: int = Field(description="The longest question.")
+    max_persona_chars: int = Field(description="The longest persona.")
+    max_upload_bytes: int = Field(description="The largest upload.")
+    expire_days: int = Field(description="The age at which turns expire, in days.")
+    embedding: str = Field(description="The embedding model.")
+    formats: list[str] = Field(description="The endings of files that can be read in.")
+    insert_block: bool = Field(description="Whether some model can judge candidates.")
+    rerank_top_n: TopN = Field(description="How many candidates a question may ask for.")

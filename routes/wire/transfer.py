@@ -1,0 +1,422 @@
+"""Conversations as files: what POST /sessions/import takes and GET /sessions/{id}/export writes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from core.citing.citations import placed
+from core.conversation.importing import FOLLOWS, ImportedPersona, ImportedSession, ImportedTurn
+from core.conversation.persona import PersonaDraft
+from core.conversation.turns import (
+    MAX_REWRITTEN_CHARS,
+    MAX_WARNING_CHARS,
+    MAX_WARNING_COUNTS,
+    MAX_WARNINGS,
+    AskedWith,
+    RewrittenQuestion,
+    Summary,
+    TurnStatus,
+    TurnWarning,
+    Usage,
+)
+from core.errors import BadRequestError
+from core.knowledge import Citation, KnowledgeFilter
+from core.moments import LATEST_ZONE, MAX_EXPIRE_DAYS, parse_time
+from core.text import preprocess_question
+from routes.wire.chat import MAX_TOP_N
+from routes.wire.fields import AtMost, PlainText, Reply, Uuid, WireModel, example
+from routes.wire.sessions import Name, PersonaBody, Title
+from routes.wire.turns import SESSION_ID, TURN_ID, FeedbackBody
+
+MAX_TURNS = 20_000
+MAX_TEXT_CHARS = 10_000_000  # what bounds an import is the size of its body
+
+
+def _whole(text: str) -> str:
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_COUNTED = re.compile("[a-z_]{1,40}")
+
+Text = Annotated[PlainText, AtMost(MAX_TEXT_CHARS)]
+Verbatim = Annotated[str, AfterValidator(_whole), AtMost(MAX_TEXT_CHARS)]
+"""Text of a document, or a name: kept as it is, as far as it can be stored."""
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Time = Annotated[PlainText, AtMost(64), Field(description="RFC 3339, with its zone.")]
+
+
+class ImportCitation(WireModel):
+    """A source of an answer (PROTOCOL section 5)."""
+
+    index: Count = Field(description="Its number in the answer, from 1.")
+    document_id: Verbatim = Field("", description="The document it is from.")
+    file_name: Verbatim = Field(description="The document's name.")
+    chunk_id: Verbatim = Field("", description="The chunk it is.")
+    score: Finite = Field(0.0, description="Probability that it answers the question, 0 to 1.")
+    page: int | None = Field(None, description="The page it begins on, from 1.")
+    heading: Verbatim = Field("", description="The headings above it.")
+    char_start: Count = Field(0, description="Where it begins in the document's text, in characters.")
+    char_end: Count = Field(0, description="Where it ends there.")
+    key_passage: Verbatim = Field("", description="The part of `text` that says it, word for word.")
+    text: Verbatim = Field("", description="The whole chunk, as it was then.")
+    reason: Verbatim = Field("", description="Why it was chosen, where a model judged.")
+    cited: bool = Field(False, description="Whether the answer refers to it.")
+    passage_start: Count | None = Field(
+        None, description="Where the key passage begins in `text`, in characters."
+    )
+    passage_end: Count | None = Field(None, description="Where it ends there.")
+    version: Verbatim = Field("", description="Which content of the document it is from.")
+    date: Verbatim = Field("", description="The document's date; empty for none.")
+
+
+class ImportFilters(WireModel):
+    """What the question was limited to; said again, never searched with."""
+
+    tags: list[Verbatim] = Field(
+        default_factory=list, max_length=1_000, description="Documents that carry one of these."
+    )
+    document_ids: list[Verbatim] = Field(
+        default_factory=list, max_length=1_000, description="One of these documents."
+    )
+    sources: list[Verbatim] = Field(
+        default_factory=list, max_length=1_000, description="Documents of one of these folders."
+    )
+    since: Verbatim = Field("", description="Dated then or later.")
+    until: Verbatim = Field("", description="Dated then or earlier.")
+
+    def to_filter(self) -> KnowledgeFilter:
+        lists = (tuple(self.tags), tuple(self.document_ids), tuple(self.sources))
+        return KnowledgeFilter(*lists, self.since, self.until)
+
+
+class ImportUsage(WireModel):
+    """Tokens of one model call."""
+
+    prompt_tokens: Count = Field(0, description="Tokens of the request.")
+    completion_tokens: Count = Field(0, description="Tokens of the answer.")
+    estimated: bool = Field(True, description="true: the provider did not say.")
+
+
+class ImportSummary(WireModel):
+    """What a turn says of those before it; the ids are of turns of this import."""
+
+    text: Text = Field(description="The summary.")
+    start: Uuid = Field(description="The first turn that it covers.")
+    covers: list[Uuid] = Field(max_length=MAX_TURNS, description="The turns it was made of, oldest first.")
+    previous: Uuid | None = Field(None, description="The turn whose summary it goes on from.")
+    model_id: Name = Field("", description="The model that wrote it.")
+    created_at: Time = Field(description="When it was written.")
+    tokens: Count = Field(0, description="Its length in tokens.")
+
+    def to_summary(self, at: int) -> Summary:
+        """Raises BadRequestError, which names the turn by its place."""
+        return Summary(
+            text=self.text,
+            start=str(self.start),
+            covers=tuple([str(turn_id) for turn_id in self.covers]),
+            previous=str(self.previous) if self.previous else None,
+            model_id=self.model_id,
+            created_us=moment(self.created_at, f"turns.{at}.summary.created_at") or 0,
+            tokens=self.tokens,
+        )
+
+
+class ImportRequest(WireModel):
+    """How the question was to be answered."""
+
+    thinking: bool = Field(False, description="Whether visible thinking was asked for.")
+    rerank_top_n: int = Field(
+        10, ge=1, le=MAX_TOP_N, description="How many candidates the model was shown at most."
+    )
+    use_insert_block: bool = Field(False, description="Whether a model judged the candidates one by one.")
+    insert_block_llm_id: Name | None = Field(None, description="Which model judged.")
+
+    def to_asked(self) -> AskedWith:
+        return AskedWith(**self.model_dump())
+
+
+class ImportWarning(WireModel):
+    """What a reader was warned of, as the STATUS event said it; its other fields are counts."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Count]
+
+    code: Name = Field(description="The kind of warning, for programs.")
+    message: Annotated[PlainText, AtMost(MAX_WARNING_CHARS)] = Field(
+        "", description="One sentence for a person."
+    )
+
+    @model_validator(mode="after")
+    def _few_plain_counts(self) -> ImportWarning:
+        if len(self.counts) > MAX_WARNING_COUNTS:
+            raise PydanticCustomError("counts", "too many counts")
+        if not all(_COUNTED.fullmatch(name) for name in self.counts) or "stage" in self.counts:
+            raise PydanticCustomError("counts", "a count has a name that is not allowed")
+        return self
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return self.__pydantic_extra__
+
+    def to_warning(self) -> TurnWarning:
+        return TurnWarning(self.code, self.message, self.counts)
+
+
+class ImportRewritten(WireModel):
+    """How a question was put to be searched with again; the ids are of turns of this import."""
+
+    text: Annotated[PlainText, Field(min_length=1), AtMost(MAX_REWRITTEN_CHARS)] = Field(
+        description="The wording."
+    )
+    turn_ids: list[Uuid] = Field(min_length=1, max_length=100, description="Those that it was made of.")
+
+    def to_rewritten(self) -> RewrittenQuestion:
+        return RewrittenQuestion(self.text, tuple([str(turn_id) for turn_id in self.turn_ids]))
+
+
+_OF_TOOLS = ("tool", "function")
+
+
+class ImportTurn(WireModel):
+    """One question and its answer."""
+
+    question: Text = Field(description="Not empty.")
+    answer: Text = Field("", description="May be empty: a note, or one voice of a chat.")
+    turn_id: Uuid | None = Field(None, description="Absent: a new one is made.")
+    timestamp: Time | None = Field(None, description="RFC 3339, with its zone.")
+    parent_turn_id: Uuid | None = Field(
+        None, description="Absent: the turn before it in the list; null: a root; else a turn_id given here."
+    )
+    status: Literal["completed", "cancelled", "interrupted", "failed"] = Field(
+        "completed", description="How it ended."
+    )
+    thinking: Text = Field("", description="The model's visible thinking.")
+    sources: list[ImportCitation] = Field(
+        default_factory=list, max_length=1_000, description="The passages the model was shown."
+    )
+    model_id: Name = Field("imported", description="The model that answered.")
+    command: Literal["", "help", "clear", "persona"] = Field(
+        "", description="The slash command it was; empty for a question."
+    )
+    token_count: Count = Field(0, description="Tokens of the answer.")
+    usage: ImportUsage = Field(default_factory=ImportUsage, description="Tokens of the model call.")
+    timings_ms: dict[Verbatim, Finite] = Field(
+        default_factory=dict, max_length=100, description="Milliseconds by stage."
+    )
+    finish_reason: Name = Field("", description="Why the model ended.")
+    summary: ImportSummary | None = Field(None, description="The summary that was made with it.")
+    filters: ImportFilters = Field(
+        default_factory=ImportFilters, description="What the question was limited to."
+    )
+    request: ImportRequest | None = Field(None, description="How it was to be answered.")
+    feedback: FeedbackBody | None = Field(None, description="What its reader thinks of it.")
+    warnings: list[ImportWarning] = Field(
+        default_factory=list, max_length=MAX_WARNINGS, description="What its reader was warned of."
+    )
+    rewritten_question: ImportRewritten | None = Field(
+        None, description="The wording that the documents were searched with once more."
+    )
+
+    def to_import(self, at: int) -> ImportedTurn:
+        parent = str(self.parent_turn_id) if self.parent_turn_id else None
+        return ImportedTurn(
+            question=self.question,
+            answer=self.answer,
+            turn_id=str(self.turn_id) if self.turn_id else None,
+            created_us=moment(self.timestamp, f"turns.{at}.timestamp"),
+            parent=parent if "parent_turn_id" in self.model_fields_set else FOLLOWS,
+            status=TurnStatus(self.status),
+            thinking=self.thinking,
+            sources=tuple([placed(Citation(**source.model_dump())) for source in self.sources]),
+            model_id=self.model_id,
+            command=self.command,
+            token_count=self.token_count,
+            usage=Usage(**self.usage.model_dump()),
+            timings_ms=self.timings_ms,
+            finish_reason=self.finish_reason,
+            summary=self.summary.to_summary(at) if self.summary else None,
+            filters=self.filters.to_filter(),
+            request=self.request.to_asked() if self.request else None,
+            feedback=self.feedback.to_feedback() if self.feedback else None,
+            warnings=tuple([warning.to_warning() for warning in self.warnings]),
+            rewritten=self.rewritten_question.to_rewritten() if self.rewritten_question else None,
+        )
+
+
+class ImportMessage(WireModel):
+    """A message in OpenAI's form: text of a person, a model, or the system. Other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: str = Field(description="system or developer (the first only), user or assistant.")
+    content: Text = Field(description="Text, or a list of parts of the type text, which are joined.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_tools(cls, value: Any) -> Any:
+        if isinstance(value, dict) and (
+            value.get("role") in _OF_TOOLS or value.get("tool_calls") or value.get("function_call")
+        ):
+            raise PydanticCustomError("tools", "tool calls and tool messages cannot be imported")
+        return value
+
+    @field_validator("role")
+    @classmethod
+    def _developer_is_system(cls, role: str) -> str:
+        return "system" if role == "developer" else role
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _joined(cls, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        texts = [_text_of(part) for part in value]
+        if None in texts:
+            raise PydanticCustomError("parts", "only parts of the type text can be imported")
+        return "".join(filter(None, texts))
+
+
+class ImportPersona(PersonaBody):
+    """A session's own system prompt."""
+
+    persona_id: Uuid | None = Field(None, description="Its id; absent: a new one is made.")
+    updated_at: Time | None = Field(None, description="When it was set; absent: now.")
+
+
+class ImportBody(WireModel):
+    """A conversation from elsewhere: as turns, or as messages in OpenAI's form."""
+
+    model_config = example(
+        {
+            "title": "父子链",
+            "turns": [
+                {
+                    "question": "父子链是什么?",
+                    "answer": "每一轮都记下上一轮。",
+                    "timestamp": "2026-01-31T17:30:00+08:00",
+                }
+            ],
+        },
+        {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]},
+    )
+
+    session_id: Uuid | None = Field(None, description="Absent: a new one is made.")
+    title: Title | None = Field(None, description="Absent: taken from the first question.")
+    hold: bool = Field(False, description="true: kept from expiry, which goes by the turns' times.")
+    expire_days: int | None = Field(
+        None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own age limit in days; null: the server's."
+    )
+    created_at: Time | None = Field(None, description="When it began; absent: with its first turn.")
+    updated_at: Time | None = Field(None, description="When it was used last; absent: with its last turn.")
+    persona: ImportPersona | None = Field(
+        None, description="The session's own system prompt: an object, or its text alone."
+    )
+    turns: list[ImportTurn] | None = Field(None, min_length=1, max_length=MAX_TURNS, description="As turns.")
+    messages: list[ImportMessage] | None = Field(
+        None, min_length=1, max_length=2 * MAX_TURNS + 1, description="As messages in OpenAI's form."
+    )
+
+    @field_validator("persona", mode="before")
+    @classmethod
+    def _text_alone(cls, value: Any) -> Any:
+        return {"text": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_form(self) -> ImportBody:
+        if (self.turns is None) == (self.messages is None):
+            raise PydanticCustomError("form", "either turns or messages must be given, and not both")
+        return self
+
+    def to_import(self, owner: str) -> ImportedSession:
+        """Raises BadRequestError, which names the turn or the message by its place."""
+        turns = [turn.to_import(at) for at, turn in enumerate(self.turns or ())]
+        imported = ImportedSession(
+            owner=owner,
+            turns=turns,
+            session_id=str(self.session_id) if self.session_id else None,
+            title=self.title,
+            hold=self.hold,
+            expire_days=self.expire_days,
+            created_us=moment(self.created_at, "created_at"),
+            updated_us=moment(self.updated_at, "updated_at"),
+            persona=_persona(self.persona),
+        )
+        return _with_messages(imported, self.messages) if self.messages else imported
+
+
+def _text_of(part: Any) -> str | None:
+    """None for what is no text part."""
+    if not isinstance(part, dict) or part.get("type") != "text":
+        return None
+    text = part.get("text")
+    return text if isinstance(text, str) else None
+
+
+def _persona(imported: ImportPersona | None) -> ImportedPersona | None:
+    if imported is None:
+        return None
+    persona_id = str(imported.persona_id) if imported.persona_id else None
+    return ImportedPersona(imported.to_draft(), persona_id, moment(imported.updated_at, "persona.updated_at"))
+
+
+def _with_messages(imported: ImportedSession, messages: list[ImportMessage]) -> ImportedSession:
+    """Each user message begins a turn, which the assistant's answers; one that nobody answered is kept as
+    interrupted. The first system message is the persona."""
+    turns: list[ImportedTurn] = []
+    answered = True
+    for at, message in enumerate(messages):
+        if not preprocess_question(message.content):
+            raise BadRequestError(f"messages.{at}.content: must not be empty.")
+        if message.role == "user":
+            turns.append(ImportedTurn(message.content, "", status=TurnStatus.INTERRUPTED))
+            answered = False
+        elif message.role == "assistant" and not answered:
+            turns[-1] = replace(turns[-1], answer=message.content, status=TurnStatus.COMPLETED)
+            answered = True
+        elif message.role == "system" and at == 0 and imported.persona is None:
+            imported = replace(imported, persona=ImportedPersona(PersonaDraft(message.content)))
+        else:
+            raise BadRequestError(f"messages.{at}.role: {_why_refused(message.role)}")
+    if not turns:
+        raise BadRequestError("messages: there is no user message.")
+    return replace(imported, turns=turns)
+
+
+def _why_refused(role: str) -> str:
+    match role:
+        case "assistant":
+            return "an assistant message must follow a user message."
+        case "system":
+            return "a system message must be the first, and not beside a persona."
+        case _:
+            return "must be system, user or assistant."
+
+
+class ImportedConversation(Reply):
+    """A conversation that was brought in."""
+
+    model_config = example({"session_id": SESSION_ID, "turns": [TURN_ID], "indexing": 1})
+
+    session_id: str = Field(description="Its id.")
+    turns: list[str] = Field(description="The ids of its turns, in the order of the request.")
+    indexing: int = Field(description="How many of them are being embedded in the background.")
+
+
+def moment(text: str | None, field: str) -> int | None:
+    """UTC microseconds. Raises BadRequestError for a time that cannot be read or names no zone."""
+    if text is None:
+        return None
+    found = parse_time(text, UTC)
+    if found is None:
+        raise BadRequestError(f"{field}: not a time in the form 2026-01-31T23:59:59+08:00.")
+    if found != parse_time(text, LATEST_ZONE):
+        raise BadRequestError(f"{field}: names no time zone; add Z or an offset such as +08:00.")
+    return found

@@ -1,0 +1,1 @@
+"""An answer on the page: Markdown, thinking, errors, feedback."""

@@ -1,0 +1,189 @@
+"""Every error has the reader's words, in both languages; the server's own sentence is folded away."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, Route
+
+import core.errors
+from routes.web.page import WEB
+from tests.browser.composer.composing import BOX, opened
+from tests.browser.safety.test_page_sources import WORDS, words_of
+from tests.browser.support.driving import ASK, answered, ask
+
+ROOT = Path(core.errors.__file__).parent.parent
+PACKAGES = ("api", "core", "routes", "services")
+# Of what only an operator asks for, at the API or with a command: the page never gets them.
+OPERATORS = {
+    "backup_running", "bad_archive", "copy_incomplete", "import_incomplete", "move_incomplete",
+    "restore_incomplete", "store_not_empty", "unknown_source",
+}  # fmt: skip
+WITHOUT_CLASS = {"missing_field", "unknown_field", "invalid_field", "empty_question", "method_not_allowed"}
+STATUSES = {f"http_{status}" for status in (400, 401, 403, 404, 413, 418, 429, 500, 502, 503, 504, 507)}
+PAGES_OWN = {"network", "connection_lost"}
+# Whether nothing lies over the last card: the box, which has the question again, may be very high.
+IN_SIGHT = """() => {
+  const cause = [...document.querySelectorAll(".error-card .cause")].at(-1);
+  const { x, y, height } = cause.getBoundingClientRect();
+  return document.elementFromPoint(x + 4, y + height / 2) === cause;
+}"""
+SENTENCE = "question: the server says this."
+# What a card says for each code, as {code: {cause, hint, folded, open}}.
+CARDS = """async ([codes, message]) => {
+  const { errorCard } = await import("/web/js/turn/error-card.js");
+  const told = {};
+  for (const code of codes) {
+    const card = errorCard({ message, code, requestId: "r-1", onRetry: () => {} });
+    document.body.append(card);
+    const text = (part) => card.querySelector(part)?.innerText ?? "";
+    const [cause, hint, closed] = [text(".cause"), text(".hint-line"), card.innerText];
+    if (card.querySelector("details")) card.querySelector("details").open = true;
+    told[code] = { cause, hint, closed, open: card.innerText };
+    card.remove();
+  }
+  return told;
+}"""
+
+
+def classes_in(package: str) -> Iterator[ast.ClassDef]:
+    for file in sorted((ROOT / package).rglob("*.py")):
+        yield from (
+            node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.ClassDef)
+        )
+
+
+def code_of(node: ast.ClassDef) -> str | None:
+    """The `code` that a class of errors states."""
+    for line in node.body:
+        if not isinstance(line, ast.Assign) or not isinstance(line.value, ast.Constant):
+            continue
+        if node.name.endswith("Error") and ast.unparse(line.targets[0]) == "code":
+            return str(line.value.value)
+    return None
+
+
+def stated_codes() -> set[str]:
+    results = {code_of(node) for package in PACKAGES for node in classes_in(package)}
+    return {code for code in results if code}
+
+
+def core_codes() -> set[str]:
+    kinds = [kind for kind in vars(core.errors).values() if isinstance(kind, type)]
+    return {kind.code for kind in kinds if issubclass(kind, core.errors.WenmaiError)}
+
+
+def has_chinese(text: str) -> bool:
+    return any("\u4e00" <= char <= "\u9fff" for char in text)
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_every_code_of_the_server_has_a_cause_and_what_to_try(language: str) -> None:
+    """Discriminates: a class of errors added with a code that has no words."""
+    known = {key for file in WORDS for key in words_of(file, language)}
+    codes = core_codes() | stated_codes() | WITHOUT_CLASS
+    assert len(core_codes()) > 30
+    assert core_codes() <= codes - OPERATORS
+    missing = [f"{part}_{code}" for code in sorted(codes - OPERATORS) for part in ("cause", "try")]
+    assert [key for key in missing if key not in known] == []
+
+
+def test_every_reason_why_a_file_is_refused_has_words_in_the_documents_panel() -> None:
+    """Discriminates: a reader that refuses with a code of its own, which the panel does not know."""
+    reasons = (WEB / "js/documents/reasons.js").read_text("utf-8")
+    asked = {
+        keyword.value.value
+        for file in (ROOT / "services").rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "UnreadableDocumentError"
+        for keyword in call.keywords
+        if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
+    }
+    assert len(asked) > 5
+    assert [code for code in sorted(map(str, asked)) if f"{code}: " not in reasons] == []
+
+
+async def shown_words(page: Page, codes: set[str]) -> dict[str, dict[str, str]]:
+    cards: dict[str, dict[str, str]] = await page.evaluate(CARDS, [sorted(codes), SENTENCE])
+    return cards
+
+
+async def test_a_card_is_in_the_readers_language_and_folds_the_servers_sentence(
+    page: Page, bare_url: str
+) -> None:
+    """Discriminates: the server's sentence as a line of the card; a status without words of its kind."""
+    await opened(page, bare_url)
+    codes = (core_codes() | stated_codes() | WITHOUT_CLASS | STATUSES | PAGES_OWN) - OPERATORS
+    for chinese in (True, False):
+        for code, card in (await shown_words(page, codes)).items():
+            assert has_chinese(card["cause"]) is chinese, code
+            assert card["hint"], code
+            assert has_chinese(card["closed"]) is chinese, code
+            assert SENTENCE not in card["closed"], code
+            assert "r-1" not in card["closed"], code
+            assert all(part in card["open"] for part in (SENTENCE, code, "r-1")), code
+        await page.click("#language")
+
+
+async def test_of_an_error_that_the_page_does_not_know_the_servers_sentence_stands(
+    page: Page, bare_url: str
+) -> None:
+    await opened(page, bare_url)
+    card = (await shown_words(page, {"of_tomorrow"}))["of_tomorrow"]
+    assert card["cause"] == SENTENCE
+    assert "of_tomorrow" in card["open"]
+    assert "r-1" in card["open"]
+
+
+async def refuse(page: Page, status: int, body: Any) -> None:
+    async def fulfil(route: Route) -> None:
+        text = body if isinstance(body, str) else json.dumps({"error": body})
+        await route.fulfill(status=status, body=text, content_type="application/json")
+
+    await page.route(ASK, fulfil)
+
+
+async def test_the_details_open_at_a_click_and_a_retry_is_beside_the_words(page: Page, bare_url: str) -> None:
+    await opened(page, bare_url)
+    error = {"code": "store_unavailable", "message": SENTENCE, "retryable": True, "request_id": "r-7"}
+    await refuse(page, 503, error)
+    await ask(page, "?")
+    await answered(page, status="failed")
+    assert not await page.is_visible(".error-card .more")
+    await page.click(".error-card summary")
+    assert await page.inner_text(".error-card .more") == SENTENCE
+    assert "store_unavailable" in await page.inner_text(".error-facts")
+    assert "编号 r-7" in await page.inner_text(".error-facts")
+    assert await page.locator(".error-card .retry").count() == 1
+
+
+async def test_a_proxys_page_is_an_error_in_words_too(page: Page, bare_url: str) -> None:
+    """Discriminates: a status without a body of ours that is told as "HTTP 500"."""
+    await opened(page, bare_url)
+    await refuse(page, 500, "<html>Bad")
+    await ask(page, "?")
+    await answered(page, status="failed")
+    assert "HTTP" not in await page.inner_text(".error-card")
+    assert "暂时不可用" in await page.inner_text(".error-card .cause")
+
+
+async def test_a_question_too_long_for_a_small_model_is_told_so_and_kept(page: Page, bare_url: str) -> None:
+    """The box lets it pass, the window of 8,192 tokens does not. Discriminates: the text gone."""
+    question = "字" * 7_900
+    await opened(page, bare_url)
+    await ask(page, question)
+    await answered(page, status="failed")
+    card = await page.inner_text(".error-card")
+    assert "问题太长" in card
+    assert "缩短问题" in card
+    assert "窗口更大的模型" in card
+    assert "tokens" not in card
+    assert await page.locator(".error-card .retry").count() == 0
+    await page.wait_for_function("document.querySelector('#question').value.length === 7900")
+    assert await page.input_value(BOX) == question
+    await page.wait_for_function(IN_SIGHT)

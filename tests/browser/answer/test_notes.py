@@ -1,0 +1,62 @@
+"""What a turn's stream told beside its answer stands there after a reload as it stood before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.async_api import Page
+
+from tests.browser.support.driving import answered, ask
+from tests.browser.support.live import Live, live_server
+from tests.support.models.stub_llm import StubLLM, running_stub
+
+REWRITTEN = "灯塔的灯每晚亮几个小时"
+NOTES = (
+    """() => [...document.querySelectorAll(".turn")].map((turn) => turn.querySelector(".notes").outerHTML)"""
+)
+
+
+class RewritingStub(StubLLM):
+    """Puts a question into other words when it is told to, and answers it otherwise."""
+
+    def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
+        rewriting = "改写" in body["messages"][0]["content"]
+        return (REWRITTEN,) if rewriting else ("资料里", "没有写。")
+
+
+@pytest.fixture(scope="module")
+def doubting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Its reranker cannot be reached, and nothing that it finds is good enough."""
+    with running_stub(RewritingStub()) as stub:
+        environment = {
+            "OPENAI_BASE_URL": stub.url,
+            "RERANKER": "http",
+            "RERANKER_URL": "http://127.0.0.1:9/rerank",
+            "RERANK_SCORE_THRESHOLD": "1",
+            "REWRITE_TIMEOUT_S": "60",
+        }
+        with live_server(tmp_path_factory.mktemp("doubting"), **environment) as started:
+            yield started
+
+
+async def test_a_warning_and_the_rewritten_question_stay_over_a_reload(page: Page, doubting: Live) -> None:
+    """Discriminates: a stored turn shown without them; in the order of the stored fields."""
+    await page.goto(doubting.url)
+    await ask(page, "灯塔的灯每晚亮多久\uff1f")
+    await answered(page)
+    await ask(page, "那有几个小时呢\uff1f")
+    await answered(page, turns=2)
+    before = await page.evaluate(NOTES)
+    assert ["重排服务" in each for each in before] == [True, True]
+    assert [REWRITTEN in each for each in before] == [False, True]
+    await page.reload()
+    await answered(page, turns=2)
+    assert await page.evaluate(NOTES) == before
+    await page.click("#language")
+    shown = page.locator(".turn:nth-child(2) .notes li")
+    assert await shown.all_inner_texts() == [
+        f"Searched again for “{REWRITTEN}”.",
+        "The reranker could not be reached; the built-in one ranked this time.",
+    ]

@@ -1,0 +1,82 @@
+"""Thinking: folded unless the reader opened it, with its duration, the same after a reload."""
+
+from __future__ import annotations
+
+from playwright.async_api import Page
+
+from tests.browser.support.driving import TURN_ID, answer_with, answered, ask, sse_body
+from tests.browser.support.frame_costs import frame_costs
+from tests.browser.support.live import QUESTION, Live
+
+PANEL = "document.querySelector('.thinking').outerHTML.replace(' open=\"\"', '')"
+HUGE = 1_000_000
+
+
+async def test_thinking_is_folded_with_its_duration_and_the_same_after_a_reload(
+    page: Page, live: Live
+) -> None:
+    """Discriminates: cutting the pieces by how they arrived; a duration that only the live page knows."""
+    live.says("<think>", *["先看第一步。\n"] * 400, "</think>", "答。", pause_s=0.003)
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await answered(page)
+    assert not await page.is_visible(".thinking-text")
+    assert "思考了" in await page.inner_text(".thinking summary")
+    live_panel = await page.evaluate(PANEL)
+    assert live_panel.count("thinking-piece") > 1
+    await page.reload()
+    await answered(page)
+    await page.locator(".thinking-piece").last.wait_for(state="attached")
+    assert await page.evaluate(PANEL) == live_panel
+    assert not await page.is_visible(".thinking-text")
+
+
+async def test_a_reader_who_opens_running_thinking_finds_it_open_the_next_time(
+    page: Page, live: Live
+) -> None:
+    """Discriminates: opening it for everyone; forgetting the choice."""
+    live.says("<think>", *["想。"] * 30, "</think>", "答。", halts=(10,))
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await page.wait_for_selector(".thinking.running")
+    assert not await page.is_visible(".thinking-text")
+    await page.click(".thinking summary")
+    assert await page.is_visible(".thinking-text")
+    live.go_on()
+    await answered(page)
+    live.says("<think>", *["想。"] * 30, "</think>", "答。", halts=(10,))
+    await ask(page, "港口什么时候结冰\uff1f")
+    await page.wait_for_selector(".turn:nth-child(2) .thinking.running[open]")
+    live.go_on()
+    await answered(page, turns=2)
+
+
+async def test_huge_thinking_does_not_hold_the_page_up(page: Page, live: Live) -> None:
+    """Discriminates: one text node for it all, laid out anew with every frame."""
+    line = "这一行在想下一步怎么走，then it goes on in English for a while.\n"
+    pieces = [("THINK", line * 100)] * (HUGE // (100 * len(line)))
+    finished = {
+        "stage": "finished",
+        "turn_id": TURN_ID,
+        "status": "completed",
+        "timings_ms": {"thinking": 4200.0},
+    }
+    # as the server cuts it: an event's text ends with its line
+    events = [("THINK", each) for _, text in pieces for each in text.splitlines(keepends=True)]
+    await answer_with(
+        page,
+        sse_body(
+            [("SESSION", "x"), *events, ("CONTENT", "答"), ("SOURCE", []), ("STATUS", finished), ("DONE", "")]
+        ),
+    )
+    await page.goto(live.url)
+    await page.evaluate("localStorage.setItem('wenmai.thinkingOpen', 'true')")
+    async with frame_costs(page) as costs:
+        await ask(page, "?")
+        await answered(page)
+        await page.evaluate("document.querySelector('.thinking-text').scrollTop = 1e9")
+    text = await page.evaluate("document.querySelector('.thinking-text').textContent")
+    assert text == "".join(text for _, text in events)
+    assert "思考了 4 秒" in await page.inner_text(".thinking summary")
+    print(f"1 MB of thinking: {costs.longest_ms:.0f} ms of {costs.total_ms:.0f}")
+    assert 0 < costs.longest_ms < 200

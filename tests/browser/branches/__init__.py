@@ -1,0 +1,1 @@
+"""Versions of a turn: branches, the map of them, editing."""

@@ -1,0 +1,1 @@
+"""The question box: drafts, commands, limits, persona."""

@@ -1,0 +1,131 @@
+"""What a question is limited to and how it is searched for: the fields of its request, and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.async_api import Page
+
+from tests.browser.composer.composing import BOX, Served, opened, sent_by, served, session_in, tell
+
+REFUND = "退款需要几天\uff1f"
+HOSTILE_TAG = "<img src=x onerror=__ran()>"
+CHIPS = ".filters .chip"
+DEFAULTS = {"question", "turn_id", "stream_format", "session_id", "parent_turn_id"}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("filters")) as running:
+        running.add("旧规定.md", "# 退款\n\n退款需要三天。", "旧", HOSTILE_TAG)
+        running.add("新规定.md", "# 退款\n\n退款需要五天。", "新")
+        yield running
+
+
+async def choose_tag(page: Page, tag: str) -> None:
+    await page.click("#search-settings-button")
+    await page.click(f".check-chip:has(input[value='{tag}'])")
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector("#search-settings", state="hidden")
+
+
+def id_of(desk: Served, file_name: str) -> str:
+    listed = httpx.get(f"{desk.url}/documents").json()["documents"]
+    return next(str(each["document_id"]) for each in listed if each["file_name"] == file_name)
+
+
+def sources_of(desk: Served, session_id: str) -> list[set[str]]:
+    """The files of each turn's sources."""
+    turns = httpx.get(f"{desk.url}/sessions/{session_id}/turns").json()["turns"]
+    return [{source["file_name"] for source in turn["sources"]} for turn in turns]
+
+
+async def test_a_tag_limits_the_sources_and_its_chip_takes_the_limit_away(page: Page, desk: Served) -> None:
+    """Discriminates: `filters` left out of the request."""
+    await opened(page, desk.url)
+    await choose_tag(page, "新")
+    assert await page.inner_text(CHIPS) == "#新"
+    body = await sent_by(page, REFUND)
+    assert body["filters"] == {"tags": ["新"]}
+    assert await page.inner_text(CHIPS) == "#新", "in view as long as it holds"
+    await page.click(CHIPS)
+    assert not await page.is_visible(".filters")
+    assert "filters" not in await sent_by(page, REFUND, 2)
+    assert sources_of(desk, session_in(page)) == [{"新规定.md"}, {"新规定.md", "旧规定.md"}]
+
+
+async def test_a_limit_belongs_to_its_conversation(page: Page, desk: Served) -> None:
+    """Discriminates: the filter kept when a new conversation is begun."""
+    await opened(page, desk.url)
+    await choose_tag(page, "旧")
+    await sent_by(page, REFUND)
+    await page.click("#sidebar .new-chat")
+    await page.wait_for_selector(".filters", state="hidden")
+    await page.go_back()
+    await page.wait_for_selector(CHIPS)
+    await page.reload()
+    assert await page.inner_text(CHIPS) == "#旧"
+
+
+async def test_documents_chosen_elsewhere_are_the_only_ones_asked(page: Page, desk: Served) -> None:
+    new = id_of(desk, "新规定.md")
+    await opened(page, desk.url)
+    await tell(page, "filter", {"document_ids": [new]})
+    await page.wait_for_selector(f"{CHIPS} >> text=新规定.md")
+    body = await sent_by(page, REFUND)
+    assert body["filters"] == {"document_ids": [new]}
+    assert sources_of(desk, session_in(page)) == [{"新规定.md"}]
+
+
+async def test_dates_are_limits_too_and_never_cross(page: Page, desk: Served) -> None:
+    await opened(page, desk.url)
+    await page.click("#search-settings-button")
+    await page.fill("[name=until]", "2023-12-31")
+    await page.fill("[name=since]", "2023-01-01")
+    assert await page.locator(CHIPS).all_inner_texts() == ["自 2023-01-01", "至 2023-12-31"]
+    await page.fill("[name=since]", "2024-05-01")
+    assert await page.locator(CHIPS).all_inner_texts() == ["自 2024-05-01"]
+    await page.keyboard.press("Escape")
+    assert (await sent_by(page, REFUND))["filters"] == {"since": "2024-05-01"}
+
+
+async def test_a_hostile_tag_stays_text(page: Page, desk: Served) -> None:
+    await opened(page, desk.url)
+    await page.click("#search-settings-button")
+    await page.click(f".check-chip:has(input[value='{HOSTILE_TAG}'])")
+    assert await page.inner_text(CHIPS) == f"#{HOSTILE_TAG}"
+    assert await page.locator("#dock :is(script, img, iframe, a)").count() == 0
+    assert await page.evaluate("typeof window.__ran") == "undefined"
+
+
+async def test_a_request_says_only_what_is_not_as_always(page: Page, desk: Served) -> None:
+    """Discriminates: a default sent as a field of its own."""
+    await opened(page, desk.url)
+    assert set(await sent_by(page, REFUND)) <= DEFAULTS
+
+
+async def test_switches_and_the_number_of_passages_are_sent_and_kept(page: Page, desk: Served) -> None:
+    await opened(page, desk.url)
+    await page.click("#thinking")
+    await page.click("#insert-block")
+    assert "更慢" in await page.inner_text(".composer-note")
+    await page.click("#search-settings-button")
+    await page.fill(".passages input", "30")
+    await page.keyboard.press("Escape")
+    assert "30" in await page.inner_text("#search-settings-button")
+    await page.reload()
+    await page.wait_for_selector("#insert-block[aria-pressed=true]")
+    body = await sent_by(page, REFUND)
+    chosen = {name: body[name] for name in body.keys() - DEFAULTS}
+    assert chosen == {"thinking": True, "use_insert_block": True, "rerank_top_n": 30}
+
+
+async def test_enter_in_the_settings_does_not_send_the_question(page: Page, desk: Served) -> None:
+    await opened(page, desk.url)
+    await page.fill(BOX, "not yet")
+    await page.click("#search-settings-button")
+    await page.press(".passages input", "Enter")
+    assert await page.input_value(BOX) == "not yet"
+    assert await page.locator(".turn").count() == 0

@@ -1,0 +1,169 @@
+"""The persona above the question box, on the real server with a model that notes what it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.async_api import Page, Route
+
+from tests.browser.composer.composing import BOX, Served, opened, sent_by, served, session_in, tell
+from tests.browser.safety.payloads import HOSTILE
+from tests.browser.support.driving import answered, ask
+
+PIRATE = "你是一名海盗\uff0c说话总带着海风的味道。"
+JUDGE = "You are a judge. Be brief."
+CARD = ".persona-card"
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("persona")) as running:
+        yield running
+
+
+async def write(page: Page, text: str, name: str = "") -> None:
+    """In the dialog that is open."""
+    await page.fill("#persona-text", text)
+    await page.fill("#persona-name", name)
+    await page.click(".persona-dialog [type=submit]")
+    await page.wait_for_selector(".persona-dialog", state="detached")
+
+
+async def set_persona(page: Page, text: str, name: str = "") -> None:
+    await page.click(".persona > .text-button")
+    await write(page, text, name)
+
+
+async def unfolded(page: Page) -> None:
+    if await page.locator(f"{CARD}[open]").count() == 0:
+        await page.click(f"{CARD} > summary")
+
+
+async def test_a_persona_set_before_the_first_question_is_what_the_model_is_told(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: asking without waiting for the persona to be set."""
+    before = len(desk.sessions())
+    await opened(page, desk.url)
+    await set_persona(page, PIRATE, "海盗")
+    assert "下一个问题" in await page.inner_text(".composer-note")
+    assert len(desk.sessions()) == before, "a change of mind leaves no empty conversation"
+    await page.reload()
+    assert "海盗" in await page.inner_text(CARD)
+    await sent_by(page, "你是谁\uff1f")
+    assert PIRATE in desk.system()
+    assert desk.persona_of(session_in(page))["name"] == "海盗"
+    await page.reload()
+    await page.wait_for_selector(f"{CARD} b:text('海盗')")
+    await page.click("#sidebar .new-chat")
+    await page.wait_for_selector("text=设定人设")
+
+
+async def test_a_persona_is_changed_cleared_and_had_back(page: Page, desk: Served) -> None:
+    await opened(page, desk.url)
+    await sent_by(page, "first")
+    assert PIRATE not in desk.system()
+    await set_persona(page, PIRATE)
+    await sent_by(page, "second", 2)
+    assert PIRATE in desk.system()
+    await unfolded(page)
+    await page.click("text=修改")
+    await write(page, JUDGE)
+    await sent_by(page, "third", 3)
+    assert JUDGE in desk.system()
+    assert PIRATE not in desk.system()
+    await unfolded(page)
+    await page.click(".persona-acts >> text=清除")
+    await page.click(".composer-note >> text=恢复")
+    await page.wait_for_selector(CARD)
+    await unfolded(page)
+    await page.click(".persona-acts >> text=清除")
+    await page.wait_for_selector("text=设定人设")
+    await sent_by(page, "fourth", 4)
+    assert JUDGE not in desk.system()
+
+
+async def test_a_passage_becomes_the_persona_only_when_the_person_says_so(page: Page, desk: Served) -> None:
+    """Discriminates: setting it as soon as the bus tells of it."""
+    document = desk.add("守则.md", "# 守则\n\n回答前先问候。")
+    await opened(page, desk.url)
+    await sent_by(page, "first")
+    passage = {"file_name": "守则.md", "text": "回答前先问候。", "document_id": document, "chunk_id": "c1"}
+    await tell(page, "persona", passage)
+    assert await page.input_value("#persona-text") == "回答前先问候。"
+    assert "守则.md" in await page.inner_text(".persona-warning")
+    assert desk.persona_of(session_in(page)) is None
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector(".persona-dialog", state="detached")
+    assert desk.persona_of(session_in(page)) is None
+    await tell(page, "persona", passage)
+    await page.click(".persona-dialog [type=submit]")
+    await page.wait_for_selector(".persona-from:text('来自 守则.md')")
+    remaining = desk.persona_of(session_in(page))
+    assert (remaining["document_id"], remaining["chunk_id"]) == (document, "c1")
+    await page.reload()
+    await page.wait_for_selector(".persona-from:text('来自 守则.md')")
+    await sent_by(page, "second", 2)
+    assert "回答前先问候。" in desk.system()
+
+
+async def test_the_card_follows_a_command_in_the_chat(page: Page, desk: Served) -> None:
+    """Discriminates: the card read once, when the conversation is opened."""
+    await opened(page, desk.url)
+    await sent_by(page, f"/persona {JUDGE}")
+    await page.wait_for_selector(f"{CARD} >> text={JUDGE}")
+    await sent_by(page, "/persona clear", 2)
+    await page.wait_for_selector("text=设定人设")
+
+
+async def test_a_refused_persona_loses_neither_itself_nor_the_question(page: Page, desk: Served) -> None:
+    """Discriminates: the conversation that was made for it left in the list; or the box left empty."""
+    before = len(desk.sessions())
+    error = {
+        "code": "bad_request",
+        "message": "text: too many tokens.",
+        "retryable": False,
+        "request_id": "r",
+    }
+
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=422, body=json.dumps({"error": error}), content_type="application/json")
+
+    await page.route("**/persona", refuse)
+    await opened(page, desk.url)
+    await set_persona(page, PIRATE)
+    await ask(page, "where?")
+    await page.wait_for_selector(".composer-note >> text=too many tokens")
+    assert await page.input_value(BOX) == "where?"
+    assert len(desk.sessions()) == before
+    await page.unroute("**/persona")
+    await page.press(BOX, "Enter")
+    await answered(page)
+    assert PIRATE in desk.system()
+
+
+async def test_what_was_typed_is_there_again_when_the_dialog_was_dismissed(page: Page, desk: Served) -> None:
+    await opened(page, desk.url)
+    await page.click("text=设定人设")
+    await page.fill("#persona-text", JUDGE)
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector(".persona-dialog", state="detached")
+    await page.click("text=设定人设")
+    assert await page.input_value("#persona-text") == JUDGE
+    await page.fill("#persona-text", "长" * 4001)
+    assert "1" in await page.inner_text(".persona-count.warning")
+    assert await page.is_disabled(".persona-dialog [type=submit]")
+
+
+async def test_a_hostile_persona_stays_text(page: Page, desk: Served) -> None:
+    await opened(page, desk.url)
+    await tell(page, "persona", {"file_name": HOSTILE[1], "text": HOSTILE[2]})
+    assert HOSTILE[1] in await page.inner_text(".persona-warning")
+    await write(page, HOSTILE[2], HOSTILE[1])
+    await unfolded(page)
+    assert await page.inner_text(".persona-full") == HOSTILE[2].strip()
+    assert await page.inner_text(".persona-line b") == HOSTILE[1]
+    assert await page.locator(".persona :is(script, img, svg:not(.icon), iframe, a)").count() == 0
+    assert await page.evaluate("typeof window.__ran") == "undefined"

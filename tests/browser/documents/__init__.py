@@ -1,0 +1,1 @@
+"""The panel of documents: uploads, jobs, removal."""

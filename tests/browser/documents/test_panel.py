@@ -1,0 +1,145 @@
+"""The list of documents: failures in words, narrowed, long, shared, with hostile names, on a phone."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from playwright.async_api import Page, Request
+
+from tests.browser.documents.panel import (
+    a_file,
+    answer,
+    choose,
+    document,
+    lists,
+    open_panel,
+    replying,
+    row,
+    words,
+)
+from tests.browser.safety.payloads import HOSTILE
+from tests.browser.support.frame_costs import frame_costs
+
+NAME = "指南.md"
+
+KEEP_PLACE = """() => {
+  const keep = () => (window.__top = document.querySelector("#documents").scrollTop);
+  addEventListener("click", keep, { capture: true, once: true });
+}"""
+
+
+async def test_failed_documents_say_why_in_the_readers_language(page: Page, server_url: str) -> None:
+    locked = "The PDF is protected by a password: save it without one and add that."
+    shown = [
+        document("锁.pdf", status="failed", error=locked, chunk_count=0, source="docs"),
+        document("新.md", error="The file is empty."),
+    ]
+    await lists(page, shown)
+    await open_panel(page, server_url)
+    assert "有密码" in await words(page, f"{row('锁.pdf')} .document-state")
+    assert "旧版本" in await words(page, f"{row('新.md')} .document-state")
+    assert "来自文件夹 docs" in await words(page, row("锁.pdf"))
+    await page.click(f"{row('锁.pdf')} .document-open")
+    assert locked in (await page.text_content(".document-about .original") or "")
+    assert await page.locator("[data-action=ask]").count() == 0
+
+
+async def test_of_a_followed_document_only_the_date_is_changed(page: Page, server_url: str) -> None:
+    """Discriminates: tags sent for a followed document, which the server refuses."""
+    changes: list[Any] = []
+    page.on("request", lambda one: changes.append(one.post_data_json) if one.method == "PATCH" else None)
+    conflict = {"error": {"code": "conflict", "message": "The tags are set elsewhere.", "retryable": False}}
+    await lists(page, [document(source="docs", tags=["a"])])
+    await answer(page, "**/chunks?*", {"chunks": [], "next": None})
+    await replying(page, "PATCH", f"{server_url}/documents/*", (409, conflict))
+    await open_panel(page, server_url)
+    await page.click(f"{row(NAME)} .document-open")
+    await page.click("[data-action=edit]")
+    assert await page.locator(".document-form input >> nth=0").is_disabled()
+    await page.fill(".document-form input >> nth=1", "2026")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".form-problem:has-text('配置')")
+    assert changes == [{"date": "2026"}]
+
+
+async def test_the_list_is_narrowed_by_the_server(page: Page, server_url: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: note(request, asked))
+    await lists(page, [document(), document("二.md", tags=["人事"])])
+    await answer(page, "**/sources", {"sources": [{"source": "docs", "documents": 1, "synced_at": None}]})
+    await answer(page, "**/tags", {"tags": [{"tag": "人事", "documents": 1}]})
+    await open_panel(page, server_url)
+    for label, value in (("任何状态", "ready"), ("任何来源", "docs"), ("任何标签", "人事")):
+        async with page.expect_request(f"**/documents?*={quote(value)}"):  # others may be on their way, too
+            await page.select_option(f"select[aria-label={label}]", value)
+    assert asked[-1] == "limit=100&status=ready&source=docs&tag=%E4%BA%BA%E4%BA%8B"
+
+
+def note(request: Request, asked: list[str]) -> None:
+    if "/documents?" in request.url:
+        asked.append(request.url.partition("?")[2])
+
+
+async def test_three_hundred_documents_are_drawn_without_a_long_pause_and_the_place_is_kept(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: drawing all anew for each page; going back to the top."""
+    await lists(page, [document(f"文档 {n}.md") for n in range(300)])
+    await answer(page, "**/chunks?*", {"chunks": [], "next": None})
+    async with frame_costs(page) as costs:
+        await open_panel(page, server_url)
+        for n in (100, 200, 300):
+            await page.wait_for_selector(f".document:nth-child({n})", state="attached")
+            await page.locator("#documents").evaluate("(panel) => panel.scrollTo(0, panel.scrollHeight)")
+        await page.fill(".document-search", "文档 299")
+        assert await page.locator(".document:visible").count() == 1
+        await page.fill(".document-search", "")
+    target = page.locator(row("文档 250.md"))
+    await page.evaluate(KEEP_PLACE)
+    await target.locator(".document-open").click()
+    await page.click(".document-back")
+    moved = await page.evaluate("document.querySelector('#documents').scrollTop - window.__top")
+    assert abs(moved) < 60
+    focused = await page.evaluate("document.activeElement.querySelector('.document-name').textContent")
+    assert focused == "文档 250.md"
+    assert 0 < costs.longest_ms < 1_000  # of CPU on a loaded machine; unloaded it is a tenth of that
+
+
+async def test_shared_documents_of_the_operator_are_read_only(page: Page, server_url: str) -> None:
+    """With a key the reader is somebody; without one it is whoever sits at the server."""
+    await lists(page, [document(shared=True), document("自己的.md")])
+    await page.add_init_script("sessionStorage.setItem('wenmai.key', 'k')")
+    await open_panel(page, server_url)
+    assert "公用" in await words(page, row(NAME))
+    assert await page.locator(f"{row(NAME)} .document-remove").count() == 0
+    assert await page.locator(f"{row('自己的.md')} .document-remove").count() == 1
+    await page.click(f"{row(NAME)} .document-open")
+    assert await page.locator("[data-action=edit], [data-action=remove]").count() == 0
+
+
+async def test_hostile_names_and_passages_stay_texts_on_a_phone(page: Page, server_url: str) -> None:
+    """Discriminates: any name, tag, reason or passage set as markup; a row wider than the page."""
+    hostile = "".join(HOSTILE[:6])
+    shown = document(hostile, tags=[HOSTILE[1]], source=HOSTILE[2], date=HOSTILE[1], error=hostile)
+    chunk = {"chunk_id": "c", "document_id": "d", "file_name": hostile, "text": hostile * 9, "position": 0,
+             "heading": hostile, "page": 3}  # fmt: skip
+    await page.set_viewport_size({"width": 320, "height": 640})
+    await lists(page, [shown])
+    await answer(page, "**/chunks?*", {"chunks": [chunk], "next": None})
+    refusal = {"error": {"code": "odd", "message": hostile, "retryable": False}}
+    await replying(page, "POST", "**/documents", (422, refusal))
+    await page.goto(server_url)
+    await page.click("#open-sidebar")
+    await page.click(".open-documents")
+    await choose(page, a_file(f"{hostile.replace('/', '')[:120]}.md", "x"))
+    await page.wait_for_selector(".upload[data-state=failed]")
+    wide = "document.querySelector('#documents').scrollWidth - innerWidth"
+    assert await page.evaluate(wide) <= 0
+    await page.click(".document-open")
+    await page.wait_for_selector(".chunk")
+    assert await page.text_content(".chunk-text") == hostile * 9
+    assert await page.evaluate(wide) <= 0
+    assert await page.evaluate("typeof window.__ran") == "undefined"
+    dangerous = ":is(script, img, iframe, object, embed, form[action], link, meta, style, [onerror])"
+    assert await page.locator(f"#documents {dangerous}").count() == 0

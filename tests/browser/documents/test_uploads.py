@@ -1,0 +1,144 @@
+"""Files on their way in: every stage in words, failures, retries, the key, three at a time."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from playwright.async_api import Page, Request, Route
+
+from tests.browser.documents.panel import (
+    a_file,
+    answer,
+    choose,
+    document,
+    job,
+    lists,
+    open_panel,
+    replying,
+    row,
+    upload_row,
+    words,
+)
+
+UPLOADS = "**/documents"
+NAME = "指南.md"
+STATE = f"{upload_row(NAME)} .document-state"
+ACCEPTED = {"document": document(status="ingesting"), "job_id": job("waiting")["job_id"], "existing": False}
+# A page that finds no document looks again later, and would take the jobs made up here for others' jobs.
+OTHERS = [document("别的.md")]
+OUTAGE = {"error": {"code": "store_unavailable", "message": "The store does not answer.", "retryable": True}}
+
+
+async def streaming(page: Page, *jobs: dict[str, Any]) -> None:
+    """The job's stream says these and ends."""
+    frames = "".join(f"event: job\ndata: {json.dumps(one)}\n\n" for one in jobs)
+
+    async def fulfil(route: Route) -> None:
+        await route.fulfill(body=frames, content_type="text/event-stream; charset=utf-8")
+
+    await page.route("**/jobs/*/stream", fulfil)
+    await answer(page, "**/jobs", {"jobs": list(jobs[-1:])})
+
+
+async def test_a_retry_says_why_and_when(page: Page, server_url: str) -> None:
+    """Discriminates: the server's sentence instead of ours; a stage without words."""
+    await lists(page, OTHERS)
+    await replying(page, "POST", UPLOADS, (201, ACCEPTED))
+    waits = {"error": "The store does not answer.", "error_code": "store_unavailable", "attempt": 2}
+    await streaming(page, job("retrying", next_try_at="2026-01-31T08:00:08Z", **waits))
+    await open_panel(page, server_url)
+    await choose(page, a_file(NAME, "x"))
+    await page.wait_for_selector(f"{upload_row(NAME)}[data-stage=retrying]")
+    reply = await words(page, STATE)
+    assert "存储暂时不可用" in reply
+    assert "第 3 次" in reply
+    assert ":08" in reply
+
+
+async def test_every_stage_has_words_in_both_languages(page: Page, server_url: str) -> None:
+    await lists(page, OTHERS)
+    await open_panel(page, server_url)
+    text = {}
+    for stage in ("waiting", "parsing", "embedding", "storing", "verifying"):
+        job_id = str(uuid.uuid4())
+        await replying(page, "POST", UPLOADS, (201, {**ACCEPTED, "job_id": job_id}))
+        await streaming(page, job(stage, job_id=job_id, done=1))
+        await choose(page, a_file(NAME, stage))
+        await page.wait_for_selector(f"{upload_row(NAME)}[data-stage={stage}]")
+        chinese = await words(page, STATE)
+        await page.evaluate("document.querySelector('#language').click()")
+        text[stage] = (chinese, await words(page, STATE))
+        await page.evaluate("document.querySelector('#language').click()")
+        await streaming(page, job("cancelled", job_id=job_id))
+        await page.click(f"{upload_row(NAME)}[data-state=cancelled] [data-action=dismiss]")
+    assert text["embedding"] == ("正在建立索引 1/3", "Indexing 1/3")
+    assert text["storing"] == ("正在保存", "Storing")
+    assert len(set(text.values())) == 5
+
+
+async def test_a_failed_upload_is_sent_again_from_its_row(page: Page, server_url: str) -> None:
+    """Discriminates: no retry for what may pass; the row of the first try left beside the document."""
+    await lists(page, OTHERS)
+    await replying(page, "POST", UPLOADS, (503, OUTAGE), (201, ACCEPTED))
+    await streaming(page, job("embedding"), job("done", done=3))
+    await answer(page, f"{server_url}/documents/*", document())
+    await open_panel(page, server_url)
+    await choose(page, a_file(NAME, "x"))
+    await page.wait_for_selector(f"{upload_row(NAME)}[data-state=failed]")
+    assert "存储暂时不可用" in await words(page, STATE)
+    await page.click(f"{upload_row(NAME)} [data-action=retry]")
+    await page.wait_for_selector(row(NAME))
+    assert await page.locator(".upload").count() == 0
+
+
+async def test_an_upload_that_needs_a_key_asks_for_it_and_goes_on(page: Page, server_url: str) -> None:
+    """Discriminates: an upload without the key; an error instead of the question."""
+    keys: list[str | None] = []
+    page.on("request", lambda request: keys.append(key_of(request)) if request.method == "POST" else None)
+    refusal = {"error": {"code": "unauthorized", "message": "API key missing.", "retryable": False}}
+    await lists(page, OTHERS)
+    await replying(page, "POST", UPLOADS, (401, refusal), (201, ACCEPTED))
+    await streaming(page, job("verifying"))
+    await open_panel(page, server_url)
+    await choose(page, a_file(NAME, "x"))
+    await page.fill("input[type=password]", "k-1")
+    async with page.expect_request(
+        lambda request: key_of(request) == "Bearer k-1" and request.method == "POST"
+    ):
+        await page.keyboard.press("Enter")
+    await page.wait_for_selector(f"{upload_row(NAME)}[data-stage=verifying]")
+    assert keys == [None, "Bearer k-1"]
+
+
+def key_of(request: Request) -> str | None:
+    return request.headers.get("authorization")
+
+
+async def test_three_files_are_sent_at_a_time_and_thirty_stay_usable(page: Page, server_url: str) -> None:
+    """Discriminates: all at once; a broken connection that holds a place for ever."""
+    held: list[Route] = []
+
+    async def hold(route: Route) -> None:
+        if route.request.method == "POST":
+            held.append(route)
+        else:
+            await route.fallback()
+
+    await lists(page, OTHERS)
+    await page.route(UPLOADS, hold)
+    await open_panel(page, server_url)
+    await choose(page, *(a_file(f"{n}.md", f"{n}") for n in range(30)))
+    await page.wait_for_selector(".upload >> nth=29")
+    assert len(held) <= 3
+    assert await page.inner_text(".open-documents .document-jobs") == "30"
+    await page.click(f"{upload_row('29.md')} [data-action=cancel]")
+    for _ in range(29):
+        while not held:
+            await page.wait_for_timeout(20)
+        assert len(held) <= 3
+        await held.pop(0).abort()
+    await page.wait_for_selector("text=29 份未能读入")
+    assert "连不上服务器" in await words(page, f"{upload_row('0.md')} .document-state")
+    assert await page.locator(".upload[data-state=failed] [data-action=retry]").count() == 29

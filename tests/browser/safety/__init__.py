@@ -1,0 +1,1 @@
+"""Hostile texts in every place that shows text: none runs, none calls home."""

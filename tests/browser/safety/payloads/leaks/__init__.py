@@ -1,0 +1,1 @@
+"""Texts that would call home if they became markup."""

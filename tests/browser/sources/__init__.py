@@ -1,0 +1,1 @@
+"""The sources of an answer: cards, marks, surroundings."""

@@ -1,0 +1,116 @@
+"""Sources whose documents are gone or changed, passages that are hard to place, and hostile ones."""
+
+from __future__ import annotations
+
+from playwright.async_api import Page
+
+from tests.browser.safety.payloads import HOSTILE
+from tests.browser.sources.test_sources import PREVIEW, shown
+from tests.browser.support.driving import citation
+
+DELETED = "这份文档后来被删除了，引用的文字也一并删除，只留下编号。"
+
+
+def erased(index: int = 1) -> dict[str, object]:
+    texts = dict.fromkeys(("file_name", "heading", "key_passage", "text", "reason", "version", "date"), "")
+    return citation(index, **texts, removed=True)
+
+
+async def test_an_erased_source_says_so_instead_of_being_empty(page: Page, server_url: str) -> None:
+    """Discriminates: an empty card with a bar; actions on a document that is gone."""
+    await shown(page, server_url, "见 [1]", erased())
+    card = page.locator(".source")
+    assert await card.locator("summary").inner_text() == f"1\n文档已删除\n{DELETED}"
+    assert await card.locator(".score-track").count() == 0
+    await page.focus(".cite")
+    assert DELETED in await page.inner_text(PREVIEW)
+    await page.click(".cite")
+    assert await card.locator(".source-text").inner_text() == DELETED
+    assert await card.locator(".source-actions").inner_text() == "回到回答"
+    await page.click("#language")
+    assert "Only the number is left" in await card.inner_text()
+
+
+async def test_a_source_of_a_changed_or_removed_document_still_shows_what_it_said(
+    page: Page, server_url: str
+) -> None:
+    removed = citation(2, removed=True)
+    await shown(page, server_url, "见 [1] [2]", citation(outdated=True), removed)
+    for number, text in enumerate(("后来更新过", "后来被删除了")):
+        await page.click(f".source >> nth={number}")
+        assert text in await page.inner_text(f".source-facts >> nth={number}")
+        assert await page.inner_text(f".source-text >> nth={number}") == "前文。关键的一句。后文。"
+    assert await page.locator(".source-actions >> nth=0").locator("button").count() == 5
+    assert await page.locator(".source-actions >> nth=1").inner_text() == "引用到提问\n回到回答"
+
+
+async def test_a_passage_is_marked_where_it_can_be_found(page: Page, server_url: str) -> None:
+    """Discriminates: offsets believed where they do not hold; a passage that is lost when it is not there."""
+    wrong = citation(passage_start=7, passage_end=13)
+    apart = citation(2, key_passage="改写过的一句。")
+    none = citation(3, key_passage="")
+    await shown(page, server_url, "见 [1] [2] [3]", wrong, apart, none)
+    for number in range(3):
+        await page.click(f".source >> nth={number}")
+    drawn = "(card) => [...card.querySelector('.source-text').childNodes].map((node) => node.textContent)"
+    texts = [await card.evaluate(drawn) for card in await page.locator(".source").element_handles()]
+    assert texts[0] == ["前文。", "关键的一句。", "后文。"]
+    assert texts[1] == ["改写过的一句。", "前文。关键的一句。后文。"]
+    assert texts[2] == ["前文。关键的一句。后文。"]
+    assert await page.locator(".source mark").count() == 2
+
+
+async def test_a_long_text_opens_at_its_passage_and_scrolls_with_the_keyboard(
+    page: Page, server_url: str
+) -> None:
+    long = "很长的一段。\n" * 80
+    text = f"{long}关键的一句。{long}"
+    at = len(long)
+    await shown(page, server_url, "见 [1]", citation(text=text, passage_start=at, passage_end=at + 6))
+    await page.click(".cite")
+    box = page.locator(".source-text")
+    assert await box.evaluate("(box) => box.scrollTop > 0 && box.clientHeight < 500")
+    offset = "(mark) => mark.getBoundingClientRect().top - mark.parentElement.getBoundingClientRect().top"
+    assert 0 < await page.locator(".source mark").evaluate(offset) < 80
+    assert await box.get_attribute("tabindex") == "0"
+
+
+async def test_hostile_words_of_a_source_stay_words_everywhere(page: Page, server_url: str) -> None:
+    """Discriminates: a glance, a reason or a date set as markup."""
+    hostile = "\n".join(HOSTILE)
+    texts = dict.fromkeys(("file_name", "heading", "reason", "date", "key_passage"), HOSTILE[1])
+    source = citation(1, **texts, version=HOSTILE[2], text=f"{hostile}\n{HOSTILE[1]}", chunk_id=HOSTILE[3])
+    await shown(page, server_url, "见 [1]", source, citation(2, document_id=HOSTILE[4], text=hostile))
+    await page.focus(".cite")
+    await page.hover(".cite")
+    await page.wait_for_selector(PREVIEW)
+    assert HOSTILE[1] in await page.inner_text(PREVIEW)
+    await page.keyboard.press("Escape")
+    for number in range(2):
+        await page.click(f".source >> nth={number}")
+    assert HOSTILE[0] in await page.inner_text(".source-text >> nth=0")
+    await page.click(".source-actions button:has-text('查看上下文') >> nth=0")
+    await page.wait_for_selector(".source-context p span")
+    assert await page.evaluate("typeof window.__ran") == "undefined"
+    dangerous = ":is(script, img, iframe, object, embed, form, link, meta, style, [onerror])"
+    assert await page.locator(f":is(#thread, {PREVIEW}) {dangerous}").count() == 0
+
+
+async def test_a_phone_shows_cards_and_glance_without_horizontal_scrolling(
+    page: Page, server_url: str
+) -> None:
+    await page.set_viewport_size({"width": 360, "height": 740})
+    wide = citation(
+        file_name="很长的文件名" * 9 + ".md", heading="标题" * 40, text="x" * 600, date="2026-01-31"
+    )
+    await shown(page, server_url, "一行字" * 5 + " [1]", wide)
+    await page.focus(".cite")
+    await page.hover(".cite")
+    await page.wait_for_selector(PREVIEW)
+    box = await page.locator(PREVIEW).bounding_box()
+    assert box
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 360
+    await page.click(".cite")
+    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert await page.is_visible(".source .score-track")

@@ -1,0 +1,1 @@
+"""The page as a whole: its states, languages, keys, sizes, access."""

@@ -1,0 +1,179 @@
+"""The frame's manners: theme, language, keys, focus, and what a reader who cannot see is told."""
+
+from __future__ import annotations
+
+from playwright.async_api import Page
+
+from tests.browser.support.conversations import bring, open_menu, row
+from tests.browser.support.driving import answered, ask
+
+GROUND = "getComputedStyle(document.body).backgroundColor"
+COLOURS = "[...document.querySelectorAll('meta[name=theme-color]')].map((meta) => meta.content)"
+FOCUSED = "document.activeElement.id"
+WATCH_JUMPS = """window.jumps = [];
+  const where = ({ node }) => `${node?.nodeName} ${node?.id} ${node?.parentElement?.closest("aside")?.id}`;
+  const note = (list) => list.getEntries().forEach((entry) =>
+    window.jumps.push([entry.value, entry.sources.map(where)]));
+  new PerformanceObserver(note).observe({ type: "layout-shift", buffered: true });"""
+
+
+async def choose_theme(page: Page, words: str) -> None:
+    await page.click("#theme")
+    await page.click(f"[role=menuitemradio]:has-text('{words}')")
+
+
+async def test_the_theme_goes_along_with_the_device_until_the_reader_chooses(
+    page: Page, server_url: str
+) -> None:
+    await page.emulate_media(color_scheme="light")
+    await page.goto(server_url)
+    light = await page.evaluate(GROUND)
+    await page.emulate_media(color_scheme="dark")
+    dark = await page.evaluate(GROUND)
+    assert light != dark
+    await choose_theme(page, "浅色")
+    assert await page.evaluate(GROUND) == light
+    assert await page.evaluate(COLOURS) == [light, light]
+    await page.reload()
+    await page.wait_for_selector("#theme .icon")
+    assert await page.evaluate(GROUND) == light
+    await page.click("#theme")
+    assert await page.inner_text("[aria-checked=true]") == "浅色"
+    await page.keyboard.press("ArrowUp")
+    await page.keyboard.press("Enter")
+    assert await page.evaluate(GROUND) == dark
+    assert await page.evaluate(COLOURS) == ["#f7f8f8", "#14181b"]
+
+
+async def test_the_language_stays_chosen_and_its_words_are_the_first_that_are_seen(
+    page: Page, server_url: str
+) -> None:
+    """Discriminates: the Chinese words of the page shown until the script has the English ones."""
+    await page.goto(server_url)
+    await page.click("#language")
+    await page.route("**/web/js/app.js", lambda route: route.abort())
+    await page.reload(wait_until="commit")
+    await page.wait_for_selector("html[lang=en]")
+    await page.unroute("**/web/js/app.js")
+    await page.reload()
+    assert await page.get_attribute("html", "lang") == "en"
+    assert await page.inner_text("#sidebar .new-chat") == "New conversation"
+    assert await page.get_attribute("html", "data-words") is None
+
+
+async def test_keys_lead_to_the_question_the_search_a_new_conversation_and_the_list_of_keys(
+    page: Page, server_url: str
+) -> None:
+    chat = bring(server_url, "带键盘的")
+    await page.goto(f"{server_url}/#/s/{chat}")
+    await page.wait_for_selector(".turn")
+    await page.keyboard.press("Control+k")
+    assert await page.evaluate(FOCUSED) == "session-search"
+    await page.focus(f"{row(chat)} .session-link")
+    await page.keyboard.press("/")
+    assert await page.evaluate(FOCUSED) == "question"
+    assert await page.input_value("#question") == ""
+    await page.keyboard.type("a/b?")
+    assert await page.input_value("#question") == "a/b?"
+    await page.keyboard.press("Alt+n")
+    await page.wait_for_selector("body.empty")
+    await page.focus(f"{row(chat)} .session-link")
+    await page.keyboard.press("?")
+    await page.wait_for_selector(".keys-dialog")
+    await page.keyboard.press("/")
+    assert await page.is_visible(".keys-dialog")
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector(".keys-dialog", state="detached")
+    assert await page.evaluate("document.activeElement.className") == "session-link"
+
+
+async def test_a_menu_is_driven_by_keys_and_gives_the_focus_back(page: Page, server_url: str) -> None:
+    chat = bring(server_url, "有菜单的")
+    await page.goto(server_url)
+    await page.focus(f"{row(chat)} .row-menu")
+    await page.keyboard.press("Enter")
+    labels = page.locator(".menu [role=menuitem]")
+    assert await page.evaluate("document.activeElement.textContent") == await labels.first.inner_text()
+    await page.keyboard.press("ArrowUp")
+    assert await page.evaluate("document.activeElement.textContent") == await labels.last.inner_text()
+    await page.keyboard.press("ArrowDown")
+    await page.keyboard.press("Escape")
+    assert await page.locator(".menu").count() == 0
+    assert "row-menu" in await page.evaluate("document.activeElement.className")
+    assert await page.get_attribute(f"{row(chat)} .row-menu", "aria-expanded") == "false"
+    await open_menu(page, chat)
+    await page.mouse.click(800, 300)
+    assert await page.locator(".menu").count() == 0
+
+
+async def test_esc_in_a_menu_leaves_the_running_answer_alone(page: Page, server_url: str) -> None:
+    """Discriminates: a menu that neither stops the key nor prevents its default."""
+    chat = bring(server_url, "旁边的")
+    stops: list[str] = []
+    page.on("request", lambda request: stops.append(request.url) if "/stop" in request.url else None)
+    await page.route("**/knowledge_chat_conversation", lambda route: None)  # it never ends
+    await page.goto(server_url)
+    await ask(page, "慢慢来")
+    await page.wait_for_selector("#composer.running")
+    await open_menu(page, chat)
+    await page.keyboard.press("Escape")
+    await page.fill("#session-search", "没有这样的标题")
+    await page.wait_for_selector("#sessions > p")
+    await page.press("#session-search", "Escape")
+    # A list that was still to come would take the field for the title away.
+    await page.wait_for_selector(f"#sessions:not([aria-busy]) {row(chat)}")
+    await page.press(f"{row(chat)} .session-link", "F2")
+    await page.keyboard.press("Escape")
+    assert await page.is_visible("#composer.running")
+    assert stops == []
+
+
+async def test_the_page_has_one_heading_of_the_first_rank_and_named_landmarks(
+    page: Page, server_url: str
+) -> None:
+    await page.goto(server_url)
+    assert await page.locator("h1:visible").all_inner_texts() == ["问脉"]
+    await ask(page, "父子链是什么\uff1f")
+    await answered(page)
+    await page.wait_for_selector("h1:has-text('父子链是什么')")
+    assert await page.locator("h1:visible").count() == 1
+    names = await page.evaluate(
+        "[...document.querySelectorAll('aside, nav, main section')].filter((node) => node.checkVisibility())"
+        ".map((node) => node.ariaLabel)"
+    )
+    assert all(names)
+    assert len(set(names)) == len(names)
+
+
+async def test_opening_a_conversation_is_announced(page: Page, server_url: str) -> None:
+    chat = bring(server_url, "听得见的")
+    await page.goto(server_url)
+    await page.click(f"{row(chat)} .session-link")
+    await page.wait_for_selector("#announcer:has-text('已打开对话：听得见的')", state="attached")
+    assert await page.evaluate(FOCUSED) == "question"
+
+
+async def test_nothing_jumps_while_the_page_comes_in(page: Page, server_url: str) -> None:
+    """Discriminates: icons that push their words aside when the script brings them."""
+    await page.add_init_script(WATCH_JUMPS)
+    bring(server_url, "已有的")
+    await page.goto(server_url)
+    await page.wait_for_selector(".session")
+    await page.wait_for_timeout(300)
+    jumps = await page.evaluate("window.jumps")
+    assert [jump for jump in jumps if "sidebar" in str(jump)] == []
+    assert sum(jump[0] for jump in jumps) < 0.02, jumps
+
+
+async def test_more_contrast_and_forced_colours_leave_every_control_visible(
+    page: Page, server_url: str
+) -> None:
+    await page.emulate_media(contrast="more")
+    await page.goto(server_url)
+    assert await page.evaluate("getComputedStyle(document.querySelector('.hint')).color") == "rgb(58, 69, 76)"
+    await page.emulate_media(forced_colors="active")
+    chat = bring(server_url, "系统颜色")
+    await page.goto(f"{server_url}/#/s/{chat}")
+    await page.wait_for_selector(".session.current")
+    outline = "getComputedStyle(document.querySelector('.session.current')).outlineStyle"
+    assert await page.evaluate(outline) == "solid"

@@ -1,0 +1,200 @@
+"""Replies about personas, limits, models and documents that come when the reader has gone on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.composer.composing import BOX, Served, served, session_in
+from tests.browser.documents.panel import open_panel
+from tests.browser.documents.panel import row as document_row
+from tests.browser.support.conversations import bring
+from tests.browser.support.driving import ASK, answered, ask
+from tests.browser.support.late import hold, session_at
+
+PIRATE = "你是一名海盗\uff0c说话总带着海风的味道。"
+CARD, ADD = ".persona-card", ".persona > .text-button"
+POST = r"/knowledge_chat_conversation$"
+DOCUMENTS = r"/documents\?"
+OPEN = "#documents[open]"
+PICKERS = ".search-settings .picker:not(.dates)"
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("later")) as running:
+        running.add("灯塔.md", "# 灯塔\n\n灯塔的灯每晚亮十二个小时。\n", "海边")
+        yield running
+
+
+async def write(page: Page) -> None:
+    """The persona, in the dialog that is open."""
+    await page.fill("#persona-text", PIRATE)
+    await page.click(".persona-dialog [type=submit]")
+    await page.wait_for_selector(".persona-dialog", state="detached")
+
+
+def become(desk: Served, session_id: str, persona: dict[str, str]) -> None:
+    httpx.put(f"{desk.url}/sessions/{session_id}/persona", json=persona).raise_for_status()
+
+
+async def test_a_persona_is_not_changed_in_a_conversation_that_was_opened_later(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: the dialog for the conversation on the page when the file's name has come."""
+    document = desk.add("人物.md", f"# 海盗\n\n{PIRATE}\n")
+    one, two = bring(desk.url, "有人设的"), bring(desk.url, "没有人设的")
+    become(desk, one, {"text": PIRATE, "document_id": document})
+    name = await hold(page, rf"/documents/{document}$", times=2)
+    await page.goto(f"{desk.url}/#/s/{one}")
+    await page.click(f"{CARD} > summary")
+    await page.click(".persona-acts button >> nth=0")
+    for _ in range(2):
+        await name.begun.acquire()
+    await page.goto(f"{desk.url}/#/s/{two}")
+    await page.wait_for_selector(ADD)
+    await name.arrive(page)
+    assert await page.locator(".persona-dialog").count() == 0
+
+
+async def test_what_was_read_before_a_persona_was_set_does_not_take_it_away(page: Page, desk: Served) -> None:
+    """Discriminates: the last reply taken for the newest."""
+    session_id = bring(desk.url, "人设")
+    await page.goto(f"{desk.url}/#/s/{session_id}")
+    await page.wait_for_selector(ADD)
+    await answered(page, 1)
+    before = await hold(page, session_at(session_id))
+    await ask(page, "你是谁\uff1f")
+    await before.begun.acquire()
+    await page.click(ADD)
+    await write(page)
+    await page.wait_for_selector(CARD)
+    await before.arrive(page)
+    assert await page.locator(CARD).count() == 1
+
+
+async def test_a_persona_belongs_to_the_conversation_that_began_while_it_was_written(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: one that is kept for the next new conversation."""
+    await page.goto(desk.url)
+    post = await hold(page, POST, method="POST", reaches=False)
+    await ask(page, "你是谁\uff1f")
+    await post.begun.acquire()
+    await page.click(ADD)
+    post.let_go.set()
+    await answered(page, 1)
+    await write(page)
+    await page.wait_for_selector(CARD)
+    assert desk.persona_of(session_in(page))["text"] == PIRATE
+
+
+async def test_a_persona_set_while_the_first_question_is_on_its_way_is_kept(page: Page, desk: Served) -> None:
+    """Discriminates: one that goes with the draft when the conversation gets its id."""
+    await page.goto(desk.url)
+    post = await hold(page, POST, method="POST", reaches=False)
+    await ask(page, "你是谁\uff1f")
+    await post.begun.acquire()
+    await page.click(ADD)
+    await write(page)
+    async with page.expect_response(re.compile(r"/persona$")):
+        post.let_go.set()
+    await answered(page, 1)
+    await expect(page.locator(CARD)).to_contain_text("海盗")
+    await page.reload()
+    await expect(page.locator(CARD)).to_contain_text("海盗")
+
+
+async def test_a_persona_that_is_cleared_at_last_leaves_the_keyboard_where_it_is(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: the focus on a button, though the reader writes a question."""
+    session_id = bring(desk.url, "人设")
+    become(desk, session_id, {"text": PIRATE})
+    clearing = await hold(page, r"/persona$", method="DELETE")
+    await page.goto(f"{desk.url}/#/s/{session_id}")
+    await page.click(f"{CARD} > summary")
+    await page.click(".persona-acts >> text=清除")
+    await clearing.begun.acquire()
+    await page.click(BOX)
+    await page.keyboard.type("one half")
+    clearing.let_go.set()
+    await page.wait_for_selector(ADD)
+    await page.keyboard.type(", the other")
+    assert await page.input_value(BOX) == "one half, the other"
+
+
+async def test_a_question_goes_to_the_chosen_model_before_the_models_are_listed(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: the default one, whatever the reader chose the last time."""
+    await page.add_init_script("localStorage.setItem('wenmai.model', 'mine')")
+    listing = await hold(page, r"/models$")
+    await page.goto(desk.url)
+    await listing.begun.acquire()
+    async with page.expect_request(ASK) as asked:
+        await ask(page, "灯塔的灯每晚亮多久\uff1f")
+    assert '"model_id":"mine"' in str((await asked.value).post_data)
+    await listing.arrive(page)
+    await answered(page, 1, "failed")
+    async with page.expect_request(ASK) as asked:
+        await ask(page, "灯塔在哪里\uff1f")
+    assert "model_id" not in str((await asked.value).post_data), "it is not among them"
+
+
+async def test_search_settings_opened_twice_offer_each_tag_once(page: Page, desk: Served) -> None:
+    """Discriminates: two replies that both put their choices into the panel."""
+    await page.goto(desk.url)
+    tags = await hold(page, r"/tags$")
+    await page.click("#search-settings-button")
+    await tags.begun.acquire()
+    await page.keyboard.press("Escape")
+    await page.click("#search-settings-button")
+    await page.wait_for_selector(PICKERS)
+    await tags.arrive(page)
+    assert await page.locator(PICKERS).count() == 1
+
+
+async def erase(page: Page, button: str) -> None:
+    await page.click(button)
+    await page.click(".small-dialog .danger")
+
+
+async def test_a_list_that_is_older_than_a_deletion_does_not_bring_the_document_back(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: the last reply taken for the newest."""
+    desk.add("要删的.md", "# 一\n\n一段话。\n")
+    deleted = document_row("要删的.md")
+    await open_panel(page, desk.url)
+    await page.wait_for_selector(deleted)
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector(OPEN, state="detached")
+    documents = await hold(page, DOCUMENTS)
+    await page.click(".open-documents")
+    await documents.begun.acquire()
+    await erase(page, f"{deleted} .document-remove")
+    await page.wait_for_selector(deleted, state="detached")
+    await documents.arrive(page)
+    assert await page.locator(deleted).count() == 0
+    await page.wait_for_selector(document_row("灯塔.md"))
+
+
+async def test_a_deletion_that_ends_late_leaves_the_document_that_is_being_edited_open(
+    page: Page, desk: Served
+) -> None:
+    """Discriminates: back to the list whatever is open, and what was typed is gone."""
+    document = desk.add("先删的.md", "# 二\n\n两段话。\n")
+    await open_panel(page, desk.url)
+    erasing = await hold(page, rf"/documents/{re.escape(document)}$", method="DELETE")
+    await erase(page, f"{document_row('先删的.md')} .document-remove")
+    await erasing.begun.acquire()
+    await page.click(f"{document_row('灯塔.md')} .document-open")
+    await page.click("[data-action=edit]")
+    await page.fill(".document-form input >> nth=0", "写到一半")
+    await erasing.arrive(page)
+    assert await page.input_value(".document-form input >> nth=0") == "写到一半"

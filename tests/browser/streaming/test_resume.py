@@ -1,0 +1,180 @@
+"""The connection breaks while an answer streams: it goes on by itself, no character doubled or missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.async_api import Page, Route
+
+from tests.browser.support.cutting_proxy import CuttingProxy
+from tests.browser.support.driving import TURN_ID, answer_in_turn, answered, ask, sse_body, whole_turn
+from tests.browser.support.live import QUESTION, Live
+
+WORDS = tuple(f"第{number}段。" for number in range(60))
+WHOLE = "".join(WORDS)
+HALT = 20
+STATES = """() => {
+  window.__states = [];
+  new MutationObserver(() => window.__states.push(document.querySelector("#thread .turn").dataset.state))
+    .observe(document.querySelector("#thread"), { subtree: true, attributeFilter: ["data-state"] });
+}"""
+# Makes waiting for the server as short or long as a test needs it.
+PATIENCE = (
+    """async (changes) => Object.assign((await import("/web/js/stream/patience.js")).patience, changes)"""
+)
+
+
+@pytest.fixture
+def proxy(live: Live) -> Iterator[CuttingProxy]:
+    live.says(*WORDS, pause_s=0.03, halts=(HALT,))
+    started = CuttingProxy(live.url)
+    yield started
+    started.close()
+
+
+async def streaming(page: Page) -> None:
+    """The answer has begun, and does not come to its end before `live.go_on`."""
+    await page.wait_for_selector(".turn[data-state=streaming]")
+    await page.locator(".prose", has_text=WORDS[HALT - 1]).wait_for()
+
+
+async def begin(page: Page, proxy: CuttingProxy, **patience: float) -> None:
+    await page.goto(proxy.url)
+    await page.evaluate(PATIENCE, {"firstDelayMs": 100, **patience})
+    await page.evaluate(STATES)
+    await ask(page, QUESTION)
+
+
+async def assert_whole(page: Page) -> None:
+    await answered(page)
+    assert await page.inner_text(".prose") == WHOLE
+    assert "reconnecting" in await page.evaluate("window.__states")
+    assert await page.locator(".error-card").count() == 0
+
+
+async def test_a_connection_cut_inside_a_character_is_resumed(
+    page: Page, live: Live, proxy: CuttingProxy
+) -> None:
+    """Discriminates: a decoder kept over two connections; resuming after what was not whole."""
+    proxy.cut_after = "第9段".encode()[:-1]
+    await begin(page, proxy)
+    live.go_on()
+    await assert_whole(page)
+    assert proxy.cuts == 1
+
+
+async def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(
+    page: Page, live: Live, proxy: CuttingProxy
+) -> None:
+    """Discriminates: giving up after the first refused connection."""
+    await begin(page, proxy, longestDelayMs=200)
+    await streaming(page)
+    proxy.refusing = True
+    proxy.cut_all()
+    await page.wait_for_selector(".turn[data-state=reconnecting]")
+    assert "重连" in await page.inner_text(".progress")
+    while proxy.refused < 3:
+        await page.wait_for_timeout(50)
+    proxy.refusing = False
+    live.go_on()
+    await assert_whole(page)
+
+
+async def test_a_stream_that_falls_silent_counts_as_lost(page: Page, live: Live, proxy: CuttingProxy) -> None:
+    """Discriminates: waiting for ever on an open connection."""
+    await begin(page, proxy, silentMs=2500)
+    await streaming(page)
+    proxy.silent = True
+    await page.wait_for_selector(".turn[data-state=reconnecting]")
+    proxy.silent = False
+    live.go_on()
+    await assert_whole(page)
+
+
+async def test_the_networks_return_ends_the_waiting(page: Page, live: Live, proxy: CuttingProxy) -> None:
+    """Discriminates: sleeping the whole delay."""
+    await begin(page, proxy, firstDelayMs=600_000, longestDelayMs=600_000)
+    await streaming(page)
+    proxy.cut_all()
+    await page.wait_for_selector(".turn[data-state=reconnecting]")
+    await page.evaluate("dispatchEvent(new Event('online'))")
+    live.go_on()
+    await assert_whole(page)
+
+
+async def test_stop_works_while_reconnecting(page: Page, proxy: CuttingProxy) -> None:
+    """Discriminates: a stop that waits until the connection is back."""
+    await begin(page, proxy, firstDelayMs=600_000, longestDelayMs=600_000)
+    await streaming(page)
+    proxy.refusing = True
+    proxy.cut_all()
+    await page.wait_for_selector(".turn[data-state=reconnecting]")
+    await page.click("#composer .send")
+    await answered(page, status="cancelled")
+    assert "已停止" in await page.inner_text(".progress")
+    assert (await page.inner_text(".prose")).startswith(WORDS[0])
+
+
+async def test_a_connection_lost_for_good_keeps_what_arrived_and_a_retry_fetches_the_rest(
+    page: Page, live: Live, proxy: CuttingProxy
+) -> None:
+    await begin(page, proxy, firstDelayMs=20, longestDelayMs=50)
+    await streaming(page)
+    proxy.refusing = True
+    proxy.cut_all()
+    await answered(page, status="failed")
+    assert (await page.inner_text(".prose")).startswith(WORDS[0])
+    assert "连接断了" in await page.inner_text(".error-card")
+    proxy.refusing = False
+    live.go_on()
+    await page.click(".error-card .retry")
+    await answered(page)
+    assert await page.inner_text(".prose") == WHOLE
+    assert await page.locator(".turn").count() == 1
+
+
+async def test_a_reload_in_the_middle_of_an_answer_goes_on_with_it(
+    page: Page, live: Live, proxy: CuttingProxy
+) -> None:
+    await begin(page, proxy)
+    await streaming(page)
+    await page.reload()
+    await page.wait_for_selector(".turn[data-status=running]")
+    live.go_on()
+    await answered(page)
+    assert await page.inner_text(".prose") == WHOLE
+
+
+async def answer_after_a_crash(page: Page) -> None:
+    """What a server tells that was killed in the middle of an answer, of which it had stored nothing."""
+    finished = {"stage": "finished", "turn_id": TURN_ID, "status": "interrupted"}
+    rest = [("SOURCE", []), ("STATUS", finished), ("DONE", "")]
+    whole = sse_body([("SESSION", "x"), ("CONTENT", "half"), *rest])
+    begun = whole.index(f"id: {TURN_ID}:3".encode())
+
+    async def resume(route: Route) -> None:
+        await route.fulfill(body=whole[begun:], content_type="text/event-stream; charset=utf-8")
+
+    async def read(route: Route) -> None:
+        await route.fulfill(json={"status": "interrupted", "assistant_response": ""})
+
+    await page.route("**/turns/*", read)
+    await page.route("**/turns/*/stream?*", resume)
+    await answer_in_turn(page, [whole[:begun], whole_turn("whole")])
+
+
+async def test_a_server_that_crashed_takes_nothing_away_of_what_arrived(page: Page, live: Live) -> None:
+    """Discriminates: the stored text, which is less, put over what arrived; an end without an ERROR event
+    that shows no card."""
+    await answer_after_a_crash(page)
+    await page.goto(live.url)
+    await ask(page, "?")
+    await answered(page, status="interrupted")
+    assert await page.inner_text(".prose") == "half"
+    assert "没有完成" in await page.inner_text(".error-card .cause")
+    turn = await page.get_attribute(".turn", "data-turn")
+    await page.click(".error-card .retry")
+    await answered(page)
+    assert await page.get_attribute(".turn", "data-turn") == turn
+    assert await page.inner_text(".prose") == "whole"

@@ -1,0 +1,159 @@
+"""An answer while it streams: stages and their times, nothing jumps, the end is followed."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.support.driving import TURN_ID, answer_with, answered, ask, sse_body
+from tests.browser.support.live import QUESTION, Live
+
+SHIFTS = """() => {
+  window.__shifts = [];
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.__shifts.push(entry.value);
+  }).observe({ type: "layout-shift" });
+}"""
+SHOWN = """[...document.querySelectorAll(".progress, .stages, .thinking, .prose, .sources")]
+  .map((node) => node.outerHTML.replace(/<time[^]*?<[/]time>/, ""))"""
+# Looks after each frame whether the end is in view: within one the answer grows, then the page scrolls.
+FOLLOWED = """() => {
+  window.__away = 0;
+  const look = () => {
+    const streams = document.querySelector(".turn")?.dataset.state === "streaming";
+    const { scrollHeight } = document.scrollingElement;
+    if (streams && scrollHeight - scrollY - innerHeight > 300) window.__away += 1;
+    requestAnimationFrame(() => setTimeout(look));
+  };
+  look();
+}"""
+# Scrolling by a key goes on for a while: where it is when some frames in a row change nothing.
+SETTLED_TOP = """async () => {
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+  for (let still = 0, top = scrollY; ; still = scrollY === top ? still + 1 : 0, top = scrollY) {
+    if (still === 10) return top;
+    await frame();
+  }
+}"""
+AT_END = "document.scrollingElement.scrollHeight - scrollY - innerHeight < 100"
+LINES = tuple(f"第 {number} 行，见 [1]。\n\n" for number in range(60))
+
+
+async def test_the_stages_and_their_times_stay_behind_the_answers_time_and_after_a_reload(
+    page: Page, live: Live
+) -> None:
+    """Discriminates: times that only the live page knows; a different answer from the stored text."""
+    live.says("<think>", "想", "</think>", *LINES[:4], usage={"prompt_tokens": 321, "completion_tokens": 12})
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await answered(page)
+    assert "用时" in await page.inner_text(".took")
+    assert not await page.is_visible(".stages")
+    before = await page.evaluate(SHOWN)
+    drawn = {part: await page.inner_html(part) for part in (".prose", ".thinking-text")}
+    await page.reload()
+    await answered(page)
+    await page.locator(".source").first.wait_for()
+    for part, html in drawn.items():  # some frames after the turn
+        await expect(page.locator(part)).to_have_js_property("innerHTML", html)
+    assert await page.evaluate(SHOWN) == before
+    assert await page.is_visible(".progress time")
+    await page.click(".took")
+    stages = await page.inner_text(".stages")
+    assert all(word in stages for word in ("检索", "重排", "作答", "读入 321", "写出 12"))
+
+
+async def test_nothing_jumps_while_an_answer_streams_and_when_its_sources_come(
+    page: Page, live: Live
+) -> None:
+    """Discriminates: the page going along to the sources; a progress line that grows."""
+    live.says("<think>", *["想一想。"] * 10, "</think>", *LINES, pause_s=0.02, halts=(71,))
+    await page.goto(live.url)
+    await page.evaluate(SHIFTS)
+    await page.evaluate(FOLLOWED)
+    await ask(page, QUESTION)
+    await page.locator(".prose", has_text="第 58 行").wait_for()
+    live.go_on()  # the end comes with one line, on a busy machine too
+    await answered(page)
+    await page.locator(".source").first.wait_for()
+    assert await page.evaluate("window.__away") == 0
+    last = page.locator(".prose .part:last-child > :last-child")
+    box = await last.bounding_box()
+    assert box is not None
+    assert 300 < box["y"] < 860, "the answer's end is where it was"
+    shift = await page.evaluate("window.__shifts.reduce((sum, value) => sum + value, 0)")
+    print(f"layout shift {shift:.4f}")
+    assert shift < 0.02
+
+
+@pytest.mark.parametrize("how", ["wheel", "PageUp", "drag"])
+async def test_a_reader_who_goes_up_is_left_there_until_the_button(page: Page, live: Live, how: str) -> None:
+    live.says(*LINES, *LINES, pause_s=0.02, halts=(60,))
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await page.locator(".prose", has_text="第 30 行").wait_for()
+    await go_up(page, how)
+    top = await page.evaluate(SETTLED_TOP)
+    live.go_on()
+    await answered(page)
+    assert abs(await page.evaluate("scrollY") - top) < 60
+    await page.click("#to-end")
+    await page.locator(".source").last.wait_for()
+    await page.wait_for_selector("#to-end", state="hidden")
+    assert await page.evaluate(AT_END)
+
+
+async def go_up(page: Page, how: str) -> None:
+    if how == "wheel":
+        await page.mouse.move(600, 300)
+        await page.mouse.wheel(0, -600)
+    elif how == "PageUp":
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("PageUp")
+    else:  # the scrollbar: only the page's scrolling tells of it
+        await page.evaluate("scrollBy(0, -500)")
+    await page.wait_for_selector("#to-end", state="visible")
+
+
+async def test_text_that_the_reader_selects_stays_selected_while_its_paragraph_grows(
+    page: Page, live: Live
+) -> None:
+    """Discriminates: the growing block replaced on each frame."""
+    live.says("开头这一句要被选中。", *["接着写。"] * 60, "\n\n完", pause_s=0.03, halts=(20,))
+    await page.goto(live.url)
+    await ask(page, QUESTION)
+    await page.locator(".prose p", has_text="接着写").wait_for()
+    await page.evaluate("""() => {
+      const text = document.querySelector(".prose p").firstChild;
+      getSelection().setBaseAndExtent(text, 0, text, 10);
+    }""")
+    live.go_on()
+    await answered(page)
+    assert await page.evaluate("String(getSelection())") == "开头这一句要被选中。"
+
+
+async def test_warnings_and_the_rewritten_question_are_told_in_words(page: Page, live: Live) -> None:
+    stages = [
+        {"stage": "retrieving", "message": "m"},
+        {"stage": "rewriting", "message": "m"},
+        {"stage": "rewriting", "message": "m", "question": "灯塔在哪里"},
+        {"stage": "warning", "code": "reranker_unavailable", "message": "m"},
+        {"stage": "warning", "code": "context_dropped", "message": "m", "recent": 2},
+        {"stage": "warning", "code": "turns_unreadable", "message": "m", "turns": 3},
+        {"stage": "warning", "code": "new_kind", "message": "服务器自己的话"},
+        {"stage": "finished", "turn_id": TURN_ID, "status": "completed"},
+    ]
+    events = [("STATUS", stage) for stage in stages]
+    await answer_with(
+        page,
+        sse_body(
+            [("SESSION", "x"), *events[:-1], ("CONTENT", "a"), ("SOURCE", []), events[-1], ("DONE", "")]
+        ),
+    )
+    await page.goto(live.url)
+    await ask(page, "?")
+    await answered(page)
+    notes = await page.inner_text(".notes")
+    assert all(word in notes for word in ("灯塔在哪里", "重排服务", "放不下", "3 轮", "服务器自己的话"))
+    await page.click("#language")
+    assert "could not be reached" in await page.inner_text(".notes")

@@ -1,0 +1,1 @@
+"""What drives the page and watches it: servers, readers, proxies, pictures."""

@@ -1,0 +1,85 @@
+"""A real server whose model speaks as a test tells it, word by word, and one document to answer from."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+import httpx
+
+from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.servers.server import running_server
+
+DOCUMENT = "# 灯塔\n\n灯塔的灯每晚亮十二个小时。\n\n# 港口\n\n港口在冬天结冰。\n"
+QUESTION = "灯塔的灯每晚亮多久\uff1f"
+
+
+@dataclass
+class HaltingLLM(StubLLM):
+    """Falls silent before the words with these numbers (from 0) until their events are set."""
+
+    halts: dict[int, Event] = field(default_factory=dict)
+
+    async def _stream(self, flat: bool, words: tuple[str, ...]) -> AsyncIterator[str]:
+        said, halts = 0, self.halts
+        async for chunk in super()._stream(flat, words):
+            if said in halts:
+                await asyncio.to_thread(halts[said].wait)
+            said += 1
+            yield chunk
+
+
+@dataclass(frozen=True)
+class Live:
+    """`stub` may be told another answer between two questions."""
+
+    url: str
+    stub: HaltingLLM
+
+    def says(self, *words: str, pause_s: float = 0.0, halts: Sequence[int] = (), **changes: object) -> None:
+        """Before the words numbered in `halts` the model is silent until `go_on`, so that on a slow machine
+        too the test is there when the page shows what came before."""
+        plain = StubLLM()
+        for name in ("status", "cut", "raw", "refuse", "usage"):
+            setattr(self.stub, name, changes.get(name, getattr(plain, name)))
+        self.stub.words = words
+        self.stub.pause_s = pause_s
+        self.release()
+        self.stub.halts = {at: Event() for at in sorted(halts)}
+
+    def go_on(self) -> None:
+        """Up to the next halt."""
+        next(halt for halt in self.stub.halts.values() if not halt.is_set()).set()
+
+    def release(self) -> None:
+        """A test that failed leaves nothing waiting."""
+        for halt in self.stub.halts.values():
+            halt.set()
+
+
+@contextmanager
+def live_server(folder: Path, **environment: str) -> Iterator[Live]:
+    stub = HaltingLLM()
+    with running_stub(stub):
+        model = {"OPENAI_BASE_URL": stub.url, "OPENAI_API_KEY": "none", "LLM_MODEL": "stub"}
+        with running_server(folder, LOAD_SAMPLE="false", **{**model, **environment}) as server:
+            _add_document(server.url)
+            live = Live(server.url, stub)
+            yield live
+            live.release()
+
+
+def _add_document(url: str) -> None:
+    files = {"file": ("灯塔.md", DOCUMENT.encode(), "text/markdown")}
+    httpx.post(f"{url}/documents", files=files, timeout=30).raise_for_status()
+    for _ in range(300):
+        results = httpx.get(f"{url}/documents").json()["documents"]
+        if results and all(document["status"] == "ready" for document in results):
+            return
+        time.sleep(0.05)  # between two looks
+    raise AssertionError("the document was not read in")

@@ -1,0 +1,50 @@
+"""The tree in the docstring of core.errors is the tree of its classes."""
+
+from __future__ import annotations
+
+import re
+
+from core import errors
+from core.errors import WenmaiError
+
+BRANCH = re.compile(r"^(?P<stem>(?:[│ ] {3})*)[├└]── (?P<name>\w+)")
+STEP = 4  # characters of the drawing for each level
+
+
+def drawn_edges(drawing: str) -> list[tuple[str, str]]:
+    """Child and parent of every line of the tree, top to bottom."""
+    path = ["WenmaiError"]
+    edges = []
+    for line in drawing.splitlines():
+        if branch := BRANCH.match(line):
+            depth = len(branch["stem"]) // STEP + 1
+            edges.append((branch["name"], path[depth - 1]))
+            path[depth:] = [branch["name"]]
+    return edges
+
+
+def class_edges(parent: type[WenmaiError] = WenmaiError) -> list[tuple[str, str]]:
+    """Child and parent of every error class of the module, in the order of their definition."""
+    edges = []
+    for child in parent.__subclasses__():
+        if child.__module__ == errors.__name__:
+            edges += [(child.__name__, parent.__name__), *class_edges(child)]
+    return edges
+
+
+def test_the_drawing_shows_every_error_under_its_parent() -> None:
+    drawing = errors.__doc__ or ""
+    assert "\nWenmaiError\n" in drawing
+    assert sorted(drawn_edges(drawing)) == sorted(class_edges())
+
+
+def test_a_drawing_is_read_by_its_indentation() -> None:
+    """Discriminates: a child read as a sibling; a name read from a note beside it."""
+    drawing = "WenmaiError\n├── A      like B\n│   └── B\n│       └── C\n└── D\n    └── E\n"
+    assert drawn_edges(drawing) == [
+        ("A", "WenmaiError"),
+        ("B", "A"),
+        ("C", "B"),
+        ("D", "WenmaiError"),
+        ("E", "D"),
+    ]

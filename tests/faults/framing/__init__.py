@@ -1,0 +1,1 @@
+"""Frames and thinking cut at every place."""

@@ -1,0 +1,1 @@
+"""Faults of the server's process and its disk."""

@@ -1,0 +1,40 @@
+"""Short forms of the faults of the server and its disk; `python -m tests.faults` has the long ones.
+
+Discriminates: storing the turn after DONE is sent (F1, F2); a new id for a retry (F18); no claim of the
+session (F19); closing the listeners at SIGTERM (F4); a parent that is shown after its turn was erased (G2);
+no check for room before a write (F26).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.outcome import Fault
+from tests.faults.process import disk, kills, operations, retries, starts, stops
+from tests.faults.world.server_world import shared_warm
+
+SEED = 4
+FAULTS = (*kills.FAULTS, *starts.FAULTS, *stops.FAULTS, *retries.FAULTS, *operations.FAULTS, *disk.FAULTS)
+pytestmark = [
+    pytest.mark.full("each fault takes seconds: processes are started, killed, waited for"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with what Linux has"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_starts() -> Iterator[None]:
+    with shared_warm():
+        yield
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.split()[0])
+def test_every_promise_is_kept_when_this_happens(fault: Fault, tmp_path: Path) -> None:
+    outcome = fault.run(fault.short, tmp_path, SEED)
+    if reason := outcome.figures.get("skipped"):
+        pytest.skip(str(reason))
+    assert outcome.trials >= fault.short * 0.9
+    assert not outcome.losses, "\n".join(outcome.losses[:10])

@@ -1,0 +1,1 @@
+"""Faults of the schedule: workers that end, clocks that jump."""

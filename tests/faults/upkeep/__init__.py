@@ -1,0 +1,1 @@
+"""Faults while the store is kept in order: expiry, repair, compaction, backup."""

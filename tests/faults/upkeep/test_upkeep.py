@@ -1,0 +1,43 @@
+"""Short forms of the faults of what keeps the store in order: kill points of expiry, repair, ingestion,
+compaction, backup, restore and re-embedding (F3), and a backup under writes (F36); `python -m tests.faults`
+has the long ones.
+
+Discriminates: deleting turns before their traces; a repair that moves a point before it is copied; a swap of
+folders that a start does not finish; a copy that is not told what changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.outcome import Fault
+from tests.faults.upkeep import backups, compactions, ingestions, maintenance, reembeddings
+from tests.faults.world.server_world import shared_warm
+
+SEED = 6
+FAULTS = (
+    *maintenance.FAULTS, *ingestions.FAULTS, *compactions.FAULTS, *backups.FAULTS, *reembeddings.FAULTS,
+)  # fmt: skip
+pytestmark = [
+    pytest.mark.full("each fault takes seconds: processes are started, killed, waited for"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the faults are made with what Linux has"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_starts() -> Iterator[None]:
+    with shared_warm():
+        yield
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_every_promise_is_kept_when_this_happens(fault: Fault, tmp_path: Path) -> None:
+    outcome = fault.run(fault.short, tmp_path, SEED)
+    if reason := outcome.figures.get("skipped"):
+        pytest.skip(str(reason))
+    assert outcome.trials >= fault.short * 0.9
+    assert not outcome.losses, "\n".join(outcome.losses[:10])

@@ -1,0 +1,1 @@
+"""Faults between server and reader: slow, stuck, returning and departing readers."""

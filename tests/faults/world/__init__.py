@@ -1,0 +1,1 @@
+"""A server that is killed and started again, its model and its client, and what was acknowledged."""

@@ -1,0 +1,34 @@
+"""The guides' table of metrics, scrape and alerts name what /metrics tells, all of it and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers.app import make_settings, open_app
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guide"
+AFTER_A_NIGHT = {"wenmai_cleanup_last_run_timestamp_seconds", "wenmai_cleanup_last_run_success"}
+NAME = re.compile(r"\bwenmai_\w+")
+
+
+async def exposed(folder: Path) -> set[str]:
+    (folder / "followed").mkdir()
+    sources = {"sources": {"notes": {"folder": folder / "followed"}}, "sync_cron": ""}
+    async with open_app(make_settings(folder / "data", knowledge=sources)) as app:
+        await app.container.sync.run()
+        await app.client.post("/admin/cleanup", params={"dry_run": "false"})
+        await app.container.schedule.current()
+        await app.container.look.look()
+        text = (await app.client.get("/metrics")).text
+    return set(re.findall(r"^# TYPE (wenmai_\w+)", text, re.M)) | AFTER_A_NIGHT
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+async def test_the_guide_names_every_metric_and_no_other(tmp_path: Path, language: str) -> None:
+    """Discriminates: a metric that was renamed, added or taken away without the guides."""
+    guide = (GUIDE / language / "operations.md").read_text("utf-8")
+    named = {name.removesuffix("_bucket") for name in NAME.findall(guide)}
+    assert named == await exposed(tmp_path)

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message
+
+from config.settings import ServerSettings
+from core.conversation.events import ContentEvent, DoneEvent
+from routes.http_protocol import LimitedProtocol
+from routes.stream.frames import stream_response
+from routes.stream.response import CONNECTION, EventStreamResponse
+from services.conversation.stream import TurnStream
+from tests.support.wire.sse import frames
+
+SCOPE: dict[str, Any] = {"type": "http", "method": "GET"}
+
+
+class Client:
+    """The other side of an ASGI server: takes what is sent, leaves when told."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.left = asyncio.Event()
+        self.reads = True
+
+    async def receive(self) -> Message:
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        if not self.reads:
+            await asyncio.Event().wait()
+        self.sent.append(message)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+
+class Body:
+    """Chunks with pauses before them; notes that it was closed."""
+
+    def __init__(self, *pauses_s: float) -> None:
+        self._pauses_s = pauses_s
+        self.closed = False
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        try:
+            for number, pause_s in enumerate(self._pauses_s):
+                await asyncio.sleep(pause_s)
+                yield b"data: %d\n\n" % number
+        finally:
+            self.closed = True
+
+
+async def test_silence_is_filled_with_comments_and_talk_is_not() -> None:
+    """Discriminates: a ping by the clock, whatever was just said."""
+    client = Client()
+    body = Body(0, 0.1, 0.1, 0.1, 0.1, 0.1, 1)
+    await EventStreamResponse(body.chunks(), 0.4, 30)(SCOPE, client.receive, client.send)
+    talk, pings = client.body.split(b"data: 5\n\n")
+    assert talk.count(b": ping\n\n") == 0
+    assert pings.count(b": ping\n\n") == 2
+    assert client.sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+async def test_the_head_is_that_of_an_event_stream() -> None:
+    client = Client()
+    await EventStreamResponse(Body().chunks(), 15, 30)(SCOPE, client.receive, client.send)
+    assert dict(client.sent[0]["headers"]) == {
+        b"cache-control": b"no-cache, no-transform",
+        b"x-accel-buffering": b"no",
+        b"content-type": b"text/event-stream; charset=utf-8",
+    }
+
+
+@pytest.mark.parametrize("left_after_s", [0, 0.05])
+async def test_a_reader_that_leaves_closes_the_body(left_after_s: float) -> None:
+    """Before the body began, too. Discriminates: leaving the closing to the garbage collector."""
+    client, body = Client(), Body(0, 60)
+    asyncio.get_running_loop().call_later(left_after_s, client.left.set)
+    if not left_after_s:
+        client.left.set()
+    chunks = body.chunks()
+    await EventStreamResponse(chunks, 15, 30)(SCOPE, client.receive, client.send)
+    with pytest.raises(StopAsyncIteration):
+        await anext(chunks)
+    assert body.closed or not left_after_s
+
+
+async def test_a_reader_that_leaves_in_a_flood_ends_the_stream() -> None:
+    """Discriminates: relying on the cancellation, which skips a task whose future is done already."""
+    client, loop = Client(), asyncio.get_running_loop()
+    waiters: list[asyncio.Future[None]] = []
+
+    def tick() -> None:
+        """Before the loop comes to deliver the cancellation, what the stream waits for has come."""
+        while waiters:
+            waiters.pop().set_result(None)
+        ticking = loop.call_soon(tick)
+        stopping.append(ticking)
+
+    async def flood() -> AsyncGenerator[bytes, None]:
+        while True:
+            waiters.append(loop.create_future())
+            await waiters[-1]
+            yield b"data: x\n\n"
+
+    stopping: list[asyncio.Handle] = []
+    tick()
+    loop.call_later(0.05, client.left.set)
+    streaming = asyncio.create_task(EventStreamResponse(flood(), 15, 30)(SCOPE, client.receive, client.send))
+    await asyncio.sleep(1)
+    stopping[-1].cancel()
+    assert streaming.done()
+
+
+@pytest.mark.parametrize("ping_interval_s", [0.05, 15])
+async def test_a_send_that_takes_too_long_ends_the_stream(ping_interval_s: float) -> None:
+    """A ping's too. Discriminates: looking for stuck sends only as often as a ping is due."""
+    client, body = Client(), Body(0, 0 if ping_interval_s > 1 else 60)
+    scope = {**SCOPE, "extensions": {CONNECTION: {"abort": client.left.set}}}
+    response = EventStreamResponse(body.chunks(), ping_interval_s, 0.3)
+    asyncio.get_running_loop().call_soon(setattr, client, "reads", False)
+    async with asyncio.timeout(3):
+        await response(scope, client.receive, client.send)
+    assert client.left.is_set()
+    assert body.closed
+
+
+class Abortable(LimitedProtocol):
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {CONNECTION: {"abort": self.transport.abort}}
+
+
+@asynccontextmanager
+async def served(stream: TurnStream, settings: ServerSettings) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+    """The stream on a real socket; gives the server and its port."""
+
+    async def answer(request: Request) -> Response:
+        return stream_response(stream, settings, "prefix")
+
+    app = Starlette(routes=[Route("/", answer)])
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off", http=Abortable))
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    task = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    try:
+        yield server, server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Of a server that tells nobody when it changes."""
+    async with asyncio.timeout(4):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def stuck_reader(port: int) -> socket.socket:
+    """A client with 4 KB of receive buffer that asks and never reads."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", port))
+    client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    return client
+
+
+async def test_a_reader_that_stopped_reading_is_cut_and_another_gets_everything() -> None:
+    """Discriminates: closing the stuck connection politely, which waits for its buffers for ever."""
+    stream = TurnStream("t", 60, lambda: None)
+    loop = asyncio.get_running_loop()
+    async with served(stream, ServerSettings(ping_interval_s=0.5)) as (server, port):
+        with stuck_reader(port):
+            await until(lambda: bool(server.server_state.connections))
+            text = "x" * 20_000
+            for _ in range(500):
+                stream.publish(ContentEvent(text))
+                await asyncio.sleep(0)
+            began = loop.time()
+            await until(lambda: not server.server_state.connections)
+            assert 0.5 < loop.time() - began < 4
+        stream.publish(DoneEvent())
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        wire = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert wire.count(b"data: CONTENT:") == 500
+    assert wire.rstrip().endswith(b"0")
+
+
+async def test_the_frames_of_a_stream_come_out_whole() -> None:
+    stream = TurnStream("t", 60, lambda: None)
+    stream.publish(ContentEvent("a\nDONE:"), DoneEvent())
+    client = Client()
+    await stream_response(stream, ServerSettings(), "prefix")(SCOPE, client.receive, client.send)
+    assert [frame.kind for frame in frames(client.body.decode())] == ["CONTENT", "CONTENT", "DONE"]

@@ -1,0 +1,116 @@
+"""The page's files and their headers; and that nothing a person uploaded comes back as a page of ours."""
+
+from __future__ import annotations
+
+from httpx import Response
+
+from routes.web.page import VENDOR, WEB
+from tests.support.servers.app import App
+
+HOSTILE = b"<!doctype html><html><body><svg onload=alert(1)><h1>Refunds</h1><p>Refunds take three days.</p>"
+UPLOADS = (
+    *("page.html", "page.htm", "page.xhtml", "page.mhtml", "page.md", "page.txt", "x.html.txt"),
+    *("image.svg", "feed.xml", "run.js", "style.css", "page.pdf", "data.json"),
+)
+
+
+def policy(response: Response) -> dict[str, str]:
+    rules = response.headers["content-security-policy"].split("; ")
+    return {name: rest for name, _, rest in (rule.partition(" ") for rule in rules)}
+
+
+def files() -> list[str]:
+    own = [
+        file
+        for file in WEB.rglob("*.*")
+        if "node_modules" not in file.parts and file.suffix in (".js", ".css", ".svg")
+    ]
+    vendor = [f"/web/vendor/{name}" for name, file in VENDOR.items() if file.is_file()]
+    return ["/", *(f"/web/{file.relative_to(WEB).as_posix()}" for file in own), *vendor]
+
+
+async def test_every_file_of_the_page_carries_the_policy(app: App) -> None:
+    """Discriminates: a file served past `_serve`."""
+    for path in files():
+        response = await app.client.get(path)
+        assert response.status_code == 200, path
+        rules = policy(response)
+        assert (
+            rules["default-src"]
+            == rules["script-src"]
+            == rules["style-src"]
+            == rules["connect-src"]
+            == "'self'"
+        )
+        for name in ("object-src", "base-uri", "frame-ancestors", "frame-src", "form-action", "worker-src"):
+            assert rules[name] == "'none'", name
+        assert rules["require-trusted-types-for"] == "'script'"
+        assert rules["trusted-types"] == "dompurify"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert response.headers["cross-origin-opener-policy"] == "same-origin"
+        assert response.headers["cross-origin-resource-policy"] == "same-origin"
+        assert "geolocation=()" in response.headers["permissions-policy"]
+
+
+async def test_no_policy_lets_code_in_from_a_text_or_another_origin(app: App) -> None:
+    text = (await app.client.get("/")).headers["content-security-policy"]
+    assert not [word for word in ("unsafe", "http", "*", "blob:", "strict-dynamic") if word in text]
+
+
+NO_FILES = (
+    "/web/package.json",
+    "/web/node_modules/marked/package.json",
+    "/web/vendor/x.js",
+    "/web/../app.py",
+    "/web/%2e%2e/app.py",
+    "/web/js/..%2f..%2f..%2fpyproject.toml",
+    "/web//etc/passwd",
+    "/web/index.html%00.js",
+    "/web/js",
+    "/web/",
+    "/web/%5c..%5capp.py",
+)
+
+
+async def test_what_is_no_file_of_the_page_is_not_found(app: App) -> None:
+    for path in NO_FILES:
+        response = await app.client.get(path)
+        assert response.status_code == 404, path
+        assert response.headers["content-type"] == "application/json"
+
+
+def inert(response: Response) -> bool:
+    """A browser that is led there shows data or saves a file; it makes no document of ours of it."""
+    kind = response.headers["content-type"].partition(";")[0]
+    saved = response.headers.get("content-disposition", "").startswith("attachment")
+    named = response.headers["x-content-type-options"] == "nosniff"
+    return named and (saved or kind in ("application/json", "text/event-stream"))
+
+
+async def test_no_route_gives_an_upload_back_as_a_document(app: App) -> None:
+    """Discriminates: a media type taken from the file's ending on any route that tells of a document."""
+    added = [one for name in UPLOADS if (one := await accepted(app, name))]
+    asked = await app.ask("How long do refunds take?")
+    session = f"/sessions/{asked.session_id}"
+    turn = f"/turns/{asked.finished['turn_id']}"
+    rests = ("", "/chunks", ".html", "/file", "/content")
+    documents = [f"/documents/{one}{rest}" for one in added for rest in rests]
+    sessions = [
+        f"{session}{rest}" for rest in ("", "/turns", "/tree", "/export?format=md", "/export?format=json")
+    ]
+    turns = [f"{turn}{rest}" for rest in ("", "/prompt", "/stream")]
+    assert len(added) >= 5
+    for path in ("/documents", "/jobs", "/sessions", *documents, *sessions, *turns):
+        assert inert(await app.client.get(path)), path
+    assert inert(await app.client.post("/search", json={"query": "refunds"}))
+
+
+async def accepted(app: App, name: str) -> str | None:
+    """The document's id; None where that kind of file is refused at the door."""
+    response = await app.client.post("/documents", files={"file": (name, HOSTILE + name.encode())})
+    assert inert(response)
+    if response.status_code in (415, 422):
+        return None
+    await app.container.knowledge.wait(response.json()["job_id"], ["local"])
+    return str(response.json()["document"]["document_id"])

@@ -1,0 +1,1 @@
+"""Language models, embeddings and filters that do what a test says."""

@@ -1,0 +1,66 @@
+"""A LlamaIndex LLM that says what a script tells it, and notes what it was told.
+
+Named in a test's settings as `llama_index:tests.support.models.scripted_llm:ScriptedLLM`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    CompletionResponse,
+    CompletionResponseGen,
+    LLMMetadata,
+)
+from llama_index.core.llms.custom import CustomLLM
+
+from core.errors import LLMUnavailableError
+
+Step = str | float
+"""A piece of text to say; a number is seconds of silence; "!" refuses as an unreachable model does."""
+
+RECORDED: dict[str, list[list[tuple[str, str]]]] = {}
+"""By the LLM's `record_as`: the (role, content) messages of every call."""
+
+
+class ScriptedLLM(CustomLLM):
+    script: tuple[str | float, ...] = ("Hel", "lo")
+    record_as: str = ""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="scripted", is_chat_model=True)
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        self._record([("prompt", prompt)])
+        return CompletionResponse(text="".join(step for step in self.script if isinstance(step, str)))
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        self._record([("prompt", prompt)])
+        return (CompletionResponse(text="", delta=step) for step in self.script if isinstance(step, str))
+
+    def script_for(self, messages: Sequence[ChatMessage]) -> Sequence[Step]:
+        """What to say to these; a model that listens overrides it."""
+        return self.script
+
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+        self._record([(message.role.value, message.content or "") for message in messages])
+        return _play(self.script_for(messages))
+
+    def _record(self, call: list[tuple[str, str]]) -> None:
+        RECORDED.setdefault(self.record_as, []).append(call)
+
+
+async def _play(script: Sequence[Step]) -> AsyncGenerator[ChatResponse, None]:
+    for step in script:
+        if isinstance(step, float | int):
+            await asyncio.sleep(step)
+        elif step == "!":
+            raise LLMUnavailableError("The model's server could not be reached.")
+        else:
+            yield ChatResponse(message=ChatMessage(content=""), delta=step)

@@ -1,0 +1,71 @@
+"""The real application over ASGI, with the real embedded store and small models named in its settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from api.container import Container
+from config.settings import Settings, load_settings
+from routes.app import create_app
+from tests.support.wire.sse import Streamed, frames
+
+HASHING = "llama_index:tests.support.models.hashing_embedding:HashingEmbedding"
+SCRIPTED = "llama_index:tests.support.models.scripted_llm:ScriptedLLM"
+CHAT = "/knowledge_chat_conversation"
+
+
+def scripted(*script: str | float, record_as: str = "", **table: Any) -> dict[str, Any]:
+    """A model table whose LLM plays this script."""
+    return {"provider": SCRIPTED, "options": {"script": list(script), "record_as": record_as}, **table}
+
+
+def make_settings(data_dir: Path, **sections: dict[str, Any]) -> Settings:
+    """Embedded store in `data_dir`, hashing embedding, no sample; sections are laid over that."""
+    return load_settings(
+        store={"data_dir": data_dir, **sections.get("store", {})},
+        models={"embedding": HASHING, **sections.get("models", {})},
+        knowledge={"load_sample": False, **sections.get("knowledge", {})},
+        **{
+            name: values
+            for name, values in sections.items()
+            if name in ("server", "conversation", "retrieval")
+        },
+    )
+
+
+@dataclass(frozen=True)
+class App:
+    client: httpx.AsyncClient
+    container: Container
+
+    async def ask(self, question: str, **body: Any) -> Streamed:
+        """Ask and read to the end. The response must be a stream."""
+        response = await self.client.post(CHAT, json={"question": question, **body})
+        assert response.status_code == 200, response.text
+        return Streamed(frames(response.text))
+
+    async def add_text(self, name: str, text: str, **fields: str) -> str:
+        """Add a document, wait until it is searchable, return its id."""
+        response = await self.client.post(
+            "/documents", files={"file": (name, text.encode())}, data=fields or None
+        )
+        assert response.status_code in (200, 201), response.text
+        body = response.json()
+        if body["job_id"]:
+            await self.container.knowledge.wait(body["job_id"], ["local"])
+        return str(body["document"]["document_id"])
+
+
+@asynccontextmanager
+async def open_app(settings: Settings) -> AsyncIterator[App]:
+    app = create_app(settings)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as client:
+            yield App(client, app.state.container)

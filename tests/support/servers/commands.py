@@ -1,0 +1,21 @@
+"""The project's commands, run as an operator runs them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.support.servers.server import ROOT, clean_environment
+
+
+def command(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m scripts.<script>` to its end, whatever its exit code."""
+    return subprocess.run(
+        [sys.executable, "-m", f"scripts.{script}", *arguments],
+        cwd=ROOT,
+        env=clean_environment(environment),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )

@@ -1,0 +1,87 @@
+"""Workers with one lease and one machine's clocks, and a store that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from core.errors import StoreUnavailableError
+from services.operations.schedule.lease import Lease, LeaseRecord, MemoryLease
+from services.operations.schedule.runner import SlotRunner
+from services.operations.schedule.slots import Pace
+from services.store.clock import ClockWatch
+from tests.support.stores.schedule import SECOND_US, Clocks, CountingJob, Every
+
+DAILY = Every(86_400)
+PACE = Pace()
+
+
+@dataclass
+class Away:
+    """A lease in a store that is away when it is told so; `late`: what was asked is done and not answered."""
+
+    inner: Lease
+    away: bool = False
+    late: bool = False
+
+    async def read(self) -> LeaseRecord | None:
+        return await self._ask(self.inner.read)
+
+    async def make(self, record: LeaseRecord) -> None:
+        await self.inner.make(record)
+
+    async def swap(self, record: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
+        if self.late:
+            await self.inner.swap(record, new)
+        return await self._ask(lambda: self.inner.swap(record, new))
+
+    async def note(self, slot: int, why: str) -> None:
+        await self.inner.note(slot, why)
+
+    async def _ask(self, ask: Callable[[], object]) -> LeaseRecord | None:
+        if self.away:
+            raise StoreUnavailableError("The store does not answer.")
+        return await ask()  # type: ignore[misc, no-any-return]
+
+
+@dataclass
+class Workers:
+    """Workers with one lease; a start makes another one, with the machine's clocks."""
+
+    clocks: Clocks = field(default_factory=Clocks)
+    job: CountingJob = field(default_factory=CountingJob)
+    lease: Lease = field(default_factory=MemoryLease)
+    pace: Pace = PACE
+
+    def start(self, *, ahead_s: float = 0.0, steady: Callable[[], float] | None = None) -> SlotRunner:
+        def wall() -> int:
+            return self.clocks.wall() + round(ahead_s * SECOND_US)
+
+        watch = ClockWatch(wall, self.clocks.boot_us)
+        steady = steady or self.clocks.steady
+        return SlotRunner(self.job, DAILY, self.lease, self.pace, clock=wall, watch=watch, steady=steady)
+
+    async def begin(self, lease_s: float) -> tuple[SlotRunner, asyncio.Task[object]]:
+        """A worker in real time that has begun a slot."""
+        self.pace = Pace(lease_s, look_s=lease_s / 3)
+        runner = self.start(steady=time.monotonic)
+        await runner.refresh()
+        self.to_slot()
+        running: asyncio.Task[object] = asyncio.create_task(runner.run())
+        await asyncio.sleep(0.02)
+        return runner, running
+
+    async def go_on(self, runner: SlotRunner, seconds: float) -> None:
+        """As the schedule does: a look again and again, and a run when one is due."""
+        while seconds > 0:
+            step = min(seconds, self.pace.look_s)
+            self.clocks.pass_s(step)
+            seconds -= step
+            if await runner.look():
+                await runner.run()
+
+    def to_slot(self) -> None:
+        """Just past the next slot."""
+        self.clocks.pass_s((DAILY.after(self.clocks.wall_us) - self.clocks.wall_us) / SECOND_US + 1)

@@ -1,0 +1,1 @@
+"""Stores put together for tests, and what is put into them."""

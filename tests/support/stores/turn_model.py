@@ -1,0 +1,264 @@
+"""What a store of turns must hold, as a plain dict (P8), and the real services it is compared with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from hypothesis import strategies as st
+from qdrant_client import AsyncQdrantClient, models
+
+from config.settings import ConversationSettings, StoreSettings
+from core.conversation.branch import CLEAR, walk_branch
+from core.conversation.turns import Turn, TurnStatus
+from core.errors import StoreUnavailableError
+from services.adapters.edge.client import EdgeClient, open_edge_client
+from services.conversation.turns import TurnStore, TurnVectors
+from services.conversation_manager import ConversationManager
+from services.models.embedding import EmbeddingService
+from services.retrieval.query_forms import QueryBuilder
+from services.store.clock import Clock
+from services.store.collections import collection_specs
+from services.store.dialect import VectorStore
+from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
+
+Order = tuple[int, int, str]
+TURNS = StoreSettings().conversation_collection
+CACHE_S = 300
+MISSING = "00000000-0000-0000-0000-000000000000"
+
+texts = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+    st.sampled_from(["什么是问脉\uff1f", "a\n\n\u2028b\0c", "字" * 3_000, "👩‍🚀", "null", " "]),
+)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One turn as a caller knows it. `parent` may name a turn that is gone, or itself."""
+
+    turn_id: str
+    session_id: str
+    owner: str
+    question: str
+    answer: str
+    status: TurnStatus
+    parent: str | None
+    created_us: int
+    seq: int
+    command: str = ""
+
+    @classmethod
+    def of(cls, turn: Turn) -> Sheet:
+        return cls(
+            turn.turn_id,
+            turn.session_id,
+            turn.owner,
+            turn.user_query,
+            turn.assistant_response,
+            turn.status,
+            turn.parent_turn_id,
+            turn.created_us,
+            turn.seq,
+            turn.command,
+        )
+
+    def as_turn(self) -> Turn:
+        return Turn(
+            turn_id=self.turn_id,
+            session_id=self.session_id,
+            owner=self.owner,
+            user_query=self.question,
+            created_us=self.created_us,
+            status=self.status,
+            parent_turn_id=self.parent,
+            assistant_response=self.answer,
+            seq=self.seq,
+            command=self.command,
+        )
+
+    @property
+    def order(self) -> Order:
+        return (self.created_us, self.seq, self.turn_id)
+
+
+def chained(sheets: Sequence[Sheet], times_us: Sequence[int]) -> list[Sheet]:
+    """Each the parent of the next, completed, at these times."""
+    parents = [None, *(sheet.turn_id for sheet in sheets)]
+    return [
+        replace(sheet, parent=parent, created_us=time_us, status=TurnStatus.COMPLETED, seq=number)
+        for number, (sheet, parent, time_us) in enumerate(zip(sheets, parents, times_us, strict=False))
+    ]
+
+
+@dataclass
+class TurnModel:
+    """Every acknowledged turn that has not been erased and has not expired."""
+
+    sheets: dict[str, Sheet] = field(default_factory=dict)
+
+    def write(self, sheet: Sheet) -> None:
+        self.sheets[sheet.turn_id] = sheet
+
+    def change(self, turn_id: str, **fields: object) -> Sheet:
+        self.sheets[turn_id] = changed = replace(self.sheets[turn_id], **fields)  # type: ignore[arg-type]
+        return changed
+
+    def erase(self, turn_id: str) -> None:
+        del self.sheets[turn_id]
+
+    def expire(self, cutoff_us: int) -> int:
+        """Returns how many went: older than the cutoff and not running."""
+        old = [
+            sheet.turn_id
+            for sheet in self.sheets.values()
+            if sheet.created_us < cutoff_us and sheet.status is not TurnStatus.RUNNING
+        ]
+        for turn_id in old:
+            self.erase(turn_id)
+        return len(old)
+
+    def interrupt_running(self) -> int:
+        """Returns how many were running."""
+        running = [turn_id for turn_id, sheet in self.sheets.items() if sheet.status is TurnStatus.RUNNING]
+        for turn_id in running:
+            self.change(turn_id, status=TurnStatus.INTERRUPTED)
+        return len(running)
+
+    def session(self, session_id: str, owner: str) -> list[Sheet]:
+        """In time order."""
+        own = [s for s in self.sheets.values() if (s.session_id, s.owner) == (session_id, owner)]
+        return sorted(own, key=lambda sheet: sheet.order)
+
+    def latest_completed(self, session_id: str, owner: str) -> str | None:
+        """The parent of the next turn; none after /clear, and no other command is one."""
+        done = [s for s in self.session(session_id, owner) if s.status is TurnStatus.COMPLETED]
+        done = [s for s in done if s.command in ("", CLEAR)]
+        return done[-1].turn_id if done and not done[-1].command else None
+
+    def branch(self, leaf: str | None) -> list[str]:
+        """From the root down; ends where the parent is gone, is in another session, or was seen before."""
+        path: list[str] = []
+        while leaf in self.sheets and leaf not in path:
+            sheet = self.sheets[leaf]
+            if path and self.sheets[path[-1]].session_id != sheet.session_id:
+                break
+            path.append(leaf)
+            leaf = sheet.parent
+        return path[::-1]
+
+    def recent(self, leaf: str | None, limit: int) -> list[str]:
+        silent = (TurnStatus.RUNNING, TurnStatus.FAILED)
+        sheets = [s for s in map(self.sheets.__getitem__, self.branch(leaf)) if not s.command]
+        return [sheet.turn_id for sheet in sheets if sheet.status not in silent][-limit:]
+
+
+@dataclass(frozen=True)
+class Services:
+    """The services over an open store; `close` ends the store with them."""
+
+    store: VectorStore
+    manager: ConversationManager
+    queries: QueryBuilder
+    stack: AsyncExitStack
+
+    async def close(self) -> None:
+        await self.stack.aclose()
+
+    async def kill(self) -> None:
+        """kill -9 of the embedded store's process; returns once another one answers."""
+        os.kill(cast(EdgeClient, self.store).process_id, signal.SIGKILL)
+        while True:
+            try:
+                await self.manager.turns.count()
+            except StoreUnavailableError:
+                await asyncio.sleep(0.005)
+            else:
+                return
+
+    async def bring_in(self, sheets: Sequence[Sheet]) -> None:
+        turns = [sheet.as_turn() for sheet in sheets]
+        await self.manager.turns.put_many([(turn, TurnVectors()) for turn in turns])
+        self.manager.index_later(turns)
+
+    async def killed_between_writes(self, sheets: Sequence[Sheet], acknowledged: int) -> None:
+        """Of writes at once those acknowledged are there, whole; the others whole or not at all."""
+        turns = self.manager.turns
+        writes = [asyncio.create_task(turns.put(sheet.as_turn(), TurnVectors())) for sheet in sheets]
+        await writes[acknowledged]
+        await self.kill()
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} <= {type(None), StoreUnavailableError}
+        for sheet, outcome in zip(sheets, outcomes, strict=True):
+            stored = await turns.get(sheet.turn_id)
+            assert stored is not None or outcome is not None
+            assert stored is None or Sheet.of(stored) == sheet
+        await turns.delete([sheet.turn_id for sheet in sheets])
+
+    async def recalled(self, leaf: Sheet, question: str) -> tuple[set[Sheet], set[Sheet]]:
+        """What is recalled for a question below `leaf`, and what is recent there."""
+        branch = await self.manager.find_branch(leaf.session_id, leaf.owner, leaf.turn_id)
+        recent = await self.manager.get_recent_history(branch)
+        query = await self.queries.build(question, [])
+        hits = await self.manager.retrieve_relevant_history(query, branch, recent, leaf.owner)
+        return {Sheet.of(turn) for turn in hits}, {Sheet.of(turn) for turn in recent}
+
+    async def compare(self, model: TurnModel, places: Sequence[tuple[str, str]], recent_turns: int) -> None:
+        """Everything that can be read, past the kept trees and through them, is what the model says."""
+        fresh = TurnStore(self.store, TURNS)
+        assert await fresh.count() == len(model.sheets)
+        read = {turn.turn_id: Sheet.of(turn) for turn in await fresh.get_many([*model.sheets, MISSING])}
+        assert read == model.sheets
+        for session_id, owner in places:
+            nodes = (await fresh.tree(session_id, owner)).nodes
+            expected = model.session(session_id, owner)
+            assert sorted(node.order for node in nodes.values()) == [sheet.order for sheet in expected]
+            for leaf in nodes:
+                walked = [node.turn_id for node in walk_branch(nodes, leaf)]
+                grown = await self.manager.find_branch(session_id, owner, leaf)
+                assert walked == [node.turn_id for node in grown.nodes] == model.branch(leaf)
+                recent = [turn.turn_id for turn in await self.manager.get_recent_history(grown)]
+                assert recent == model.recent(leaf, recent_turns)
+            branch = await self.manager.find_branch(session_id, owner)
+            assert branch.parent_turn_id == model.latest_completed(session_id, owner)
+        assert (await fresh.tree(places[0][0], "a stranger")).nodes == {}
+
+
+async def open_services(folder: Path | None, limits: ConversationSettings, clock: Clock) -> Services:
+    """Over the embedded store in `folder`, or over the reference engine in memory."""
+    stack = AsyncExitStack()
+    if folder:
+        store = cast(VectorStore, await stack.enter_async_context(open_edge_client(folder)))
+    else:
+        store = cast(VectorStore, AsyncQdrantClient(":memory:"))
+        stack.push_async_callback(store.close)
+    if not await store.collection_exists(TURNS):
+        await _create(store)
+    embedding = EmbeddingService(HashingEmbedding(), "hashing", DIMENSION)
+    stack.push_async_callback(embedding.close)
+    manager = ConversationManager(TurnStore(store, TURNS, CACHE_S), embedding, limits, clock=clock)
+    stack.push_async_callback(manager.close)
+    return Services(store, manager, QueryBuilder(embedding), stack)
+
+
+async def _create(store: VectorStore) -> None:
+    """The turns' collection as the product makes it, without the four others."""
+    spec = next(each for each in collection_specs(StoreSettings()) if each.name == TURNS)
+    vector = models.VectorParams(size=DIMENSION, distance=models.Distance.COSINE)
+    sparse = {"sparse": models.SparseVectorParams(modifier=models.Modifier.IDF)}
+    await store.create_collection(TURNS, dict.fromkeys(spec.dense, vector), sparse)
+    for name, schema in spec.indexes.items():
+        await store.create_payload_index(TURNS, name, schema)
+
+
+async def embedded_in_background() -> None:
+    """Until the texts of the last turns have been embedded."""
+    tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("index ")]
+    if tasks:
+        await asyncio.wait(tasks)

@@ -1,0 +1,35 @@
+"""What each part of the suite consists of, and how long it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Command = tuple[str, ...]
+TOGETHER = ("-n", "2", "--dist", "worksteal")  # two cores; whoever is done first takes from the other
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`checks` run first, one after another; `beside` runs while the tests do; `tests` are the arguments of
+    each pytest run. `minutes` is the wall clock of the whole part on two quiet cores: measure and mend it."""
+
+    minutes: int
+    checks: tuple[Command, ...]
+    beside: Command | None
+    tests: tuple[Command, ...]
+
+
+PARTS = {
+    "quick": Part(
+        minutes=8,
+        checks=(("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",)),
+        beside=("mypy",),
+        tests=((*TOGETHER, "-m", "not full and not alone"),),
+    ),
+    "full": Part(
+        minutes=17,
+        checks=(),
+        beside=None,
+        tests=((*TOGETHER, "-m", "full and not alone"), ("-m", "alone")),
+    ),
+}

@@ -1,0 +1,45 @@
+"""Conversations brought in and taken out over HTTP, for tests."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from tests.support.servers.app import App
+
+IMPORT = "/sessions/import"
+
+
+def uid() -> str:
+    return str(uuid.uuid4())
+
+
+def qa(question: str = "Why?", answer: str = "Because.", **more: Any) -> dict[str, Any]:
+    return {"question": question, "answer": answer, **more}
+
+
+async def bring_in(app: App, **body: Any) -> dict[str, Any]:
+    """Import it; gives the session's id, the turns' ids and how many are being embedded."""
+    response = await app.client.post(IMPORT, json=body)
+    assert response.status_code == 201, response.text
+    imported: dict[str, Any] = response.json()
+    return imported
+
+
+async def exported(app: App, session_id: str) -> dict[str, Any]:
+    """The session as its JSON export has it."""
+    response = await app.client.get(f"/sessions/{session_id}/export", params={"format": "json"})
+    assert response.status_code == 200, response.text
+    body: dict[str, Any] = response.json()
+    return body
+
+
+async def tree(app: App, session_id: str) -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = (await app.client.get(f"/sessions/{session_id}/tree")).json()["turns"]
+    return nodes
+
+
+async def branch(app: App, session_id: str) -> list[dict[str, Any]]:
+    """The branch to the newest turn."""
+    turns: list[dict[str, Any]] = (await app.client.get(f"/sessions/{session_id}/turns")).json()["turns"]
+    return turns
