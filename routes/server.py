@@ -16,7 +16,7 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from api.wiring.start import sample_is_pending
+from api.wiring.parts import sample_is_pending
 from config.settings import ServerSettings, Settings
 from core.errors import StartRefusedError, StoreLockedError, WenmaiError
 from routes.app import create_app

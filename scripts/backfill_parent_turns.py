@@ -63,7 +63,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 async def _repair(settings: Settings, options: argparse.Namespace) -> int:
-    from api.wiring.maintenance import open_maintenance
+    from api.wiring.assembly import open_maintenance
     from core.errors import BadRequestError, StoreLockedError
 
     if options.json is not None:

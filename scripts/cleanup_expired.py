@@ -67,7 +67,7 @@ async def _clean_up(settings: Settings, options: argparse.Namespace) -> int:
 
 
 async def _expire(settings: Settings, options: argparse.Namespace, days: int) -> ExpiryReport:
-    from api.wiring.maintenance import open_maintenance
+    from api.wiring.assembly import open_maintenance
     from core.errors import StoreLockedError
     from services.operations.retention.cleanup import ExpiryReport
 

@@ -84,8 +84,7 @@ def _place(to: Path | None, backups: Path) -> tuple[Path, str]:
 
 
 async def _create(settings: Settings, options: argparse.Namespace, folder: Path, name: str) -> BackupReport:
-    from api.container import open_snapshots
-    from api.wiring.store_moves import open_source
+    from api.wiring.parts import open_snapshots, open_source
     from core.errors import StoreLockedError
     from services.operations.backup.making import BackupReport, Backups
 

@@ -77,7 +77,7 @@ async def examine(settings: Settings, options: argparse.Namespace) -> list[Findi
 
 
 def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
-    from api.container import EMBEDDED_FOLDER, check_schedule
+    from api.wiring.parts import EMBEDDED_FOLDER, check_schedule
     from services.operations.doctor import machine
     from services.operations.doctor.machine import check_sources
 
@@ -108,7 +108,7 @@ def _configuration() -> Finding:
 
 
 async def _models(models: ModelSettings) -> list[Finding]:
-    from api.wiring.models import api_key_for, configured_llms
+    from api.wiring.parts import api_key_for, configured_llms
     from core.errors import StartRefusedError
     from services.operations.doctor.findings import fail
     from services.operations.doctor.models import check_models
@@ -126,7 +126,7 @@ async def _models(models: ModelSettings) -> list[Finding]:
 
 async def _stored(settings: Settings, server: Server) -> StoreFindings:
     """A running server has the embedded store: then it is asked."""
-    from api.container import EMBEDDED_FOLDER
+    from api.wiring.parts import EMBEDDED_FOLDER
     from core.errors import StoreLockedError, WenmaiError
     from services.operations.doctor.findings import fail, ok, warn
     from services.operations.doctor.store import StoreFindings
@@ -149,7 +149,7 @@ async def _stored(settings: Settings, server: Server) -> StoreFindings:
 
 
 async def _opened(settings: Settings) -> StoreFindings:
-    from api.container import open_store
+    from api.wiring.parts import open_store
     from services.operations.doctor.store import check_store
 
     async with open_store(settings.store) as store:

@@ -123,7 +123,7 @@ def _hits_in_use(proof: Proof) -> int:
 
 
 async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name: str) -> Erased:
-    from api.wiring.maintenance import open_maintenance
+    from api.wiring.assembly import open_maintenance
     from core.errors import StoreLockedError
     from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 
@@ -136,7 +136,7 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
     )
     try:
         async with open_maintenance(settings) as maintenance:
-            return await maintenance.erasure.anything(ErasedKind(kind), name, erasure_options)
+            return await maintenance.make_erasure().anything(ErasedKind(kind), name, erasure_options)
     except StoreLockedError:
         server = server_of(settings, options.url, options.api_key)
         params = {

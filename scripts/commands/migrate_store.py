@@ -46,8 +46,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 async def _move(settings: Settings, options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from api.wiring.start import SAMPLE_MARKER
-    from api.wiring.store_moves import folders_of, open_source, open_target
+    from api.wiring.parts import folders_of, mark_sample_loaded, open_source, open_target
     from services.operations.backup.migration import Migration
 
     source = _store_at(settings.store, "--from", options.source, options.from_key_env)
@@ -68,7 +67,7 @@ async def _move(settings: Settings, options: argparse.Namespace) -> int:
             async with open_target(target) as filled:
                 report = await migration.into(filled, bar.update)
     if not target.qdrant_url:
-        (target.data_dir / SAMPLE_MARKER).touch()
+        mark_sample_loaded(target.data_dir)
     print(f"Moved {sum(report.points.values())} points in {report.seconds:.1f} s; the source stays as it is.")
     return EXIT_OK
 

@@ -31,7 +31,7 @@ from scripts.commands.maintenance import (
 from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
-    from api.wiring.parts import Reembedding
+    from api.admin.reembedding import Reembedding
     from config.settings import ModelSettings, Settings, StoreSettings
     from services.operations.reembedding.folders import StoreFolders
     from services.operations.reembedding.run import Reembed, ReembedPlan, ReembedReport, SyncProgress
@@ -143,7 +143,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 async def _reembed(settings: Settings, options: argparse.Namespace) -> int:
     settings = with_embedding(settings, options.embedding)
     if settings.store.qdrant_url:
-        from api.wiring.maintenance import open_reembedding
+        from api.wiring.assembly import open_reembedding
 
         async with open_reembedding(settings) as parts:
             await _into_collections(parts, settings.store, options)
@@ -177,8 +177,8 @@ def with_embedding(settings: Settings, embedding: str | None) -> Settings:
 
 async def _beside(settings: Settings, options: argparse.Namespace) -> int:
     """The embedded store: by the server that has it open, else here."""
-    from api.container import EMBEDDED_FOLDER
-    from api.wiring.maintenance import open_reembedding
+    from api.wiring.assembly import open_reembedding
+    from api.wiring.parts import EMBEDDED_FOLDER
     from core.errors import StoreLockedError
     from services.operations.reembedding.folders import StoreFolders
 

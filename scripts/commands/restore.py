@@ -41,7 +41,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 async def _restore(settings: Settings, options: argparse.Namespace) -> int:
-    from api.wiring.store_moves import folders_of
+    from api.wiring.parts import folders_of
     from services.operations.backup.reader import open_archive
     from services.operations.backup.restore import check_restorable
 
@@ -63,7 +63,7 @@ async def _restore(settings: Settings, options: argparse.Namespace) -> int:
 
 async def _configured(settings: Settings) -> Embedding:
     """What the embedding is called in the store, and its dimension."""
-    from api.container import open_embedding
+    from api.wiring.parts import open_embedding
     from services.operations.backup.restore import Embedding
 
     async with open_embedding(settings.models) as embedding:
@@ -82,9 +82,7 @@ def _show(manifest: Manifest) -> None:
 async def _apply(settings: Settings, archive: Archive) -> RestoreReport:
     from tqdm import tqdm
 
-    from api.container import open_snapshots
-    from api.wiring.start import SAMPLE_MARKER
-    from api.wiring.store_moves import open_target
+    from api.wiring.parts import mark_sample_loaded, open_snapshots, open_target
     from services.operations.backup.restore import Restore
 
     total = sum(archive.manifest.points.values())
@@ -92,7 +90,7 @@ async def _apply(settings: Settings, archive: Archive) -> RestoreReport:
         with tqdm(total=total, unit="point", disable=None) as bar:
             report = await Restore(archive, snapshots).into(target, bar.update)
     # the first start after it is not the first: what of the sample was deleted stays so
-    (settings.store.data_dir / SAMPLE_MARKER).touch()
+    mark_sample_loaded(settings.store.data_dir)
     return report
 
 

@@ -66,7 +66,7 @@ async def _sync(settings: Settings, options: argparse.Namespace) -> int:
     if not settings.knowledge.sources and not options.forget:
         print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
         return EXIT_OK
-    from api.container import open_container
+    from api.wiring.assembly import open_container
     from core.errors import BadRequestError, ConflictError, StoreLockedError
 
     try:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from api.wiring.maintenance import open_maintenance
-from api.wiring.store_moves import folders_of, open_target
+from api.wiring.assembly import open_maintenance
+from api.wiring.parts import folders_of, open_target
 from config.settings import StoreSettings
 from core.errors import StartRefusedError
 from services.operations.backup.folder import archives_in

@@ -13,7 +13,7 @@ from typing import Any
 
 from qdrant_client import models
 
-from api.wiring.maintenance import open_maintenance
+from api.wiring.assembly import open_maintenance
 from core.conversation.turns import Turn, TurnStatus
 from services.conversation.turns import TurnStore, TurnVectors
 from services.operations.repair.writing import MOVED_AT_ONCE

@@ -13,7 +13,7 @@ from typing import Protocol
 import pytest
 from qdrant_client import models
 
-from api.container import check_schedule as refuse_schedule
+from api.wiring.parts import check_schedule as refuse_schedule
 from config.knowledge import SourceSettings
 from config.settings import LLMSettings, ModelSettings, StoreSettings, load_settings
 from scripts import wenmai

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.wiring.maintenance import open_maintenance
+from api.wiring.assembly import open_maintenance
 from config.settings import Settings, load_settings
 from config.sources import ConfigurationError
 from core.operations.receipts import ReceiptKind

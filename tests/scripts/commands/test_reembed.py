@@ -12,9 +12,8 @@ from typing import Any, cast
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from api.container import open_container
-from api.wiring.maintenance import open_reembedding
-from api.wiring.parts import Reembedding
+from api.admin.reembedding import Reembedding
+from api.wiring.assembly import open_container, open_reembedding
 from config.settings import Settings, StoreSettings
 from core.errors import StartRefusedError
 from scripts.commands import reembed
