@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import anyio
 import structlog
-from qdrant_client import models
 
 from core.conversation.importing import ImportedPersona, ImportedSession, plan_turns
 from core.conversation.persona import Persona, PersonaDraft, PersonaRules
@@ -17,8 +16,10 @@ from core.conversation.turns import Turn, TurnStatus
 from core.errors import ConflictError, StoreUnavailableError, TurnConflictError
 from services.conversation.indexing import words_of
 from services.conversation.sessions import Session, SessionStore, title_from
-from services.conversation.turns import TurnStore, TurnVectors, in_session
+from services.conversation.turns import TurnStore, TurnVectors
 from services.store.clock import Clock, utc_now_us
+from services.store.dialect import Filter
+from services.store.filters import has_id, in_session
 
 log = structlog.get_logger()
 
@@ -102,14 +103,14 @@ class SessionImporter:
 
     async def _refuse_known(self, imported: ImportedSession, turns: Sequence[Turn], session: Session) -> None:
         if imported.session_id is not None:
-            mine = models.Filter(must=[*in_session(session.session_id, session.owner)])
+            mine = Filter(must=[*in_session(session.session_id, session.owner)])
             if await self._sessions.exists(session.session_id) or await self._turns.count(mine):
                 raise ConflictError("session_id: there is a session with this id already.")
         places = {turn.turn_id: turn.seq for turn in turns if imported.turns[turn.seq].turn_id}
         ids = list(places)
         for start in range(0, len(ids), ASKED_AT_ONCE):
-            among = models.HasIdCondition(has_id=list(ids[start : start + ASKED_AT_ONCE]))
-            async for record in self._turns.scroll(models.Filter(must=[among]), with_payload=False):
+            among = has_id(ids[start : start + ASKED_AT_ONCE])
+            async for record in self._turns.scroll(Filter(must=[among]), with_payload=False):
                 raise TurnConflictError(f"turns.{places[str(record.id)]}.turn_id: used by another turn.")
 
     async def _write(self, session: Session, turns: Sequence[Turn]) -> None:
@@ -127,7 +128,7 @@ class SessionImporter:
             log.warning("import_not_taken_back", session_id=session.session_id)
 
     async def _remove(self, session_id: str, owner: str) -> None:
-        await self._turns.delete_matching(models.Filter(must=[*in_session(session_id, owner)]))
+        await self._turns.delete_matching(Filter(must=[*in_session(session_id, owner)]))
         await self._sessions.delete(session_id)
 
 

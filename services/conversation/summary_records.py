@@ -10,14 +10,14 @@ from typing import Any
 import structlog
 from cachetools import LRUCache, TTLCache
 from pydantic import TypeAdapter, ValidationError
-from qdrant_client import models
 
 from core.conversation.branch import TurnNode
 from core.conversation.summaries import AppliedSummary, SummarySource, nearest_applicable, speaking_of
 from core.conversation.turns import Summary
 from services.conversation.payload import rewritten_payload, summary_payload
-from services.conversation.turns import TurnStore, equals
-from services.store.dialect import UnknownPointError
+from services.conversation.turns import TurnStore
+from services.store.dialect import Filter, Record, UnknownPointError
+from services.store.filters import equals, has_id, is_empty
 
 log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ MAX_GOING = 10_000
 GOING_S = 60.0  # how long a turn may still be there after its summaries are forgotten
 CHUNK = 500  # turns named in one request
 _SUMMARY = TypeAdapter(Summary)
-_HOLDS_NONE = models.IsEmptyCondition(is_empty=models.PayloadField(key="summary_start"))
+_HOLDS_NONE = is_empty("summary_start")
 
 
 class SummaryRecords:
@@ -62,7 +62,7 @@ class SummaryRecords:
         conditions = [equals("session_id", session_id)]
         if owner is not None:
             conditions.append(equals("owner", owner))
-        return await self._read(models.Filter(must=[*conditions], must_not=[_HOLDS_NONE]))
+        return await self._read(Filter(must=[*conditions], must_not=[_HOLDS_NONE]))
 
     async def sources(self, turn_ids: Sequence[str]) -> list[SummarySource | None]:
         """The texts of the turns, in order; None for one that is gone or cannot be read."""
@@ -106,7 +106,7 @@ class SummaryRecords:
         for chunk in _chunks(holders):
             await self._turns.set_payload(summary_payload(None), chunk)
 
-    async def _each(self, turn_ids: Sequence[str]) -> AsyncIterator[models.Record]:
+    async def _each(self, turn_ids: Sequence[str]) -> AsyncIterator[Record]:
         for chunk in _chunks(turn_ids):
             async for record in self._turns.scroll(_among(chunk), with_payload=["turn_id"]):
                 yield record
@@ -124,7 +124,7 @@ class SummaryRecords:
         self._known.update({turn_id: replace(summary, text="") for turn_id, summary in held.items()})
         return held
 
-    async def _read(self, point_filter: models.Filter) -> dict[str, Summary | None]:
+    async def _read(self, point_filter: Filter) -> dict[str, Summary | None]:
         return {
             str(record.id): _summary((record.payload or {}).get("summary"), str(record.id))
             async for record in self._turns.scroll(point_filter, with_payload=["summary"])
@@ -139,8 +139,8 @@ def _summary(stored: Any, turn_id: str) -> Summary | None:
         return None
 
 
-def _among(turn_ids: Sequence[str]) -> models.Filter:
-    return models.Filter(must=[models.HasIdCondition(has_id=list(turn_ids))])
+def _among(turn_ids: Sequence[str]) -> Filter:
+    return Filter(must=[has_id(turn_ids)])
 
 
 def _chunks(turn_ids: Sequence[str]) -> list[list[str]]:
@@ -150,7 +150,7 @@ def _chunks(turn_ids: Sequence[str]) -> list[list[str]]:
 # Rewritten questions of stored turns: each was made of earlier turns, and goes when one of them does.
 
 
-_HOLDS_NONE_rewordings = models.IsEmptyCondition(is_empty=models.PayloadField(key="rewritten_question"))
+_NOT_REWORDED = is_empty("rewritten_question")
 
 
 class Rewordings:
@@ -163,9 +163,7 @@ class Rewordings:
         Returns how many. Raises StoreUnavailableError.
         """
         erased = frozenset(turn_ids)
-        point_filter = models.Filter(
-            must=[equals("session_id", session_id)], must_not=[_HOLDS_NONE_rewordings]
-        )
+        point_filter = Filter(must=[equals("session_id", session_id)], must_not=[_NOT_REWORDED])
         holders = [
             str(record.id)
             async for record in self._turns.scroll(point_filter, with_payload=["rewritten_question"])

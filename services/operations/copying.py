@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
 
-from qdrant_client import models
-
 from core.errors import DiskFullError, StoreUnavailableError
 from core.operations.archive import LENGTH, PointId, PointRecord, Role, Shape
 from services.operations.backup.records import bodies, framed, id_of, record_of, records_of
 from services.operations.backup.shapes import read_shape
 from services.operations.schedule.lease import RECORD as LEASE
 from services.store.clock import Clock
-from services.store.dialect import ChangeFeed, VectorStore
+from services.store.dialect import AnyPointId, ChangeFeed, Record, VectorStore
 
 # Where a collection's points wait while the store is copied; what changed meanwhile takes their place.
 #
@@ -145,7 +143,7 @@ class StoreCopier:
         async for page in pages(self._store, collection.name):
             await asyncio.to_thread(self._spool_page, collection.spool, page)
 
-    def _spool_page(self, spool: CollectionSpool, page: Iterable[models.Record]) -> None:
+    def _spool_page(self, spool: CollectionSpool, page: Iterable[Record]) -> None:
         """The store, which may be on the same disk, must not be what finds it full."""
         check_room(self._folder, 0, self._reserve_bytes)
         spool.copied(records_of(_without_leases(page)))
@@ -177,22 +175,20 @@ class StoreCopier:
             await asyncio.to_thread(_spool_changes, spool, points, deleted)
 
 
-def _spool_changes(
-    spool: CollectionSpool, points: Iterable[models.Record], deleted: Iterable[models.ExtendedPointId]
-) -> None:
+def _spool_changes(spool: CollectionSpool, points: Iterable[Record], deleted: Iterable[AnyPointId]) -> None:
     spool.changed(records_of(_without_leases(points)), map(_plain, deleted))
 
 
-def _without_leases(points: Iterable[models.Record]) -> list[models.Record]:
+def _without_leases(points: Iterable[Record]) -> list[Record]:
     """Without the lease: a restored store has missed no clean-up, and must not catch one up at its start."""
     return [point for point in points if (point.payload or {}).get("record") != LEASE]
 
 
-def _plain(point_id: models.ExtendedPointId) -> PointId:
+def _plain(point_id: AnyPointId) -> PointId:
     return point_id if isinstance(point_id, int) else str(point_id)
 
 
-async def pages(store: VectorStore, name: str) -> AsyncIterator[list[models.Record]]:
+async def pages(store: VectorStore, name: str) -> AsyncIterator[list[Record]]:
     """Every point with payload and vectors, in the order of ids."""
     offset: Any = None
     while True:

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qdrant_client import models
-
 from config.settings import StoreSettings
 from core.errors import StartRefusedError, StoreLockedError
 from core.failpoints import failpoint
 from core.operations.archive import Role, Shape
 from core.operations.receipts import Receipt
-from services.conversation.turns import equals
 from services.operations.backup.shapes import make_collection, names_of, stored_names
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, Point, Record, VectorStore
+from services.store.filters import by_ids, equals
 from services.store.receipts import RECORD, ReceiptStore
 
 RESTORING = "restoring"
@@ -35,7 +33,7 @@ class StoreNotEmptyError(StartRefusedError):
     code = "store_not_empty"
 
 
-async def check_empty(store: VectorStore, settings: StoreSettings) -> list[models.Record]:
+async def check_empty(store: VectorStore, settings: StoreSettings) -> list[Record]:
     """The receipts that are there; the operations collection may have records, all others must have none.
 
     Raises StoreNotEmptyError, which names what is there.
@@ -52,7 +50,7 @@ async def check_empty(store: VectorStore, settings: StoreSettings) -> list[model
         )
     if Role.OPERATIONS not in names:
         return []
-    chosen = models.Filter(must=[equals("record", RECORD)])
+    chosen = Filter(must=[equals("record", RECORD)])
     receipts, _ = await store.scroll(names[Role.OPERATIONS], scroll_filter=chosen, limit=_MOST_RECEIPTS)
     return receipts
 
@@ -81,9 +79,7 @@ class Target:
     `receipts` are those that the store had before, which stay.
     """
 
-    def __init__(
-        self, store: VectorStore, settings: StoreSettings, receipts: Sequence[models.Record] = ()
-    ) -> None:
+    def __init__(self, store: VectorStore, settings: StoreSettings, receipts: Sequence[Record] = ()) -> None:
         self.store = store
         self.settings = settings
         self.names = names_of(settings)
@@ -103,7 +99,7 @@ class Target:
         if not await self.store.collection_exists(operating):
             await make_collection(self.store, Role.OPERATIONS, operations, self.settings)
         payload: dict[str, Any] = {"record": RESTORING, "what": what}
-        await self.store.upsert(operating, [models.PointStruct(id=MARKER_ID, vector={}, payload=payload)])
+        await self.store.upsert(operating, [Point(id=MARKER_ID, vector={}, payload=payload)])
 
     async def make(self, role: Role, shape: Shape) -> None:
         """An empty collection of that name may have been made for another embedding, so it is made anew."""
@@ -116,7 +112,7 @@ class Target:
             await self.store.delete_collection(name)
         await make_collection(self.store, role, shape, self.settings)
 
-    async def write(self, role: Role, points: Sequence[models.PointStruct]) -> None:
+    async def write(self, role: Role, points: Sequence[Point]) -> None:
         await self.store.upsert(self.names[role], points)
         failpoint("restore.batch")
 
@@ -129,12 +125,10 @@ class Target:
         """From here on it may be used."""
         operating = self.names[Role.OPERATIONS]
         if self._receipts:
-            receipts = [
-                models.PointStruct(id=each.id, vector={}, payload=each.payload) for each in self._receipts
-            ]
+            receipts = [Point(id=each.id, vector={}, payload=each.payload) for each in self._receipts]
             await self.store.upsert(operating, receipts)
         await ReceiptStore(self.store, operating).add(receipt)
-        await self.store.delete(operating, models.PointIdsList(points=[MARKER_ID]))
+        await self.store.delete(operating, by_ids([MARKER_ID]))
 
 
 # The folders of an embedded store that is filled from elsewhere: made beside it, it takes its name whole.

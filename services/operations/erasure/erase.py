@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
-from qdrant_client import models
 
 from config.settings import StoreSettings
 from core.conversation.turns import TurnStatus
@@ -26,7 +25,7 @@ from core.operations.erasure import (
     Traced,
 )
 from core.operations.receipts import Receipt, ReceiptKind, subject_of
-from services.conversation.turns import TurnStore, equals
+from services.conversation.turns import TurnStore
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.documents import DocumentStore
 from services.operations.erasure.copies import Copies
@@ -39,7 +38,8 @@ from services.operations.erasure.turns import Halt, TurnEraser
 from services.operations.qa_log import QALog
 from services.operations.retention.traces import TurnTraces
 from services.store.clock import Clock, utc_now_us
-from services.store.dialect import VectorStore
+from services.store.dialect import Condition, Filter, VectorStore
+from services.store.filters import equals
 from services.store.receipts import ReceiptStore
 
 log = structlog.get_logger()
@@ -213,10 +213,10 @@ class Erasure:
         answers = self._parts.answers
         if answers is None or not len(answers):
             return []
-        must: list[models.Condition] = [equals("status", TurnStatus.RUNNING.value)]
+        must: list[Condition] = [equals("status", TurnStatus.RUNNING.value)]
         if traced.session_id:
             must.append(equals("session_id", traced.session_id))
-        name, point_filter = self._parts.names.conversation_collection, models.Filter(must=must)
+        name, point_filter = self._parts.names.conversation_collection, Filter(must=must)
         return [str(each.id) async for each in self._reader.records(name, point_filter, False)]
 
     async def _when_ended(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from typing import Protocol
 
-from qdrant_client import models
-
 from config.settings import StoreSettings
 from core.conversation.turns import rfc3339
 from core.operations.erasure import (
@@ -24,7 +22,7 @@ from core.operations.erasure import (
     total_hits,
     uuids_of,
 )
-from services.conversation.turns import TurnStore, equals
+from services.conversation.turns import TurnStore
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.spool import FOLDER, Spool
 from services.operations.erasure.copies import Copies, CopySearch
@@ -33,7 +31,8 @@ from services.operations.erasure.reading import Holding, StoreReader, is_id, str
 from services.operations.erasure.store_files import FileSearch
 from services.operations.qa_log import QALog
 from services.store.clock import Clock
-from services.store.dialect import VectorStore
+from services.store.dialect import Condition, VectorStore
+from services.store.filters import equals, has_id
 
 MANIFEST_TURNS = "prompt.parts[].turn_id"
 MANIFEST_CHUNKS = "prompt.parts[].chunk_id"
@@ -119,9 +118,9 @@ class References:
         if traced.session_ids:
             searched.append(await self._points(sessions, traced.session_ids))
             searched += _places(turns, await self._reader.holding(turns, ["session_id"], traced.session_ids))
-        within: list[models.Condition] = []
+        within: list[Condition] = []
         if traced.kind is ErasedKind.TURN and is_id(traced.session_id):
-            within = [models.HasIdCondition(has_id=[traced.session_id])]
+            within = [has_id([traced.session_id])]
         titled = await self._reader.holding(sessions, ["title_turn_id"], traced.turn_ids, within)
         return searched + _places(sessions, titled)
 
@@ -209,7 +208,7 @@ class References:
         return [Searched("uploads waiting to be read", uploads.files, uploads.hits)]
 
 
-def readers_of(traced: Traced) -> list[models.Condition]:
+def readers_of(traced: Traced) -> list[Condition]:
     """Whose turns may show a document: its owner's, or everybody's when it is shared or nobody knows."""
     return [] if traced.shared or not traced.owner else [equals("owner", traced.owner)]
 

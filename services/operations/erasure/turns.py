@@ -8,19 +8,18 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from qdrant_client import models
-
 from config.settings import StoreSettings
 from core.failpoints import failpoint
 from core.operations.erasure import ErasedKind, Traced, pieces_of
 from services.conversation.memory_records import MemoryRecords
-from services.conversation.turns import TurnStore, equals
+from services.conversation.turns import TurnStore
 from services.operations.erasure.proof import MANIFEST_TURNS, REWRITTEN_TURNS, SUMMARY_TURNS
 from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, chunks, is_id
 from services.operations.erasure.scrubbing import without_turns
 from services.operations.qa_log import QALog
 from services.operations.retention.traces import TurnTraces
-from services.store.dialect import UnknownPointError, VectorStore
+from services.store.dialect import Condition, Filter, Record, UnknownPointError, VectorStore
+from services.store.filters import by_ids, equals, is_empty, matching
 
 Halt = Callable[[str], Awaitable[None]]
 """Stops the turn with this id, if it runs, and returns when its last write is done."""
@@ -118,7 +117,7 @@ class TurnEraser:
                 break
             done["sessions"] |= len(await self._reader.existing(sessions, [traced.name]))
             if is_id(traced.name):  # an imported session may have turns and no point
-                await self._store.delete(sessions, models.PointIdsList(points=[traced.name]))
+                await self._store.delete(sessions, by_ids([traced.name]))
         if len(turn_ids) > len(traced.turn_ids):
             erased = await self._traces.erase_session(traced.name, list(turn_ids))
             done += Counter(memories=erased.memories, log_lines=erased.log_lines)
@@ -193,23 +192,23 @@ class TurnEraser:
                         changed += 1
         return Counter(manifests=changed)
 
-    async def _forget_memories(self, kind: models.FieldCondition) -> Counter[str]:
-        name, point_filter = self._names.memory_collection, models.Filter(must=[kind])
-        matching = await self._reader.count(name, point_filter)
-        if matching:
-            await self._store.delete(name, models.FilterSelector(filter=point_filter))
-        return Counter(memories=matching)
+    async def _forget_memories(self, kind: Condition) -> Counter[str]:
+        name, point_filter = self._names.memory_collection, Filter(must=[kind])
+        count = await self._reader.count(name, point_filter)
+        if count:
+            await self._store.delete(name, matching(point_filter))
+        return Counter(memories=count)
 
 
-def _of_session(session_id: str, owner: str | None) -> models.Filter:
+def _of_session(session_id: str, owner: str | None) -> Filter:
     """Turns of an earlier version have no owner."""
     this = equals("session_id", session_id)
     if owner is None:
-        return models.Filter(must=[this])
-    unowned = models.IsEmptyCondition(is_empty=models.PayloadField(key="owner"))
-    return models.Filter(must=[this], should=[equals("owner", owner), equals("owner", ""), unowned])
+        return Filter(must=[this])
+    unowned = is_empty("owner")
+    return Filter(must=[this], should=[equals("owner", owner), equals("owner", ""), unowned])
 
 
-def _texts_of(records: Sequence[models.Record]) -> tuple[str, ...]:
+def _texts_of(records: Sequence[Record]) -> tuple[str, ...]:
     fields = ("user_query", "assistant_response")
     return pieces_of(str((each.payload or {}).get(field, "")) for each in records for field in fields)

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from qdrant_client import models
-
 from core.errors import BadRequestError
 from core.operations.backfill import claimed_ids, perhaps_twins, plan_session
 from core.operations.backfill_turns import (
@@ -22,7 +20,7 @@ from core.operations.backfill_turns import (
     canonical_uuid,
 )
 from services.conversation.sessions import Session, title_from
-from services.conversation.turns import TurnStore, equals
+from services.conversation.turns import TurnStore
 from services.operations.repair.reading import (
     FIELDS,
     existing_points,
@@ -32,7 +30,8 @@ from services.operations.repair.reading import (
     text_digests,
     text_of,
 )
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, Record, VectorStore
+from services.store.filters import any_of, equals
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +207,7 @@ class Planner:
     def _turns(self) -> TurnStore:
         return TurnStore(self.store, self.collection)
 
-    async def _scroll(
-        self, point_filter: models.Filter | None, fields: list[str]
-    ) -> AsyncIterator[models.Record]:
+    async def _scroll(self, point_filter: Filter | None, fields: list[str]) -> AsyncIterator[Record]:
         names = [*fields, "user_query"] if self.questions_only else fields
         async for record in self._turns().scroll(point_filter, with_payload=names):
             if not self.questions_only or isinstance((record.payload or {}).get("user_query"), str):
@@ -220,7 +217,7 @@ class Planner:
         """Every session that has turns, in order, and the points that name none."""
         names: set[str] = set()
         unreadable: list[PointId] = []
-        only = models.Filter(must=[equals("session_id", session_id)]) if session_id is not None else None
+        only = Filter(must=[equals("session_id", session_id)]) if session_id is not None else None
         async for record in self._scroll(only, ["session_id"]):
             name = (record.payload or {}).get("session_id")
             if name and isinstance(name, str):
@@ -231,8 +228,7 @@ class Planner:
 
     async def _stored_turns(self, session_ids: Sequence[str], zone: ZoneInfo) -> dict[str, list[StoredTurn]]:
         """By session, in the given order."""
-        match = models.MatchAny(any=list(session_ids))
-        point_filter = models.Filter(must=[models.FieldCondition(key="session_id", match=match)])
+        point_filter = Filter(must=[any_of("session_id", session_ids)])
         by_session: dict[str, list[StoredTurn]] = {session_id: [] for session_id in session_ids}
         async for record in self._scroll(point_filter, FIELDS):
             by_session[(record.payload or {})["session_id"]].append(stored_turn(record))
@@ -263,8 +259,8 @@ class Planner:
         points = await existing_points(self.store, self.collection, sorted(ids))
         elsewhere = {name for name in names if canonical_uuid(name) in points}
         for page in pages(sorted(set(names) - elsewhere)):
-            field = models.FieldCondition(key="turn_id", match=models.MatchAny(any=list(page)))
-            point_filter = models.Filter(must=[field])
+            field = any_of("turn_id", page)
+            point_filter = Filter(must=[field])
             async for record in self._turns().scroll(point_filter, with_payload=["turn_id"]):
                 elsewhere.add(text_of((record.payload or {}).get("turn_id")) or "")
         return elsewhere

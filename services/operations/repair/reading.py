@@ -6,10 +6,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from qdrant_client import models
-
 from core.operations.backfill_turns import PointId, Repair, StoredTurn
-from services.store.dialect import VectorStore
+from services.store.dialect import Record, VectorStore
 
 FIELDS = [*(repair.value for repair in Repair), "session_id", "legacy_turn_id", "legacy_point_id"]
 PAGE = 500
@@ -17,7 +15,7 @@ PAGE = 500
 T = TypeVar("T")
 
 
-def stored_turn(record: models.Record) -> StoredTurn:
+def stored_turn(record: Record) -> StoredTurn:
     payload = record.payload or {}
     return StoredTurn(
         point_id=point_id_of(record),
@@ -34,7 +32,7 @@ def stored_turn(record: models.Record) -> StoredTurn:
     )
 
 
-def point_id_of(record: models.Record) -> PointId:
+def point_id_of(record: Record) -> PointId:
     return record.id if isinstance(record.id, int) else str(record.id)
 
 
@@ -71,7 +69,7 @@ async def text_digests(store: VectorStore, collection: str, points: Sequence[Poi
     return digests
 
 
-def _digest(record: models.Record) -> str:
+def _digest(record: Record) -> str:
     payload = record.payload or {}
     question, answer = text_of(payload.get("user_query")), text_of(payload.get("assistant_response"))
     if not question:
