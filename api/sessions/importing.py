@@ -20,6 +20,7 @@ from services.conversation.turns import TurnStore, TurnVectors
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Filter
 from services.store.filters import has_id, in_session
+from services.store.pages import batches
 
 log = structlog.get_logger()
 
@@ -108,15 +109,15 @@ class SessionImporter:
                 raise ConflictError("session_id: there is a session with this id already.")
         places = {turn.turn_id: turn.seq for turn in turns if imported.turns[turn.seq].turn_id}
         ids = list(places)
-        for start in range(0, len(ids), ASKED_AT_ONCE):
-            among = has_id(ids[start : start + ASKED_AT_ONCE])
+        for part in batches(ids, ASKED_AT_ONCE):
+            among = has_id(part)
             async for record in self._turns.scroll(Filter(must=[among]), with_payload=False):
                 raise TurnConflictError(f"turns.{places[str(record.id)]}.turn_id: used by another turn.")
 
     async def _write(self, session: Session, turns: Sequence[Turn]) -> None:
         await self._sessions.reserve(session.session_id, session.owner)
-        for start in range(0, len(turns), BATCH):
-            batch = await asyncio.to_thread(_with_words, turns[start : start + BATCH])
+        for part in batches(turns, BATCH):
+            batch = await asyncio.to_thread(_with_words, part)
             await self._turns.put_many(batch)
         asked = (turn.turn_id for turn in turns if title_from(turn.user_query) == session.title)
         await self._sessions.put(session, named_by=next(asked, None))

@@ -9,9 +9,9 @@ from typing import Any
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from services.conversation.turns import PAGE
 from services.store.dialect import Filter, Point, Record, VectorStore
 from services.store.filters import any_of, by_ids, equals, has_id
+from services.store.pages import batches, scroll_all
 
 log = structlog.get_logger()
 
@@ -54,7 +54,8 @@ class MemoryRecords:
 
     async def of_owner(self, owner: str) -> list[Memory]:
         """Oldest first; one that cannot be read is left out."""
-        memories = [_read(record) for record in await self._scroll(Filter(must=[equals("owner", owner)]))]
+        of_owner = Filter(must=[equals("owner", owner)])
+        memories = [_read(each) async for each in scroll_all(self._store, self._collection, of_owner)]
         return sorted([memory for memory in memories if memory is not None], key=lambda each: each.created_us)
 
     async def forget_turns(self, turn_ids: Collection[str]) -> ForgottenMemories:
@@ -63,14 +64,14 @@ class MemoryRecords:
         Raises StoreUnavailableError; what was done until then is complete, and the rest is done by a repeat.
         """
         ids = list(turn_ids)
-        chunks = [ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK)]
-        done = [await self._forget(chunk) for chunk in chunks]
+        done = [await self._forget(batch) for batch in batches(ids, CHUNK)]
         return ForgottenMemories(sum(each.deleted for each in done), sum(each.changed for each in done))
 
     async def _forget(self, turn_ids: list[str]) -> ForgottenMemories:
         from_them = any_of("turn_ids", turn_ids)
         deleted, changed = 0, 0
-        for record in await self._scroll(Filter(must=[from_them])):
+        among = scroll_all(self._store, self._collection, Filter(must=[from_them]))
+        for record in [record async for record in among]:
             left = _left(record, frozenset(turn_ids))
             if left:
                 await self._store.set_payload(self._collection, {"turn_ids": left}, points=_one(record))
@@ -79,17 +80,6 @@ class MemoryRecords:
                 await self._store.delete(self._collection, by_ids([record.id]))
                 deleted += 1
         return ForgottenMemories(deleted, changed)
-
-    async def _scroll(self, point_filter: Filter) -> list[Record]:
-        collected: list[Record] = []
-        offset: Any = None
-        while True:
-            records, offset = await self._store.scroll(
-                self._collection, point_filter, limit=PAGE, offset=offset
-            )
-            collected += records
-            if offset is None:
-                return collected
 
 
 class _Payload(BaseModel):

@@ -18,6 +18,7 @@ from services.conversation.payload import rewritten_payload, summary_payload
 from services.conversation.turns import TurnStore
 from services.store.dialect import Filter, Record, UnknownPointError
 from services.store.filters import equals, has_id, is_empty
+from services.store.pages import batches
 
 log = structlog.get_logger()
 
@@ -103,17 +104,17 @@ class SummaryRecords:
         for turn_id in turn_ids:
             self._known.pop(turn_id, None)
             self._made.pop(turn_id, None)
-        for chunk in _chunks(holders):
+        for chunk in batches(holders, CHUNK):
             await self._turns.set_payload(summary_payload(None), chunk)
 
     async def _each(self, turn_ids: Sequence[str]) -> AsyncIterator[Record]:
-        for chunk in _chunks(turn_ids):
+        for chunk in batches(turn_ids, CHUNK):
             async for record in self._turns.scroll(_among(chunk), with_payload=["turn_id"]):
                 yield record
 
     async def _all_exist(self, turn_ids: Sequence[str]) -> bool:
         expected = frozenset(turn_ids)
-        existing = sum([await self._turns.count(_among(chunk)) for chunk in _chunks(sorted(expected))])
+        existing = sum([await self._turns.count(_among(chunk)) for chunk in batches(sorted(expected), CHUNK)])
         return existing == len(expected)
 
     async def _held_by(self, turn_ids: Sequence[str]) -> dict[str, Summary]:
@@ -143,10 +144,6 @@ def _among(turn_ids: Sequence[str]) -> Filter:
     return Filter(must=[has_id(turn_ids)])
 
 
-def _chunks(turn_ids: Sequence[str]) -> list[list[str]]:
-    return [list(turn_ids[start : start + CHUNK]) for start in range(0, len(turn_ids), CHUNK)]
-
-
 # Rewritten questions of stored turns: each was made of earlier turns, and goes when one of them does.
 
 
@@ -169,9 +166,9 @@ class Rewordings:
             async for record in self._turns.scroll(point_filter, with_payload=["rewritten_question"])
             if _made_of(record.payload or {}, erased)
         ]
-        for start in range(0, len(holders), CHUNK):
+        for batch in batches(holders, CHUNK):
             with suppress(UnknownPointError):  # one went meanwhile; the others are written
-                await self._turns.set_payload(rewritten_payload(None), holders[start : start + CHUNK])
+                await self._turns.set_payload(rewritten_payload(None), batch)
         return len(holders)
 
 

@@ -16,6 +16,7 @@ from services.conversation.payload import SKELETON_FIELDS, from_payload, sparse_
 from services.conversation.tree_cache import SessionCache
 from services.store.dialect import Filter, Point, PointVectors, QueryRequest, Record, ScoredPoint, VectorStore
 from services.store.filters import by_ids, in_session, matching
+from services.store.pages import scroll_all
 
 log = structlog.get_logger()
 
@@ -125,20 +126,15 @@ class TurnStore:
         self, point_filter: Filter | None, *, with_payload: Any = True, with_vectors: Any = False
     ) -> AsyncIterator[Record]:
         """Every matching point, page by page, in id order."""
-        offset: Any = None
-        while True:
-            records, offset = await self._store.scroll(
-                self._collection,
-                scroll_filter=point_filter,
-                limit=PAGE,
-                offset=offset,
-                with_payload=with_payload,
-                with_vectors=with_vectors,
-            )
-            for record in records:
-                yield record
-            if offset is None:
-                return
+        async for record in scroll_all(
+            self._store,
+            self._collection,
+            point_filter,
+            size=PAGE,
+            with_payload=with_payload,
+            with_vectors=with_vectors,
+        ):
+            yield record
 
     async def search(self, requests: Sequence[QueryRequest]) -> list[list[ScoredPoint]]:
         """Several searches in one round trip."""

@@ -14,6 +14,7 @@ from core.relevance.iso_dates import first_day
 from services.knowledge.upload import version_of
 from services.store.dialect import Filter, Point, SparseVector, VectorStore
 from services.store.filters import ascending, equals, in_range, is_empty, matching
+from services.store.pages import scroll_all
 
 # A chunk as it is stored: the payload of one point of the knowledge collection (point id = chunk_id).
 
@@ -171,16 +172,8 @@ class ChunkStore:
     async def texts(self, document_id: str) -> AsyncIterator[tuple[str, str]]:
         """The point id and the indexed text of every chunk of the document, of all versions."""
         point_filter = Filter(must=[equals("document_id", document_id)])
-        offset = None
-        while True:
-            records, offset = await self._store.scroll(
-                self._chunks, scroll_filter=point_filter, limit=_SCROLL_PAGE, offset=offset,
-                with_payload=_TEXT_FIELDS,
-            )  # fmt: skip
-            for record in records:
-                yield str(record.id), ChunkPayload.model_validate(record.payload).to_chunk().indexed_text
-            if offset is None:
-                return
+        async for record in scroll_all(self._store, self._chunks, point_filter, with_payload=_TEXT_FIELDS):
+            yield str(record.id), ChunkPayload.model_validate(record.payload).to_chunk().indexed_text
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, ChunkVectors]:
         """By point id; those that are gone, or have none, are left out."""

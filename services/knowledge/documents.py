@@ -15,6 +15,7 @@ from core.knowledge import Document, DocumentStatus
 from services.store.clock import Clock
 from services.store.dialect import Condition, Filter, Point, Record, VectorStore
 from services.store.filters import any_of, by_ids, equals, has_id, in_range, is_empty, newest_first
+from services.store.pages import batches, scroll_all
 
 # A document as it is stored: the payload of one point of the document collection (id = document_id).
 
@@ -142,10 +143,8 @@ class DocumentStore:
         """Those of these owners that can be read; any text may be given for an id."""
         ids = [document_id for document_id in document_ids if _is_id(document_id)]
         hashes: dict[str, str] = {}
-        for start in range(0, len(ids), _LOOKED_UP_AT_ONCE):
-            records = await self._store.retrieve(
-                self._documents, ids=ids[start : start + _LOOKED_UP_AT_ONCE], with_payload=_KNOWN_FIELDS
-            )
+        for batch in batches(ids, _LOOKED_UP_AT_ONCE):
+            records = await self._store.retrieve(self._documents, ids=batch, with_payload=_KNOWN_FIELDS)
             for record in records:
                 payload = record.payload or {}
                 if payload.get("owner") in owners and payload.get("status") != DocumentStatus.FAILED:
@@ -201,19 +200,8 @@ class DocumentStore:
         return [stored.document async for stored in self._all(point_filter)]
 
     async def _all(self, point_filter: Filter) -> AsyncIterator[StoredDocument]:
-        offset = None
-        while True:
-            records, offset = await self._store.scroll(
-                self._documents,
-                scroll_filter=point_filter,
-                limit=_SCROLL_PAGE,
-                offset=offset,
-                with_payload=True,
-            )
-            for record in records:
-                yield _stored(record)
-            if offset is None:
-                return
+        async for record in scroll_all(self._store, self._documents, point_filter):
+            yield _stored(record)
 
 
 def _is_id(text: str) -> bool:

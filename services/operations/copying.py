@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
+from typing import BinaryIO, Protocol, cast, runtime_checkable
 
 from core.errors import DiskFullError, StoreUnavailableError
 from core.operations.archive import LENGTH, PointId, PointRecord, Role, Shape
@@ -18,6 +18,7 @@ from services.operations.backup.shapes import read_shape
 from services.operations.schedule.lease import RECORD as LEASE
 from services.store.clock import Clock
 from services.store.dialect import AnyPointId, ChangeFeed, Record, VectorStore
+from services.store.pages import batches, scroll_pages
 
 # Where a collection's points wait while the store is copied; what changed meanwhile takes their place.
 #
@@ -140,7 +141,7 @@ class StoreCopier:
         return CopiedCollection(role, name, await read_shape(self._store, name), spool)
 
     async def _copy(self, collection: CopiedCollection) -> None:
-        async for page in pages(self._store, collection.name):
+        async for page in scroll_pages(self._store, collection.name, size=PAGE, with_vectors=True):
             await asyncio.to_thread(self._spool_page, collection.spool, page)
 
     def _spool_page(self, spool: CollectionSpool, page: Iterable[Record]) -> None:
@@ -168,8 +169,7 @@ class StoreCopier:
         )
 
     async def _read_again(self, name: str, ids: Sequence[PointId], spool: CollectionSpool) -> None:
-        for begun in range(0, len(ids), PAGE):
-            batch = ids[begun : begun + PAGE]
+        for batch in batches(ids, PAGE):
             points = await self._store.retrieve(name, batch, with_payload=True, with_vectors=True)
             deleted = set(batch) - {_plain(point.id) for point in points}
             await asyncio.to_thread(_spool_changes, spool, points, deleted)
@@ -186,16 +186,3 @@ def _without_leases(points: Iterable[Record]) -> list[Record]:
 
 def _plain(point_id: AnyPointId) -> PointId:
     return point_id if isinstance(point_id, int) else str(point_id)
-
-
-async def pages(store: VectorStore, name: str) -> AsyncIterator[list[Record]]:
-    """Every point with payload and vectors, in the order of ids."""
-    offset: Any = None
-    while True:
-        page, offset = await store.scroll(
-            name, limit=PAGE, offset=offset, with_payload=True, with_vectors=True
-        )
-        if page:
-            yield page
-        if offset is None:
-            return

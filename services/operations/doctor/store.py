@@ -5,9 +5,7 @@ Only ids, states and times are read; no text is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from config.settings import ModelSettings, StoreSettings
 from core.conversation.turns import TurnStatus
@@ -17,8 +15,9 @@ from services.knowledge.size import ADVICE, MOST_EMBEDDED_CHUNKS
 from services.operations.doctor.findings import Finding, fail, ok, warn
 from services.operations.reembedding.points import lacks
 from services.store.collections import REEMBED_COMMAND, StoredAs, collection_specs
-from services.store.dialect import Filter, Record, VectorStore
+from services.store.dialect import Filter, VectorStore
 from services.store.filters import equals, is_empty
+from services.store.pages import scroll_all
 
 # The doctor on the size of the knowledge base.
 
@@ -195,7 +194,7 @@ async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Fin
 
 async def _read_turns(store: VectorStore, collection: str) -> _Turns:
     turns = _Turns()
-    async for record in _records(store, collection, _TURN_FIELDS):
+    async for record in scroll_all(store, collection, with_payload=_TURN_FIELDS):
         payload = record.payload or {}
         turns.ids.add(str(record.id))
         if isinstance(session := payload.get("session_id"), str):
@@ -212,17 +211,7 @@ async def _read_turns(store: VectorStore, collection: str) -> _Turns:
 
 
 async def _ids(store: VectorStore, collection: str) -> set[str]:
-    return {str(record.id) async for record in _records(store, collection, False)}
-
-
-async def _records(store: VectorStore, collection: str, with_payload: Any) -> AsyncIterator[Record]:
-    offset: Any = None
-    while True:
-        records, offset = await store.scroll(collection, limit=PAGE, offset=offset, with_payload=with_payload)
-        for record in records:
-            yield record
-        if offset is None:
-            return
+    return {str(record.id) async for record in scroll_all(store, collection, with_payload=False)}
 
 
 def _one_line(error: Exception) -> str:

@@ -24,11 +24,12 @@ from services.operations.erasure.proof import (
     SOURCE_DOCUMENTS,
     readers_of,
 )
-from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, chunks, is_id
+from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, is_id
 from services.operations.erasure.scrubbing import DocumentTraces, snapshot_texts
 from services.operations.qa_log import QALog
 from services.store.dialect import Filter, Record, UnknownPointError, VectorStore
 from services.store.filters import any_of, equals, has_id
+from services.store.pages import batches
 
 AT_ONCE = 50  # turns read whole
 _SCRUBBED = [
@@ -90,7 +91,7 @@ class DocumentEraser:
         name = self._names.conversation_collection
         citing = await self._reader.holding(name, [SOURCE_DOCUMENTS], [traced.name], readers_of(traced))
         chunk_ids: list[str] = []
-        for chunk in chunks(list(citing.all_ids), AT_ONCE):
+        for chunk in batches(list(citing.all_ids), AT_ONCE):
             for record in await self._store.retrieve(name, chunk, with_payload=["sources"]):
                 sources = (record.payload or {}).get("sources")
                 of_it = [
@@ -179,7 +180,7 @@ class DocumentEraser:
         """Returns those whose answer says a sentence of the document."""
         quoting: list[str] = []
         name = self._names.conversation_collection
-        for chunk in chunks(list(turn_ids), AT_ONCE):
+        for chunk in batches(list(turn_ids), AT_ONCE):
             records = await self._store.retrieve(name, chunk, with_payload=_SCRUBBED)
             for record in records:
                 payload = record.payload or {}
@@ -199,10 +200,10 @@ class DocumentEraser:
         name = self._names.session_collection
         personas = await self._reader.holding(name, PERSONA, ids, readers_of(traced))
         records: list[Record] = []
-        for chunk in chunks(list(personas.all_ids), IDS_AT_ONCE):
+        for chunk in batches(list(personas.all_ids), IDS_AT_ONCE):
             records += await self._store.retrieve(name, chunk, with_payload=["persona"])
         named = {str(_persona(each).get("chunk_id", "")) for each in records}
-        for chunk in chunks([each for each in named if is_id(each)], IDS_AT_ONCE):
+        for chunk in batches([each for each in named if is_id(each)], IDS_AT_ONCE):
             for record in await self._store.retrieve(
                 self._names.knowledge_collection, chunk, with_payload=["text"]
             ):
@@ -223,7 +224,7 @@ class DocumentEraser:
             return ()
         name = self._names.conversation_collection
         sessions: set[str] = set()
-        for chunk in chunks(list(turn_ids), IDS_AT_ONCE):
+        for chunk in batches(list(turn_ids), IDS_AT_ONCE):
             for record in await self._store.retrieve(name, chunk, with_payload=["session_id"]):
                 sessions.add(str((record.payload or {}).get("session_id", "")))
         within = any_of("session_id", sorted(sessions))

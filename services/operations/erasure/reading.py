@@ -8,6 +8,7 @@ from typing import Any
 
 from services.store.dialect import Condition, Filter, Record, VectorStore
 from services.store.filters import any_of
+from services.store.pages import batches, scroll_all
 
 PAGE = 100  # payloads in one answer: some milliseconds of the event loop
 IDS_AT_ONCE = 1_000
@@ -37,7 +38,7 @@ class StoreReader:
     async def existing(self, collection: str, point_ids: Collection[str]) -> list[str]:
         """Those of these points that exist; any text may be given for an id."""
         ids: list[str] = []
-        for chunk in chunks([each for each in point_ids if is_id(each)], IDS_AT_ONCE):
+        for chunk in batches([each for each in point_ids if is_id(each)], IDS_AT_ONCE):
             records = await self._store.retrieve(collection, chunk, with_payload=False)
             ids += [str(record.id) for record in records]
         return ids
@@ -46,16 +47,11 @@ class StoreReader:
         self, collection: str, point_filter: Filter | None = None, fields: Sequence[str] | bool = True
     ) -> AsyncIterator[Record]:
         """Every matching point with these fields of its payload, in id order."""
-        offset: Any = None
         payload = fields if isinstance(fields, bool) else list(fields)
-        while True:
-            page, offset = await self._store.scroll(
-                collection, scroll_filter=point_filter, limit=PAGE, offset=offset, with_payload=payload
-            )
-            for record in page:
-                yield record
-            if offset is None:
-                return
+        async for record in scroll_all(
+            self._store, collection, point_filter, size=PAGE, with_payload=payload
+        ):
+            yield record
 
     async def holding(
         self,
@@ -83,7 +79,7 @@ class StoreReader:
         self, collection: str, key: str, values: Collection[str], within: Sequence[Condition]
     ) -> tuple[str, ...]:
         ids: dict[str, None] = {}
-        for chunk in chunks(sorted(values), IDS_AT_ONCE):
+        for chunk in batches(sorted(values), IDS_AT_ONCE):
             among = any_of(key, chunk)
             point_filter = Filter(must=[among, *within])
             ids |= {str(each.id): None async for each in self.records(collection, point_filter, False)}
@@ -122,10 +118,6 @@ def strings_in(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         case list():
             for member in value:
                 yield from strings_in(member, path)
-
-
-def chunks(values: Sequence[str], size: int) -> list[list[str]]:
-    return [list(values[start : start + size]) for start in range(0, len(values), size)]
 
 
 def is_id(text: str) -> bool:

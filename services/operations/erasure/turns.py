@@ -14,12 +14,13 @@ from core.operations.erasure import ErasedKind, Traced, pieces_of
 from services.conversation.memory_records import MemoryRecords
 from services.conversation.turns import TurnStore
 from services.operations.erasure.proof import MANIFEST_TURNS, REWRITTEN_TURNS, SUMMARY_TURNS
-from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, chunks, is_id
+from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, is_id
 from services.operations.erasure.scrubbing import without_turns
 from services.operations.qa_log import QALog
 from services.operations.retention.traces import TurnTraces
 from services.store.dialect import Condition, Filter, Record, UnknownPointError, VectorStore
 from services.store.filters import by_ids, equals, is_empty, matching
+from services.store.pages import batches
 
 Halt = Callable[[str], Awaitable[None]]
 """Stops the turn with this id, if it runs, and returns when its last write is done."""
@@ -150,7 +151,7 @@ class TurnEraser:
 
     async def _sessions_of(self, turn_ids: Collection[str]) -> set[str]:
         session_ids: set[str] = set()
-        for chunk in chunks(list(turn_ids), IDS_AT_ONCE):
+        for chunk in batches(list(turn_ids), IDS_AT_ONCE):
             records = await self._store.retrieve(
                 self._names.conversation_collection, chunk, with_payload=["session_id"]
             )
@@ -170,7 +171,7 @@ class TurnEraser:
             self._names.conversation_collection, ["parent_turn_id"], traced.turn_ids
         )
         left = [each for each in children.all_ids if each not in frozenset(traced.turn_ids)]
-        for chunk in chunks(left, IDS_AT_ONCE):
+        for chunk in batches(left, IDS_AT_ONCE):
             with suppress(UnknownPointError):  # one went meanwhile; the others are written
                 await self._turns.set_payload({"parent_turn_id": None}, chunk)
         if self._qa_log is not None and traced.kind is ErasedKind.TURN:
@@ -183,7 +184,7 @@ class TurnEraser:
         name = self._names.conversation_collection
         naming = await self._reader.holding(name, [MANIFEST_TURNS], traced.turn_ids, within)
         changed = 0
-        for chunk in chunks([each for each in naming.all_ids if each not in traced.turn_ids], 100):
+        for chunk in batches([each for each in naming.all_ids if each not in traced.turn_ids], 100):
             for record in await self._store.retrieve(name, chunk, with_payload=["prompt"]):
                 changes = without_turns(record.payload or {}, traced.turn_ids)
                 with suppress(UnknownPointError):

@@ -5,7 +5,7 @@ Only what differs is embedded and written, so it can be done again at any moment
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,9 @@ from core.errors import StartRefusedError
 from core.failpoints import failpoint
 from services.operations.reembedding.points import PointMaker, deserves, has_all, lacks, point_texts
 from services.store.collections import CollectionSpec
-from services.store.dialect import Filter, Point, Record, VectorStore
+from services.store.dialect import Point, Record, VectorStore
 from services.store.filters import by_ids
+from services.store.pages import batches, scroll_pages
 
 PAGE = 32  # points compared at a time; a turn with its prompt may have 100 kB
 BATCH = 4  # points embedded at a time
@@ -89,7 +90,7 @@ class CollectionSync:
         if not self._limits.keeps_all(spec):  # first, so that nothing is written to a target that is served
             changes.removed = await self._remove_missing(spec.name, target)
         lacking = await self._lacking(spec, target)
-        async for records in pages(self._source, spec.name, PAGE):
+        async for records in scroll_pages(self._source, spec.name, size=PAGE):
             await self._page(spec, target, records, lacking, changes)
             on_changes(changes)
         return changes
@@ -97,7 +98,7 @@ class CollectionSync:
     async def _lacking(self, spec: CollectionSpec, target: str) -> set[Any]:
         if not spec.dense:
             return set()
-        lacking = pages(self._target, target, ID_PAGE, lacks(spec.dense), with_payload=False)
+        lacking = scroll_pages(self._target, target, lacks(spec.dense), size=ID_PAGE, with_payload=False)
         return {record.id async for records in lacking for record in records}
 
     async def _page(
@@ -156,24 +157,24 @@ class CollectionSync:
 
     async def _embed(self, spec: CollectionSpec, target: str, records: Sequence[Record]) -> None:
         batch = BATCH if spec.dense else PAGE
-        for start in range(0, len(records), batch):
+        for few in batches(records, batch):
             if spec.dense:
                 await self._pause()
-            points = await self._maker.points(spec, records[start : start + batch])
+            points = await self._maker.points(spec, few)
             await self._target.upsert(target, points)
             failpoint("reembed.page")
 
     async def _remove_missing(self, source: str, target: str) -> int:
         missing: list[Any] = []
-        async for records in pages(self._target, target, ID_PAGE, with_payload=list(STAMPS)):
+        async for records in scroll_pages(self._target, target, size=ID_PAGE, with_payload=list(STAMPS)):
             ids = [record.id for record in records if str(record.id) != MARK_ID]
             records_left = await self._source.retrieve(source, ids, with_payload=False) if ids else []
             existing = {record.id for record in records_left}
             lost = [record for record in records if record.id in set(ids) - existing]
             self._check_served(target, lost)
             missing += [record.id for record in lost]
-        for start in range(0, len(missing), ID_PAGE):
-            part = by_ids(missing[start : start + ID_PAGE])
+        for few in batches(missing, ID_PAGE):
+            part = by_ids(few)
             await self._target.delete(target, part)
         return len(missing)
 
@@ -184,26 +185,6 @@ class CollectionSync:
                 f"collection {target!r} has been written to since it was copied: a server uses it already. "
                 f"Add --catch-up to add only what is missing there, or --replace to copy everything anew"
             )
-
-
-async def pages(
-    store: VectorStore,
-    collection: str,
-    size: int,
-    point_filter: Filter | None = None,
-    *,
-    with_payload: Any = True,
-) -> AsyncIterator[list[Record]]:
-    """Every matching point in the order of ids; what is written meanwhile may be missed."""
-    offset: Any = None
-    while True:
-        records, offset = await store.scroll(
-            collection, point_filter, limit=size, offset=offset, with_payload=with_payload, with_vectors=False
-        )
-        if records:
-            yield records
-        if offset is None:
-            return
 
 
 def stamp(record: Record) -> int:

@@ -14,11 +14,12 @@ from core.operations.backfill_turns import PointId, StoredTurn, TurnChange
 from services.conversation.turns import TurnStore
 from services.models.embedding import EmbeddingService
 from services.operations.repair.plan import BackfillOptions, BackfillPlan, Planner
-from services.operations.repair.reading import existing_points, pages, point_id_of
+from services.operations.repair.reading import existing_points, point_id_of
 from services.operations.repair.vectors import ALL, MissingVectors, TurnVectorizer, text_of_turn
 from services.operations.repair.writing import BackfillWriter, Progress, fields_of
 from services.store.collections import REEMBED_COMMAND
 from services.store.dialect import Point, Record, VectorStore
+from services.store.pages import batches
 
 BATCH = 32
 
@@ -116,7 +117,7 @@ class CollectionImport:
         changes = {change.point_id: change for change in plan.repair.changes}
         missing = [point for point, turn_id in plan.ids.items() if turn_id not in plan.existing]
         added = embedded = 0
-        for page in pages(missing, BATCH):
+        for page in batches(missing, BATCH):
             points = await self._points(plan, page, changes, embed=embed)
             if points:
                 await self._store.upsert(self._collection, points)

@@ -17,11 +17,12 @@ from core.relevance.sparse import encode_document
 from services.conversation.indexing import EMBEDDED_TURN_CHARS
 from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
-from services.operations.repair.reading import pages, point_id_of, text_of
+from services.operations.repair.reading import point_id_of, text_of
 from services.operations.repair.writing import Progress
 from services.store.collections import SPARSE, CollectionSpec, fits
 from services.store.dialect import Filter, PointVectors, Record, UnknownPointError, VectorStore
 from services.store.filters import equals, has_vector, is_empty
+from services.store.pages import batches
 
 DENSE = ("question", "turn")
 ALL = frozenset((*DENSE, SPARSE))
@@ -110,7 +111,7 @@ class MissingVectors:
         """
         lacking = await self.lacking(session_id)
         done = 0
-        for page in pages(list(lacking), BATCH):
+        for page in batches(list(lacking), BATCH):
             done += await self._fill(TurnVectorizer(embedding), page, lacking)
             failpoint("backfill.embedded")
             on_progress(len(page))

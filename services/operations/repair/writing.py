@@ -10,9 +10,10 @@ from typing import Any
 from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId, TurnChange
 from services.conversation.sessions import Session
-from services.operations.repair.reading import FIELDS, existing_points, pages, point_id_of, stored_turn
+from services.operations.repair.reading import FIELDS, PAGE, existing_points, point_id_of, stored_turn
 from services.store.dialect import Point, Record, UnknownPointError, VectorStore
 from services.store.filters import by_ids
+from services.store.pages import batches
 
 BATCH = 200
 MOVED_AT_ONCE = 16  # whole points with their vectors
@@ -39,12 +40,12 @@ class BackfillWriter:
     async def change(self, changes: Iterable[TurnChange], on_progress: Progress) -> None:
         """In the given order. Vectors are only read, and written, where a point moves to its turn id."""
         for moved, group in groupby(changes, key=lambda change: change.rehomed):
-            for batch in pages(list(group), MOVED_AT_ONCE if moved else BATCH):
+            for batch in batches(list(group), MOVED_AT_ONCE if moved else BATCH):
                 await (self._move(batch) if moved else self._set(batch))
                 on_progress(len(batch))
 
     async def remove(self, points: Iterable[PointId], on_progress: Progress) -> None:
-        for page in pages(list(points), BATCH):
+        for page in batches(list(points), BATCH):
             await self._delete(page)
             on_progress(len(page))
 
@@ -54,7 +55,7 @@ class BackfillWriter:
             self._store, self._session_collection, [session.session_id for session in sessions]
         )
         fresh = [session for session in sessions if session.session_id not in known]
-        for page in pages(fresh):
+        for page in batches(fresh, PAGE):
             points = [Point(id=each.session_id, vector={}, payload=asdict(each)) for each in page]
             await self._store.upsert(self._session_collection, points)
         return len(fresh)

@@ -16,6 +16,7 @@ from services.operations.retention.sessions import AT_ONCE, SessionRecords
 from services.operations.retention.traces import ErasedTraces, TurnTraces
 from services.store.dialect import AnyPointId, Condition, Filter, Record
 from services.store.filters import any_of, equals, has_id, in_range
+from services.store.pages import batches
 
 # Which turns are old enough to go, each by the limit of its session. Nothing is changed here.
 
@@ -95,8 +96,7 @@ async def _dated(turns: TurnStore, limits: AgeLimits) -> AsyncIterator[Record]:
     async for record in _began(turns, in_range("created_us", gt=0, lt=limits.cutoff_us)):
         yield record
     stricter = limits.stricter()
-    for start in range(0, len(stricter), AT_ONCE):
-        page = stricter[start : start + AT_ONCE]
+    for page in batches(stricter, AT_ONCE):
         newest_us = max(map(limits.cutoff_of, page))
         between = in_range("created_us", gt=0, gte=limits.cutoff_us, lt=newest_us)
         of_page = any_of("session_id", page)
@@ -149,14 +149,14 @@ class ExpiryRun:
 
     async def delete(self) -> None:
         """What was found. A run that is cut is done to its end by the next one."""
-        batches = self._expired.batches.values()
+        groups = self._expired.batches.values()
         if self._traces is not None:
-            await self._traces.erase_log([str(old.point) for batch in batches for old in batch.turns])
+            await self._traces.erase_log([str(old.point) for batch in groups for old in batch.turns])
             await self._traces.expire_log(self._cutoff_us, self._limits.longer())
-        for batch in batches:
+        for batch in groups:
             in_order = sorted(batch.turns, key=lambda old: old.session_id)
-            for start in range(0, len(in_order), CHUNK):
-                await self._delete_chunk(batch, in_order[start : start + CHUNK])
+            for part in batches(in_order, CHUNK):
+                await self._delete_chunk(batch, part)
                 failpoint("expiry.chunk")
                 await asyncio.sleep(0)
         if self._records is not None:

@@ -9,6 +9,7 @@ from core.operations.expiry import DAY_US
 from services.conversation.turns import TurnStore
 from services.store.dialect import Filter, UnknownPointError
 from services.store.filters import in_range, is_empty
+from services.store.pages import batches
 
 CHUNK = 500
 
@@ -28,7 +29,7 @@ async def forget_old_prompts(
         async for record in turns.scroll(point_filter, with_payload=["session_id"])
         if (record.payload or {}).get("session_id") not in held
     ]
-    for start in range(0, len(ids), CHUNK):
+    for batch in batches(ids, CHUNK):
         with suppress(UnknownPointError):  # erased meanwhile, with its prompt; the others are written
-            await turns.set_payload({"prompt": None}, ids[start : start + CHUNK])
+            await turns.set_payload({"prompt": None}, batch)
     return len(ids)

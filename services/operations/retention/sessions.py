@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from core.operations.expiry import MAX_DAYS, AgeLimits
-from services.conversation.turns import PAGE, TurnStore
+from services.conversation.turns import TurnStore
 from services.store.dialect import AnyPointId, Condition, Filter, Record, VectorStore
 from services.store.filters import any_of, equals, has_id, in_range, matching
+from services.store.pages import batches, scroll_all
 
 AT_ONCE = 200  # sessions named in one request
 
@@ -71,9 +71,9 @@ class SessionRecords:
             session = _quiet(record)
             if session.updated_us < limits.cutoff_of(session.session_id):
                 waiting.append(session)
-        for start in range(0, len(waiting), AT_ONCE):
+        for batch in batches(waiting, AT_ONCE):
             by_cutoff: dict[int, list[_Quiet]] = {}
-            for session in await _emptied(turns, waiting[start : start + AT_ONCE]):
+            for session in await _emptied(turns, batch):
                 by_cutoff.setdefault(limits.cutoff_of(session.session_id), []).append(session)
                 removed += 1
             for cutoff_us, sessions in by_cutoff.items():
@@ -87,19 +87,10 @@ class SessionRecords:
         await self._store.delete(self._collection, matching(point_filter))
 
     async def _scroll(self, point_filter: Filter, fields: Sequence[str]) -> AsyncIterator[Record]:
-        offset: Any = None
-        while True:
-            records, offset = await self._store.scroll(
-                self._collection,
-                scroll_filter=point_filter,
-                limit=PAGE,
-                offset=offset,
-                with_payload=list(fields),
-            )
-            for record in records:
-                yield record
-            if offset is None:
-                return
+        async for record in scroll_all(
+            self._store, self._collection, point_filter, with_payload=list(fields)
+        ):
+            yield record
 
 
 async def _emptied(turns: TurnStore, sessions: Sequence[_Quiet]) -> list[_Quiet]:
