@@ -25,7 +25,6 @@ from services.store.pages import batches
 log = structlog.get_logger()
 
 BATCH = 100
-ASKED_AT_ONCE = 1_000
 Index = Callable[[Sequence[Turn]], None]
 """Begins to embed turns in the background; returns at once."""
 
@@ -109,7 +108,7 @@ class SessionImporter:
                 raise ConflictError("session_id: there is a session with this id already.")
         places = {turn.turn_id: turn.seq for turn in turns if imported.turns[turn.seq].turn_id}
         ids = list(places)
-        for part in batches(ids, ASKED_AT_ONCE):
+        for part in batches(ids):
             among = has_id(part)
             async for record in self._turns.scroll(Filter(must=[among]), with_payload=False):
                 raise TurnConflictError(f"turns.{places[str(record.id)]}.turn_id: used by another turn.")

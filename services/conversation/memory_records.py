@@ -15,7 +15,6 @@ from services.store.pages import batches, scroll_all
 
 log = structlog.get_logger()
 
-CHUNK = 500  # turns named in one request
 DENSE = "dense"
 
 
@@ -64,7 +63,7 @@ class MemoryRecords:
         Raises StoreUnavailableError; what was done until then is complete, and the rest is done by a repeat.
         """
         ids = list(turn_ids)
-        done = [await self._forget(batch) for batch in batches(ids, CHUNK)]
+        done = [await self._forget(batch) for batch in batches(ids)]
         return ForgottenMemories(sum(each.deleted for each in done), sum(each.changed for each in done))
 
     async def _forget(self, turn_ids: list[str]) -> ForgottenMemories:

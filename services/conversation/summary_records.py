@@ -26,7 +26,6 @@ NEAREST = 32  # summaries read at first; what they cover together is far beyond 
 MAX_KNOWN = 2_000  # summaries without their texts: some 8 MB
 MAX_GOING = 10_000
 GOING_S = 60.0  # how long a turn may still be there after its summaries are forgotten
-CHUNK = 500  # turns named in one request
 _SUMMARY = TypeAdapter(Summary)
 _HOLDS_NONE = is_empty("summary_start")
 
@@ -104,17 +103,17 @@ class SummaryRecords:
         for turn_id in turn_ids:
             self._known.pop(turn_id, None)
             self._made.pop(turn_id, None)
-        for chunk in batches(holders, CHUNK):
+        for chunk in batches(holders):
             await self._turns.set_payload(summary_payload(None), chunk)
 
     async def _each(self, turn_ids: Sequence[str]) -> AsyncIterator[Record]:
-        for chunk in batches(turn_ids, CHUNK):
+        for chunk in batches(turn_ids):
             async for record in self._turns.scroll(_among(chunk), with_payload=["turn_id"]):
                 yield record
 
     async def _all_exist(self, turn_ids: Sequence[str]) -> bool:
         expected = frozenset(turn_ids)
-        existing = sum([await self._turns.count(_among(chunk)) for chunk in batches(sorted(expected), CHUNK)])
+        existing = sum([await self._turns.count(_among(chunk)) for chunk in batches(sorted(expected))])
         return existing == len(expected)
 
     async def _held_by(self, turn_ids: Sequence[str]) -> dict[str, Summary]:
@@ -166,7 +165,7 @@ class Rewordings:
             async for record in self._turns.scroll(point_filter, with_payload=["rewritten_question"])
             if _made_of(record.payload or {}, erased)
         ]
-        for batch in batches(holders, CHUNK):
+        for batch in batches(holders):
             with suppress(UnknownPointError):  # one went meanwhile; the others are written
                 await self._turns.set_payload(rewritten_payload(None), batch)
         return len(holders)

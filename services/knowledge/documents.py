@@ -52,7 +52,6 @@ class DocumentPayload(BaseModel):
 
 _TIES = 16  # documents that may share one microsecond at the edge of a page
 _SCROLL_PAGE = 256
-_LOOKED_UP_AT_ONCE = 1_000
 _TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
 _INCOMING = "incoming"
@@ -143,7 +142,7 @@ class DocumentStore:
         """Those of these owners that can be read; any text may be given for an id."""
         ids = [document_id for document_id in document_ids if _is_id(document_id)]
         hashes: dict[str, str] = {}
-        for batch in batches(ids, _LOOKED_UP_AT_ONCE):
+        for batch in batches(ids):
             records = await self._store.retrieve(self._documents, ids=batch, with_payload=_KNOWN_FIELDS)
             for record in records:
                 payload = record.payload or {}

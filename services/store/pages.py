@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 PAGE = 256
 """Points a request: a page with payloads stays below a megabyte, and the store answers others in between."""
+IDS_AT_ONCE = 500
+"""Ids named in one request: naming one in a filter costs the store 5 µs and more."""
 
 
 async def scroll_pages(
@@ -57,6 +59,6 @@ async def scroll_all(
             yield record
 
 
-def batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
+def batches(items: Sequence[T], size: int = IDS_AT_ONCE) -> Iterator[list[T]]:
     """In order, each of `size` items, the last one of what is left."""
     return (list(items[start : start + size]) for start in range(0, len(items), size))

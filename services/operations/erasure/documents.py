@@ -24,7 +24,7 @@ from services.operations.erasure.proof import (
     SOURCE_DOCUMENTS,
     readers_of,
 )
-from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, is_id
+from services.operations.erasure.reading import StoreReader, is_id
 from services.operations.erasure.scrubbing import DocumentTraces, snapshot_texts
 from services.operations.qa_log import QALog
 from services.store.dialect import Filter, Record, UnknownPointError, VectorStore
@@ -200,10 +200,10 @@ class DocumentEraser:
         name = self._names.session_collection
         personas = await self._reader.holding(name, PERSONA, ids, readers_of(traced))
         records: list[Record] = []
-        for chunk in batches(list(personas.all_ids), IDS_AT_ONCE):
+        for chunk in batches(list(personas.all_ids)):
             records += await self._store.retrieve(name, chunk, with_payload=["persona"])
         named = {str(_persona(each).get("chunk_id", "")) for each in records}
-        for chunk in batches([each for each in named if is_id(each)], IDS_AT_ONCE):
+        for chunk in batches([each for each in named if is_id(each)]):
             for record in await self._store.retrieve(
                 self._names.knowledge_collection, chunk, with_payload=["text"]
             ):
@@ -224,7 +224,7 @@ class DocumentEraser:
             return ()
         name = self._names.conversation_collection
         sessions: set[str] = set()
-        for chunk in batches(list(turn_ids), IDS_AT_ONCE):
+        for chunk in batches(list(turn_ids)):
             for record in await self._store.retrieve(name, chunk, with_payload=["session_id"]):
                 sessions.add(str((record.payload or {}).get("session_id", "")))
         within = any_of("session_id", sorted(sessions))

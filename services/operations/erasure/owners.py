@@ -11,7 +11,7 @@ from core.failpoints import failpoint
 from core.operations.erasure import ErasedKind, Quotes, Traced
 from services.conversation.turns import TurnStore
 from services.operations.erasure.documents import DocumentEraser
-from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader
+from services.operations.erasure.reading import StoreReader
 from services.operations.erasure.turns import MOST_ROUNDS, Halt
 from services.operations.qa_log import QALog
 from services.operations.repair.undo_files import delete_undo_files
@@ -128,5 +128,5 @@ def _unowned_of(session_ids: Sequence[str]) -> list[Filter]:
             must=[any_of("session_id", chunk)],
             should=[equals("owner", ""), _UNOWNED],
         )
-        for chunk in batches(known, IDS_AT_ONCE)
+        for chunk in batches(known)
     ]

@@ -11,7 +11,6 @@ from services.store.filters import any_of
 from services.store.pages import batches, scroll_all
 
 PAGE = 100  # payloads in one answer: some milliseconds of the event loop
-IDS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class StoreReader:
     async def existing(self, collection: str, point_ids: Collection[str]) -> list[str]:
         """Those of these points that exist; any text may be given for an id."""
         ids: list[str] = []
-        for chunk in batches([each for each in point_ids if is_id(each)], IDS_AT_ONCE):
+        for chunk in batches([each for each in point_ids if is_id(each)]):
             records = await self._store.retrieve(collection, chunk, with_payload=False)
             ids += [str(record.id) for record in records]
         return ids
@@ -79,7 +78,7 @@ class StoreReader:
         self, collection: str, key: str, values: Collection[str], within: Sequence[Condition]
     ) -> tuple[str, ...]:
         ids: dict[str, None] = {}
-        for chunk in batches(sorted(values), IDS_AT_ONCE):
+        for chunk in batches(sorted(values)):
             among = any_of(key, chunk)
             point_filter = Filter(must=[among, *within])
             ids |= {str(each.id): None async for each in self.records(collection, point_filter, False)}

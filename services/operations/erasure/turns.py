@@ -14,7 +14,7 @@ from core.operations.erasure import ErasedKind, Traced, pieces_of
 from services.conversation.memory_records import MemoryRecords
 from services.conversation.turns import TurnStore
 from services.operations.erasure.proof import MANIFEST_TURNS, REWRITTEN_TURNS, SUMMARY_TURNS
-from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, is_id
+from services.operations.erasure.reading import StoreReader, is_id
 from services.operations.erasure.scrubbing import without_turns
 from services.operations.qa_log import QALog
 from services.operations.retention.traces import TurnTraces
@@ -151,7 +151,7 @@ class TurnEraser:
 
     async def _sessions_of(self, turn_ids: Collection[str]) -> set[str]:
         session_ids: set[str] = set()
-        for chunk in batches(list(turn_ids), IDS_AT_ONCE):
+        for chunk in batches(list(turn_ids)):
             records = await self._store.retrieve(
                 self._names.conversation_collection, chunk, with_payload=["session_id"]
             )
@@ -171,7 +171,7 @@ class TurnEraser:
             self._names.conversation_collection, ["parent_turn_id"], traced.turn_ids
         )
         left = [each for each in children.all_ids if each not in frozenset(traced.turn_ids)]
-        for chunk in batches(left, IDS_AT_ONCE):
+        for chunk in batches(left):
             with suppress(UnknownPointError):  # one went meanwhile; the others are written
                 await self._turns.set_payload({"parent_turn_id": None}, chunk)
         if self._qa_log is not None and traced.kind is ErasedKind.TURN:

@@ -9,12 +9,12 @@ from random import Random
 from typing import cast
 
 from core.errors import WenmaiError
-from services.operations.reembedding.level import ID_PAGE, MARK_ID
+from services.operations.reembedding.level import MARK_ID
 from services.operations.reembedding.points import PointMaker, deserves, has_all, lacks
 from services.store.collections import CollectionSpec
 from services.store.dialect import Filter, Point, Record, VectorStore
 from services.store.filters import has_id
-from services.store.pages import scroll_pages
+from services.store.pages import IDS_AT_ONCE, scroll_pages
 
 LEAST_COSINE = 0.999
 SAMPLES, SAMPLE = 4, 4  # places in a collection that are looked at, and points at each
@@ -66,7 +66,7 @@ async def check_none_lacks(spec: CollectionSpec, target: VectorStore, copied: st
     if not spec.dense:
         return
     without = 0
-    async for records in scroll_pages(target, copied, lacks(spec.dense), size=ID_PAGE):
+    async for records in scroll_pages(target, copied, lacks(spec.dense), size=IDS_AT_ONCE):
         without += sum(has_all(spec, record) for record in records)
     if without:
         raise CopyIncompleteError(f"{without} points in the copy of {spec.name!r} have no vector")

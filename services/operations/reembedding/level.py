@@ -16,11 +16,10 @@ from services.operations.reembedding.points import PointMaker, deserves, has_all
 from services.store.collections import CollectionSpec
 from services.store.dialect import Point, Record, VectorStore
 from services.store.filters import by_ids
-from services.store.pages import batches, scroll_pages
+from services.store.pages import IDS_AT_ONCE, batches, scroll_pages
 
 PAGE = 32  # points compared at a time; a turn with its prompt may have 100 kB
 BATCH = 4  # points embedded at a time
-ID_PAGE = 500
 MARK_ID = (
     "5f0e6a0c-6f4b-5d6a-9f0d-2f1f6f1f7a11"  # the note of services.operations.reembedding.marks; never copied
 )
@@ -98,7 +97,7 @@ class CollectionSync:
     async def _lacking(self, spec: CollectionSpec, target: str) -> set[Any]:
         if not spec.dense:
             return set()
-        lacking = scroll_pages(self._target, target, lacks(spec.dense), size=ID_PAGE, with_payload=False)
+        lacking = scroll_pages(self._target, target, lacks(spec.dense), size=IDS_AT_ONCE, with_payload=False)
         return {record.id async for records in lacking for record in records}
 
     async def _page(
@@ -166,14 +165,14 @@ class CollectionSync:
 
     async def _remove_missing(self, source: str, target: str) -> int:
         missing: list[Any] = []
-        async for records in scroll_pages(self._target, target, size=ID_PAGE, with_payload=list(STAMPS)):
+        async for records in scroll_pages(self._target, target, size=IDS_AT_ONCE, with_payload=list(STAMPS)):
             ids = [record.id for record in records if str(record.id) != MARK_ID]
             records_left = await self._source.retrieve(source, ids, with_payload=False) if ids else []
             existing = {record.id for record in records_left}
             lost = [record for record in records if record.id in set(ids) - existing]
             self._check_served(target, lost)
             missing += [record.id for record in lost]
-        for few in batches(missing, ID_PAGE):
+        for few in batches(missing):
             part = by_ids(few)
             await self._target.delete(target, part)
         return len(missing)

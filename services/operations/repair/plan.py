@@ -23,7 +23,6 @@ from services.conversation.sessions import Session, title_from
 from services.conversation.turns import TurnStore
 from services.operations.repair.reading import (
     FIELDS,
-    PAGE,
     existing_points,
     point_id_of,
     stored_turn,
@@ -184,7 +183,7 @@ class Planner:
         session_ids, unreadable = await self._session_ids(options.session_id)
         planned: list[SessionPlan] = []
         claimed: set[str] = set()
-        for page in batches(session_ids, PAGE):
+        for page in batches(session_ids):
             for each, turns in (await self._stored_turns(page, zone)).items():
                 claims = claimed_ids(turns)
                 taken = await existing_points(self.store, self.collection, sorted(claims)) | (
@@ -259,7 +258,7 @@ class Planner:
         ids = {canonical for name in names if (canonical := canonical_uuid(name))}
         points = await existing_points(self.store, self.collection, sorted(ids))
         elsewhere = {name for name in names if canonical_uuid(name) in points}
-        for page in batches(sorted(set(names) - elsewhere), PAGE):
+        for page in batches(sorted(set(names) - elsewhere)):
             field = any_of("turn_id", page)
             point_filter = Filter(must=[field])
             async for record in self._turns().scroll(point_filter, with_payload=["turn_id"]):
@@ -271,7 +270,7 @@ class Planner:
         first = {plan.session_id: plan for plan in reversed(planned) if is_listable(plan.session_id)}
         known = await self.known_sessions(list(first))
         missing = [plan for name, plan in sorted(first.items()) if name not in known]
-        return tuple([session for page in batches(missing, PAGE) for session in await self._sessions(page)])
+        return tuple([session for page in batches(missing) for session in await self._sessions(page)])
 
     async def _sessions(self, missing: Sequence[SessionPlan]) -> list[Session]:
         firsts = [_first_point(plan) for plan in missing]

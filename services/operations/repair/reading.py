@@ -11,7 +11,6 @@ from services.store.dialect import Record, VectorStore
 from services.store.pages import batches
 
 FIELDS = [*(repair.value for repair in Repair), "session_id", "legacy_turn_id", "legacy_point_id"]
-PAGE = 500
 
 T = TypeVar("T")
 
@@ -51,7 +50,7 @@ def number_of(value: object) -> int | None:
 async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any]) -> set[str]:
     """Those that are points of the collection."""
     existing: set[str] = set()
-    for page in batches(ids, PAGE):
+    for page in batches(ids):
         records = await store.retrieve(collection, page, with_payload=False)
         existing |= {str(record.id) for record in records}
     return existing
@@ -60,7 +59,7 @@ async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any
 async def text_digests(store: VectorStore, collection: str, points: Sequence[PointId]) -> dict[PointId, str]:
     """Of question and answer; "" where there is no question."""
     digests: dict[PointId, str] = {}
-    for page in batches(points, PAGE):
+    for page in batches(points):
         records = await store.retrieve(collection, page, with_payload=["user_query", "assistant_response"])
         digests |= {point_id_of(record): _digest(record) for record in records}
     return digests

@@ -10,7 +10,7 @@ from typing import Any
 from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId, TurnChange
 from services.conversation.sessions import Session
-from services.operations.repair.reading import FIELDS, PAGE, existing_points, point_id_of, stored_turn
+from services.operations.repair.reading import FIELDS, existing_points, point_id_of, stored_turn
 from services.store.dialect import Point, Record, UnknownPointError, VectorStore
 from services.store.filters import by_ids
 from services.store.pages import batches
@@ -55,7 +55,7 @@ class BackfillWriter:
             self._store, self._session_collection, [session.session_id for session in sessions]
         )
         fresh = [session for session in sessions if session.session_id not in known]
-        for page in batches(fresh, PAGE):
+        for page in batches(fresh):
             points = [Point(id=each.session_id, vector={}, payload=asdict(each)) for each in page]
             await self._store.upsert(self._session_collection, points)
         return len(fresh)

@@ -11,8 +11,6 @@ from services.store.dialect import Filter, UnknownPointError
 from services.store.filters import in_range, is_empty
 from services.store.pages import batches
 
-CHUNK = 500
-
 
 async def forget_old_prompts(
     turns: TurnStore, now_us: int, days: int, held: Collection[str] = frozenset()
@@ -29,7 +27,7 @@ async def forget_old_prompts(
         async for record in turns.scroll(point_filter, with_payload=["session_id"])
         if (record.payload or {}).get("session_id") not in held
     ]
-    for batch in batches(ids, CHUNK):
+    for batch in batches(ids):
         with suppress(UnknownPointError):  # erased meanwhile, with its prompt; the others are written
             await turns.set_payload({"prompt": None}, batch)
     return len(ids)
