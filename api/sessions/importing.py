@@ -31,7 +31,7 @@ Index = Callable[[Sequence[Turn]], None]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """`turn_ids` in the given order; `indexing` of them are being embedded."""
+    """`turn_ids` in their order; `indexing` of them are being embedded."""
 
     session_id: str
     turn_ids: tuple[str, ...]

@@ -8,14 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from config.settings import StoreSettings
 from core.failpoints import failpoint
 from core.operations.erasure import ErasedKind, Quoted, Quotes, Traced
-from services.conversation.turns import TurnStore
-from services.knowledge.base import KnowledgeBase
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore
 from services.knowledge.jobs.spool import FOLDER, Spool
+from services.operations.erasure.parts import ErasureParts
 from services.operations.erasure.proof import (
     CONTEXT,
     FILTERED,
@@ -26,8 +24,8 @@ from services.operations.erasure.proof import (
 )
 from services.operations.erasure.reading import StoreReader, is_id
 from services.operations.erasure.scrubbing import DocumentTraces, snapshot_texts
-from services.operations.qa_log import QALog
-from services.store.dialect import Filter, Record, UnknownPointError, VectorStore
+from services.store.clock import utc_now_us
+from services.store.dialect import Filter, Record, UnknownPointError
 from services.store.filters import any_of, equals, has_id
 from services.store.pages import batches
 
@@ -47,28 +45,16 @@ class DocumentErasure:
 
 
 class DocumentEraser:
-    """`knowledge` is None in a command, where no document is being read in; then `documents` is used."""
+    """Without `knowledge`, in a command, no document is being read in, and the stored records are used."""
 
-    def __init__(
-        self,
-        store: VectorStore,
-        names: StoreSettings,
-        turns: TurnStore,
-        documents: DocumentStore,
-        knowledge: KnowledgeBase | None,
-        qa_log: QALog | None,
-        shared_owner: str,
-    ) -> None:
-        self._store = store
-        self._names = names
-        self._turns = turns
-        self._documents = documents
-        self._chunks = ChunkStore(store, names)
-        self._spool = Spool(names.data_dir / FOLDER)
-        self._knowledge = knowledge
-        self._qa_log = qa_log
-        self._shared_owner = shared_owner
-        self._reader = StoreReader(store)
+    def __init__(self, parts: ErasureParts) -> None:
+        self._store, self._names, self._turns = parts.store, parts.names, parts.turns
+        self._knowledge, self._qa_log = parts.knowledge, parts.qa_log
+        self._shared_owner = parts.shared_owner
+        self._documents = DocumentStore(parts.store, parts.names, utc_now_us)
+        self._chunks = ChunkStore(parts.store, parts.names)
+        self._spool = Spool(parts.names.data_dir / FOLDER)
+        self._reader = StoreReader(parts.store)
 
     async def trace(self, document_id: str) -> Traced:
         """What the document is known by; of one that is gone in part, what is left of it."""

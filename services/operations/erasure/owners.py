@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from config.settings import StoreSettings
 from core.conversation.turns import TurnStatus
 from core.failpoints import failpoint
 from core.operations.erasure import ErasedKind, Quotes, Traced
-from services.conversation.turns import TurnStore
 from services.operations.erasure.documents import DocumentEraser
+from services.operations.erasure.parts import ErasureParts
 from services.operations.erasure.reading import StoreReader
-from services.operations.erasure.turns import MOST_ROUNDS, Halt
-from services.operations.qa_log import QALog
+from services.operations.erasure.turns import MOST_ROUNDS
 from services.operations.repair.undo_files import delete_undo_files
-from services.store.dialect import Condition, Filter, VectorStore
+from services.store.dialect import Condition, Filter
 from services.store.filters import any_of, equals, is_empty, matching
 from services.store.pages import batches
 
@@ -23,22 +21,10 @@ _UNOWNED = is_empty("owner")
 
 
 class OwnerEraser:
-    def __init__(
-        self,
-        store: VectorStore,
-        names: StoreSettings,
-        turns: TurnStore,
-        documents: DocumentEraser,
-        qa_log: QALog | None,
-        halt: Halt,
-    ) -> None:
-        self._store = store
-        self._names = names
-        self._turns = turns
-        self._documents = documents
-        self._qa_log = qa_log
-        self._halt = halt
-        self._reader = StoreReader(store)
+    def __init__(self, parts: ErasureParts, documents: DocumentEraser) -> None:
+        self._store, self._names, self._turns = parts.store, parts.names, parts.turns
+        self._documents, self._qa_log, self._halt = documents, parts.qa_log, parts.halt
+        self._reader = StoreReader(parts.store)
 
     async def trace(self, owner: str) -> Traced:
         """Every id of the owner's, read before anything goes."""

@@ -4,48 +4,31 @@ leaves something that can be erased again."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from config.settings import StoreSettings
 from core.failpoints import failpoint
 from core.operations.erasure import ErasedKind, Traced, pieces_of
 from services.conversation.memory_records import MemoryRecords
-from services.conversation.turns import TurnStore
+from services.operations.erasure.parts import ErasureParts
 from services.operations.erasure.proof import MANIFEST_TURNS, REWRITTEN_TURNS, SUMMARY_TURNS
 from services.operations.erasure.reading import StoreReader, is_id
 from services.operations.erasure.scrubbing import without_turns
-from services.operations.qa_log import QALog
-from services.operations.retention.traces import TurnTraces
-from services.store.dialect import Condition, Filter, Record, UnknownPointError, VectorStore
+from services.store.dialect import Condition, Filter, Record, UnknownPointError
 from services.store.filters import by_ids, equals, is_empty, matching
 from services.store.pages import batches
 
-Halt = Callable[[str], Awaitable[None]]
-"""Stops the turn with this id, if it runs, and returns when its last write is done."""
 MOST_PIECES = 50
 MOST_ROUNDS = 20  # a session that is asked in again and again while it is erased
 
 
 class TurnEraser:
-    def __init__(
-        self,
-        store: VectorStore,
-        names: StoreSettings,
-        turns: TurnStore,
-        traces: TurnTraces,
-        qa_log: QALog | None,
-        halt: Halt,
-    ) -> None:
-        self._store = store
-        self._names = names
-        self._turns = turns
-        self._traces = traces
-        self._qa_log = qa_log
-        self._halt = halt
-        self._reader = StoreReader(store)
-        self._remembered = MemoryRecords(store, names.memory_collection)
+    def __init__(self, parts: ErasureParts) -> None:
+        self._store, self._names, self._turns = parts.store, parts.names, parts.turns
+        self._traces, self._qa_log, self._halt = parts.traces, parts.qa_log, parts.halt
+        self._reader = StoreReader(parts.store)
+        self._remembered = MemoryRecords(parts.store, parts.names.memory_collection)
 
     async def trace_turn(self, turn_id: str) -> Traced:
         """What the turn is known by, read before it goes; of one that is gone, what is left."""
