@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from config.settings import StoreSettings
-from core.errors import StartRefusedError, StoreLockedError
+from core.errors import StartRefusedError
 from core.failpoints import failpoint
 from core.operations.archive import Role, Shape
 from core.operations.receipts import Receipt
 from services.operations.backup.shapes import make_collection, names_of, stored_names
 from services.store.dialect import Filter, Point, Record, VectorStore
+from services.store.durable import store_locked, sync_folder
 from services.store.filters import by_ids, equals
 from services.store.receipts import RECORD, ReceiptStore
 
@@ -137,9 +135,6 @@ class Target:
 # `store.emptied` is the empty store that stood there. A start must not pass over the first two.
 
 
-LOCK_FILE = "lock"  # the embedded store's own
-
-
 @dataclass(frozen=True, slots=True)
 class RestoreFolders:
     store: Path
@@ -189,36 +184,16 @@ class RestoreFolders:
     def replace(self) -> None:
         """The filled, closed copy takes the store's place, which was found empty. Raises StoreLockedError."""
         self.unfinished.rename(self.whole)
-        _sync(self.store.parent)
+        sync_folder(self.store.parent)
         failpoint("restore.renamed")
         self._put_in_place()
 
     def _put_in_place(self) -> None:
         shutil.rmtree(self._emptied, ignore_errors=True)
         if self.store.exists():
-            with _locked(self.store):
+            with store_locked(self.store, ": stop it and run this again"):
                 self.store.rename(self._emptied)
                 failpoint("restore.emptied")
         self.whole.rename(self.store)
-        _sync(self.store.parent)
+        sync_folder(self.store.parent)
         shutil.rmtree(self._emptied, ignore_errors=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise StoreLockedError(f"another process has opened {folder}: stop it and run this again") from None
-    finally:
-        os.close(descriptor)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
