@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c requirements.lock
 
-.PHONY: run test test-full check bench eval faults format lock screenshot setup setup-dev page clean
+.PHONY: run test test-full check bench eval faults format lock screenshot setup setup-dev page clients clean
 
 run: setup page
 	$(BIN)/python -m scripts.serve
@@ -16,7 +16,7 @@ check:
 	$(BIN)/python -m tests.support.suite quick
 
 # What is dear and rarely red: matrices of hostile texts, long property runs, faults, timing.
-test-full: setup-dev page
+test-full: setup-dev page clients
 	$(BIN)/python -m tests.support.suite full
 
 # Under load, beside a raw pass-through: benchmarks/README.md. About seven minutes; wants a quiet machine.
@@ -38,6 +38,7 @@ format:
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
 page: routes/web/node_modules/.installed
+clients: tests/routes/clients/node_modules/.installed
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +61,13 @@ routes/web/node_modules/.installed: routes/web/package.json routes/web/package-l
 	  || echo "npm could not install the page's libraries: the page will show plain text."; \
 	else echo "npm is not here: the page will show plain text instead of Markdown."; fi
 
+# What the tests generate a TypeScript client with; without npm that test is skipped.
+tests/routes/clients/node_modules/.installed: tests/routes/clients/package.json tests/routes/clients/package-lock.json
+	@if command -v npm >/dev/null 2>&1; then \
+	  cd tests/routes/clients && npm ci --silent --no-audit --no-fund --prefer-offline && touch node_modules/.installed \
+	  || echo "npm could not install the client generator: its test is skipped."; \
+	else echo "npm is not here: the test of the TypeScript client is skipped."; fi
+
 # The pictures of the page in docs/images, from the real page; ONLY="page phone" takes some of them.
 screenshot: setup-dev page
 	$(BIN)/python -m tests.browser.support.take_screenshot $(ONLY)
@@ -69,4 +77,4 @@ lock: setup-dev
 	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
 
 clean:
-	rm -rf $(VENV) routes/web/node_modules build *.egg-info
+	rm -rf $(VENV) routes/web/node_modules tests/routes/clients/node_modules build *.egg-info

@@ -15,6 +15,7 @@ from routes.errors import RETRY_AFTER_S, request_id
 from routes.json_body import body_schema, json_body
 from routes.openapi import TURN_STREAM, Responses, WireRoute, errors
 from routes.stream.frames import stream_response
+from routes.stream.response import EventStreamResponse
 from routes.stream.whole import WholeTurn
 from routes.wire.chat import Answer, ChatBody, StreamFormat
 from routes.wire.fields import ErrorResponse
@@ -56,7 +57,8 @@ async def knowledge_chat_conversation(
 
 @router.get(
     "/turns/{turn_id}/stream",
-    response_model=None,
+    status_code=200,
+    response_class=EventStreamResponse,
     responses={
         200: TURN_STREAM,
         204: {"description": "Every event has been read."},
@@ -78,11 +80,11 @@ async def resume_turn(
     204 when every event has been read.
     """
     stream = await container.chat.stream_of(str(turn_id), owner)
-    seen = _number(last_event_id, str(turn_id)) or after or 0
-    if stream.ended and seen >= stream.length:
+    after_n = _number(last_event_id, str(turn_id)) or after or 0
+    if stream.ended and after_n >= stream.length:
         return Response(status_code=204)  # which tells an EventSource not to come again
     seat = container.chat.reader_seat(owner)
-    return stream_response(stream, container.settings.server, stream_format, seen, seat)
+    return stream_response(stream, container.settings.server, stream_format, after_n, seat)
 
 
 @router.post("/turns/{turn_id}/stop", responses=errors(401, 404, 422, 503))
@@ -130,7 +132,7 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
     """
     whole = WholeTurn()
     async with anyio.create_task_group() as group:
-        group.start_soon(_cancel_when_left, request, group.cancel_scope)
+        group.start_soon(_cancel_at_disconnect, request, group.cancel_scope)
         async with aclosing(stream.follow()) as batches:
             async for batch in batches:
                 if group.cancel_scope.cancel_called:  # in a flood no cancellation is ever delivered
@@ -146,7 +148,7 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
     return Response(content, 503, headers, "application/json")
 
 
-async def _cancel_when_left(request: Request, scope: anyio.CancelScope) -> None:
+async def _cancel_at_disconnect(request: Request, scope: anyio.CancelScope) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         continue
     scope.cancel()

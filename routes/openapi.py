@@ -140,6 +140,10 @@ def _complete(method: str, operation: dict[str, Any]) -> None:
     body = {"application/json": {"schema": {"$ref": f"{SCHEMAS}{ErrorResponse.__name__}"}}}
     for status in statuses:
         responses.setdefault(str(status), {"description": ERRORS[status], "content": body})
+    for status, response in responses.items():
+        if status >= "4":  # an error is JSON, whatever the route writes else
+            *_, content = response["content"].values()
+            response["content"] = {"application/json": content}
     if "401" in responses:
         operation["security"] = [{name: []} for name in KEYS]
     operation["responses"] = dict(sorted(responses.items()))

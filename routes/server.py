@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
+import structlog
 import uvicorn
 import uvloop
 from fastapi import FastAPI
 
 from api.wiring.parts import sample_is_pending
-from config.settings import ServerSettings, Settings
+from config.removed import still_set
+from config.settings import ServerSettings, Settings, not_as_fitted
 from core.errors import StartRefusedError, StoreLockedError, WenmaiError
 from routes.app import create_app
 from routes.http_protocol import LimitedProtocol
@@ -119,6 +122,7 @@ def run_server(settings: Settings) -> int:
 async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, listener: socket.socket) -> int:
     try:
         async with app.router.lifespan_context(app):
+            warn_of_settings(settings, os.environ)  # after it: a refusal is one line
             note = READING_SAMPLE if sample_is_pending(settings) else ""
             await Server(config, app, settings.server, note).serve(sockets=[listener])
     except StoreLockedError as error:
@@ -128,6 +132,16 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, listene
         print(f"wenmai: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None:
+    """In the log: removed ones, whose names in the environment may be another program's, and those that the
+    calibrated reranker was not fitted on."""
+    log = structlog.get_logger()
+    for line in still_set(environment):
+        log.warning("removed_setting", message=line)
+    if changed := not_as_fitted(settings):
+        log.warning("probabilities_not_fitted", settings=changed, hint="look at RERANK_SCORE_THRESHOLD")
 
 
 def _bind(server: ServerSettings) -> socket.socket:

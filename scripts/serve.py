@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import sys
-from collections.abc import Mapping
 
-from config.removed import still_set
-from config.settings import ServerSettings, Settings, load_settings, not_as_fitted
+from config.settings import ServerSettings, Settings, load_settings
 from config.sources import ConfigurationError
 from scripts.math_threads import one_math_thread
 
@@ -28,20 +25,7 @@ def main() -> int:
     from config.logging import configure_logging
 
     configure_logging(settings.server.log_level)
-    warn_of_settings(settings, os.environ)
     return _serve(settings)
-
-
-def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None:
-    """In the log: removed ones, whose names in the environment may be another program's, and those that the
-    calibrated reranker was not fitted on."""
-    import structlog
-
-    log = structlog.get_logger()
-    for line in still_set(environment):
-        log.warning("removed_setting", message=line)
-    if changed := not_as_fitted(settings):
-        log.warning("probabilities_not_fitted", settings=changed, hint="look at RERANK_SCORE_THRESHOLD")
 
 
 def check_binding(server: ServerSettings) -> None:

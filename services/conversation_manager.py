@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from qdrant_client import models
-
 from config.settings import ConversationSettings
 from core.conversation.branch import Branch as Branch
 from core.conversation.turns import Turn, TurnStatus
@@ -16,11 +14,13 @@ from core.prompt.messages import History, Message, PromptTexts, assemble
 from core.relevance.query import Query
 from services.conversation.indexing import Progress, TurnIndexer, read_words
 from services.conversation.recall import HistoryRecall
-from services.conversation.turns import TurnStore, TurnVectors, equals
+from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
 from services.operations.retention.cleanup import ExpiryReport, Reason, Retention
 from services.store.activity import Activity
 from services.store.clock import Clock, utc_now_us
+from services.store.dialect import Filter
+from services.store.filters import equals, in_range
 
 UNSET = "unset"
 _WITH_ANSWER = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
@@ -136,9 +136,8 @@ class ConversationManager:
 
         With other workers on the same store, `min_age_s` is how long an answer may take at most.
         """
-        began = models.Range(lte=self._clock() - int(min_age_s * 1_000_000))
-        old = models.FieldCondition(key="created_us", range=began)
-        point_filter = models.Filter(must=[equals("status", TurnStatus.RUNNING.value), old])
+        old = in_range("created_us", lte=self._clock() - int(min_age_s * 1_000_000))
+        point_filter = Filter(must=[equals("status", TurnStatus.RUNNING.value), old])
         ids = [str(record.id) async for record in self.turns.scroll(point_filter, with_payload=["turn_id"])]
         if ids:
             await self.turns.set_payload({"status": TurnStatus.INTERRUPTED.value}, ids)

@@ -10,6 +10,7 @@ from core.conversation.transcript import readable_parents
 from core.conversation.turns import Turn
 from services.conversation.sessions import Session, SessionStore
 from services.conversation.turns import TurnStore
+from services.store.pages import batches
 
 READ_AT_ONCE = 40  # turns: some 5 ms of work between two looks at the other requests
 
@@ -31,8 +32,7 @@ class SessionCopy:
 
         What was erased meanwhile, or cannot be read, is left out, and its children hang on its parent.
         """
-        for start in range(0, len(turn_ids), READ_AT_ONCE):
-            chunk = turn_ids[start : start + READ_AT_ONCE]
+        for chunk in batches(turn_ids, READ_AT_ONCE):
             by_id = {turn.turn_id: turn for turn in await self._turns.get_many(chunk)}
             batch: list[Turn] = []
             for turn_id in chunk:

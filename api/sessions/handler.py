@@ -5,8 +5,6 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 
-from qdrant_client import models
-
 from api.admin.erasure import ErasureHandler
 from api.sessions.export import SessionCopy, copy_session
 from api.sessions.importing import Imported, Index, SessionImporter, leave_for_later
@@ -19,8 +17,9 @@ from core.conversation.turns import Feedback, Turn
 from core.errors import ConflictError, UnknownTurnError
 from services.conversation.payload import feedback_payload
 from services.conversation.sessions import Session, SessionChange, SessionStore, find_titled, read_questions
-from services.conversation.turns import TurnStore, in_session
-from services.store.dialect import UnknownPointError
+from services.conversation.turns import TurnStore
+from services.store.dialect import Filter, UnknownPointError
+from services.store.filters import in_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ class SessionsHandler:
         return await show_prompt(self._turns, await self.turn(turn_id, owner))
 
     async def _turn_count(self, session: Session) -> int:
-        return await self._turns.count(models.Filter(must=[*in_session(session.session_id, session.owner)]))
+        return await self._turns.count(Filter(must=[*in_session(session.session_id, session.owner)]))
 
 
 def _unknown_turn() -> UnknownTurnError:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import anyio
 import structlog
-from qdrant_client import models
 
 from core.conversation.importing import ImportedPersona, ImportedSession, plan_turns
 from core.conversation.persona import Persona, PersonaDraft, PersonaRules
@@ -17,20 +16,22 @@ from core.conversation.turns import Turn, TurnStatus
 from core.errors import ConflictError, StoreUnavailableError, TurnConflictError
 from services.conversation.indexing import words_of
 from services.conversation.sessions import Session, SessionStore, title_from
-from services.conversation.turns import TurnStore, TurnVectors, in_session
+from services.conversation.turns import TurnStore, TurnVectors
 from services.store.clock import Clock, utc_now_us
+from services.store.dialect import Filter
+from services.store.filters import has_id, in_session
+from services.store.pages import batches
 
 log = structlog.get_logger()
 
 BATCH = 100
-ASKED_AT_ONCE = 1_000
 Index = Callable[[Sequence[Turn]], None]
 """Begins to embed turns in the background; returns at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """`turn_ids` in the given order; `indexing` of them are being embedded."""
+    """`turn_ids` in their order; `indexing` of them are being embedded."""
 
     session_id: str
     turn_ids: tuple[str, ...]
@@ -102,20 +103,20 @@ class SessionImporter:
 
     async def _refuse_known(self, imported: ImportedSession, turns: Sequence[Turn], session: Session) -> None:
         if imported.session_id is not None:
-            mine = models.Filter(must=[*in_session(session.session_id, session.owner)])
+            mine = Filter(must=[*in_session(session.session_id, session.owner)])
             if await self._sessions.exists(session.session_id) or await self._turns.count(mine):
                 raise ConflictError("session_id: there is a session with this id already.")
         places = {turn.turn_id: turn.seq for turn in turns if imported.turns[turn.seq].turn_id}
         ids = list(places)
-        for start in range(0, len(ids), ASKED_AT_ONCE):
-            among = models.HasIdCondition(has_id=list(ids[start : start + ASKED_AT_ONCE]))
-            async for record in self._turns.scroll(models.Filter(must=[among]), with_payload=False):
+        for part in batches(ids):
+            among = has_id(part)
+            async for record in self._turns.scroll(Filter(must=[among]), with_payload=False):
                 raise TurnConflictError(f"turns.{places[str(record.id)]}.turn_id: used by another turn.")
 
     async def _write(self, session: Session, turns: Sequence[Turn]) -> None:
         await self._sessions.reserve(session.session_id, session.owner)
-        for start in range(0, len(turns), BATCH):
-            batch = await asyncio.to_thread(_with_words, turns[start : start + BATCH])
+        for part in batches(turns, BATCH):
+            batch = await asyncio.to_thread(_with_words, part)
             await self._turns.put_many(batch)
         asked = (turn.turn_id for turn in turns if title_from(turn.user_query) == session.title)
         await self._sessions.put(session, named_by=next(asked, None))
@@ -127,7 +128,7 @@ class SessionImporter:
             log.warning("import_not_taken_back", session_id=session.session_id)
 
     async def _remove(self, session_id: str, owner: str) -> None:
-        await self._turns.delete_matching(models.Filter(must=[*in_session(session_id, owner)]))
+        await self._turns.delete_matching(Filter(must=[*in_session(session_id, owner)]))
         await self._sessions.delete(session_id)
 
 

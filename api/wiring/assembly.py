@@ -67,7 +67,8 @@ from services.models.text_filters import load_answer_filters, load_question_filt
 from services.operations.backup.making import Backups
 from services.operations.backup.snapshots import Snapshots
 from services.operations.erasure.copies import Copies
-from services.operations.erasure.erase import Erasure, ErasureParts, nothing_runs
+from services.operations.erasure.erase import Erasure
+from services.operations.erasure.parts import ErasureParts, nothing_runs
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
 from services.operations.reembedding.beside import OpenFolder, switch_if_prepared

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from core.conversation.branch import AHEAD_US
 from core.conversation.persona import PersonaDraft
-from core.conversation.turns import (
-    AskedWith,
-    Feedback,
-    RewrittenQuestion,
-    Summary,
-    Turn,
-    TurnStatus,
-    TurnWarning,
-    Usage,
-)
+from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus
 from core.errors import BadRequestError
-from core.knowledge import Citation, KnowledgeFilter
 from core.text import preprocess_question, scrub
 
 FOLLOWS = "follows"
@@ -27,31 +18,13 @@ FOLLOWS = "follows"
 SECOND_US = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedTurn:
-    """`created_us` None: not known. `parent`: FOLLOWS, None for a root, or the turn_id of an imported
-    turn."""
-
-    question: str
-    answer: str
-    turn_id: str | None = None
-    created_us: int | None = None
-    parent: str | None = FOLLOWS
-    status: TurnStatus = TurnStatus.COMPLETED
-    thinking: str = ""
-    sources: tuple[Citation, ...] = ()
-    model_id: str = "imported"
-    command: str = ""
-    token_count: int = 0
-    usage: Usage = field(default_factory=Usage)
-    timings_ms: dict[str, float] = field(default_factory=dict)
-    finish_reason: str = ""
-    summary: Summary | None = None
-    filters: KnowledgeFilter = field(default_factory=KnowledgeFilter)
-    request: AskedWith | None = None
-    feedback: Feedback | None = None
-    warnings: tuple[TurnWarning, ...] = ()
-    rewritten: RewrittenQuestion | None = None
+def imported_turn(question: str, answer: str, turn_id: str = "", **fields: Any) -> Turn:
+    """A turn as it comes from elsewhere: where it does not say, its `turn_id` is "", its `created_us` 0 (not
+    known) and its parent FOLLOWS; the parent is None for a root, or the turn_id of a turn beside it. `fields`
+    are any others of Turn; `plan_turns` sets the owner, the session and `seq`."""
+    unknown = {"session_id": "", "owner": "", "created_us": 0, "status": TurnStatus.COMPLETED}
+    rest = {"parent_turn_id": FOLLOWS, "model_id": "imported", **unknown, **fields}
+    return Turn(turn_id=turn_id, user_query=question, assistant_response=answer, **rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +39,7 @@ class ImportedSession:
     """`title` None: taken from the first question. Absent times: those of the first and the last turn."""
 
     owner: str
-    turns: Sequence[ImportedTurn]
+    turns: Sequence[Turn]
     session_id: str | None = None
     title: str | None = None
     hold: bool = False
@@ -79,28 +52,36 @@ class ImportedSession:
 def plan_turns(
     session: ImportedSession, session_id: str, now_us: int, new_id: Callable[[], str]
 ) -> tuple[Turn, ...]:
-    """The turns as they will be stored, in the given order, which `seq` counts.
+    """The turns as they will be stored, in their order, which `seq` counts.
 
     Raises BadRequestError, which names the turn by its place in the list.
     """
-    ids = [turn.turn_id or new_id() for turn in session.turns]
+    turns = session.turns
+    ids = [turn.turn_id or new_id() for turn in turns]
     places = _places(ids)
-    parents = _parents(session.turns, ids, places)
+    parents = _parents(turns, ids, places)
     _refuse_cycles(parents, ids, places)
-    _refuse_future(session.turns, now_us)
-    times = spaced_times([turn.created_us for turn in session.turns], now_us)
-    return tuple(
-        [
-            _turn(session.owner, session_id, at, each, ids[at], parents[at], times[at], places)
-            for at, each in enumerate(session.turns)
-        ]
+    _refuse_future(turns, now_us)
+    times = spaced_times([turn.created_us or None for turn in turns], now_us)
+    placed = (
+        replace(
+            turn,
+            turn_id=ids[at],
+            session_id=session_id,
+            owner=session.owner,
+            parent_turn_id=parents[at],
+            created_us=times[at],
+            seq=at,
+        )
+        for at, turn in enumerate(turns)
     )
+    return tuple([_turn(turn, places) for turn in placed])
 
 
-def _refuse_future(turns: Sequence[ImportedTurn], now_us: int) -> None:
+def _refuse_future(turns: Sequence[Turn], now_us: int) -> None:
     """Such a turn would stay the newest: every question would go on from it."""
     for at, turn in enumerate(turns):
-        if turn.created_us is not None and turn.created_us > now_us + AHEAD_US:
+        if turn.created_us > now_us + AHEAD_US:
             raise BadRequestError(f"turns.{at}.timestamp: lies in the future.")
 
 
@@ -130,12 +111,10 @@ def _places(ids: Sequence[str]) -> dict[str, int]:
     return places
 
 
-def _parents(
-    turns: Sequence[ImportedTurn], ids: Sequence[str], places: Mapping[str, int]
-) -> list[str | None]:
+def _parents(turns: Sequence[Turn], ids: Sequence[str], places: Mapping[str, int]) -> list[str | None]:
     parents: list[str | None] = []
     for at, turn in enumerate(turns):
-        parent = turn.parent
+        parent = turn.parent_turn_id
         if parent == FOLLOWS:
             parent = ids[at - 1] if at else None
         elif parent is not None and parent not in places:
@@ -157,46 +136,16 @@ def _refuse_cycles(parents: Sequence[str | None], ids: Sequence[str], places: Ma
         ends_well.update(path)
 
 
-def _turn(
-    owner: str,
-    session_id: str,
-    at: int,
-    source: ImportedTurn,
-    turn_id: str,
-    parent: str | None,
-    created_us: int,
-    places: Mapping[str, int],
-) -> Turn:
-    question, answer = scrub(source.question), scrub(source.answer)
+def _turn(turn: Turn, places: Mapping[str, int]) -> Turn:
+    """As it is stored."""
+    at = turn.seq
+    question = scrub(turn.user_query)
     if not preprocess_question(question):
         raise BadRequestError(f"turns.{at}.question: must not be empty.")
-    _check_summary(at, source.summary, places)
-    _check_rewritten(at, source.rewritten, places)
-    return Turn(
-        turn_id=turn_id,
-        session_id=session_id,
-        owner=owner,
-        user_query=question,
-        created_us=created_us,
-        status=source.status,
-        parent_turn_id=parent,
-        assistant_response=answer,
-        thinking=scrub(source.thinking),
-        sources=source.sources,
-        seq=at,
-        model_id=source.model_id,
-        token_count=source.token_count,
-        usage=source.usage,
-        timings_ms=source.timings_ms,
-        finish_reason=source.finish_reason,
-        summary=source.summary,
-        command=source.command,
-        filters=source.filters,
-        request=source.request,
-        feedback=source.feedback,
-        warnings=source.warnings,
-        rewritten=source.rewritten,
-    )
+    _check_summary(at, turn.summary, places)
+    _check_rewritten(at, turn.rewritten, places)
+    answer, thinking = scrub(turn.assistant_response), scrub(turn.thinking)
+    return replace(turn, user_query=question, assistant_response=answer, thinking=thinking)
 
 
 def _check_summary(at: int, summary: Summary | None, places: Mapping[str, int]) -> None:

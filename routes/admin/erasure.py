@@ -44,7 +44,7 @@ async def erase_owner(
 async def erase(
     container: ContainerDep,
     admin: Admin,
-    kind: ErasedKind,
+    kind: Annotated[ErasedKind, Query(description="What it is.")],
     name: Name,
     dry_run: Annotated[bool, Query(description="true: only count, change nothing")] = True,
     confirm: Confirm = "",

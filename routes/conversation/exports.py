@@ -50,7 +50,7 @@ async def export_session(
     session_id: UUID,
     container: ContainerDep,
     owner: Owner,
-    form: Annotated[Literal["md", "json"], Query(alias="format")] = "md",
+    form: Annotated[Literal["md", "json"], Query(alias="format", description="Markdown or JSON.")] = "md",
 ) -> StreamingResponse:
     """The whole tree as a file: Markdown to read, or JSON that POST /sessions/import takes back."""
     copy = await container.sessions.copy(str(session_id), owner)

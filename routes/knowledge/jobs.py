@@ -30,7 +30,12 @@ async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Job:
     return job_reply(container.knowledge.job(str(job_id), readable(owner)))
 
 
-@router.get("/jobs/{job_id}/stream", response_model=None, responses={200: JOB_STREAM})
+@router.get(
+    "/jobs/{job_id}/stream",
+    status_code=200,
+    response_class=EventStreamResponse,
+    responses={200: JOB_STREAM},
+)
 async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> EventStreamResponse:
     """The job's state now and after every change, as JSON events; ends with the final one."""
     changes = container.knowledge.job_changes(str(job_id), readable(owner))

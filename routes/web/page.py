@@ -1,4 +1,4 @@
-"""The page at `/` and its files, all from this origin."""
+"""The page at `/`, the API's reference at `/docs`, and their files, all from this origin."""
 
 from __future__ import annotations
 
@@ -62,6 +62,12 @@ router = APIRouter(include_in_schema=False)
 @router.get("/")
 async def page() -> HTMLResponse:
     return HTMLResponse(_page(), headers=HEADERS)
+
+
+@router.get("/docs")
+async def reference() -> FileResponse:
+    """A shell without content: the page reads /openapi.json, which asks for a key where there are keys."""
+    return _serve(WEB / "reference" / "page.html")
 
 
 @cache

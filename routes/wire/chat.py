@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, RootModel
 from core.conversation.turns import TurnStatus
 from routes.wire.fields import PlainText, Reply, Uuid, WireModel, absent, example
 from routes.wire.search import FiltersBody
-from routes.wire.turns import SESSION_ID, TURN_ID, Citation, Usage, Warning
+from routes.wire.turns import SESSION_ID, TURN_ID, Citation, TurnWarning, Usage
 
 DEFAULT_TOP_N = 10
 MAX_TOP_N = 50
@@ -71,7 +71,7 @@ class Answer(Reply):
     content: str = Field(description="The answer, as far as it was written.")
     sources: list[Citation] = Field(description="The passages the model was shown.")
     session_id: str = Field(description="The session it is in.")
-    warnings: list[Warning] | None = absent("What the reader is warned of.")
+    warnings: list[TurnWarning] | None = absent("What the reader is warned of.")
     rewritten_question: str | None = absent("The wording that the documents were searched with once more.")
     error: TurnError | None = absent("Why the turn failed, beside all that was written until then.")
     turn_id: str = Field(description="The turn's id.")

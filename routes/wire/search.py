@@ -71,6 +71,16 @@ def filter_of(body: FiltersBody | None) -> KnowledgeFilter:
     return body.to_filter() if body is not None else NO_LIMITS
 
 
+_CANDIDATE = {
+    **CHUNK,
+    **_STAGES,
+    "probability": 0.93,
+    "key_passage": "Each turn names its parent.",
+    "kept": True,
+    "dropped_by": None,
+}
+
+
 class SearchBody(WireModel):
     """What POST /search takes."""
 
@@ -118,6 +128,8 @@ class Room(Reply):
 class Candidate(Chunk):
     """A candidate with its rank and score at each stage; null where it did not come that far."""
 
+    model_config = example(_CANDIDATE)
+
     dense: Place = Field(description="By meaning.")
     sparse: Place = Field(description="By words.")
     fused: Place = Field(description="Both together.")
@@ -140,6 +152,18 @@ class PlaceAmongAll(Reply):
 
 class ChunkPlaces(Chunk):
     """How far one chunk of the document came; null where it did not come that far."""
+
+    model_config = example(
+        {
+            **CHUNK,
+            **_STAGES,
+            "dense": {"rank": 30, "score": 0.81, "last_score": 0.83, "kept": False},
+            "sparse": None,
+            "stage": "fusion",
+            "alone_probability": 0.4,
+            "key_passage": "Each turn names its parent.",
+        }
+    )
 
     dense: PlaceAmongAll | None = Field(description="By meaning.")
     sparse: PlaceAmongAll | None = Field(description="By words.")
@@ -168,16 +192,7 @@ class SearchResult(Reply):
 
     model_config = example(
         {
-            "candidates": [
-                {
-                    **CHUNK,
-                    **_STAGES,
-                    "probability": 0.93,
-                    "key_passage": "Each turn names its parent.",
-                    "kept": True,
-                    "dropped_by": None,
-                }
-            ],
+            "candidates": [_CANDIDATE],
             "reranker": "calibrated",
             "fell_back": False,
             "document": {

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_v
 from pydantic_core import PydanticCustomError
 
 from core.citing.citations import placed
-from core.conversation.importing import FOLLOWS, ImportedPersona, ImportedSession, ImportedTurn
+from core.conversation.importing import FOLLOWS, ImportedPersona, ImportedSession, imported_turn
 from core.conversation.persona import PersonaDraft
 from core.conversation.turns import (
     MAX_REWRITTEN_CHARS,
@@ -21,6 +21,7 @@ from core.conversation.turns import (
     AskedWith,
     RewrittenQuestion,
     Summary,
+    Turn,
     TurnStatus,
     TurnWarning,
     Usage,
@@ -225,14 +226,15 @@ class ImportTurn(WireModel):
         None, description="The wording that the documents were searched with once more."
     )
 
-    def to_import(self, at: int) -> ImportedTurn:
+    def to_turn(self, at: int) -> Turn:
+        """Raises BadRequestError, which names the turn by its place."""
         parent = str(self.parent_turn_id) if self.parent_turn_id else None
-        return ImportedTurn(
-            question=self.question,
-            answer=self.answer,
-            turn_id=str(self.turn_id) if self.turn_id else None,
-            created_us=moment(self.timestamp, f"turns.{at}.timestamp"),
-            parent=parent if "parent_turn_id" in self.model_fields_set else FOLLOWS,
+        return imported_turn(
+            self.question,
+            self.answer,
+            str(self.turn_id) if self.turn_id else "",
+            created_us=moment(self.timestamp, f"turns.{at}.timestamp") or 0,
+            parent_turn_id=parent if "parent_turn_id" in self.model_fields_set else FOLLOWS,
             status=TurnStatus(self.status),
             thinking=self.thinking,
             sources=tuple([placed(Citation(**source.model_dump())) for source in self.sources]),
@@ -337,7 +339,7 @@ class ImportBody(WireModel):
 
     def to_import(self, owner: str) -> ImportedSession:
         """Raises BadRequestError, which names the turn or the message by its place."""
-        turns = [turn.to_import(at) for at, turn in enumerate(self.turns or ())]
+        turns = [turn.to_turn(at) for at, turn in enumerate(self.turns or ())]
         imported = ImportedSession(
             owner=owner,
             turns=turns,
@@ -370,16 +372,16 @@ def _persona(imported: ImportPersona | None) -> ImportedPersona | None:
 def _with_messages(imported: ImportedSession, messages: list[ImportMessage]) -> ImportedSession:
     """Each user message begins a turn, which the assistant's answers; one that nobody answered is kept as
     interrupted. The first system message is the persona."""
-    turns: list[ImportedTurn] = []
+    turns: list[Turn] = []
     answered = True
     for at, message in enumerate(messages):
         if not preprocess_question(message.content):
             raise BadRequestError(f"messages.{at}.content: must not be empty.")
         if message.role == "user":
-            turns.append(ImportedTurn(message.content, "", status=TurnStatus.INTERRUPTED))
+            turns.append(imported_turn(message.content, "", status=TurnStatus.INTERRUPTED))
             answered = False
         elif message.role == "assistant" and not answered:
-            turns[-1] = replace(turns[-1], answer=message.content, status=TurnStatus.COMPLETED)
+            turns[-1] = replace(turns[-1], assistant_response=message.content, status=TurnStatus.COMPLETED)
             answered = True
         elif message.role == "system" and at == 0 and imported.persona is None:
             imported = replace(imported, persona=ImportedPersona(PersonaDraft(message.content)))
@@ -414,9 +416,9 @@ def moment(text: str | None, field: str) -> int | None:
     """UTC microseconds. Raises BadRequestError for a time that cannot be read or names no zone."""
     if text is None:
         return None
-    found = parse_time(text, UTC)
-    if found is None:
+    moment_us = parse_time(text, UTC)
+    if moment_us is None:
         raise BadRequestError(f"{field}: not a time in the form 2026-01-31T23:59:59+08:00.")
-    if found != parse_time(text, LATEST_ZONE):
+    if moment_us != parse_time(text, LATEST_ZONE):
         raise BadRequestError(f"{field}: names no time zone; add Z or an offset such as +08:00.")
-    return found
+    return moment_us

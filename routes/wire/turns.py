@@ -71,7 +71,7 @@ class Citation(Reply):
     outdated: bool = Field(False, description="true when the document has newer content; absent otherwise.")
 
 
-class Warning(Reply):
+class TurnWarning(Reply):
     """What a reader was warned of; its other fields are counts."""
 
     model_config = ConfigDict(extra="allow")
@@ -157,7 +157,7 @@ class Turn(Reply):
     filters: Limits | None = absent("What the question was limited to.")
     request: AskedWith | None = absent("How it was to be answered, where that is known.")
     feedback: Feedback | None = absent("What its reader thinks of the answer.")
-    warnings: list[Warning] | None = absent("What its reader was warned of.")
+    warnings: list[TurnWarning] | None = absent("What its reader was warned of.")
     rewritten_question: str | None = absent("The wording that the documents were searched with once more.")
 
 

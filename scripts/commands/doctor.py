@@ -158,7 +158,9 @@ async def _opened(settings: Settings) -> StoreFindings:
 
 async def _ask_server(server: Server) -> list[Finding]:
     import httpx
+    from pydantic import ValidationError
 
+    from routes.wire.operations import CleanupSchedule, Statistics
     from services.operations.doctor.findings import fail, ok, warn
 
     headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
@@ -176,30 +178,39 @@ async def _ask_server(server: Server) -> list[Finding]:
                 f"has the store, and does not answer at {server.url} ({type(error).__name__}): --url",
             )
         ]
-    findings = [_readiness(ready, server)]
-    if stats.is_success and schedule.is_success:
-        stored = ", ".join(f"{name} {count}" for name, count in stats.json().get("stored", {}).items())
-        findings.append(ok("store", f"in use by the server: {stored}"))
-        findings.append(ok("schedule", f"the next clean-up is at {schedule.json().get('next_run')}"))
-    else:
-        findings.append(
-            warn(
-                "store", "the server does not tell what is stored without a key of ADMIN_API_KEYS: --api-key"
-            )
-        )
-    return findings
+    if not (stats.is_success and schedule.is_success):
+        hidden = "the server does not tell what is stored without a key of ADMIN_API_KEYS: --api-key"
+        return [_readiness(ready, server), warn("store", hidden)]
+    try:
+        counts = Statistics.model_validate_json(stats.content).stored
+        next_run = CleanupSchedule.model_validate_json(schedule.content).next_run
+    except ValidationError:
+        other = f"{server.url} answers, but not as this version of Wenmai does"
+        return [_readiness(ready, server), warn("store", other)]
+    stored = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return [
+        _readiness(ready, server),
+        ok("store", f"in use by the server: {stored}"),
+        ok("schedule", f"the next clean-up is at {next_run}"),
+    ]
 
 
 def _readiness(response: httpx.Response, server: Server) -> Finding:
+    from pydantic import ValidationError
+
+    from routes.wire.server import Readiness
     from services.operations.doctor.findings import fail, ok
 
     if response.is_success:
         return ok("server", f"ready at {server.url}")
     try:
-        problems = response.json().get("problems", {})
-    except ValueError:
+        problems = Readiness.model_validate_json(response.content).problems
+    except ValidationError:
         problems = {}
-    why = "; ".join(f"{part}: {why}" for part, why in problems.items()) or f"status {response.status_code}"
+    why = (
+        "; ".join(f"{part}: {reason}" for part, reason in problems.items())
+        or f"status {response.status_code}"
+    )
     return fail("server", f"not ready at {server.url}: {why}")
 
 

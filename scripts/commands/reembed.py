@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from routes.wire.operations import ReembedPlan, ReembedState
+from routes.wire import operations as wire
+from routes.wire.operations import ReembedState
 from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
@@ -90,7 +91,7 @@ class _Asked:
 
     async def plan(self, models: ModelSettings) -> tuple[int, float]:
         """How many points there are to embed (0: none) and how long that takes."""
-        plan = await self._asked.send("POST", PATH, ReembedPlan, _body(models), dry_run="true")
+        plan = await self._asked.send("POST", PATH, wire.ReembedPlan, _body(models), dry_run="true")
         return (plan.points, plan.seconds) if plan.needed else (0, 0.0)
 
     async def start(self, models: ModelSettings) -> None:

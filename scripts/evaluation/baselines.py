@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from qdrant_client import models
-
+from core.relevance.follow_ups import embedded_part
 from core.relevance.fusion import reciprocal_rank_fusion
 from core.relevance.sparse import encode_query
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.sets import EvaluationSet, Line, Question
 from services.models.embedding import EmbeddingService
-from services.retrieval.query_forms import embedded_part
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, QueryRequest, ScoredPoint, SparseVector, VectorStore
+from services.store.filters import equals
 
 DEPTH = 100
 DENSE, SPARSE, RRF, REWRITTEN = "dense", "sparse", "rrf", "rrf, human rewrite"
 Scored = list[tuple[str, float]]
-LinesOf = Callable[[models.ScoredPoint], Sequence[str]]
+LinesOf = Callable[[ScoredPoint], Sequence[str]]
 """The lines of a set that a point of the store stands for."""
 
 
@@ -35,12 +34,12 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    dense: list[models.ScoredPoint]
-    sparse: list[models.ScoredPoint]
+    dense: list[ScoredPoint]
+    sparse: list[ScoredPoint]
 
 
 async def baseline_answers(
-    index: Index, question: Question, point_filter: models.Filter, lines_of: LinesOf
+    index: Index, question: Question, point_filter: Filter, lines_of: LinesOf
 ) -> dict[str, Answer]:
     """By the last turn alone; and by the set's own rewrite, which the product is never given."""
     lists = await _search(index, question.text, point_filter)
@@ -55,37 +54,35 @@ async def baseline_answers(
     return answers
 
 
-def documents_of(owner: str) -> models.Filter:
+def documents_of(owner: str) -> Filter:
     """One owner's documents that can be found."""
-    return models.Filter(
+    return Filter(
         must=[
-            models.FieldCondition(key="ready", match=models.MatchValue(value=True)),
-            models.FieldCondition(key="owner", match=models.MatchValue(value=owner)),
+            equals("ready", True),
+            equals("owner", owner),
         ]
     )
 
 
-async def _search(index: Index, text: str, point_filter: models.Filter) -> _Lists:
+async def _search(index: Index, text: str, point_filter: Filter) -> _Lists:
     vector = (await index.embedding.embed_queries([embedded_part(text)]))[0]
     words = encode_query(text)
     requests = [_request(vector, index.dense, point_filter)]
     if words.indices:
-        sparse = models.SparseVector(indices=words.indices, values=words.values)
+        sparse = SparseVector(indices=words.indices, values=words.values)
         requests.append(_request(sparse, index.sparse, point_filter))
     responses = await index.store.query_batch_points(index.collection, requests)
     points = [each.points for each in responses]
     return _Lists(points[0], points[1] if words.indices else [])
 
 
-def _request(
-    vector: list[float] | models.SparseVector, using: str, point_filter: models.Filter
-) -> models.QueryRequest:
-    return models.QueryRequest(
+def _request(vector: list[float] | SparseVector, using: str, point_filter: Filter) -> QueryRequest:
+    return QueryRequest(
         query=vector, using=using, filter=point_filter, limit=DEPTH, with_payload=["document_id"]
     )
 
 
-def _fused(lists: _Lists) -> list[models.ScoredPoint]:
+def _fused(lists: _Lists) -> list[ScoredPoint]:
     points = {str(point.id): point for point in (*lists.sparse, *lists.dense)}
     rankings = [[str(point.id) for point in ranking] for ranking in (lists.dense, lists.sparse)]
     return [
@@ -93,7 +90,7 @@ def _fused(lists: _Lists) -> list[models.ScoredPoint]:
     ]
 
 
-def _first(points: Iterable[models.ScoredPoint], lines_of: LinesOf) -> Scored:
+def _first(points: Iterable[ScoredPoint], lines_of: LinesOf) -> Scored:
     """Each line where it stands first."""
     best: dict[str, float] = {}
     for point in points:

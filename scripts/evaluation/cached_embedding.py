@@ -14,10 +14,12 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from numpy.typing import NDArray
 from pydantic import PrivateAttr
 
+from services.models.embedding import BatchEmbedding
+
 Vectors = list[list[float]]
 
 
-class CachedEmbedding(BaseEmbedding):
+class CachedEmbedding(BatchEmbedding):
     """Another embedding, whose vectors are kept in a folder under the hash of name, side and text.
 
     `name` separates one model's vectors from another's; by default the model's own. What several texts lack
@@ -42,7 +44,6 @@ class CachedEmbedding(BaseEmbedding):
         return self._query_s
 
     def get_query_embeddings(self, queries: Sequence[str]) -> Vectors:
-        """Embed several queries in one call."""
         started = time.perf_counter()
         vectors = self._cached("query", queries, self._embed_queries)
         self._query_s += time.perf_counter() - started
@@ -50,15 +51,6 @@ class CachedEmbedding(BaseEmbedding):
 
     def _get_text_embeddings(self, texts: list[str]) -> Vectors:
         return self._cached("passage", texts, self._inner.get_text_embedding_batch)
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self.get_query_embeddings([query])[0]
-
-    def _get_text_embedding(self, text: str) -> list[float]:
-        return self._get_text_embeddings([text])[0]
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_query_embedding(query)
 
     def _embed_queries(self, texts: list[str]) -> Vectors:
         together: Callable[[list[str]], Vectors] | None = getattr(self._inner, "get_query_embeddings", None)

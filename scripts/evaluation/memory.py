@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from qdrant_client import models
 from tqdm import tqdm
 
 from core.conversation.recall import DEFAULT_THRESHOLD
@@ -23,9 +22,11 @@ from scripts.evaluation.in_process import Services
 from scripts.evaluation.knowledge import Step
 from scripts.evaluation.sets import EvaluationSet, Line, Question
 from services.conversation.tree_cache import HISTORY_CACHE_S
-from services.conversation.turns import TurnStore, TurnVectors, in_session
+from services.conversation.turns import TurnStore, TurnVectors
 from services.conversation_manager import ConversationManager
 from services.retrieval.query_forms import QueryBuilder
+from services.store.dialect import Filter
+from services.store.filters import in_session
 
 OWNER = "local"
 BEGAN_US = 1_700_000_000_000_000
@@ -122,7 +123,7 @@ class MemoryRun:
         )
 
     async def _plain(self, question: Question, session_id: str) -> dict[str, Answer]:
-        point_filter = models.Filter(must=[*in_session(session_id, OWNER)])
+        point_filter = Filter(must=[*in_session(session_id, OWNER)])
         line_of = self._sessions.line_of
         return await baseline_answers(
             self._index, question, point_filter, lambda point: [line_of[str(point.id)]]

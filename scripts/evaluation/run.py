@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qdrant_client import models
 from tqdm import tqdm
 
 from config.settings import load_settings
@@ -37,6 +36,7 @@ from scripts.evaluation.report import (
 from scripts.evaluation.server import open_server
 from scripts.evaluation.sets import EvaluationSet, load_set, spread
 from scripts.evaluation.target import Target
+from services.store.dialect import ScoredPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ async def _plain(
     container = services.container
     index = Index(container.store, container.embedding, container.settings.store.knowledge_collection)
 
-    def lines_of(point: models.ScoredPoint) -> Sequence[str]:
+    def lines_of(point: ScoredPoint) -> Sequence[str]:
         return library.line_ids([str((point.payload or {}).get("document_id"))])
 
     by_list: list[dict[str, Answer]] = []

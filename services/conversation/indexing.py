@@ -8,17 +8,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 import structlog
-from qdrant_client import models
 
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import EmbeddingUnavailableError, StoreUnavailableError
+from core.relevance.follow_ups import embedded_part
 from core.relevance.query import SparseTerms
 from core.relevance.sparse import LONGEST_INDEXED, DocumentWords, encode_document, is_stemmed
-from services.conversation.turns import TurnStore, TurnVectors, equals
+from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
-from services.retrieval.query_forms import embedded_part
 from services.store.activity import Activity
-from services.store.dialect import UnknownPointError
+from services.store.dialect import Condition, Filter, UnknownPointError
+from services.store.filters import equals, has_id, has_vector
 
 log = structlog.get_logger()
 
@@ -99,14 +99,11 @@ class TurnIndexer:
 
     async def _lacking(self, among: Sequence[str] | None = None) -> list[str]:
         """Completed questions without one of their dense vectors, oldest first."""
-        no_vector = [
-            models.Filter(must_not=[models.HasVectorCondition(has_vector=name)])
-            for name in ("question", "turn")
-        ]
-        must: list[models.Condition] = [equals("status", TurnStatus.COMPLETED.value)]
+        no_vector = [Filter(must_not=[has_vector(name)]) for name in ("question", "turn")]
+        must: list[Condition] = [equals("status", TurnStatus.COMPLETED.value)]
         if among is not None:
-            must.append(models.HasIdCondition(has_id=list(among)))
-        point_filter = models.Filter(must=must, should=[*no_vector])
+            must.append(has_id(among))
+        point_filter = Filter(must=must, should=[*no_vector])
         fields = ["created_us", "seq", "command"]
         lacking: list[tuple[int, int, str]] = []
         async for record in self._turns.scroll(point_filter, with_payload=fields):

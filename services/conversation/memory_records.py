@@ -8,14 +8,13 @@ from typing import Any
 
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
-from qdrant_client import models
 
-from services.conversation.turns import PAGE, equals
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, Point, Record, VectorStore
+from services.store.filters import any_of, by_ids, equals, has_id
+from services.store.pages import batches, scroll_all
 
 log = structlog.get_logger()
 
-CHUNK = 500  # turns named in one request
 DENSE = "dense"
 
 
@@ -49,14 +48,13 @@ class MemoryRecords:
     async def put(self, memory: Memory, vector: Sequence[float] | None = None) -> None:
         """Write the whole memory, over whatever was there. Raises StoreUnavailableError."""
         named: dict[str, Any] = {} if vector is None else {DENSE: list(vector)}
-        point = models.PointStruct(id=memory.memory_id, vector=named, payload=asdict(memory))
+        point = Point(id=memory.memory_id, vector=named, payload=asdict(memory))
         await self._store.upsert(self._collection, [point])
 
     async def of_owner(self, owner: str) -> list[Memory]:
         """Oldest first; one that cannot be read is left out."""
-        memories = [
-            _read(record) for record in await self._scroll(models.Filter(must=[equals("owner", owner)]))
-        ]
+        of_owner = Filter(must=[equals("owner", owner)])
+        memories = [_read(each) async for each in scroll_all(self._store, self._collection, of_owner)]
         return sorted([memory for memory in memories if memory is not None], key=lambda each: each.created_us)
 
     async def forget_turns(self, turn_ids: Collection[str]) -> ForgottenMemories:
@@ -65,33 +63,22 @@ class MemoryRecords:
         Raises StoreUnavailableError; what was done until then is complete, and the rest is done by a repeat.
         """
         ids = list(turn_ids)
-        chunks = [ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK)]
-        done = [await self._forget(chunk) for chunk in chunks]
+        done = [await self._forget(batch) for batch in batches(ids)]
         return ForgottenMemories(sum(each.deleted for each in done), sum(each.changed for each in done))
 
     async def _forget(self, turn_ids: list[str]) -> ForgottenMemories:
-        from_them = models.FieldCondition(key="turn_ids", match=models.MatchAny(any=turn_ids))
+        from_them = any_of("turn_ids", turn_ids)
         deleted, changed = 0, 0
-        for record in await self._scroll(models.Filter(must=[from_them])):
+        among = scroll_all(self._store, self._collection, Filter(must=[from_them]))
+        for record in [record async for record in among]:
             left = _left(record, frozenset(turn_ids))
             if left:
                 await self._store.set_payload(self._collection, {"turn_ids": left}, points=_one(record))
                 changed += 1
             else:
-                await self._store.delete(self._collection, models.PointIdsList(points=[record.id]))
+                await self._store.delete(self._collection, by_ids([record.id]))
                 deleted += 1
         return ForgottenMemories(deleted, changed)
-
-    async def _scroll(self, point_filter: models.Filter) -> list[models.Record]:
-        collected: list[models.Record] = []
-        offset: Any = None
-        while True:
-            records, offset = await self._store.scroll(
-                self._collection, point_filter, limit=PAGE, offset=offset
-            )
-            collected += records
-            if offset is None:
-                return collected
 
 
 class _Payload(BaseModel):
@@ -104,18 +91,18 @@ class _Payload(BaseModel):
     created_us: int = 0
 
 
-def _one(record: models.Record) -> models.Filter:
+def _one(record: Record) -> Filter:
     """By filter: one that is erased meanwhile is no mistake."""
-    return models.Filter(must=[models.HasIdCondition(has_id=[record.id])])
+    return Filter(must=[has_id([record.id])])
 
 
-def _left(record: models.Record, erased: frozenset[str]) -> list[str]:
+def _left(record: Record, erased: frozenset[str]) -> list[str]:
     """In a damaged record a single id may stand where a list belongs."""
     stored = (record.payload or {}).get("turn_ids")
     return [each for each in stored if each not in erased] if isinstance(stored, list) else []
 
 
-def _read(record: models.Record) -> Memory | None:
+def _read(record: Record) -> Memory | None:
     try:
         stored = _Payload.model_validate(record.payload or {})
     except ValidationError as error:

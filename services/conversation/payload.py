@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from qdrant_client import models
 
 from core.conversation.turns import (
     MAX_WARNINGS,
@@ -27,6 +26,7 @@ from core.knowledge import Citation, KnowledgeFilter
 from core.limits import NO_LIMITS
 from core.prompt.manifest import PromptManifest
 from core.relevance.query import SparseTerms
+from services.store.dialect import SparseVector
 from services.store.lenient import read_leniently
 
 log = structlog.get_logger()
@@ -192,5 +192,5 @@ def _warnings(stored: Sequence[Any], turn_id: str) -> tuple[TurnWarning, ...]:
     return tuple([warning for warning in read if warning is not None])
 
 
-def sparse_vector(terms: SparseTerms) -> models.SparseVector:
-    return models.SparseVector(indices=terms.indices, values=terms.values)
+def sparse_vector(terms: SparseTerms) -> SparseVector:
+    return SparseVector(indices=terms.indices, values=terms.values)

@@ -7,15 +7,15 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from qdrant_client import models
-
 from config.conversation import ConversationSettings
 from core.conversation.branch import Branch
 from core.conversation.recall import DEFAULT_THRESHOLD, QuestionMatch, Ranked, Scores, rank_turns, spread_of
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import Query
 from services.conversation.payload import sparse_vector
-from services.conversation.turns import TurnStore, equals, in_session
+from services.conversation.turns import TurnStore
+from services.store.dialect import Condition, Filter, QueryRequest, SparseVector
+from services.store.filters import equals, has_id, in_session
 
 # of each list: deeper brought nothing more on the sets of core.conversation.recall, 16 lost a hundredth
 DEPTH = 40
@@ -120,14 +120,14 @@ class _Scope:
     def turn_ids(self) -> list[str]:
         return [node.turn_id for node in self.branch.nodes if self.holds(node.turn_id)]
 
-    def filter(self) -> models.Filter:
+    def filter(self) -> Filter:
         """Every turn of the scope passes, and, where it has many, others too.
 
         A second condition, such as the owner, would double what the search of a long session costs.
         """
         if len(self.branch.nodes) <= FEW:
             return self.exact_filter()
-        return models.Filter(must=[equals("session_id", self.branch.session_id)])
+        return Filter(must=[equals("session_id", self.branch.session_id)])
 
     def limit(self) -> int:
         """So long that DEPTH of the scope are surely among them, or, where many are not, most likely."""
@@ -139,26 +139,26 @@ class _Scope:
     def ran_short(self, scores: Scores, limit: int) -> bool:
         return len(scores) == limit and sum(self.holds(turn_id) for turn_id, _ in scores) < ENOUGH
 
-    def exact_filter(self) -> models.Filter:
-        mine: list[models.Condition] = [*in_session(self.branch.session_id, self.owner)]
+    def exact_filter(self) -> Filter:
+        mine: list[Condition] = [*in_session(self.branch.session_id, self.owner)]
         ids = self.turn_ids()
         if len(ids) <= max(len(self.branch.aside), FEW):
-            return models.Filter(must=[models.HasIdCondition(has_id=[*ids]), *mine])
+            return Filter(must=[has_id([*ids]), *mine])
         silent = [node.turn_id for node in self.branch.nodes if not self.holds(node.turn_id)]
-        unwanted = models.HasIdCondition(has_id=[*self.branch.aside, *silent])
-        return models.Filter(must=mine, must_not=[unwanted])
+        unwanted = has_id([*self.branch.aside, *silent])
+        return Filter(must=mine, must_not=[unwanted])
 
 
-def _requests(query: Query, point_filter: models.Filter, limit: int) -> list[models.QueryRequest]:
+def _requests(query: Query, point_filter: Filter, limit: int) -> list[QueryRequest]:
     raw = query.forms[0]
-    vectors: list[tuple[str, list[float] | models.SparseVector]] = [
+    vectors: list[tuple[str, list[float] | SparseVector]] = [
         ("question", raw.dense),
         ("turn", raw.dense),
     ]
     if raw.sparse.indices:
         vectors.append(("sparse", sparse_vector(raw.sparse)))
     return [
-        models.QueryRequest(query=vector, using=name, filter=point_filter, limit=limit, with_payload=False)
+        QueryRequest(query=vector, using=name, filter=point_filter, limit=limit, with_payload=False)
         for name, vector in vectors
     ]
 

@@ -9,7 +9,6 @@ from typing import Any, Final, Literal
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from qdrant_client import models
 
 from core.conversation.commands import parse_command
 from core.conversation.persona import Persona, PersonaDraft
@@ -18,9 +17,10 @@ from core.errors import UnknownSessionError
 from core.moments import MAX_EXPIRE_DAYS
 from core.operations.backfill_turns import canonical_uuid
 from core.text import alike
-from services.conversation.turns import TurnStore, equals, in_session
+from services.conversation.turns import TurnStore
 from services.store.clock import Clock, utc_now_us
-from services.store.dialect import UnknownPointError, VectorStore
+from services.store.dialect import Condition, Filter, Point, Record, UnknownPointError, VectorStore
+from services.store.filters import any_of, by_ids, equals, has_id, in_range, in_session, newest_first
 from services.store.lenient import read_leniently
 
 # A session as it is stored: the payload of one point in the session collection.
@@ -95,7 +95,7 @@ class _PersonaPayload(BaseModel):
     chunk_id: str | None = None
 
 
-def read_session(record: models.Record) -> Session:
+def read_session(record: Record) -> Session:
     """The point's id counts, whatever the record says; a field that cannot be read takes its default."""
     session_id = str(record.id)
     payload = read_leniently(_SessionPayload, record.payload or {}, session_id)
@@ -122,7 +122,7 @@ def _read_persona(stored: dict[str, Any] | None, session_id: str) -> Persona | N
         return None
 
 
-def read_title(record: models.Record) -> Title:
+def read_title(record: Record) -> Title:
     """The same of a record of which only TITLE_FIELDS were read."""
     session = read_session(record)
     return Title(session.session_id, session.title, session.updated_us)
@@ -168,7 +168,7 @@ class SessionStore:
     async def put(self, session: Session, named_by: str | None = None) -> None:
         """Write the whole record, over whatever was there; `named_by` is the turn its title is from."""
         payload = {**asdict(session), "title_turn_id": named_by}
-        point = models.PointStruct(id=session.session_id, vector={}, payload=payload)
+        point = Point(id=session.session_id, vector={}, payload=payload)
         await self._store.upsert(self._collection, [point])
 
     async def exists(self, session_id: str) -> bool:
@@ -178,14 +178,14 @@ class SessionStore:
     async def reserve(self, session_id: str, owner: str) -> None:
         """Note that this session is being written; it belongs to nobody until `put` makes it whole."""
         note = {"session_id": session_id, "owner": None, "unfinished": True, "writer": owner}
-        point = models.PointStruct(id=session_id, vector={}, payload={**note, "updated_us": self._clock()})
+        point = Point(id=session_id, vector={}, payload={**note, "updated_us": self._clock()})
         await self._store.upsert(self._collection, [point])
 
     async def unfinished(self, before_us: int) -> list[tuple[str, str]]:
         """Sessions reserved until then and never made whole, each with its owner."""
-        old = models.FieldCondition(key="updated_us", range=models.Range(lte=before_us))
+        old = in_range("updated_us", lte=before_us)
         records, _ = await self._store.scroll(
-            self._collection, models.Filter(must=[equals("unfinished", True), old]), limit=MAX_UNFINISHED
+            self._collection, Filter(must=[equals("unfinished", True), old]), limit=MAX_UNFINISHED
         )
         return [(str(record.id), str((record.payload or {}).get("writer", ""))) for record in records]
 
@@ -231,8 +231,8 @@ class SessionStore:
         """
         if canonical_uuid(session_id) is None:
             return
-        from_them = models.FieldCondition(key="title_turn_id", match=models.MatchAny(any=list(turn_ids)))
-        point_filter = models.Filter(must=[models.HasIdCondition(has_id=[session_id]), from_them])
+        from_them = any_of("title_turn_id", turn_ids)
+        point_filter = Filter(must=[has_id([session_id]), from_them])
         await self._store.set_payload(
             self._collection, {"title": "", "title_turn_id": None}, points=point_filter
         )
@@ -265,16 +265,16 @@ class SessionStore:
         return await self._change(session_id, owner, {"persona": None})
 
     async def delete(self, session_id: str) -> None:
-        await self._store.delete(self._collection, models.PointIdsList(points=[session_id]))
+        await self._store.delete(self._collection, by_ids([session_id]))
 
     async def list_newest(self, owner: str, limit: int, before_us: int | None = None) -> list[Session]:
         """At most `limit`, newest first; `before_us` continues after a page."""
-        point_filter = _of(owner, models.Range(lt=before_us) if before_us is not None else None)
+        point_filter = _of(owner, in_range("updated_us", lt=before_us) if before_us is not None else None)
         return [read_session(record) for record in await self._newest(point_filter, limit)]
 
     async def titles(self, owner: str, limit: int, until_us: int | None = None) -> list[Title]:
         """At most `limit`, newest first; none that is newer than `until_us`."""
-        point_filter = _of(owner, models.Range(lte=until_us) if until_us is not None else None)
+        point_filter = _of(owner, in_range("updated_us", lte=until_us) if until_us is not None else None)
         return [read_title(record) for record in await self._newest(point_filter, limit, TITLE_FIELDS)]
 
     async def get_many(self, session_ids: Sequence[str], owner: str) -> list[Session]:
@@ -284,13 +284,13 @@ class SessionStore:
         return [by_id[each] for each in session_ids if each in by_id and by_id[each].owner == owner]
 
     async def _newest(
-        self, point_filter: models.Filter, limit: int, fields: list[str] | bool = True
-    ) -> list[models.Record]:
+        self, point_filter: Filter, limit: int, fields: list[str] | bool = True
+    ) -> list[Record]:
         records, _ = await self._store.scroll(
             self._collection,
             scroll_filter=point_filter,
             limit=limit,
-            order_by=models.OrderBy(key="updated_us", direction=models.Direction.DESC),
+            order_by=newest_first("updated_us"),
             with_payload=fields,
         )
         return records
@@ -309,17 +309,17 @@ class SessionStore:
 
     async def _name_unnamed(self, session_id: str, title: str, turn_id: str | None) -> None:
         """The store compares: a title that was given meanwhile stays."""
-        this = models.HasIdCondition(has_id=[session_id])
-        unnamed = models.Filter(must=[this, equals("title", "")])
+        this = has_id([session_id])
+        unnamed = Filter(must=[this, equals("title", "")])
         named = {"title": title, "title_turn_id": turn_id}
         await self._store.set_payload(self._collection, named, points=unnamed)
 
 
-def _of(owner: str, updated: models.Range | None) -> models.Filter:
-    conditions: list[models.Condition] = [equals("owner", owner)]
+def _of(owner: str, updated: Condition | None) -> Filter:
+    conditions: list[Condition] = [equals("owner", owner)]
     if updated is not None:
-        conditions.append(models.FieldCondition(key="updated_us", range=updated))
-    return models.Filter(must=conditions)
+        conditions.append(updated)
+    return Filter(must=conditions)
 
 
 def _unknown() -> UnknownSessionError:
@@ -375,7 +375,7 @@ QUESTION_CHARS = 120
 
 async def read_questions(turns: TurnStore, session_id: str, owner: str) -> dict[str, str]:
     """By turn id; a slash command as it was written. One whose question cannot be read is left out."""
-    point_filter = models.Filter(must=[*in_session(session_id, owner)])
+    point_filter = Filter(must=[*in_session(session_id, owner)])
     questions: dict[str, str] = {}
     async for record in turns.scroll(point_filter, with_payload=["user_query"]):
         question = (record.payload or {}).get("user_query")

@@ -31,6 +31,7 @@ from services.conversation.summary_records import SummaryRecords
 from services.conversation.turns import TurnStore
 from services.llm_service import ModelEntry
 from services.store.clock import Clock, utc_now_us
+from services.store.pages import batches
 
 log = structlog.get_logger()
 
@@ -174,8 +175,8 @@ class SummaryService:
         least, most = self._settings.compress_after_tokens, MAX_STEPS * STEP_TOKENS
         turns: list[SummarySource] = []
         tokens = 0
-        for start in range(0, len(turn_ids), READ_AT_ONCE):
-            read = await self._records.sources(turn_ids[start : start + READ_AT_ONCE])
+        for batch in batches(turn_ids, READ_AT_ONCE):
+            read = await self._records.sources(batch)
             sources = [turn for turn in read if turn is not None]
             if len(sources) < len(read):
                 return []  # a turn is gone: the branch is not what it was

@@ -10,14 +10,15 @@ from typing import Any
 import structlog
 from cachetools import LRUCache, TTLCache
 from pydantic import TypeAdapter, ValidationError
-from qdrant_client import models
 
 from core.conversation.branch import TurnNode
 from core.conversation.summaries import AppliedSummary, SummarySource, nearest_applicable, speaking_of
 from core.conversation.turns import Summary
 from services.conversation.payload import rewritten_payload, summary_payload
-from services.conversation.turns import TurnStore, equals
-from services.store.dialect import UnknownPointError
+from services.conversation.turns import TurnStore
+from services.store.dialect import Filter, Record, UnknownPointError
+from services.store.filters import equals, has_id, is_empty
+from services.store.pages import batches
 
 log = structlog.get_logger()
 
@@ -25,9 +26,8 @@ NEAREST = 32  # summaries read at first; what they cover together is far beyond 
 MAX_KNOWN = 2_000  # summaries without their texts: some 8 MB
 MAX_GOING = 10_000
 GOING_S = 60.0  # how long a turn may still be there after its summaries are forgotten
-CHUNK = 500  # turns named in one request
 _SUMMARY = TypeAdapter(Summary)
-_HOLDS_NONE = models.IsEmptyCondition(is_empty=models.PayloadField(key="summary_start"))
+_HOLDS_NONE = is_empty("summary_start")
 
 
 class SummaryRecords:
@@ -62,7 +62,7 @@ class SummaryRecords:
         conditions = [equals("session_id", session_id)]
         if owner is not None:
             conditions.append(equals("owner", owner))
-        return await self._read(models.Filter(must=[*conditions], must_not=[_HOLDS_NONE]))
+        return await self._read(Filter(must=[*conditions], must_not=[_HOLDS_NONE]))
 
     async def sources(self, turn_ids: Sequence[str]) -> list[SummarySource | None]:
         """The texts of the turns, in order; None for one that is gone or cannot be read."""
@@ -103,17 +103,17 @@ class SummaryRecords:
         for turn_id in turn_ids:
             self._known.pop(turn_id, None)
             self._made.pop(turn_id, None)
-        for chunk in _chunks(holders):
+        for chunk in batches(holders):
             await self._turns.set_payload(summary_payload(None), chunk)
 
-    async def _each(self, turn_ids: Sequence[str]) -> AsyncIterator[models.Record]:
-        for chunk in _chunks(turn_ids):
+    async def _each(self, turn_ids: Sequence[str]) -> AsyncIterator[Record]:
+        for chunk in batches(turn_ids):
             async for record in self._turns.scroll(_among(chunk), with_payload=["turn_id"]):
                 yield record
 
     async def _all_exist(self, turn_ids: Sequence[str]) -> bool:
         expected = frozenset(turn_ids)
-        existing = sum([await self._turns.count(_among(chunk)) for chunk in _chunks(sorted(expected))])
+        existing = sum([await self._turns.count(_among(chunk)) for chunk in batches(sorted(expected))])
         return existing == len(expected)
 
     async def _held_by(self, turn_ids: Sequence[str]) -> dict[str, Summary]:
@@ -124,7 +124,7 @@ class SummaryRecords:
         self._known.update({turn_id: replace(summary, text="") for turn_id, summary in held.items()})
         return held
 
-    async def _read(self, point_filter: models.Filter) -> dict[str, Summary | None]:
+    async def _read(self, point_filter: Filter) -> dict[str, Summary | None]:
         return {
             str(record.id): _summary((record.payload or {}).get("summary"), str(record.id))
             async for record in self._turns.scroll(point_filter, with_payload=["summary"])
@@ -139,18 +139,14 @@ def _summary(stored: Any, turn_id: str) -> Summary | None:
         return None
 
 
-def _among(turn_ids: Sequence[str]) -> models.Filter:
-    return models.Filter(must=[models.HasIdCondition(has_id=list(turn_ids))])
-
-
-def _chunks(turn_ids: Sequence[str]) -> list[list[str]]:
-    return [list(turn_ids[start : start + CHUNK]) for start in range(0, len(turn_ids), CHUNK)]
+def _among(turn_ids: Sequence[str]) -> Filter:
+    return Filter(must=[has_id(turn_ids)])
 
 
 # Rewritten questions of stored turns: each was made of earlier turns, and goes when one of them does.
 
 
-_HOLDS_NONE_rewordings = models.IsEmptyCondition(is_empty=models.PayloadField(key="rewritten_question"))
+_NOT_REWORDED = is_empty("rewritten_question")
 
 
 class Rewordings:
@@ -163,17 +159,15 @@ class Rewordings:
         Returns how many. Raises StoreUnavailableError.
         """
         erased = frozenset(turn_ids)
-        point_filter = models.Filter(
-            must=[equals("session_id", session_id)], must_not=[_HOLDS_NONE_rewordings]
-        )
+        point_filter = Filter(must=[equals("session_id", session_id)], must_not=[_NOT_REWORDED])
         holders = [
             str(record.id)
             async for record in self._turns.scroll(point_filter, with_payload=["rewritten_question"])
             if _made_of(record.payload or {}, erased)
         ]
-        for start in range(0, len(holders), CHUNK):
+        for batch in batches(holders):
             with suppress(UnknownPointError):  # one went meanwhile; the others are written
-                await self._turns.set_payload(rewritten_payload(None), holders[start : start + CHUNK])
+                await self._turns.set_payload(rewritten_payload(None), batch)
         return len(holders)
 
 

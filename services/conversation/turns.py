@@ -8,14 +8,15 @@ from typing import Any
 
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
-from qdrant_client import models
 
 from core.conversation.branch import SessionTree, TurnNode
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import SparseTerms
 from services.conversation.payload import SKELETON_FIELDS, from_payload, sparse_vector, to_payload
 from services.conversation.tree_cache import SessionCache
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, Point, PointVectors, QueryRequest, Record, ScoredPoint, VectorStore
+from services.store.filters import by_ids, in_session, matching
+from services.store.pages import scroll_all
 
 log = structlog.get_logger()
 
@@ -52,14 +53,6 @@ class TurnVectors:
         return vectors
 
 
-def equals(field: str, value: str | int | bool) -> models.FieldCondition:
-    return models.FieldCondition(key=field, match=models.MatchValue(value=value))
-
-
-def in_session(session_id: str, owner: str) -> list[models.FieldCondition]:
-    return [equals("session_id", session_id), equals("owner", owner)]
-
-
 class TurnStore:
     """`cache_s` is how long a session's tree is kept after its last turn; 0 where others write too."""
 
@@ -75,7 +68,7 @@ class TurnStore:
     async def put_many(self, turns: Sequence[tuple[Turn, TurnVectors]]) -> None:
         """Write whole turns in one request, as an import does. None at all are refused, as the store does."""
         points = [
-            models.PointStruct(id=turn.turn_id, vector=vectors.named(), payload=to_payload(turn))
+            Point(id=turn.turn_id, vector=vectors.named(), payload=to_payload(turn))
             for turn, vectors in turns
         ]
         with self._cache.writing([turn for turn, _ in turns]):
@@ -83,7 +76,7 @@ class TurnStore:
 
     async def add_vectors(self, added: Mapping[str, TurnVectors]) -> None:
         """By turn id. Raises UnknownPointError when one is gone; the others have theirs then."""
-        points = [models.PointVectors(id=turn_id, vector=each.named()) for turn_id, each in added.items()]
+        points = [PointVectors(id=turn_id, vector=each.named()) for turn_id, each in added.items()]
         await self._store.update_vectors(self._collection, points)
 
     async def get(self, turn_id: str) -> Turn | None:
@@ -116,7 +109,7 @@ class TurnStore:
         self._cache.forget()
 
     async def _read_tree(self, session_id: str, owner: str) -> SessionTree:
-        point_filter = models.Filter(must=[*in_session(session_id, owner)])
+        point_filter = Filter(must=[*in_session(session_id, owner)])
         nodes: list[TurnNode] = []
         gaps: dict[str, str | None] = {}
         async for record in self.scroll(point_filter, with_payload=SKELETON_FIELDS):
@@ -130,39 +123,34 @@ class TurnStore:
         return SessionTree(session_id, nodes, gaps)
 
     async def scroll(
-        self, point_filter: models.Filter | None, *, with_payload: Any = True, with_vectors: Any = False
-    ) -> AsyncIterator[models.Record]:
+        self, point_filter: Filter | None, *, with_payload: Any = True, with_vectors: Any = False
+    ) -> AsyncIterator[Record]:
         """Every matching point, page by page, in id order."""
-        offset: Any = None
-        while True:
-            records, offset = await self._store.scroll(
-                self._collection,
-                scroll_filter=point_filter,
-                limit=PAGE,
-                offset=offset,
-                with_payload=with_payload,
-                with_vectors=with_vectors,
-            )
-            for record in records:
-                yield record
-            if offset is None:
-                return
+        async for record in scroll_all(
+            self._store,
+            self._collection,
+            point_filter,
+            size=PAGE,
+            with_payload=with_payload,
+            with_vectors=with_vectors,
+        ):
+            yield record
 
-    async def search(self, requests: Sequence[models.QueryRequest]) -> list[list[models.ScoredPoint]]:
+    async def search(self, requests: Sequence[QueryRequest]) -> list[list[ScoredPoint]]:
         """Several searches in one round trip."""
         responses = await self._store.query_batch_points(self._collection, requests)
         return [response.points for response in responses]
 
-    async def count(self, point_filter: models.Filter | None = None) -> int:
+    async def count(self, point_filter: Filter | None = None) -> int:
         return (await self._store.count(self._collection, count_filter=point_filter)).count
 
     async def delete(self, turn_ids: Sequence[str]) -> None:
         with self._cache.changing(turn_ids):
-            await self._store.delete(self._collection, models.PointIdsList(points=list(turn_ids)))
+            await self._store.delete(self._collection, by_ids(turn_ids))
 
-    async def delete_matching(self, point_filter: models.Filter) -> None:
+    async def delete_matching(self, point_filter: Filter) -> None:
         with self._cache.changing():
-            await self._store.delete(self._collection, models.FilterSelector(filter=point_filter))
+            await self._store.delete(self._collection, matching(point_filter))
 
     async def set_payload(self, payload: dict[str, Any], turn_ids: Sequence[str]) -> None:
         touched = turn_ids if _TREE_FIELDS.intersection(payload) else ()
@@ -182,7 +170,7 @@ def _node(turn_id: str, stored: _Skeleton) -> TurnNode:
     )
 
 
-def _readable(record: models.Record) -> Turn | None:
+def _readable(record: Record) -> Turn | None:
     try:
         return from_payload(record.payload or {}, str(record.id))
     except ValidationError:

@@ -25,6 +25,7 @@ from services.knowledge.documents import (
 )
 from services.knowledge.ingestion import Parts
 from services.knowledge.intake import Intake
+from services.knowledge.jobs.byte_budget import ByteBudget
 from services.knowledge.jobs.heartbeat import STALE_AFTER_US, Heartbeat
 from services.knowledge.jobs.job import JobFigures, JobSnapshot
 from services.knowledge.jobs.locks import Locks
@@ -38,7 +39,6 @@ from services.knowledge.versions import Versions
 from services.models.embedding import EmbeddingService
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import VectorStore
-from services.sync.in_flight import ByteBudget
 
 UPLOADED_BYTES = 128 << 20
 log = structlog.get_logger()

@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
-from qdrant_client import models
 
 from config.settings import StoreSettings
 from core.errors import BadRequestError, StoreUnavailableError
 from core.knowledge import Chunk, Document
 from core.relevance.iso_dates import first_day
 from services.knowledge.upload import version_of
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, Point, SparseVector, VectorStore
+from services.store.filters import ascending, equals, in_range, is_empty, matching
+from services.store.pages import scroll_all
 
 # A chunk as it is stored: the payload of one point of the knowledge collection (point id = chunk_id).
 
@@ -112,7 +113,7 @@ class ChunkVectors:
     """`sparse` is None where the text has no words at all."""
 
     dense: list[float]
-    sparse: models.SparseVector | None
+    sparse: SparseVector | None
 
 
 class ChunkStore:
@@ -123,7 +124,7 @@ class ChunkStore:
         self._store = store
         self._chunks = settings.knowledge_collection
 
-    async def add(self, points: Sequence[models.PointStruct]) -> None:
+    async def add(self, points: Sequence[Point]) -> None:
         await self._store.upsert(self._chunks, points=list(points))
 
     async def publish(self, document_id: str, version: str) -> None:
@@ -152,35 +153,27 @@ class ChunkStore:
 
     async def remove_all(self, document_id: str) -> None:
         """Raises StoreUnavailableError when chunks are still there afterwards, as the next three do."""
-        await self._remove(models.Filter(must=[_equals("document_id", document_id)]))
+        await self._remove(Filter(must=[equals("document_id", document_id)]))
 
     async def remove_version(self, document_id: str, version: str) -> None:
         await self._remove(_version(document_id, version))
 
     async def remove_others(self, document_id: str, version: str) -> None:
         """All but this version's; those of earlier releases have none."""
-        of_it, current = _equals("document_id", document_id), _equals("version", version)
-        await self._remove(models.Filter(must=[of_it], must_not=[current]))
+        of_it, current = equals("document_id", document_id), equals("version", version)
+        await self._remove(Filter(must=[of_it], must_not=[current]))
 
     async def remove_from(self, document_id: str, version: str, position: int) -> None:
         """The version's chunks from this position on."""
         of_version = _version(document_id, version)
-        beyond = models.FieldCondition(key="position", range=models.Range(gte=position))
-        await self._remove(models.Filter(must=[of_version, beyond]))
+        beyond = in_range("position", gte=position)
+        await self._remove(Filter(must=[of_version, beyond]))
 
     async def texts(self, document_id: str) -> AsyncIterator[tuple[str, str]]:
         """The point id and the indexed text of every chunk of the document, of all versions."""
-        point_filter = models.Filter(must=[_equals("document_id", document_id)])
-        offset = None
-        while True:
-            records, offset = await self._store.scroll(
-                self._chunks, scroll_filter=point_filter, limit=_SCROLL_PAGE, offset=offset,
-                with_payload=_TEXT_FIELDS,
-            )  # fmt: skip
-            for record in records:
-                yield str(record.id), ChunkPayload.model_validate(record.payload).to_chunk().indexed_text
-            if offset is None:
-                return
+        point_filter = Filter(must=[equals("document_id", document_id)])
+        async for record in scroll_all(self._store, self._chunks, point_filter, with_payload=_TEXT_FIELDS):
+            yield str(record.id), ChunkPayload.model_validate(record.payload).to_chunk().indexed_text
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, ChunkVectors]:
         """By point id; those that are gone, or have none, are left out."""
@@ -190,7 +183,7 @@ class ChunkStore:
             vector = record.vector if isinstance(record.vector, dict) else {}
             dense, sparse = vector.get("dense"), vector.get("sparse")
             if isinstance(dense, list) and dense:
-                words = sparse if isinstance(sparse, models.SparseVector) else None
+                words = sparse if isinstance(sparse, SparseVector) else None
                 vectors[str(record.id)] = ChunkVectors(dense, words)  # type: ignore[arg-type]
         return vectors
 
@@ -203,42 +196,38 @@ class ChunkStore:
             self._chunks,
             scroll_filter=_current(document),
             limit=limit,
-            order_by=models.OrderBy(key="position", direction=models.Direction.ASC, start_from=start),
+            order_by=ascending("position", start),
             with_payload=True,
         )
         chunks = tuple(ChunkPayload.model_validate(record.payload).to_chunk() for record in records)
         end = chunks[-1].position + 1 if chunks else document.chunk_count
         return ChunkPage(chunks, str(end) if end < document.chunk_count else None)
 
-    async def _set_ready(self, point_filter: models.Filter, *, ready: bool) -> None:
-        selector = models.FilterSelector(filter=point_filter)
+    async def _set_ready(self, point_filter: Filter, *, ready: bool) -> None:
+        selector = matching(point_filter)
         await self._store.set_payload(self._chunks, payload={"ready": ready}, points=selector)
 
-    async def _count(self, point_filter: models.Filter) -> int:
+    async def _count(self, point_filter: Filter) -> int:
         return (await self._store.count(self._chunks, count_filter=point_filter)).count
 
-    async def _remove(self, point_filter: models.Filter) -> None:
+    async def _remove(self, point_filter: Filter) -> None:
         for _ in range(_DELETE_ATTEMPTS):
-            await self._store.delete(self._chunks, points_selector=models.FilterSelector(filter=point_filter))
+            await self._store.delete(self._chunks, points_selector=matching(point_filter))
             if not await self._count(point_filter):
                 return
         raise StoreUnavailableError("The document's chunks could not all be erased; try again.")
 
 
-def _equals(field: str, value: str) -> models.FieldCondition:
-    return models.FieldCondition(key=field, match=models.MatchValue(value=value))
+def _version(document_id: str, version: str) -> Filter:
+    return Filter(must=[equals("document_id", document_id), equals("version", version)])
 
 
-def _version(document_id: str, version: str) -> models.Filter:
-    return models.Filter(must=[_equals("document_id", document_id), _equals("version", version)])
-
-
-def _current(document: Document) -> models.Filter:
+def _current(document: Document) -> Filter:
     """Chunks of earlier releases name no version; they are the only ones of their document."""
-    unnamed = models.IsEmptyCondition(is_empty=models.PayloadField(key="version"))
-    return models.Filter(
-        must=[_equals("document_id", document.document_id)],
-        should=[_equals("version", version_of(document.content_hash)), unnamed],
+    unnamed = is_empty("version")
+    return Filter(
+        must=[equals("document_id", document.document_id)],
+        should=[equals("version", version_of(document.content_hash)), unnamed],
     )
 
 

@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 
 from pydantic import BaseModel, ConfigDict
-from qdrant_client import models
 
 from config.settings import StoreSettings
 from core.citing.citations import KnownDocuments
 from core.errors import BadRequestError
 from core.knowledge import Document, DocumentStatus
 from services.store.clock import Clock
-from services.store.dialect import VectorStore
+from services.store.dialect import Condition, Filter, Point, Record, VectorStore
+from services.store.filters import any_of, by_ids, equals, has_id, in_range, is_empty, newest_first
+from services.store.pages import batches, scroll_all
 
 # A document as it is stored: the payload of one point of the document collection (id = document_id).
 
@@ -51,7 +52,6 @@ class DocumentPayload(BaseModel):
 
 _TIES = 16  # documents that may share one microsecond at the edge of a page
 _SCROLL_PAGE = 256
-_LOOKED_UP_AT_ONCE = 1_000
 _TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
 _INCOMING = "incoming"
@@ -116,7 +116,7 @@ class DocumentStore:
         payload = DocumentPayload.from_document(document, self._clock()).model_dump(mode="json")
         if incoming:
             payload[_INCOMING] = incoming
-        point = models.PointStruct(id=document.document_id, vector={}, payload=payload)
+        point = Point(id=document.document_id, vector={}, payload=payload)
         await self._store.upsert(self._documents, points=[point])
 
     async def load(self, document_id: str) -> StoredDocument | None:
@@ -129,7 +129,7 @@ class DocumentStore:
 
     async def touch(self, document_ids: Sequence[str]) -> None:
         """A sign of life, so that no other worker takes an ingestion for dead."""
-        those = models.Filter(must=[models.HasIdCondition(has_id=list(document_ids))])
+        those = Filter(must=[has_id(document_ids)])
         await self._store.set_payload(self._documents, payload={"updated_us": self._clock()}, points=those)
 
     async def note_modified(self, document_id: str, modified_us: int) -> None:
@@ -142,10 +142,8 @@ class DocumentStore:
         """Those of these owners that can be read; any text may be given for an id."""
         ids = [document_id for document_id in document_ids if _is_id(document_id)]
         hashes: dict[str, str] = {}
-        for start in range(0, len(ids), _LOOKED_UP_AT_ONCE):
-            records = await self._store.retrieve(
-                self._documents, ids=ids[start : start + _LOOKED_UP_AT_ONCE], with_payload=_KNOWN_FIELDS
-            )
+        for batch in batches(ids):
+            records = await self._store.retrieve(self._documents, ids=batch, with_payload=_KNOWN_FIELDS)
             for record in records:
                 payload = record.payload or {}
                 if payload.get("owner") in owners and payload.get("status") != DocumentStatus.FAILED:
@@ -154,7 +152,7 @@ class DocumentStore:
 
     async def forget(self, document_id: str) -> None:
         """Remove the document's own record; its chunks must be gone before."""
-        await self._store.delete(self._documents, points_selector=models.PointIdsList(points=[document_id]))
+        await self._store.delete(self._documents, points_selector=by_ids([document_id]))
 
     async def page(
         self, owners: Sequence[str], limit: int, cursor: str | None, narrowed: Narrowed = EVERY
@@ -165,7 +163,7 @@ class DocumentStore:
             self._documents,
             scroll_filter=_document_filter(owners, None if after is None else after[0], narrowed),
             limit=limit + 1 + _TIES,
-            order_by=models.OrderBy(key="created_us", direction=models.Direction.DESC),
+            order_by=newest_first("created_us"),
             with_payload=True,
         )
         documents = sorted((_stored(record).document for record in records), key=_newest_first)
@@ -185,37 +183,24 @@ class DocumentStore:
 
     async def unsettled(self) -> AsyncIterator[StoredDocument]:
         """Those that somebody is reading in, or was when the server stopped. Of all owners, in no order."""
-        ingesting = _equals("status", DocumentStatus.INGESTING.value)
-        replaced = models.Filter(
-            must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=_INCOMING))]
-        )
-        async for stored in self._all(models.Filter(should=[ingesting, replaced])):
+        ingesting = equals("status", DocumentStatus.INGESTING.value)
+        replaced = Filter(must_not=[is_empty(_INCOMING)])
+        async for stored in self._all(Filter(should=[ingesting, replaced])):
             yield stored
 
     async def of_source(self, source: str) -> AsyncIterator[Document]:
         """Whatever their state, in no order."""
-        async for stored in self._all(models.Filter(must=[_equals("source", source)])):
+        async for stored in self._all(Filter(must=[equals("source", source)])):
             yield stored.document
 
     async def named(self, external_id: str) -> list[Document]:
         """Those with this external id, of all owners."""
-        point_filter = models.Filter(must=[_equals("external_id", external_id)])
+        point_filter = Filter(must=[equals("external_id", external_id)])
         return [stored.document async for stored in self._all(point_filter)]
 
-    async def _all(self, point_filter: models.Filter) -> AsyncIterator[StoredDocument]:
-        offset = None
-        while True:
-            records, offset = await self._store.scroll(
-                self._documents,
-                scroll_filter=point_filter,
-                limit=_SCROLL_PAGE,
-                offset=offset,
-                with_payload=True,
-            )
-            for record in records:
-                yield _stored(record)
-            if offset is None:
-                return
+    async def _all(self, point_filter: Filter) -> AsyncIterator[StoredDocument]:
+        async for record in scroll_all(self._store, self._documents, point_filter):
+            yield _stored(record)
 
 
 def _is_id(text: str) -> bool:
@@ -226,33 +211,27 @@ def _is_id(text: str) -> bool:
         return False
 
 
-def _stored(record: models.Record) -> StoredDocument:
+def _stored(record: Record) -> StoredDocument:
     payload = DocumentPayload.model_validate(record.payload)
     incoming = str((record.payload or {}).get(_INCOMING) or "")
     return StoredDocument(payload.to_document(), payload.updated_us, incoming)
 
 
-def _one(document_id: str) -> models.Filter:
+def _one(document_id: str) -> Filter:
     """As a filter: a document that went meanwhile is no mistake."""
-    return models.Filter(must=[models.HasIdCondition(has_id=[document_id])])
+    return Filter(must=[has_id([document_id])])
 
 
-def _equals(field: str, value: str) -> models.FieldCondition:
-    return models.FieldCondition(key=field, match=models.MatchValue(value=value))
-
-
-def _document_filter(owners: Sequence[str], until_us: int | None, narrowed: Narrowed) -> models.Filter:
-    must: list[models.Condition] = [
-        models.FieldCondition(key="owner", match=models.MatchAny(any=list(owners)))
-    ]
+def _document_filter(owners: Sequence[str], until_us: int | None, narrowed: Narrowed) -> Filter:
+    must: list[Condition] = [any_of("owner", owners)]
     if until_us is not None:
-        must.append(models.FieldCondition(key="created_us", range=models.Range(lte=until_us)))
+        must.append(in_range("created_us", lte=until_us))
     for field, value in (
         ("status", narrowed.status), ("source", narrowed.source), ("tags", narrowed.tag),
     ):  # fmt: skip
         if value is not None:
-            must.append(_equals(field, str(value)))
-    return models.Filter(must=must)
+            must.append(equals(field, str(value)))
+    return Filter(must=must)
 
 
 def _newest_first(document: Document) -> tuple[int, str]:

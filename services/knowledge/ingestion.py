@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import structlog
-from qdrant_client import models
 
 from core.errors import StoreUnavailableError, WenmaiError
 from core.failpoints import failpoint
@@ -23,6 +22,7 @@ from services.knowledge.size import KnowledgeSize
 from services.knowledge.upload import chunk_id_of, version_of
 from services.knowledge.versions import Versions
 from services.models.embedding import EmbeddingService
+from services.store.dialect import Point, SparseVector
 
 # Chunks whose text is stored already: their vectors are taken over, not made again.
 
@@ -145,7 +145,7 @@ class Ingestion:
             last.result()
         progress.report(done, reused)
 
-    async def _add(self, points: Sequence[models.PointStruct]) -> None:
+    async def _add(self, points: Sequence[Point]) -> None:
         await self._parts.chunks.add(points)
         failpoint("ingest.batch")
 
@@ -159,9 +159,7 @@ class Ingestion:
         if stored != total:
             raise StoreUnavailableError(f"Only {stored} of the document's {total} passages were stored.")
 
-    async def _points(
-        self, chunks: Sequence[Chunk], known: KnownVectors
-    ) -> tuple[int, list[models.PointStruct]]:
+    async def _points(self, chunks: Sequence[Chunk], known: KnownVectors) -> tuple[int, list[Point]]:
         """And for how many of them the vectors were there."""
         texts = [chunk.indexed_text for chunk in chunks]
         taken = await known.take(texts)
@@ -179,15 +177,15 @@ class Ingestion:
             sparse = await words
         return [ChunkVectors(*both) for both in zip(dense, sparse, strict=True)]
 
-    def _point(self, chunk: Chunk, vectors: ChunkVectors) -> models.PointStruct:
+    def _point(self, chunk: Chunk, vectors: ChunkVectors) -> Point:
         document = self._document
         payload = ChunkPayload.from_chunk(
             chunk, document.owner, document.created_us, document.tags, source=document.source
         )
-        vector: dict[str, list[float] | models.SparseVector] = {"dense": vectors.dense}
+        vector: dict[str, list[float] | SparseVector] = {"dense": vectors.dense}
         if vectors.sparse is not None:
             vector["sparse"] = vectors.sparse
-        return models.PointStruct(
+        return Point(
             id=chunk.chunk_id,
             vector=vector,
             payload=payload.model_dump(mode="json"),
@@ -224,7 +222,7 @@ def _chunks(document: Document, pieces: Pieces) -> Iterator[Chunk]:
         )
 
 
-def _sparse_vectors(texts: Sequence[str]) -> list[models.SparseVector | None]:
+def _sparse_vectors(texts: Sequence[str]) -> list[SparseVector | None]:
     """None where a text has no words at all."""
     encoded = [encode_document(text) for text in texts]
-    return [models.SparseVector(indices=e.indices, values=e.values) if e.indices else None for e in encoded]
+    return [SparseVector(indices=e.indices, values=e.values) if e.indices else None for e in encoded]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import threading
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,25 @@ class QueryBatchEmbedding(Protocol):
     """An embedding that can embed several queries in one call (LlamaIndex's base type cannot)."""
 
     def get_query_embeddings(self, queries: Sequence[str]) -> list[Vector]: ...
+
+
+class BatchEmbedding(BaseEmbedding):
+    """One that embeds several texts of either side in one call; of one text it is a batch of one."""
+
+    @abstractmethod
+    def get_query_embeddings(self, queries: Sequence[str]) -> list[Vector]: ...
+
+    @abstractmethod
+    def _get_text_embeddings(self, texts: list[str]) -> list[Vector]: ...
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self.get_query_embeddings([query])[0]
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._get_text_embeddings([text])[0]
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._get_query_embedding(query)
 
 
 class EmbeddingService:

@@ -22,10 +22,10 @@ from core.limits import scope_in_prompt
 from core.prompt.knowledge_context import Passage, parse_knowledge
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Part, Role
+from core.relevance.follow_ups import follow_up_weight, joined_wordings
 from core.relevance.query import Query, QueryForm, SparseTerms
 from core.relevance.sparse import WeightedTerm, question_terms
 from core.text import is_mostly_chinese
-from services.retrieval.query_forms import follow_up_weight, joined_wordings
 
 MODEL_NAME = "extractive"
 MAX_QUOTES = 3

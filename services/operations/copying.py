@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
-
-from qdrant_client import models
+from typing import BinaryIO, Protocol, cast, runtime_checkable
 
 from core.errors import DiskFullError, StoreUnavailableError
 from core.operations.archive import LENGTH, PointId, PointRecord, Role, Shape
@@ -19,7 +17,8 @@ from services.operations.backup.records import bodies, framed, id_of, record_of,
 from services.operations.backup.shapes import read_shape
 from services.operations.schedule.lease import RECORD as LEASE
 from services.store.clock import Clock
-from services.store.dialect import ChangeFeed, VectorStore
+from services.store.dialect import AnyPointId, ChangeFeed, Record, VectorStore
+from services.store.pages import batches, scroll_pages
 
 # Where a collection's points wait while the store is copied; what changed meanwhile takes their place.
 #
@@ -142,10 +141,10 @@ class StoreCopier:
         return CopiedCollection(role, name, await read_shape(self._store, name), spool)
 
     async def _copy(self, collection: CopiedCollection) -> None:
-        async for page in pages(self._store, collection.name):
+        async for page in scroll_pages(self._store, collection.name, size=PAGE, with_vectors=True):
             await asyncio.to_thread(self._spool_page, collection.spool, page)
 
-    def _spool_page(self, spool: CollectionSpool, page: Iterable[models.Record]) -> None:
+    def _spool_page(self, spool: CollectionSpool, page: Iterable[Record]) -> None:
         """The store, which may be on the same disk, must not be what finds it full."""
         check_room(self._folder, 0, self._reserve_bytes)
         spool.copied(records_of(_without_leases(page)))
@@ -170,36 +169,20 @@ class StoreCopier:
         )
 
     async def _read_again(self, name: str, ids: Sequence[PointId], spool: CollectionSpool) -> None:
-        for begun in range(0, len(ids), PAGE):
-            batch = ids[begun : begun + PAGE]
+        for batch in batches(ids, PAGE):
             points = await self._store.retrieve(name, batch, with_payload=True, with_vectors=True)
             deleted = set(batch) - {_plain(point.id) for point in points}
             await asyncio.to_thread(_spool_changes, spool, points, deleted)
 
 
-def _spool_changes(
-    spool: CollectionSpool, points: Iterable[models.Record], deleted: Iterable[models.ExtendedPointId]
-) -> None:
+def _spool_changes(spool: CollectionSpool, points: Iterable[Record], deleted: Iterable[AnyPointId]) -> None:
     spool.changed(records_of(_without_leases(points)), map(_plain, deleted))
 
 
-def _without_leases(points: Iterable[models.Record]) -> list[models.Record]:
+def _without_leases(points: Iterable[Record]) -> list[Record]:
     """Without the lease: a restored store has missed no clean-up, and must not catch one up at its start."""
     return [point for point in points if (point.payload or {}).get("record") != LEASE]
 
 
-def _plain(point_id: models.ExtendedPointId) -> PointId:
+def _plain(point_id: AnyPointId) -> PointId:
     return point_id if isinstance(point_id, int) else str(point_id)
-
-
-async def pages(store: VectorStore, name: str) -> AsyncIterator[list[models.Record]]:
-    """Every point with payload and vectors, in the order of ids."""
-    offset: Any = None
-    while True:
-        page, offset = await store.scroll(
-            name, limit=PAGE, offset=offset, with_payload=True, with_vectors=True
-        )
-        if page:
-            yield page
-        if offset is None:
-            return

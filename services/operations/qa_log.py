@@ -19,6 +19,7 @@ import structlog
 from core.conversation.turns import Turn, rfc3339
 from core.errors import StartRefusedError, StoreUnavailableError
 from core.knowledge import Citation
+from services.store.durable import sync_folder
 
 # The files of the question log: one a day, one JSON object a line. Blocking; for one thread at a time.
 
@@ -97,7 +98,7 @@ class QAFiles:
             os.replace(copy, path)
             if not any_left:
                 path.unlink()
-            self._sync_folder()
+            sync_folder(self.folder)
             return different
 
     @contextmanager
@@ -107,10 +108,6 @@ class QAFiles:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             (self.folder / HALF_WRITTEN).unlink(missing_ok=True)
             yield
-
-    def _sync_folder(self) -> None:
-        with _opened(self.folder, os.O_RDONLY) as descriptor:
-            os.fsync(descriptor)
 
 
 def _count(path: Path, counted: Keep) -> int:

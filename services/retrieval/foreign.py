@@ -14,10 +14,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from core.errors import UnavailableError
 from core.knowledge import Candidate
+from core.relevance.follow_ups import follow_up_weight
 from core.relevance.query import Query
 from core.tracing import where
 from services.models.circuit import Circuit
-from services.retrieval.query_forms import follow_up_weight
 
 # What rerankers return, as probabilities.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from qdrant_client import models
 
 from config.settings import RetrievalSettings
 from core.knowledge import Candidate, FormMatch, KnowledgeFilter
@@ -17,7 +16,7 @@ from core.relevance.fusion import reciprocal_rank_fusion
 from core.relevance.query import Query, QueryForm
 from services.knowledge.chunks import ChunkPayload
 from services.retrieval.searchable import searchable
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, QueryRequest, ScoredPoint, SparseVector, VectorStore
 
 DENSE = "dense"
 SPARSE = "sparse"
@@ -32,14 +31,14 @@ class _Ranking:
     form: int
     kind: str
     weight: float
-    points: list[models.ScoredPoint]
+    points: list[ScoredPoint]
 
 
 @dataclass(slots=True)
 class _Entry:
     """What all lists together say of one chunk, form by form."""
 
-    point: models.ScoredPoint
+    point: ScoredPoint
     matches: list[FormMatch]
     has_vector: bool = False
 
@@ -98,7 +97,7 @@ class Retriever:
             look = await self._look(query, point_filter, DEEPER * depth)
         return look.candidates
 
-    async def _look(self, query: Query, point_filter: models.Filter, depth: int) -> _Look:
+    async def _look(self, query: Query, point_filter: Filter, depth: int) -> _Look:
         requests, kinds = self._requests(query, point_filter, depth)
         responses = await self._store.query_batch_points(self._collection, requests)
         rankings = [
@@ -109,8 +108,8 @@ class Retriever:
         return _Look(candidates, short and any(len(ranking.points) >= depth for ranking in rankings))
 
     def _requests(
-        self, query: Query, point_filter: models.Filter, depth: int
-    ) -> tuple[list[models.QueryRequest], list[tuple[int, str, float]]]:
+        self, query: Query, point_filter: Filter, depth: int
+    ) -> tuple[list[QueryRequest], list[tuple[int, str, float]]]:
         requests, kinds = [], []
         trusts = ((DENSE, self._fusion.dense_weight), (SPARSE, self._fusion.sparse_weight))
         for number, form in enumerate(query.forms):
@@ -122,10 +121,10 @@ class Retriever:
         return requests, kinds
 
     def _request(
-        self, query: Query, form: QueryForm, kind: str, point_filter: models.Filter, depth: int
-    ) -> models.QueryRequest:
-        sparse = models.SparseVector(indices=form.sparse.indices, values=form.sparse.values)
-        return models.QueryRequest(
+        self, query: Query, form: QueryForm, kind: str, point_filter: Filter, depth: int
+    ) -> QueryRequest:
+        sparse = SparseVector(indices=form.sparse.indices, values=form.sparse.values)
+        return QueryRequest(
             query=form.dense if kind == DENSE else sparse,
             using=kind,
             filter=point_filter,
@@ -165,18 +164,18 @@ class Retriever:
         return list(firsts.values()), copies
 
 
-def _says_anything(point: models.ScoredPoint) -> bool:
+def _says_anything(point: ScoredPoint) -> bool:
     """!!! ??? is near to any question that is near to nothing."""
     return any(map(str.isalnum, str((point.payload or {}).get("text", ""))))
 
 
-def _words_of(point: models.ScoredPoint) -> tuple[str, ...]:
+def _words_of(point: ScoredPoint) -> tuple[str, ...]:
     """What is searched of the chunk: copies have all of it in common. Another heading or date is no copy."""
     payload = point.payload or {}
     return tuple(str(payload.get(field, "")) for field in ("heading", "date", "text"))
 
 
-def _note_cosines(entry: _Entry, point: models.ScoredPoint, forms: NDArray[np.float64]) -> None:
+def _note_cosines(entry: _Entry, point: ScoredPoint, forms: NDArray[np.float64]) -> None:
     """The chunk's cosine to every form, from the vector it came with (unit length).
 
     A list scores only its own form, and the list by words none.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qdrant_client import models
-
 from core.knowledge import KnowledgeFilter
 from core.limits import NO_LIMITS, days
+from services.store.dialect import Condition, Filter
+from services.store.filters import any_of, equals, in_range
 
 
-def searchable(owners: Sequence[str], limits: KnowledgeFilter = NO_LIMITS) -> models.Filter:
-    must: list[models.Condition] = [
-        models.FieldCondition(key="ready", match=models.MatchValue(value=True)),
-        _any_of("owner", owners),
+def searchable(owners: Sequence[str], limits: KnowledgeFilter = NO_LIMITS) -> Filter:
+    must: list[Condition] = [
+        equals("ready", True),
+        any_of("owner", owners),
     ]
     for key, values in (
         ("tags", limits.tags),
@@ -21,12 +21,8 @@ def searchable(owners: Sequence[str], limits: KnowledgeFilter = NO_LIMITS) -> mo
         ("source", limits.sources),
     ):
         if values:
-            must.append(_any_of(key, values))
+            must.append(any_of(key, values))
     bounds = days(limits)
     if bounds is not None:
-        must.append(models.FieldCondition(key="day", range=models.Range(gte=bounds[0], lte=bounds[1])))
-    return models.Filter(must=must)
-
-
-def _any_of(key: str, values: Sequence[str]) -> models.FieldCondition:
-    return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))
+        must.append(in_range("day", gte=bounds[0], lte=bounds[1]))
+    return Filter(must=must)

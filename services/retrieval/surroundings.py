@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from qdrant_client import models
-
 from core.citing.passages import Span, sentences
 from core.errors import NotFoundError
 from core.knowledge import Candidate, Chunk
 from core.prompt.tokens import estimate_tokens
 from services.knowledge.chunks import ChunkPayload
 from services.retrieval.searchable import searchable
-from services.store.dialect import VectorStore
+from services.store.dialect import Condition, Filter, VectorStore
+from services.store.filters import equals, in_range
 
 SECTION_TOKENS = 2_000
 SECTION_REACH = 64  # chunks, to either side
@@ -96,7 +95,7 @@ class Neighbours:
             return Around(chunks)
         records, _ = await self._store.scroll(
             self._collection,
-            scroll_filter=models.Filter(must=point_filter.must, should=within),
+            scroll_filter=Filter(must=point_filter.must, should=within),
             limit=most,
             with_payload=True,
         )
@@ -129,15 +128,15 @@ def _stretches(positions: Sequence[int], reach: int) -> Iterator[tuple[int, int]
     yield max(0, first - reach), positions[-1] + reach
 
 
-def _stretch(version: DocumentVersion, first: int, last: int) -> models.Filter:
+def _stretch(version: DocumentVersion, first: int, last: int) -> Filter:
     document_id, content = version
-    must: list[models.Condition] = [
-        models.FieldCondition(key="document_id", match=models.MatchValue(value=document_id)),
-        models.FieldCondition(key="position", range=models.Range(gte=first, lte=last)),
+    must: list[Condition] = [
+        equals("document_id", document_id),
+        in_range("position", gte=first, lte=last),
     ]
     if content:  # chunks of earlier releases name no version
-        must.append(models.FieldCondition(key="version", match=models.MatchValue(value=content)))
-    return models.Filter(must=must)
+        must.append(equals("version", content))
+    return Filter(must=must)
 
 
 def _section(chunk: Chunk, around: Around) -> tuple[Chunk, ...]:

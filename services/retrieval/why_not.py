@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from qdrant_client import models
 from qdrant_client.http.models import QueryResponse
 
 from core.knowledge import KnowledgeFilter
 from core.limits import NO_LIMITS
 from core.relevance.query import Query, QueryForm
 from services.retrieval.searchable import searchable
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, QueryRequest, ScoredPoint, SparseVector, VectorStore
 
 DENSE = "dense"
 SPARSE = "sparse"
@@ -40,8 +39,8 @@ class _Lists:
     """One form searched in one way: everything (ids only, with scores), and the document alone."""
 
     kind: str
-    everything: list[models.ScoredPoint]
-    document: list[models.ScoredPoint]
+    everything: list[ScoredPoint]
+    document: list[ScoredPoint]
 
     def places(self, handed_on: int) -> Mapping[str, ListPlace]:
         """By chunk id."""
@@ -109,9 +108,9 @@ def _order(place: ListPlace) -> tuple[int, float]:
     return (LOOKED_THROUGH + 1 if place.rank is None else place.rank, -place.score)
 
 
-def _request(form: QueryForm, kind: str, where: models.Filter, limit: int) -> models.QueryRequest:
-    words = models.SparseVector(indices=form.sparse.indices, values=form.sparse.values)
-    return models.QueryRequest(
+def _request(form: QueryForm, kind: str, where: Filter, limit: int) -> QueryRequest:
+    words = SparseVector(indices=form.sparse.indices, values=form.sparse.values)
+    return QueryRequest(
         query=form.dense if kind == DENSE else words,
         using=kind,
         filter=where,

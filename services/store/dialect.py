@@ -19,6 +19,16 @@ from qdrant_client.http.models import QueryResponse
 from core.errors import WenmaiError
 
 PointId = str
+AnyPointId = models.ExtendedPointId
+Point = models.PointStruct
+PointVectors = models.PointVectors
+PointSelector = models.PointIdsList | models.FilterSelector
+Record = models.Record
+ScoredPoint = models.ScoredPoint
+SparseVector = models.SparseVector
+QueryRequest = models.QueryRequest
+Filter = models.Filter
+Condition = models.Condition
 
 
 class StoreRequestError(WenmaiError, ValueError):

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from qdrant_client import models
 
 from core.operations.receipts import Receipt, ReceiptKind
-from services.conversation.turns import equals
 from services.store.dialect import VectorStore
+from services.store.filters import equals
 
 log = structlog.get_logger()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 from core.errors import ConflictError, UnavailableError
+from services.store.durable import try_lock
 
 LOCK_NAME = "sync.lock"
 
@@ -26,7 +26,7 @@ class SyncLock:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise UnavailableError(f"{LOCK_NAME} cannot be written: {error.strerror}.") from error
-        if not _try_lock(descriptor):
+        if not try_lock(descriptor):
             holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
             os.close(descriptor)
             raise ConflictError(f"The folders are being synced by another process ({holder}).")
@@ -40,11 +40,3 @@ class SyncLock:
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

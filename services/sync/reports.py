@@ -9,9 +9,9 @@ from typing import Any
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
-from qdrant_client import models
 
-from services.store.dialect import VectorStore
+from services.store.dialect import AnyPointId, Point, VectorStore
+from services.store.filters import by_ids
 from services.sync.scanner import KindCount
 
 # What a run did, for the operator: counts, and every file that could not be read with its reason.
@@ -159,15 +159,15 @@ class SyncReports:
         if stored and _same(stored, report) and report.ended_us - stored.ended_us < WRITE_EVERY_US:
             return
         payload = {**asdict(report), "record": RECORD}
-        point = models.PointStruct(id=_id(report.source), vector={}, payload=payload)
+        point = Point(id=_id(report.source), vector={}, payload=payload)
         await self._store.upsert(self._collection, [point])
         self._stored[report.source] = report
 
     async def forget(self, source: str) -> None:
         self._last.pop(source, None)
         self._stored.pop(source, None)
-        ids: Sequence[models.ExtendedPointId] = [_id(source)]
-        await self._store.delete(self._collection, models.PointIdsList(points=list(ids)))
+        ids: Sequence[AnyPointId] = [_id(source)]
+        await self._store.delete(self._collection, by_ids(ids))
 
 
 def _id(source: str) -> str:

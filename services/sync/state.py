@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from qdrant_client import models
-
 from core.errors import BadRequestError
 from core.knowledge import DocumentStatus
-from services.conversation.turns import equals
-from services.store.dialect import VectorStore
+from services.store.dialect import Condition, Filter, VectorStore
+from services.store.filters import equals
 from services.sync.reports import SyncReport
 from services.sync.run import SyncProgress
 
@@ -101,9 +99,9 @@ class SourceCounts:
 
     async def ready(self, source: str, owner: str) -> int:
         """Documents that can be searched."""
-        conditions: list[models.Condition] = [
+        conditions: list[Condition] = [
             equals("source", source),
             equals("owner", owner),
             equals("status", DocumentStatus.READY.value),
         ]
-        return (await self._store.count(self._collection, models.Filter(must=conditions))).count
+        return (await self._store.count(self._collection, Filter(must=conditions))).count

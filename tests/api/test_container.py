@@ -20,6 +20,7 @@ def minilm_folder() -> Path:
     return next(path.parent for path in Path(spec.origin).parent.rglob("modules.json"))
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_sentence_transformers_folder_embeds_and_is_recorded_in_the_store(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, models={"embedding": f"sentence-transformers:{minilm_folder()}"})
     async with open_app(settings) as app:
@@ -33,6 +34,7 @@ async def test_a_sentence_transformers_folder_embeds_and_is_recorded_in_the_stor
     assert (metadata["embedding"], metadata["dimension"]) == (minilm_folder().name, 384)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_another_embedding_on_the_same_data_is_refused_by_name(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path)):
         pass

@@ -10,7 +10,7 @@ import structlog
 from config.removed import REMOVED, must_be_refused, removal_of
 from config.settings import Settings, load_settings
 from config.sources import ConfigurationError, section_of
-from scripts.serve import warn_of_settings
+from routes.server import warn_of_settings
 from tests.support.servers.commands import command
 
 

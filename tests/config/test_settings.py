@@ -7,7 +7,7 @@ import structlog
 from pydantic import ValidationError
 
 from config.settings import ModelSettings, StoreSettings, load_settings, not_as_fitted
-from scripts.serve import warn_of_settings
+from routes.server import warn_of_settings
 
 
 def test_a_suffix_goes_for_every_collection_and_a_name_of_ones_own_stays() -> None:

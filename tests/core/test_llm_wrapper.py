@@ -88,7 +88,7 @@ async def test_a_question_given_up_while_it_waits_leaves_its_turn_to_the_next() 
     async with aclosing(wrapper.stream_chat(ASKED)) as first:
         assert (await anext(first)).text
         waiting = asyncio.create_task(wrapper.chat(ASKED))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # it stands in line
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
     assert await wrapper.chat(ASKED) == "answer"

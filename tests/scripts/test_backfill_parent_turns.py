@@ -110,6 +110,7 @@ async def test_an_unknown_session_is_a_failure(settings: Settings) -> None:
     assert failed.value.exit_code == 1
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_missing_equal_and_mixed_zone_times_are_told_and_repaired(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,6 +136,7 @@ async def test_missing_equal_and_mixed_zone_times_are_told_and_repaired(
     } == {name: each.get("timestamp") for name, each in before.items() if name != uid(1)}
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_branches_are_kept_and_a_circle_is_cut(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +182,7 @@ async def test_nothing_is_written_without_a_backup_unless_it_is_declined(setting
     assert await read(settings) != before
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_an_unwritable_plan_file_stops_before_anything_is_written(
     settings: Settings, tmp_path: Path
 ) -> None:
@@ -190,6 +193,7 @@ async def test_an_unwritable_plan_file_stops_before_anything_is_written(
     assert await read(settings) == before
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_saved_plan_is_applied_only_while_it_is_true(settings: Settings, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     await write(settings, Old(1, "2024-05-01"), Old(2, "2024-05-02"))
@@ -210,6 +214,7 @@ async def test_a_saved_plan_is_applied_only_while_it_is_true(settings: Settings,
         await repair(settings, "--plan", str(plan))
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_an_old_collection_is_imported(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     await write(settings, Old(1, "2024-05-01"), Old(2, "2024-05-02"), collection="chat_history")
     assert await repair(settings, "--import-from", "chat_history") == 0
@@ -220,6 +225,7 @@ async def test_an_old_collection_is_imported(settings: Settings, capsys: pytest.
     assert "There is nothing to import." in capsys.readouterr().out
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_2500_turns_are_repaired_in_ten_seconds(settings: Settings) -> None:
     minutes = [f"2024-05-01T{n // 60 % 24:02}:{n % 60:02}:{n // 1440:02}Z" for n in range(2_500)]
     await write(settings, *(Old(number, minutes[number]) for number in range(2_500)))
@@ -232,6 +238,7 @@ async def test_2500_turns_are_repaired_in_ten_seconds(settings: Settings) -> Non
     assert await repair(settings, "--no-embed") == 0
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_exit_codes_and_one_plain_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -301,6 +308,7 @@ async def test_the_server_changes_nothing_when_it_cannot_back_up(settings: Setti
         assert (done["changed"], done["backup"]) == (1, "")
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_an_import_through_the_server(settings: Settings) -> None:
     await write(settings, Old(1, "2024-05-01"), Old(2, "2024-05-02"), collection="chat_history")
     async with routes(settings) as client:

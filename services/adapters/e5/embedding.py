@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import PrivateAttr
 
 from services.adapters.e5.engine import E5Engine
+from services.models.embedding import BatchEmbedding
 
 NAME = "multilingual-e5-small"
 DIMENSION = 384
@@ -20,7 +20,7 @@ DIMENSION = 384
 _QUERY, _PASSAGE = "query: ", "passage: "  # the two sides of E5
 
 
-class BundledEmbedding(BaseEmbedding):
+class BundledEmbedding(BatchEmbedding):
     """Query and passage sides differ (E5's prefixes); the engine returns unit vectors and frees the GIL.
 
     Both sides share one engine, which works on the calling thread. With more threads for passages they get
@@ -40,21 +40,11 @@ class BundledEmbedding(BaseEmbedding):
         self._opening = threading.Lock()
 
     def get_query_embeddings(self, queries: Sequence[str]) -> list[list[float]]:
-        """Embed several queries in one call."""
         return [self._queries.embed(_QUERY + query) for query in queries]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         engine = self._passage_engine()
         return [engine.embed(_PASSAGE + text) for text in texts]
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self.get_query_embeddings([query])[0]
-
-    def _get_text_embedding(self, text: str) -> list[float]:
-        return self._get_text_embeddings([text])[0]
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_query_embedding(query)
 
     def _passage_engine(self) -> E5Engine:
         with self._opening:

@@ -17,7 +17,8 @@ import qdrant_edge as edge
 
 from core.failpoints import failpoint
 from services.adapters.edge import engine, wire
-from services.adapters.edge.files import free_bytes, release_mapped_files, sync_folder, write_durably
+from services.adapters.edge.files import free_bytes, release_mapped_files
+from services.store.durable import sync_folder, write_durably
 
 _SPEC_FILE = "collection.json"
 _SHARD_FOLDER = "shard"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import shutil
 import sys
@@ -15,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-LOCK_FILE = "lock"
+from services.store.durable import LOCK_FILE, try_lock
+
 RESERVE_BYTES = 64 << 20
 """Left free by all writes: a mapped file that cannot grow kills its process."""
 COPIES = ".compacting-"
@@ -48,7 +48,7 @@ def lock_folder(folder: Path, server_pid: int) -> int:
     """
     descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     began = time.monotonic()
-    while not _try_lock(descriptor):
+    while not try_lock(descriptor):
         holder = _read_holder(descriptor)
         patience_s = _LOCK_WAIT_S if _is_alive(holder.server_pid) else _ORPHAN_WAIT_S
         if time.monotonic() - began > patience_s:
@@ -57,14 +57,6 @@ def lock_folder(folder: Path, server_pid: int) -> int:
         time.sleep(_LOCK_RETRY_S)
     _write_holder(descriptor, server_pid)
     return descriptor
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _read_holder(descriptor: int) -> Holder:
@@ -111,36 +103,6 @@ def remove_copies(folder: Path) -> None:
     """What cannot be removed is left to the next time."""
     for entry in folder.glob(f"{COPIES}*"):
         shutil.rmtree(entry, ignore_errors=True)
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Write a new file, or replace an old one, so that a crash leaves the whole of one of them."""
-    partial = path.with_name(path.name + ".partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    partial.rename(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames inside `folder` durable; or what a file holds."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_tree(folder: Path) -> None:
-    """Make all files of `folder`, and their names, durable."""
-    for path, _, names in os.walk(folder):
-        for name in names:
-            sync_folder(Path(path, name))
-        sync_folder(Path(path))
 
 
 # Give back what loading shards has touched without need. Runs in the store process only.

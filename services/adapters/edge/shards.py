@@ -28,8 +28,9 @@ from services.adapters.edge.collection import (
     open_collection,
     put_back,
 )
-from services.adapters.edge.files import RESERVE_BYTES, remove_copies, sync_folder, sync_tree
+from services.adapters.edge.files import RESERVE_BYTES, remove_copies
 from services.adapters.edge.reads import query_batch
+from services.store.durable import sync_folder, sync_tree
 
 # Who follows which collections, and what changed there. Runs in the store process only.
 

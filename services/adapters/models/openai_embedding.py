@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 import httpx
 import numpy as np
-from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import BaseModel, PrivateAttr, SecretStr, ValidationError
 
 from core.errors import EmbeddingUnavailableError
+from services.models.embedding import BatchEmbedding
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 BATCH = 64
@@ -34,7 +34,7 @@ class OpenAIEmbeddingError(EmbeddingUnavailableError, RuntimeError):
     """The endpoint does not answer as expected; the message holds no key and no text."""
 
 
-class OpenAIEmbedding(BaseEmbedding):
+class OpenAIEmbedding(BatchEmbedding):
     """Unit vectors, in the order of the texts. Blocking: EmbeddingService runs it in its thread.
 
     429 and 5xx are tried again, at most twice; whatever else fails raises EmbeddingUnavailableError.
@@ -72,20 +72,10 @@ class OpenAIEmbedding(BaseEmbedding):
         self._client.close()
 
     def get_query_embeddings(self, queries: Sequence[str]) -> list[list[float]]:
-        """Embed several queries in one call."""
         return self._embed([self.query_prefix + query for query in queries])
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return self._embed([self.passage_prefix + text for text in texts])
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self.get_query_embeddings([query])[0]
-
-    def _get_text_embedding(self, text: str) -> list[float]:
-        return self._get_text_embeddings([text])[0]
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_query_embedding(query)
 
     def _embed(self, texts: list[str]) -> list[list[float]]:
         vectors: list[list[float]] = []

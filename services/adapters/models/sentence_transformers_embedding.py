@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import PrivateAttr
 
 from core.errors import StartRefusedError
+from services.models.embedding import BatchEmbedding
 
 BATCH = 8
 # What models call the two sides in their own `prompts`.
@@ -17,7 +17,7 @@ QUERY_PROMPTS = ("query", "search_query", "retrieval.query")
 PASSAGE_PROMPTS = ("passage", "document", "search_document", "retrieval.passage")
 
 
-class SentenceTransformersEmbedding(BaseEmbedding):
+class SentenceTransformersEmbedding(BatchEmbedding):
     """Unit vectors; each side with the prompt that the model defines for it, if it does.
 
     Raises StartRefusedError when the model is neither a folder nor in the local hub cache: nothing is
@@ -37,20 +37,10 @@ class SentenceTransformersEmbedding(BaseEmbedding):
         self._passage_prompt = self._prompt(PASSAGE_PROMPTS)
 
     def get_query_embeddings(self, queries: Sequence[str]) -> list[list[float]]:
-        """Embed several queries in one call."""
         return self._encode(queries, self._query_prompt)
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return self._encode(texts, self._passage_prompt)
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return self.get_query_embeddings([query])[0]
-
-    def _get_text_embedding(self, text: str) -> list[float]:
-        return self._get_text_embeddings([text])[0]
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_query_embedding(query)
 
     def _encode(self, texts: Sequence[str], prompt: str) -> list[list[float]]:
         rows: list[list[float]] = self._model.encode(

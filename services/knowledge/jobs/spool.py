@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import hashlib
 import os
 import uuid
@@ -22,6 +21,7 @@ import structlog
 
 from core.errors import DiskFullError, StoreUnavailableError
 from services.knowledge.upload import Upload
+from services.store.durable import sync_folder, try_lock
 
 # An upload as a file: the length of a header, the header, the bytes as they came. Blocking.
 
@@ -101,21 +101,10 @@ def locked(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:
         return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def sync_folder(folder: Path) -> None:
-    """So that a new name survives a power cut, too."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if try_lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def unwritable(error: OSError) -> StoreUnavailableError:

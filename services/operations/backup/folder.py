@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from core.errors import ConflictError
 from core.operations.archive import SUFFIX, BadArchiveError
 from services.operations.backup.reader import open_archive
 from services.operations.backup.writer import PARTIAL
+from services.store.durable import try_lock
 
 _NAME = re.compile(r"wenmai-\d{8}T\d{6}\.\d{3}Z" + re.escape(SUFFIX))
 
@@ -92,7 +92,8 @@ def only_one(folder: Path) -> Iterator[None]:
         raise _no_folder(folder) from None
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        _lock(descriptor)
+        if not try_lock(descriptor):
+            raise BackupRunningError("A backup is being made; there is only one at a time.")
         for left in folder.glob(f"wenmai-*{SUFFIX}{PARTIAL}"):
             left.unlink(missing_ok=True)
         yield
@@ -102,10 +103,3 @@ def only_one(folder: Path) -> Iterator[None]:
 
 def _no_folder(folder: Path) -> NotADirectoryError:
     return NotADirectoryError(errno.ENOTDIR, "it is not a folder", str(folder))
-
-
-def _lock(descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise BackupRunningError("A backup is being made; there is only one at a time.") from None

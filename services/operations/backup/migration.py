@@ -14,9 +14,10 @@ from services.operations.backup.records import point_of, records_of
 from services.operations.backup.restore import bare_shape
 from services.operations.backup.shapes import read_shape, stored_names
 from services.operations.backup.target import Target
-from services.operations.copying import pages
+from services.operations.copying import PAGE
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import VectorStore
+from services.store.pages import scroll_pages
 
 WHAT = "a move"
 Progress = Callable[[int], object]  # called with how many points more are written
@@ -74,7 +75,7 @@ class Migration:
 
     async def _copy(self, name: str, role: Role, target: Target, progress: Progress) -> int:
         copied = 0
-        async for page in pages(self._source, name):
+        async for page in scroll_pages(self._source, name, size=PAGE, with_vectors=True):
             await target.write(role, [point_of(record) for record in records_of(page)])
             copied += len(page)
             progress(len(page))

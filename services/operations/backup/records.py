@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
-from qdrant_client import models
 
 from core.operations.archive import (
     LENGTH,
@@ -21,7 +20,7 @@ from core.operations.archive import (
     Shape,
     SparseValues,
 )
-from services.store.dialect import UnsupportedByStoreError
+from services.store.dialect import Point, Record, SparseVector, UnsupportedByStoreError
 
 CHUNK_BYTES = 1 << 18
 _FLOAT_BYTES = 4
@@ -34,7 +33,7 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def record_of(point: models.Record) -> PointRecord:
+def record_of(point: Record) -> PointRecord:
     """Raises UnsupportedByStoreError for a vector without a name, which we never write."""
     vectors = point.vector or {}
     if not isinstance(vectors, dict):
@@ -44,23 +43,23 @@ def record_of(point: models.Record) -> PointRecord:
 
 
 def _packed(vector: object) -> bytes | SparseValues:
-    if isinstance(vector, models.SparseVector):
+    if isinstance(vector, SparseVector):
         return SparseValues(array("I", vector.indices).tobytes(), array("f", vector.values).tobytes())
     assert isinstance(vector, list)
     return array("f", vector).tobytes()
 
 
-def point_of(record: PointRecord) -> models.PointStruct:
+def point_of(record: PointRecord) -> Point:
     """Not checked by pydantic, which would look at every number: `fault_of` has seen the record."""
     vectors: dict[str, Any] = {name: _unpacked(vector) for name, vector in record.vectors.items()}
-    return models.PointStruct.model_construct(id=record.id, vector=vectors, payload=record.payload)
+    return Point.model_construct(id=record.id, vector=vectors, payload=record.payload)
 
 
-def _unpacked(vector: bytes | SparseValues) -> list[float] | models.SparseVector:
+def _unpacked(vector: bytes | SparseValues) -> list[float] | SparseVector:
     if isinstance(vector, bytes):
         return array("f", vector).tolist()
     indices, values = array("I", vector.indices).tolist(), array("f", vector.values).tolist()
-    return models.SparseVector.model_construct(indices=indices, values=values)
+    return SparseVector.model_construct(indices=indices, values=values)
 
 
 def framed(record: PointRecord) -> bytes:
@@ -138,5 +137,5 @@ def _finite(values: bytes) -> bool:
     return all(map(math.isfinite, array("f", values)))
 
 
-def records_of(points: Iterable[models.Record]) -> list[PointRecord]:
+def records_of(points: Iterable[Record]) -> list[PointRecord]:
     return [record_of(point) for point in points]

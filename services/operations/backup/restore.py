@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from qdrant_client import models
-
 from core.errors import StartRefusedError, WenmaiError
 from core.operations.archive import BadArchiveError, Kind, Manifest, Member, Role, Shape
 from core.operations.receipts import Receipt, ReceiptKind
@@ -20,6 +18,7 @@ from services.operations.backup.snapshots import Snapshots
 from services.operations.backup.target import Target
 from services.store.clock import Clock, utc_now_us
 from services.store.collections import REEMBED_COMMAND, SCHEMA_VERSION, SPARSE
+from services.store.dialect import Point
 
 BATCH = 128
 Progress = Callable[[int], object]  # called with how many points more are written
@@ -142,7 +141,7 @@ def bare_shape(metadata: dict[str, object] | None) -> Shape:
     return Shape(dense={}, sparse={SPARSE: True}, indexes={}, metadata=metadata)
 
 
-def _take(points: Iterator[models.PointStruct]) -> list[models.PointStruct]:
+def _take(points: Iterator[Point]) -> list[Point]:
     return list(islice(points, BATCH))
 
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qdrant_client import models
-
 from config.settings import StoreSettings
-from core.errors import StartRefusedError, StoreLockedError
+from core.errors import StartRefusedError
 from core.failpoints import failpoint
 from core.operations.archive import Role, Shape
 from core.operations.receipts import Receipt
-from services.conversation.turns import equals
 from services.operations.backup.shapes import make_collection, names_of, stored_names
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, Point, Record, VectorStore
+from services.store.durable import store_locked, sync_folder
+from services.store.filters import by_ids, equals
 from services.store.receipts import RECORD, ReceiptStore
 
 RESTORING = "restoring"
@@ -35,7 +31,7 @@ class StoreNotEmptyError(StartRefusedError):
     code = "store_not_empty"
 
 
-async def check_empty(store: VectorStore, settings: StoreSettings) -> list[models.Record]:
+async def check_empty(store: VectorStore, settings: StoreSettings) -> list[Record]:
     """The receipts that are there; the operations collection may have records, all others must have none.
 
     Raises StoreNotEmptyError, which names what is there.
@@ -52,7 +48,7 @@ async def check_empty(store: VectorStore, settings: StoreSettings) -> list[model
         )
     if Role.OPERATIONS not in names:
         return []
-    chosen = models.Filter(must=[equals("record", RECORD)])
+    chosen = Filter(must=[equals("record", RECORD)])
     receipts, _ = await store.scroll(names[Role.OPERATIONS], scroll_filter=chosen, limit=_MOST_RECEIPTS)
     return receipts
 
@@ -81,9 +77,7 @@ class Target:
     `receipts` are those that the store had before, which stay.
     """
 
-    def __init__(
-        self, store: VectorStore, settings: StoreSettings, receipts: Sequence[models.Record] = ()
-    ) -> None:
+    def __init__(self, store: VectorStore, settings: StoreSettings, receipts: Sequence[Record] = ()) -> None:
         self.store = store
         self.settings = settings
         self.names = names_of(settings)
@@ -103,7 +97,7 @@ class Target:
         if not await self.store.collection_exists(operating):
             await make_collection(self.store, Role.OPERATIONS, operations, self.settings)
         payload: dict[str, Any] = {"record": RESTORING, "what": what}
-        await self.store.upsert(operating, [models.PointStruct(id=MARKER_ID, vector={}, payload=payload)])
+        await self.store.upsert(operating, [Point(id=MARKER_ID, vector={}, payload=payload)])
 
     async def make(self, role: Role, shape: Shape) -> None:
         """An empty collection of that name may have been made for another embedding, so it is made anew."""
@@ -116,7 +110,7 @@ class Target:
             await self.store.delete_collection(name)
         await make_collection(self.store, role, shape, self.settings)
 
-    async def write(self, role: Role, points: Sequence[models.PointStruct]) -> None:
+    async def write(self, role: Role, points: Sequence[Point]) -> None:
         await self.store.upsert(self.names[role], points)
         failpoint("restore.batch")
 
@@ -129,21 +123,16 @@ class Target:
         """From here on it may be used."""
         operating = self.names[Role.OPERATIONS]
         if self._receipts:
-            receipts = [
-                models.PointStruct(id=each.id, vector={}, payload=each.payload) for each in self._receipts
-            ]
+            receipts = [Point(id=each.id, vector={}, payload=each.payload) for each in self._receipts]
             await self.store.upsert(operating, receipts)
         await ReceiptStore(self.store, operating).add(receipt)
-        await self.store.delete(operating, models.PointIdsList(points=[MARKER_ID]))
+        await self.store.delete(operating, by_ids([MARKER_ID]))
 
 
 # The folders of an embedded store that is filled from elsewhere: made beside it, it takes its name whole.
 #
 # `store.restoring` is being filled, `store.restored` is whole and about to take the place of `store`,
 # `store.emptied` is the empty store that stood there. A start must not pass over the first two.
-
-
-LOCK_FILE = "lock"  # the embedded store's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,36 +184,16 @@ class RestoreFolders:
     def replace(self) -> None:
         """The filled, closed copy takes the store's place, which was found empty. Raises StoreLockedError."""
         self.unfinished.rename(self.whole)
-        _sync(self.store.parent)
+        sync_folder(self.store.parent)
         failpoint("restore.renamed")
         self._put_in_place()
 
     def _put_in_place(self) -> None:
         shutil.rmtree(self._emptied, ignore_errors=True)
         if self.store.exists():
-            with _locked(self.store):
+            with store_locked(self.store, ": stop it and run this again"):
                 self.store.rename(self._emptied)
                 failpoint("restore.emptied")
         self.whole.rename(self.store)
-        _sync(self.store.parent)
+        sync_folder(self.store.parent)
         shutil.rmtree(self._emptied, ignore_errors=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise StoreLockedError(f"another process has opened {folder}: stop it and run this again") from None
-    finally:
-        os.close(descriptor)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,6 +15,7 @@ from core.errors import DiskFullError
 from core.failpoints import failpoint
 from core.operations.archive import MANIFEST, Kind, Manifest, Member, Role, Shape, encode_manifest
 from services.operations.backup.reader import open_archive
+from services.store.durable import sync_folder
 
 PARTIAL = ".partial"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -118,7 +119,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
             with suppress(FileNotFoundError):
                 partial.unlink()
         failpoint("backup.renamed")
-        _sync(path.parent)
+        sync_folder(path.parent)
 
 
 def _read_again(partial: Path) -> None:
@@ -138,11 +139,3 @@ def full_disk_as_error() -> Iterator[None]:
         raise DiskFullError(
             "the disk became full while the backup was written; no part of it was kept"
         ) from error
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,22 +5,19 @@ Only ids, states and times are read; no text is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
-
-from qdrant_client import models
 
 from config.settings import ModelSettings, StoreSettings
 from core.conversation.turns import TurnStatus
 from core.errors import StartRefusedError, WenmaiError
 from core.knowledge import DocumentStatus
-from services.conversation.turns import equals
 from services.knowledge.size import ADVICE, MOST_EMBEDDED_CHUNKS
 from services.operations.doctor.findings import Finding, fail, ok, warn
 from services.operations.reembedding.points import lacks
 from services.store.collections import REEMBED_COMMAND, StoredAs, collection_specs
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, VectorStore
+from services.store.filters import equals, is_empty
+from services.store.pages import scroll_all
 
 # The doctor on the size of the knowledge base.
 
@@ -161,7 +158,7 @@ def _parents(turns: _Turns) -> Finding:
 
 
 async def _vectors(store: VectorStore, collection: str) -> Finding:
-    point_filter = models.Filter(
+    point_filter = Filter(
         must=[equals("status", TurnStatus.COMPLETED.value), lacks(("question", "turn"))],
         must_not=[_has_command()],
     )
@@ -171,10 +168,10 @@ async def _vectors(store: VectorStore, collection: str) -> Finding:
     return ok("vectors", "every completed turn is found by meaning")
 
 
-def _has_command() -> models.Filter:
+def _has_command() -> Filter:
     """A command is stored with its name; a question with none, or an empty one."""
-    none = [models.IsEmptyCondition(is_empty=models.PayloadField(key="command")), equals("command", "")]
-    return models.Filter(must_not=[*none])
+    none = [is_empty("command"), equals("command", "")]
+    return Filter(must_not=[*none])
 
 
 async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Finding]:
@@ -182,7 +179,7 @@ async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Fin
     facet = await store.facet(names.knowledge_collection, "document_id", limit=MOST_DOCUMENTS)
     orphans = sum(hit.count for hit in facet.hits if str(hit.value) not in known)
     begun = equals("status", DocumentStatus.INGESTING.value)
-    unfinished = (await store.count(names.document_collection, models.Filter(must=[begun]))).count
+    unfinished = (await store.count(names.document_collection, Filter(must=[begun]))).count
     findings = []
     if orphans:
         findings.append(
@@ -197,7 +194,7 @@ async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Fin
 
 async def _read_turns(store: VectorStore, collection: str) -> _Turns:
     turns = _Turns()
-    async for record in _records(store, collection, _TURN_FIELDS):
+    async for record in scroll_all(store, collection, with_payload=_TURN_FIELDS):
         payload = record.payload or {}
         turns.ids.add(str(record.id))
         if isinstance(session := payload.get("session_id"), str):
@@ -214,17 +211,7 @@ async def _read_turns(store: VectorStore, collection: str) -> _Turns:
 
 
 async def _ids(store: VectorStore, collection: str) -> set[str]:
-    return {str(record.id) async for record in _records(store, collection, False)}
-
-
-async def _records(store: VectorStore, collection: str, with_payload: Any) -> AsyncIterator[models.Record]:
-    offset: Any = None
-    while True:
-        records, offset = await store.scroll(collection, limit=PAGE, offset=offset, with_payload=with_payload)
-        for record in records:
-            yield record
-        if offset is None:
-            return
+    return {str(record.id) async for record in scroll_all(store, collection, with_payload=False)}
 
 
 def _one_line(error: Exception) -> str:

@@ -8,16 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from qdrant_client import models
-
-from config.settings import StoreSettings
 from core.failpoints import failpoint
 from core.operations.erasure import ErasedKind, Quoted, Quotes, Traced
-from services.conversation.turns import TurnStore, equals
-from services.knowledge.base import KnowledgeBase
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore
 from services.knowledge.jobs.spool import FOLDER, Spool
+from services.operations.erasure.parts import ErasureParts
 from services.operations.erasure.proof import (
     CONTEXT,
     FILTERED,
@@ -26,10 +22,12 @@ from services.operations.erasure.proof import (
     SOURCE_DOCUMENTS,
     readers_of,
 )
-from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, chunks, is_id
+from services.operations.erasure.reading import StoreReader, is_id
 from services.operations.erasure.scrubbing import DocumentTraces, snapshot_texts
-from services.operations.qa_log import QALog
-from services.store.dialect import UnknownPointError, VectorStore
+from services.store.clock import utc_now_us
+from services.store.dialect import Filter, Record, UnknownPointError
+from services.store.filters import any_of, equals, has_id
+from services.store.pages import batches
 
 AT_ONCE = 50  # turns read whole
 _SCRUBBED = [
@@ -47,28 +45,16 @@ class DocumentErasure:
 
 
 class DocumentEraser:
-    """`knowledge` is None in a command, where no document is being read in; then `documents` is used."""
+    """Without `knowledge`, in a command, no document is being read in, and the stored records are used."""
 
-    def __init__(
-        self,
-        store: VectorStore,
-        names: StoreSettings,
-        turns: TurnStore,
-        documents: DocumentStore,
-        knowledge: KnowledgeBase | None,
-        qa_log: QALog | None,
-        shared_owner: str,
-    ) -> None:
-        self._store = store
-        self._names = names
-        self._turns = turns
-        self._documents = documents
-        self._chunks = ChunkStore(store, names)
-        self._spool = Spool(names.data_dir / FOLDER)
-        self._knowledge = knowledge
-        self._qa_log = qa_log
-        self._shared_owner = shared_owner
-        self._reader = StoreReader(store)
+    def __init__(self, parts: ErasureParts) -> None:
+        self._store, self._names, self._turns = parts.store, parts.names, parts.turns
+        self._knowledge, self._qa_log = parts.knowledge, parts.qa_log
+        self._shared_owner = parts.shared_owner
+        self._documents = DocumentStore(parts.store, parts.names, utc_now_us)
+        self._chunks = ChunkStore(parts.store, parts.names)
+        self._spool = Spool(parts.names.data_dir / FOLDER)
+        self._reader = StoreReader(parts.store)
 
     async def trace(self, document_id: str) -> Traced:
         """What the document is known by; of one that is gone in part, what is left of it."""
@@ -81,7 +67,7 @@ class DocumentEraser:
             document_ids=(document_id,),
             shared=owner == self._shared_owner,
         )
-        point_filter = models.Filter(must=[equals("document_id", document_id)])
+        point_filter = Filter(must=[equals("document_id", document_id)])
         name = self._names.knowledge_collection
         ids = {str(each.id): None async for each in self._reader.records(name, point_filter, False)}
         return replace(traced, chunk_ids=tuple(ids | dict.fromkeys(await self._cited(traced))))
@@ -91,7 +77,7 @@ class DocumentEraser:
         name = self._names.conversation_collection
         citing = await self._reader.holding(name, [SOURCE_DOCUMENTS], [traced.name], readers_of(traced))
         chunk_ids: list[str] = []
-        for chunk in chunks(list(citing.all_ids), AT_ONCE):
+        for chunk in batches(list(citing.all_ids), AT_ONCE):
             for record in await self._store.retrieve(name, chunk, with_payload=["sources"]):
                 sources = (record.payload or {}).get("sources")
                 of_it = [
@@ -104,7 +90,7 @@ class DocumentEraser:
 
     async def texts(self, traced: Traced) -> Quotes:
         """Every sentence of the document: for a large one, seconds of work in small steps."""
-        point_filter = models.Filter(must=[equals("document_id", traced.name)])
+        point_filter = Filter(must=[equals("document_id", traced.name)])
         quotes = Quotes()
         async for record in self._reader.records(self._names.knowledge_collection, point_filter, ["text"]):
             quotes.add(str((record.payload or {}).get("text", "")))
@@ -114,7 +100,7 @@ class DocumentEraser:
         """From now on nothing of the document is found, nor read in."""
         if self._knowledge is not None:
             await self._knowledge.cancel_job(document_id)
-        of_it = models.Filter(must=[equals("document_id", document_id)])
+        of_it = Filter(must=[equals("document_id", document_id)])
         await self._store.set_payload(self._names.knowledge_collection, {"ready": False}, points=of_it)
 
     async def erase(self, traced: Traced, texts: Quotes, *, everywhere: bool) -> DocumentErasure:
@@ -133,7 +119,7 @@ class DocumentEraser:
             lines = await self._qa_log.forget_document(traced.name, traced.chunk_ids)
         failpoint("erase.traces")
         chunk_count = await self._reader.count(
-            self._names.knowledge_collection, models.Filter(must=[equals("document_id", traced.name)])
+            self._names.knowledge_collection, Filter(must=[equals("document_id", traced.name)])
         )
         await self._remove(traced.name)
         counts = Counter(documents=1, chunks=chunk_count, turns_scrubbed=len(turn_ids), personas=changed)
@@ -161,22 +147,18 @@ class DocumentEraser:
             return await self._knowledge.erase_uploads(owner)
         return await self._spool.erase((), owner)
 
-    async def _naming(
-        self, traced: Traced, personas: Sequence[models.Record], *, everywhere: bool
-    ) -> list[str]:
+    async def _naming(self, traced: Traced, personas: Sequence[Record], *, everywhere: bool) -> list[str]:
         turns, ids = self._names.conversation_collection, [traced.name, *traced.chunk_ids]
         keys = [SOURCE_DOCUMENTS, CONTEXT, MANIFEST_CHUNKS, FILTERED]
         turn_ids = dict.fromkeys((await self._reader.holding(turns, keys, ids, readers_of(traced))).all_ids)
         sessions = [str(record.id) for record in personas]
-        point_filter = models.Filter(
-            must=[models.FieldCondition(key="session_id", match=models.MatchAny(any=sessions))]
-        )
+        point_filter = Filter(must=[any_of("session_id", sessions)])
         if sessions:
             turn_ids |= {
                 str(each.id): None async for each in self._reader.records(turns, point_filter, False)
             }
         if everywhere:
-            among = models.Filter(must=readers_of(traced))
+            among = Filter(must=readers_of(traced))
             turn_ids |= {str(each.id): None async for each in self._reader.records(turns, among, False)}
         return list(turn_ids)
 
@@ -184,7 +166,7 @@ class DocumentEraser:
         """Returns those whose answer says a sentence of the document."""
         quoting: list[str] = []
         name = self._names.conversation_collection
-        for chunk in chunks(list(turn_ids), AT_ONCE):
+        for chunk in batches(list(turn_ids), AT_ONCE):
             records = await self._store.retrieve(name, chunk, with_payload=_SCRUBBED)
             for record in records:
                 payload = record.payload or {}
@@ -198,27 +180,27 @@ class DocumentEraser:
                         await self._turns.set_payload(changes, [str(record.id)])
         return quoting
 
-    async def _personas(self, traced: Traced, texts: Quotes) -> list[models.Record]:
+    async def _personas(self, traced: Traced, texts: Quotes) -> list[Record]:
         """Sessions whose persona is from the document; what its chunks say is added to `texts`."""
         ids = [traced.name, *traced.chunk_ids]
         name = self._names.session_collection
         personas = await self._reader.holding(name, PERSONA, ids, readers_of(traced))
-        records: list[models.Record] = []
-        for chunk in chunks(list(personas.all_ids), IDS_AT_ONCE):
+        records: list[Record] = []
+        for chunk in batches(list(personas.all_ids)):
             records += await self._store.retrieve(name, chunk, with_payload=["persona"])
         named = {str(_persona(each).get("chunk_id", "")) for each in records}
-        for chunk in chunks([each for each in named if is_id(each)], IDS_AT_ONCE):
+        for chunk in batches([each for each in named if is_id(each)]):
             for record in await self._store.retrieve(
                 self._names.knowledge_collection, chunk, with_payload=["text"]
             ):
                 texts.add(str((record.payload or {}).get("text", "")))
         return records
 
-    async def _scrub_personas(self, records: Sequence[models.Record], traces: DocumentTraces) -> int:
+    async def _scrub_personas(self, records: Sequence[Record], traces: DocumentTraces) -> int:
         name = self._names.session_collection
         for record in records:
             changed = {"persona": traces.persona(_persona(record))}
-            this = models.Filter(must=[models.HasIdCondition(has_id=[record.id])])
+            this = Filter(must=[has_id([record.id])])
             await self._store.set_payload(name, changed, points=this)
         return len(records)
 
@@ -228,13 +210,13 @@ class DocumentEraser:
             return ()
         name = self._names.conversation_collection
         sessions: set[str] = set()
-        for chunk in chunks(list(turn_ids), IDS_AT_ONCE):
+        for chunk in batches(list(turn_ids)):
             for record in await self._store.retrieve(name, chunk, with_payload=["session_id"]):
                 sessions.add(str((record.payload or {}).get("session_id", "")))
-        within = models.FieldCondition(key="session_id", match=models.MatchAny(any=sorted(sessions)))
+        within = any_of("session_id", sorted(sessions))
         return (await self._reader.holding(name, ["summary.covers"], turn_ids, [within])).all_ids
 
 
-def _persona(record: models.Record) -> dict[str, Any]:
+def _persona(record: Record) -> dict[str, Any]:
     persona = (record.payload or {}).get("persona")
     return persona if isinstance(persona, dict) else {}

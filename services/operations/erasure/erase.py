@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import structlog
-from qdrant_client import models
 
-from config.settings import StoreSettings
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError, StoreUnavailableError
 from core.operations.erasure import (
@@ -26,49 +24,20 @@ from core.operations.erasure import (
     Traced,
 )
 from core.operations.receipts import Receipt, ReceiptKind, subject_of
-from services.conversation.turns import TurnStore, equals
-from services.knowledge.base import KnowledgeBase
-from services.knowledge.documents import DocumentStore
-from services.operations.erasure.copies import Copies
 from services.operations.erasure.documents import DocumentEraser
 from services.operations.erasure.owners import OwnerEraser
-from services.operations.erasure.proof import Answers, Prover, References
+from services.operations.erasure.parts import Answers, ErasureParts
+from services.operations.erasure.proof import Prover, References
 from services.operations.erasure.reading import StoreReader
-from services.operations.erasure.store_files import Rewriting, StoreFiles, touched
-from services.operations.erasure.turns import Halt, TurnEraser
-from services.operations.qa_log import QALog
-from services.operations.retention.traces import TurnTraces
-from services.store.clock import Clock, utc_now_us
-from services.store.dialect import VectorStore
-from services.store.receipts import ReceiptStore
+from services.operations.erasure.store_files import StoreFiles, touched
+from services.operations.erasure.turns import TurnEraser
+from services.store.clock import utc_now_us
+from services.store.dialect import Condition, Filter
+from services.store.filters import equals
 
 log = structlog.get_logger()
 
 _NO_NAME = f"name: {ERASED_ID} stands where the id of something erased stood; it names nothing itself."
-
-
-async def nothing_runs(turn_id: str) -> None:
-    """For a command: no turn runs in its process."""
-
-
-@dataclass(frozen=True, slots=True)
-class ErasureParts:
-    """What erasure works on. `knowledge` and `answers` are None in a command, `qa_log` when it is off,
-    `space` where nobody rewrites the store's files."""
-
-    store: VectorStore
-    names: StoreSettings
-    turns: TurnStore
-    traces: TurnTraces
-    receipts: ReceiptStore
-    copies: Copies
-    shared_owner: str
-    qa_log: QALog | None = None
-    knowledge: KnowledgeBase | None = None
-    answers: Answers | None = None
-    halt: Halt = nothing_runs
-    clock: Clock = utc_now_us
-    space: Rewriting | None = None
 
 
 class Erasure:
@@ -77,20 +46,15 @@ class Erasure:
     def __init__(self, parts: ErasureParts) -> None:
         p = self._parts = parts
         self._reader = StoreReader(p.store)
-        documents = DocumentStore(p.store, p.names, p.clock)
-        self._turn = TurnEraser(p.store, p.names, p.turns, p.traces, p.qa_log, p.halt)
-        self._document = DocumentEraser(
-            p.store, p.names, p.turns, documents, p.knowledge, p.qa_log, p.shared_owner
-        )
-        self._owner = OwnerEraser(p.store, p.names, p.turns, self._document, p.qa_log, p.halt)
-        references = References(p.store, p.names, p.turns, p.knowledge, p.qa_log, p.answers)
-        self._prover = Prover(p.names, self._reader, references, p.copies, p.clock)
+        self._turn, self._document = TurnEraser(p), DocumentEraser(p)
+        self._owner, references = OwnerEraser(p, self._document), References(p)
+        self._prover = Prover(p.names, self._reader, references, p.copies, utc_now_us)
         self._files = StoreFiles(None if p.names.qdrant_url else p.space)
         self._late: set[asyncio.Task[None]] = set()
 
     async def turn(self, turn_id: str, options: ErasureOptions) -> Erased:
         """Also what is left of one that is gone already."""
-        began_us, traced = self._parts.clock(), await self._turn.trace_turn(turn_id)
+        began_us, traced = utc_now_us(), await self._turn.trace_turn(turn_id)
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.conversation_collection, [turn_id])
             return Erased(traced.kind, True, {"turns": len(existing)})
@@ -101,7 +65,7 @@ class Erasure:
 
     async def session(self, session_id: str, owner: str | None, options: ErasureOptions) -> Erased:
         """`owner` None: whoever's it is."""
-        began_us, traced = self._parts.clock(), await self._turn.trace_session(session_id, owner)
+        began_us, traced = utc_now_us(), await self._turn.trace_session(session_id, owner)
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.session_collection, [session_id])
             return Erased(traced.kind, True, {"sessions": len(existing), "turns": len(traced.turn_ids)})
@@ -110,7 +74,7 @@ class Erasure:
 
     async def document(self, document_id: str, options: ErasureOptions) -> Erased:
         """Also what is left of one that is gone already."""
-        began_us, traced = self._parts.clock(), await self._document.trace(document_id)
+        began_us, traced = utc_now_us(), await self._document.trace(document_id)
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.document_collection, [document_id])
             return Erased(traced.kind, True, {"documents": len(existing), "chunks": len(traced.chunk_ids)})
@@ -130,7 +94,7 @@ class Erasure:
 
     async def owner(self, owner: str, options: ErasureOptions) -> Erased:
         """All sessions, turns, documents, memories and log lines of one owner."""
-        began_us, traced = self._parts.clock(), await self._owner.trace(owner)
+        began_us, traced = utc_now_us(), await self._owner.trace(owner)
         if options.dry_run:
             lists = ("session_ids", "turn_ids", "document_ids", "chunk_ids")
             return Erased(
@@ -192,7 +156,7 @@ class Erasure:
                 kind=ReceiptKind.ERASURE,
                 reason=options.reason,
                 began_us=began_us,
-                ended_us=self._parts.clock(),
+                ended_us=utc_now_us(),
                 counts={**counts, "hits": proof.hits},
                 subject=subject_of(traced.kind.value, traced.name),
                 details={"what": traced.kind.value, "proof": options.mode.value},
@@ -213,10 +177,10 @@ class Erasure:
         answers = self._parts.answers
         if answers is None or not len(answers):
             return []
-        must: list[models.Condition] = [equals("status", TurnStatus.RUNNING.value)]
+        must: list[Condition] = [equals("status", TurnStatus.RUNNING.value)]
         if traced.session_id:
             must.append(equals("session_id", traced.session_id))
-        name, point_filter = self._parts.names.conversation_collection, models.Filter(must=must)
+        name, point_filter = self._parts.names.conversation_collection, Filter(must=must)
         return [str(each.id) async for each in self._reader.records(name, point_filter, False)]
 
     async def _when_ended(

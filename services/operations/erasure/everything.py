@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from qdrant_client import models
-
 from core.operations.erasure import (
     ERASED_ID,
     LEAST_CHARS,
@@ -25,6 +23,7 @@ from core.operations.erasure import (
     uuids_of,
 )
 from services.operations.erasure.reading import StoreReader, strings_in
+from services.store.dialect import Record
 
 FEW = 8  # ids that are looked for one by one in every string
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -91,7 +90,7 @@ class FullSearch:
             or (text == owner and path in OWNER_FIELDS)
         }
 
-    def _read_texts(self, collection: str, record: models.Record, *, own_words: bool) -> None:
+    def _read_texts(self, collection: str, record: Record, *, own_words: bool) -> None:
         if not self._pieces and not len(self._document):
             return
         for path, text, others in _texts_in(record.payload or {}):

@@ -5,45 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from qdrant_client import models
-
-from config.settings import StoreSettings
 from core.conversation.turns import TurnStatus
 from core.failpoints import failpoint
 from core.operations.erasure import ErasedKind, Quotes, Traced
-from services.conversation.turns import TurnStore, equals
 from services.operations.erasure.documents import DocumentEraser
-from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, chunks
-from services.operations.erasure.turns import MOST_ROUNDS, Halt
-from services.operations.qa_log import QALog
-from services.repair.undo_files import delete_undo_files
-from services.store.dialect import VectorStore
+from services.operations.erasure.parts import ErasureParts
+from services.operations.erasure.reading import StoreReader
+from services.operations.erasure.turns import MOST_ROUNDS
+from services.operations.repair.undo_files import delete_undo_files
+from services.store.dialect import Condition, Filter
+from services.store.filters import any_of, equals, is_empty, matching
+from services.store.pages import batches
 
-_UNOWNED = models.IsEmptyCondition(is_empty=models.PayloadField(key="owner"))
+_UNOWNED = is_empty("owner")
 
 
 class OwnerEraser:
-    def __init__(
-        self,
-        store: VectorStore,
-        names: StoreSettings,
-        turns: TurnStore,
-        documents: DocumentEraser,
-        qa_log: QALog | None,
-        halt: Halt,
-    ) -> None:
-        self._store = store
-        self._names = names
-        self._turns = turns
-        self._documents = documents
-        self._qa_log = qa_log
-        self._halt = halt
-        self._reader = StoreReader(store)
+    def __init__(self, parts: ErasureParts, documents: DocumentEraser) -> None:
+        self._store, self._names, self._turns = parts.store, parts.names, parts.turns
+        self._documents, self._qa_log, self._halt = documents, parts.qa_log, parts.halt
+        self._reader = StoreReader(parts.store)
 
     async def trace(self, owner: str) -> Traced:
         """Every id of the owner's, read before anything goes."""
-        names, of_owner = self._names, models.Filter(must=[equals("owner", owner)])
-        writing = models.Filter(should=[equals("owner", owner), equals("writer", owner)])
+        names, of_owner = self._names, Filter(must=[equals("owner", owner)])
+        writing = Filter(should=[equals("owner", owner), equals("writer", owner)])
         sessions = dict.fromkeys(await self._ids(names.session_collection, writing))
         turns: dict[str, None] = {}
         async for record in self._reader.records(names.conversation_collection, of_owner, ["session_id"]):
@@ -103,30 +89,30 @@ class OwnerEraser:
         return deleted
 
     async def _halt_all(self, owner: str) -> None:
-        running = models.Filter(must=[equals("owner", owner), equals("status", TurnStatus.RUNNING.value)])
+        running = Filter(must=[equals("owner", owner), equals("status", TurnStatus.RUNNING.value)])
         for turn_id in await self._ids(self._names.conversation_collection, running):
             await self._halt(turn_id)
 
-    async def _ids(self, collection: str, point_filter: models.Filter) -> list[str]:
+    async def _ids(self, collection: str, point_filter: Filter) -> list[str]:
         return [str(each.id) async for each in self._reader.records(collection, point_filter, False)]
 
-    async def _delete(self, collection: str, kind: models.FieldCondition) -> int:
-        point_filter = models.Filter(must=[kind])
-        matching = await self._reader.count(collection, point_filter)
-        if matching and collection == self._names.conversation_collection:
+    async def _delete(self, collection: str, kind: Condition) -> int:
+        point_filter = Filter(must=[kind])
+        count = await self._reader.count(collection, point_filter)
+        if count and collection == self._names.conversation_collection:
             await self._turns.delete_matching(point_filter)
-        elif matching:
-            await self._store.delete(collection, models.FilterSelector(filter=point_filter))
-        return matching
+        elif count:
+            await self._store.delete(collection, matching(point_filter))
+        return count
 
 
-def _unowned_of(session_ids: Sequence[str]) -> list[models.Filter]:
+def _unowned_of(session_ids: Sequence[str]) -> list[Filter]:
     """The turns of these sessions that name no owner, as an earlier version wrote them."""
     known = [each for each in session_ids if each]
     return [
-        models.Filter(
-            must=[models.FieldCondition(key="session_id", match=models.MatchAny(any=chunk))],
+        Filter(
+            must=[any_of("session_id", chunk)],
             should=[equals("owner", ""), _UNOWNED],
         )
-        for chunk in chunks(known, IDS_AT_ONCE)
+        for chunk in batches(known)
     ]

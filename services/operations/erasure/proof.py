@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
-from typing import Protocol
-
-from qdrant_client import models
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from config.settings import StoreSettings
 from core.conversation.turns import rfc3339
@@ -24,16 +21,15 @@ from core.operations.erasure import (
     total_hits,
     uuids_of,
 )
-from services.conversation.turns import TurnStore, equals
-from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.spool import FOLDER, Spool
 from services.operations.erasure.copies import Copies, CopySearch
 from services.operations.erasure.everything import FullSearch
+from services.operations.erasure.parts import ErasureParts
 from services.operations.erasure.reading import Holding, StoreReader, is_id, strings_in
 from services.operations.erasure.store_files import FileSearch
-from services.operations.qa_log import QALog
 from services.store.clock import Clock
-from services.store.dialect import VectorStore
+from services.store.dialect import Condition
+from services.store.filters import equals, has_id
 
 MANIFEST_TURNS = "prompt.parts[].turn_id"
 MANIFEST_CHUNKS = "prompt.parts[].chunk_id"
@@ -45,35 +41,12 @@ FILTERED = "filters.document_ids"
 PERSONA = ("persona.document_id", "persona.chunk_id")
 
 
-class Answers(Protocol):
-    """The answers that are being written in this process."""
-
-    def __len__(self) -> int: ...
-
-    def get(self, turn_id: str) -> object | None: ...
-
-    def ended(self, turn_id: str) -> Awaitable[None]: ...
-
-
 class References:
-    """`knowledge`, `qa_log` and `answers` are None where there are none, as in a command."""
-
-    def __init__(
-        self,
-        store: VectorStore,
-        names: StoreSettings,
-        turns: TurnStore,
-        knowledge: KnowledgeBase | None = None,
-        qa_log: QALog | None = None,
-        answers: Answers | None = None,
-    ) -> None:
-        self._reader = StoreReader(store)
-        self._names = names
-        self._turns = turns
-        self._knowledge = knowledge
-        self._qa_log = qa_log
-        self._answers = answers
-        self._uploads = Spool(names.data_dir / FOLDER)
+    def __init__(self, parts: ErasureParts) -> None:
+        self._names, self._turns = parts.names, parts.turns
+        self._knowledge, self._qa_log, self._answers = parts.knowledge, parts.qa_log, parts.answers
+        self._reader = StoreReader(parts.store)
+        self._uploads = Spool(parts.names.data_dir / FOLDER)
 
     async def search(self, traced: Traced) -> list[Searched]:
         """Raises StoreUnavailableError."""
@@ -119,9 +92,9 @@ class References:
         if traced.session_ids:
             searched.append(await self._points(sessions, traced.session_ids))
             searched += _places(turns, await self._reader.holding(turns, ["session_id"], traced.session_ids))
-        within: list[models.Condition] = []
+        within: list[Condition] = []
         if traced.kind is ErasedKind.TURN and is_id(traced.session_id):
-            within = [models.HasIdCondition(has_id=[traced.session_id])]
+            within = [has_id([traced.session_id])]
         titled = await self._reader.holding(sessions, ["title_turn_id"], traced.turn_ids, within)
         return searched + _places(sessions, titled)
 
@@ -209,7 +182,7 @@ class References:
         return [Searched("uploads waiting to be read", uploads.files, uploads.hits)]
 
 
-def readers_of(traced: Traced) -> list[models.Condition]:
+def readers_of(traced: Traced) -> list[Condition]:
     """Whose turns may show a document: its owner's, or everybody's when it is shared or nobody knows."""
     return [] if traced.shared or not traced.owner else [equals("owner", traced.owner)]
 

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from qdrant_client import models
-
-from services.store.dialect import VectorStore
+from services.store.dialect import Condition, Filter, Record, VectorStore
+from services.store.filters import any_of
+from services.store.pages import batches, scroll_all
 
 PAGE = 100  # payloads in one answer: some milliseconds of the event loop
-IDS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,42 +31,37 @@ class StoreReader:
     def __init__(self, store: VectorStore) -> None:
         self._store = store
 
-    async def count(self, collection: str, point_filter: models.Filter | None = None) -> int:
+    async def count(self, collection: str, point_filter: Filter | None = None) -> int:
         return (await self._store.count(collection, count_filter=point_filter)).count
 
     async def existing(self, collection: str, point_ids: Collection[str]) -> list[str]:
         """Those of these points that exist; any text may be given for an id."""
         ids: list[str] = []
-        for chunk in chunks([each for each in point_ids if is_id(each)], IDS_AT_ONCE):
+        for chunk in batches([each for each in point_ids if is_id(each)]):
             records = await self._store.retrieve(collection, chunk, with_payload=False)
             ids += [str(record.id) for record in records]
         return ids
 
     async def records(
-        self, collection: str, point_filter: models.Filter | None = None, fields: Sequence[str] | bool = True
-    ) -> AsyncIterator[models.Record]:
+        self, collection: str, point_filter: Filter | None = None, fields: Sequence[str] | bool = True
+    ) -> AsyncIterator[Record]:
         """Every matching point with these fields of its payload, in id order."""
-        offset: Any = None
         payload = fields if isinstance(fields, bool) else list(fields)
-        while True:
-            page, offset = await self._store.scroll(
-                collection, scroll_filter=point_filter, limit=PAGE, offset=offset, with_payload=payload
-            )
-            for record in page:
-                yield record
-            if offset is None:
-                return
+        async for record in scroll_all(
+            self._store, collection, point_filter, size=PAGE, with_payload=payload
+        ):
+            yield record
 
     async def holding(
         self,
         collection: str,
         keys: Sequence[str],
         values: Collection[str],
-        within: Sequence[models.Condition] = (),
+        within: Sequence[Condition] = (),
     ) -> Holding:
         """Points where one of these fields (`a[].b` for lists) is, or has, one of the values."""
         indexed = frozenset((await self._store.get_collection(collection)).payload_schema)
-        inside = models.Filter(must=list(within)) if within else None
+        inside = Filter(must=list(within)) if within else None
         looked_at = await self.count(collection, inside)
         ids: dict[str, tuple[str, ...]] = dict.fromkeys(keys, ())
         if not values or not looked_at:
@@ -81,17 +75,17 @@ class StoreReader:
         return Holding(looked_at, ids)
 
     async def _by_index(
-        self, collection: str, key: str, values: Collection[str], within: Sequence[models.Condition]
+        self, collection: str, key: str, values: Collection[str], within: Sequence[Condition]
     ) -> tuple[str, ...]:
         ids: dict[str, None] = {}
-        for chunk in chunks(sorted(values), IDS_AT_ONCE):
-            among = models.FieldCondition(key=key, match=models.MatchAny(any=chunk))
-            point_filter = models.Filter(must=[among, *within])
+        for chunk in batches(sorted(values)):
+            among = any_of(key, chunk)
+            point_filter = Filter(must=[among, *within])
             ids |= {str(each.id): None async for each in self.records(collection, point_filter, False)}
         return tuple(ids)
 
     async def _by_reading(
-        self, collection: str, keys: Sequence[str], values: frozenset[str], inside: models.Filter | None
+        self, collection: str, keys: Sequence[str], values: frozenset[str], inside: Filter | None
     ) -> dict[str, tuple[str, ...]]:
         by_key: dict[str, list[str]] = {key: [] for key in keys}
         async for record in self.records(collection, inside, keys):
@@ -123,10 +117,6 @@ def strings_in(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         case list():
             for member in value:
                 yield from strings_in(member, path)
-
-
-def chunks(values: Sequence[str], size: int) -> list[list[str]]:
-    return [list(values[start : start + size]) for start in range(0, len(values), size)]
 
 
 def is_id(text: str) -> bool:

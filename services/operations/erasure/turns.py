@@ -4,48 +4,31 @@ leaves something that can be erased again."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from qdrant_client import models
-
-from config.settings import StoreSettings
 from core.failpoints import failpoint
 from core.operations.erasure import ErasedKind, Traced, pieces_of
 from services.conversation.memory_records import MemoryRecords
-from services.conversation.turns import TurnStore, equals
+from services.operations.erasure.parts import ErasureParts
 from services.operations.erasure.proof import MANIFEST_TURNS, REWRITTEN_TURNS, SUMMARY_TURNS
-from services.operations.erasure.reading import IDS_AT_ONCE, StoreReader, chunks, is_id
+from services.operations.erasure.reading import StoreReader, is_id
 from services.operations.erasure.scrubbing import without_turns
-from services.operations.qa_log import QALog
-from services.operations.retention.traces import TurnTraces
-from services.store.dialect import UnknownPointError, VectorStore
+from services.store.dialect import Condition, Filter, Record, UnknownPointError
+from services.store.filters import by_ids, equals, is_empty, matching
+from services.store.pages import batches
 
-Halt = Callable[[str], Awaitable[None]]
-"""Stops the turn with this id, if it runs, and returns when its last write is done."""
 MOST_PIECES = 50
 MOST_ROUNDS = 20  # a session that is asked in again and again while it is erased
 
 
 class TurnEraser:
-    def __init__(
-        self,
-        store: VectorStore,
-        names: StoreSettings,
-        turns: TurnStore,
-        traces: TurnTraces,
-        qa_log: QALog | None,
-        halt: Halt,
-    ) -> None:
-        self._store = store
-        self._names = names
-        self._turns = turns
-        self._traces = traces
-        self._qa_log = qa_log
-        self._halt = halt
-        self._reader = StoreReader(store)
-        self._remembered = MemoryRecords(store, names.memory_collection)
+    def __init__(self, parts: ErasureParts) -> None:
+        self._store, self._names, self._turns = parts.store, parts.names, parts.turns
+        self._traces, self._qa_log, self._halt = parts.traces, parts.qa_log, parts.halt
+        self._reader = StoreReader(parts.store)
+        self._remembered = MemoryRecords(parts.store, parts.names.memory_collection)
 
     async def trace_turn(self, turn_id: str) -> Traced:
         """What the turn is known by, read before it goes; of one that is gone, what is left."""
@@ -118,7 +101,7 @@ class TurnEraser:
                 break
             done["sessions"] |= len(await self._reader.existing(sessions, [traced.name]))
             if is_id(traced.name):  # an imported session may have turns and no point
-                await self._store.delete(sessions, models.PointIdsList(points=[traced.name]))
+                await self._store.delete(sessions, by_ids([traced.name]))
         if len(turn_ids) > len(traced.turn_ids):
             erased = await self._traces.erase_session(traced.name, list(turn_ids))
             done += Counter(memories=erased.memories, log_lines=erased.log_lines)
@@ -151,7 +134,7 @@ class TurnEraser:
 
     async def _sessions_of(self, turn_ids: Collection[str]) -> set[str]:
         session_ids: set[str] = set()
-        for chunk in chunks(list(turn_ids), IDS_AT_ONCE):
+        for chunk in batches(list(turn_ids)):
             records = await self._store.retrieve(
                 self._names.conversation_collection, chunk, with_payload=["session_id"]
             )
@@ -171,7 +154,7 @@ class TurnEraser:
             self._names.conversation_collection, ["parent_turn_id"], traced.turn_ids
         )
         left = [each for each in children.all_ids if each not in frozenset(traced.turn_ids)]
-        for chunk in chunks(left, IDS_AT_ONCE):
+        for chunk in batches(left):
             with suppress(UnknownPointError):  # one went meanwhile; the others are written
                 await self._turns.set_payload({"parent_turn_id": None}, chunk)
         if self._qa_log is not None and traced.kind is ErasedKind.TURN:
@@ -184,7 +167,7 @@ class TurnEraser:
         name = self._names.conversation_collection
         naming = await self._reader.holding(name, [MANIFEST_TURNS], traced.turn_ids, within)
         changed = 0
-        for chunk in chunks([each for each in naming.all_ids if each not in traced.turn_ids], 100):
+        for chunk in batches([each for each in naming.all_ids if each not in traced.turn_ids], 100):
             for record in await self._store.retrieve(name, chunk, with_payload=["prompt"]):
                 changes = without_turns(record.payload or {}, traced.turn_ids)
                 with suppress(UnknownPointError):
@@ -193,23 +176,23 @@ class TurnEraser:
                         changed += 1
         return Counter(manifests=changed)
 
-    async def _forget_memories(self, kind: models.FieldCondition) -> Counter[str]:
-        name, point_filter = self._names.memory_collection, models.Filter(must=[kind])
-        matching = await self._reader.count(name, point_filter)
-        if matching:
-            await self._store.delete(name, models.FilterSelector(filter=point_filter))
-        return Counter(memories=matching)
+    async def _forget_memories(self, kind: Condition) -> Counter[str]:
+        name, point_filter = self._names.memory_collection, Filter(must=[kind])
+        count = await self._reader.count(name, point_filter)
+        if count:
+            await self._store.delete(name, matching(point_filter))
+        return Counter(memories=count)
 
 
-def _of_session(session_id: str, owner: str | None) -> models.Filter:
+def _of_session(session_id: str, owner: str | None) -> Filter:
     """Turns of an earlier version have no owner."""
     this = equals("session_id", session_id)
     if owner is None:
-        return models.Filter(must=[this])
-    unowned = models.IsEmptyCondition(is_empty=models.PayloadField(key="owner"))
-    return models.Filter(must=[this], should=[equals("owner", owner), equals("owner", ""), unowned])
+        return Filter(must=[this])
+    unowned = is_empty("owner")
+    return Filter(must=[this], should=[equals("owner", owner), equals("owner", ""), unowned])
 
 
-def _texts_of(records: Sequence[models.Record]) -> tuple[str, ...]:
+def _texts_of(records: Sequence[Record]) -> tuple[str, ...]:
     fields = ("user_query", "assistant_response")
     return pieces_of(str((each.payload or {}).get(field, "")) for each in records for field in fields)

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from random import Random
 from typing import cast
 
-from qdrant_client import models
-
 from core.errors import WenmaiError
-from services.operations.reembedding.level import ID_PAGE, MARK_ID, pages
+from services.operations.reembedding.level import MARK_ID
 from services.operations.reembedding.points import PointMaker, deserves, has_all, lacks
 from services.store.collections import CollectionSpec
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, Point, Record, VectorStore
+from services.store.filters import has_id
+from services.store.pages import IDS_AT_ONCE, scroll_pages
 
 LEAST_COSINE = 0.999
 SAMPLES, SAMPLE = 4, 4  # places in a collection that are looked at, and points at each
 
-_NOT_THE_MARK = models.Filter(must_not=[models.HasIdCondition(has_id=[MARK_ID])])
+_NOT_THE_MARK = Filter(must_not=[has_id([MARK_ID])])
 
 
 class CopyIncompleteError(WenmaiError):
@@ -66,14 +66,14 @@ async def check_none_lacks(spec: CollectionSpec, target: VectorStore, copied: st
     if not spec.dense:
         return
     without = 0
-    async for records in pages(target, copied, ID_PAGE, lacks(spec.dense)):
+    async for records in scroll_pages(target, copied, lacks(spec.dense), size=IDS_AT_ONCE):
         without += sum(has_all(spec, record) for record in records)
     if without:
         raise CopyIncompleteError(f"{without} points in the copy of {spec.name!r} have no vector")
 
 
-async def _sample(target: VectorStore, copied: str, choice: Random) -> list[models.Record]:
-    sample: dict[str, models.Record] = {}
+async def _sample(target: VectorStore, copied: str, choice: Random) -> list[Record]:
+    sample: dict[str, Record] = {}
     places = [None, *(str(uuid.UUID(int=choice.getrandbits(128))) for _ in range(SAMPLES - 1))]
     for place in places:
         records, _ = await target.scroll(
@@ -83,7 +83,7 @@ async def _sample(target: VectorStore, copied: str, choice: Random) -> list[mode
     return list(sample.values())
 
 
-def _agree(spec: CollectionSpec, record: models.Record, made: models.PointStruct) -> bool:
+def _agree(spec: CollectionSpec, record: Record, made: Point) -> bool:
     """Vectors that are not due yet, as those of a turn that just ended, are not asked for."""
     stored, fresh = record.vector or {}, made.vector
     if not isinstance(stored, dict) or not isinstance(fresh, dict):

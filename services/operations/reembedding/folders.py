@@ -7,12 +7,9 @@ place says what the old store will be called, so that the next start can finish 
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,13 +19,14 @@ import msgspec
 from pydantic import ValidationError
 
 from config.settings import StoreSettings
-from core.errors import StartRefusedError, StoreLockedError
+from core.errors import StartRefusedError
 from core.failpoints import failpoint
 from services.store.collections import StoredAs, collection_specs
+from services.store.durable import store_locked, sync_folder, write_durably
 
 COPY_SUFFIX = ".reembed"
 BEFORE = ".before-"
-LOCK_FILE = "lock"  # the embedded store's own
+_OPENED = ", which was about to be replaced; nothing was changed: stop it and run this again"
 SPEC_FILE = "collection.json"  # the embedded store's own, one in each collection's folder
 _COMPLETE_FILE = "complete"
 _PREPARED_FILE = "prepared"
@@ -106,7 +104,7 @@ class StoreFolders:
                 f"{self.copy} was about to take the place of {self.store} when a start made a new one there; "
                 f"move {self.store} away and run this again"
             )
-        with _locked(before):
+        with store_locked(before, _OPENED):
             self._put_in_place()
         return before
 
@@ -119,20 +117,20 @@ class StoreFolders:
             return
         if self.copy.exists():
             self._clear_way()
-        _write_durably(whole / _PREPARED_FILE, "")
+        write_durably(whole / _PREPARED_FILE, b"")
         whole.rename(self.copy)
-        _sync(self.store.parent)
+        sync_folder(self.store.parent)
 
     def _clear_way(self) -> None:
         if (self.copy / _PREPARED_FILE).exists():
-            with _locked(self.copy):
+            with store_locked(self.copy, _OPENED):
                 self.copy.rename(self._before())
         else:
             self.discard_copy()
 
     def mark_prepared(self) -> None:
         """The copy, closed or not, has been checked."""
-        _write_durably(self.copy / _PREPARED_FILE, "")
+        write_durably(self.copy / _PREPARED_FILE, b"")
 
     def discard_copy(self) -> bool:
         """Remove the copy; the caller has the store locked. False when there was none.
@@ -141,7 +139,7 @@ class StoreFolders:
         """
         if not self.copy.exists():
             return False
-        with _locked(self.copy):
+        with store_locked(self.copy, _OPENED):
             shutil.rmtree(self.copy)
         return True
 
@@ -151,12 +149,12 @@ class StoreFolders:
         Raises StoreLockedError when a server has opened the store; nothing is changed then.
         """
         before = self._before()
-        with _locked(self.store):
+        with store_locked(self.store, _OPENED):
             (self.store / _COMPLETE_FILE).unlink(missing_ok=True)
-            _write_durably(self.copy / _COMPLETE_FILE, before.name)
+            write_durably(self.copy / _COMPLETE_FILE, before.name.encode())
             failpoint("reembed.switch")
             self.store.rename(before)
-            _sync(self.store.parent)
+            sync_folder(self.store.parent)
             failpoint("reembed.switch")
             self._put_in_place()
             time.sleep(_START_WAIT_S)
@@ -173,7 +171,7 @@ class StoreFolders:
 
     def _put_in_place(self) -> None:
         self.copy.rename(self.store)
-        _sync(self.store.parent)
+        sync_folder(self.store.parent)
         failpoint("reembed.switch")
         for name in (_COMPLETE_FILE, _PREPARED_FILE):
             (self.store / name).unlink(missing_ok=True)
@@ -220,35 +218,3 @@ def _spec(folder: Path) -> _Spec | None:
         return msgspec.json.decode((folder / SPEC_FILE).read_bytes(), type=_Spec)
     except (OSError, msgspec.DecodeError):
         return None
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise StoreLockedError(
-            f"another process has opened {folder}, which was about to be replaced; nothing was changed: "
-            f"stop it and run this again"
-        ) from None
-    finally:
-        os.close(descriptor)
-
-
-def _write_durably(path: Path, text: str) -> None:
-    with path.open("w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Make what happened to the folder's entries durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

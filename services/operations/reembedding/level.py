@@ -5,22 +5,21 @@ Only what differs is embedded and written, so it can be done again at any moment
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from qdrant_client import models
 
 from core.conversation.turns import TurnStatus
 from core.errors import StartRefusedError
 from core.failpoints import failpoint
 from services.operations.reembedding.points import PointMaker, deserves, has_all, lacks, point_texts
 from services.store.collections import CollectionSpec
-from services.store.dialect import VectorStore
+from services.store.dialect import Point, Record, VectorStore
+from services.store.filters import by_ids
+from services.store.pages import IDS_AT_ONCE, batches, scroll_pages
 
 PAGE = 32  # points compared at a time; a turn with its prompt may have 100 kB
 BATCH = 4  # points embedded at a time
-ID_PAGE = 500
 MARK_ID = (
     "5f0e6a0c-6f4b-5d6a-9f0d-2f1f6f1f7a11"  # the note of services.operations.reembedding.marks; never copied
 )
@@ -90,7 +89,7 @@ class CollectionSync:
         if not self._limits.keeps_all(spec):  # first, so that nothing is written to a target that is served
             changes.removed = await self._remove_missing(spec.name, target)
         lacking = await self._lacking(spec, target)
-        async for records in pages(self._source, spec.name, PAGE):
+        async for records in scroll_pages(self._source, spec.name, size=PAGE):
             await self._page(spec, target, records, lacking, changes)
             on_changes(changes)
         return changes
@@ -98,14 +97,14 @@ class CollectionSync:
     async def _lacking(self, spec: CollectionSpec, target: str) -> set[Any]:
         if not spec.dense:
             return set()
-        lacking = pages(self._target, target, ID_PAGE, lacks(spec.dense), with_payload=False)
+        lacking = scroll_pages(self._target, target, lacks(spec.dense), size=IDS_AT_ONCE, with_payload=False)
         return {record.id async for records in lacking for record in records}
 
     async def _page(
         self,
         spec: CollectionSpec,
         target: str,
-        records: Sequence[models.Record],
+        records: Sequence[Record],
         lacking: set[Any],
         changes: Changes,
     ) -> None:
@@ -129,7 +128,7 @@ class CollectionSync:
         changes.written += len(renewed) + len(embedded)
         changes.embedded += sum(bool(deserves(spec, record)) for record in embedded)
 
-    def _is_due(self, record: models.Record, known: models.Record | None) -> bool:
+    def _is_due(self, record: Record, known: Record | None) -> bool:
         if str(record.id) == MARK_ID:
             return False
         since_us = self._limits.only_since_us
@@ -139,7 +138,7 @@ class CollectionSync:
             return _is_running(known) and not _is_running(record)
         return stamp(record) >= since_us - LATE_US
 
-    async def _renew(self, target: str, records: Sequence[models.Record]) -> None:
+    async def _renew(self, target: str, records: Sequence[Record]) -> None:
         """Other payloads with the same texts: the vectors are those that are there."""
         if not records:
             return
@@ -147,7 +146,7 @@ class CollectionSync:
         copied = await self._target.retrieve(target, ids, with_payload=False, with_vectors=True)
         vectors: dict[Any, Any] = {record.id: record.vector or {} for record in copied}
         points = [
-            models.PointStruct(id=record.id, vector=vectors[record.id], payload=record.payload)
+            Point(id=record.id, vector=vectors[record.id], payload=record.payload)
             for record in records
             if record.id in vectors
         ]
@@ -155,30 +154,30 @@ class CollectionSync:
             await self._target.upsert(target, points)
             failpoint("reembed.page")
 
-    async def _embed(self, spec: CollectionSpec, target: str, records: Sequence[models.Record]) -> None:
+    async def _embed(self, spec: CollectionSpec, target: str, records: Sequence[Record]) -> None:
         batch = BATCH if spec.dense else PAGE
-        for start in range(0, len(records), batch):
+        for few in batches(records, batch):
             if spec.dense:
                 await self._pause()
-            points = await self._maker.points(spec, records[start : start + batch])
+            points = await self._maker.points(spec, few)
             await self._target.upsert(target, points)
             failpoint("reembed.page")
 
     async def _remove_missing(self, source: str, target: str) -> int:
         missing: list[Any] = []
-        async for records in pages(self._target, target, ID_PAGE, with_payload=list(STAMPS)):
+        async for records in scroll_pages(self._target, target, size=IDS_AT_ONCE, with_payload=list(STAMPS)):
             ids = [record.id for record in records if str(record.id) != MARK_ID]
             records_left = await self._source.retrieve(source, ids, with_payload=False) if ids else []
             existing = {record.id for record in records_left}
             lost = [record for record in records if record.id in set(ids) - existing]
             self._check_served(target, lost)
             missing += [record.id for record in lost]
-        for start in range(0, len(missing), ID_PAGE):
-            part = models.PointIdsList(points=missing[start : start + ID_PAGE])
+        for few in batches(missing):
+            part = by_ids(few)
             await self._target.delete(target, part)
         return len(missing)
 
-    def _check_served(self, target: str, lost: Sequence[models.Record]) -> None:
+    def _check_served(self, target: str, lost: Sequence[Record]) -> None:
         since_us = self._limits.served_since_us
         if since_us is not None and any(stamp(record) > since_us for record in lost):
             raise StartRefusedError(
@@ -187,36 +186,14 @@ class CollectionSync:
             )
 
 
-async def pages(
-    store: VectorStore,
-    collection: str,
-    size: int,
-    point_filter: models.Filter | None = None,
-    *,
-    with_payload: Any = True,
-) -> AsyncIterator[list[models.Record]]:
-    """Every matching point in the order of ids; what is written meanwhile may be missed."""
-    offset: Any = None
-    while True:
-        records, offset = await store.scroll(
-            collection, point_filter, limit=size, offset=offset, with_payload=with_payload, with_vectors=False
-        )
-        if records:
-            yield records
-        if offset is None:
-            return
-
-
-def stamp(record: models.Record) -> int:
+def stamp(record: Record) -> int:
     """When it was made (UTC microseconds); 0 when it does not say."""
     payload = record.payload or {}
     values = [payload.get(name) for name in STAMPS]
     return max((value for value in values if isinstance(value, int)), default=0)
 
 
-def _needs_vectors(
-    spec: CollectionSpec, record: models.Record, known: models.Record, lacking: set[Any]
-) -> bool:
+def _needs_vectors(spec: CollectionSpec, record: Record, known: Record, lacking: set[Any]) -> bool:
     if not spec.dense:
         return False
     if record.id in lacking and has_all(spec, record):
@@ -224,5 +201,5 @@ def _needs_vectors(
     return point_texts(spec, record.payload or {}) != point_texts(spec, known.payload or {})
 
 
-def _is_running(record: models.Record) -> bool:
+def _is_running(record: Record) -> bool:
     return (record.payload or {}).get("status") == TurnStatus.RUNNING.value

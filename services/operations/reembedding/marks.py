@@ -10,15 +10,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from qdrant_client import models
-
 from config.settings import StoreSettings
 from core.errors import StartRefusedError
 from core.operations.receipts import Receipt, ReceiptKind
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.level import MARK_ID, Limits
 from services.operations.reembedding.run import Manner, Progress, Reembed, ReembedReport
-from services.store.dialect import VectorStore
+from services.store.dialect import Point, Record, VectorStore
 from services.store.receipts import ReceiptStore
 
 RECORD = "reembedded"
@@ -79,14 +77,14 @@ class CollectionsBeside:
     async def _read(self, collection: str) -> Level | None:
         if not await self._store.collection_exists(collection):
             return None
-        records: Sequence[models.Record] = await self._store.retrieve(collection, [MARK_ID])
+        records: Sequence[Record] = await self._store.retrieve(collection, [MARK_ID])
         payload = (records[0].payload or {}) if records else {}
         began, ended = payload.get("level_began_us"), payload.get("level_ended_us")
         return Level(began, ended) if isinstance(began, int) and isinstance(ended, int) else None
 
     async def _write(self, level: Level) -> None:
         payload = {"record": RECORD, "level_began_us": level.began_us, "level_ended_us": level.ended_us}
-        note = models.PointStruct(id=MARK_ID, vector={}, payload=payload)
+        note = Point(id=MARK_ID, vector={}, payload=payload)
         await self._store.upsert(self._new.operations_collection, [note])
 
     async def _add_receipt(self, report: ReembedReport, began_us: int) -> None:

@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qdrant_client import models
-
 from core.conversation.turns import Turn, TurnStatus
 from core.knowledge import Chunk
+from core.relevance.follow_ups import embedded_part
 from core.relevance.query import SparseTerms
 from core.relevance.sparse import encode_document
 from services.conversation.indexing import EMBEDDED_TURN_CHARS
 from services.conversation.payload import sparse_vector
 from services.models.embedding import EmbeddingService, Vector
-from services.retrieval.query_forms import embedded_part
 from services.store.collections import SPARSE, CollectionSpec
+from services.store.dialect import Filter, Point, Record, SparseVector
+from services.store.filters import has_vector
 
 # What a stored point was embedded from: its texts, read from its payload as the rest of Wenmai makes them.
 #
@@ -69,9 +69,7 @@ class PointMaker:
     def __init__(self, embedding: EmbeddingService) -> None:
         self.embedding = embedding
 
-    async def points(
-        self, spec: CollectionSpec, records: Sequence[models.Record]
-    ) -> list[models.PointStruct]:
+    async def points(self, spec: CollectionSpec, records: Sequence[Record]) -> list[Point]:
         """With the same payloads, and a vector for each text. Raises EmbeddingUnavailableError."""
         texts = [point_texts(spec, record.payload or {}) for record in records]
         questions = await _embedded(self.embedding.embed_queries, [each.question for each in texts])
@@ -82,27 +80,25 @@ class PointMaker:
         for record, *vectors in zip(records, questions, passages, words, strict=True):
             named = dict(zip(("question", passage_name, SPARSE), vectors, strict=True))
             vector = {name: value for name, value in named.items() if value is not None}
-            points.append(models.PointStruct(id=record.id, vector=vector, payload=record.payload))
+            points.append(Point(id=record.id, vector=vector, payload=record.payload))
         return points
 
 
-def deserves(spec: CollectionSpec, record: models.Record) -> tuple[str, ...]:
+def deserves(spec: CollectionSpec, record: Record) -> tuple[str, ...]:
     """The dense vectors that the record should have."""
     texts = point_texts(spec, record.payload or {})
     passage = (spec.dense[0],) if spec.dense and texts.passage else ()
     return (*passage, *(("question",) if texts.question else ()))
 
 
-def has_all(spec: CollectionSpec, record: models.Record) -> bool:
+def has_all(spec: CollectionSpec, record: Record) -> bool:
     """Whether the record should have every dense vector of its collection; an unanswered turn should not."""
     return set(deserves(spec, record)) == set(spec.dense)
 
 
-def lacks(dense: Sequence[str]) -> models.Filter:
+def lacks(dense: Sequence[str]) -> Filter:
     """Points without one of these vectors."""
-    return models.Filter(
-        should=[models.Filter(must_not=[models.HasVectorCondition(has_vector=name)]) for name in dense]
-    )
+    return Filter(should=[Filter(must_not=[has_vector(name)]) for name in dense])
 
 
 async def _embedded(
@@ -114,6 +110,6 @@ async def _embedded(
     return [next(vectors) if text else None for text in texts]
 
 
-def _sparse(texts: Sequence[str]) -> list[models.SparseVector | None]:
+def _sparse(texts: Sequence[str]) -> list[SparseVector | None]:
     encoded: list[SparseTerms] = [encode_document(text) for text in texts]
     return [sparse_vector(terms) if terms.indices else None for terms in encoded]

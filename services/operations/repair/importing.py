@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qdrant_client import models
-
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError, ConflictError, NotFoundError, StartRefusedError
 from core.failpoints import failpoint
@@ -16,11 +14,12 @@ from core.operations.backfill_turns import PointId, StoredTurn, TurnChange
 from services.conversation.turns import TurnStore
 from services.models.embedding import EmbeddingService
 from services.operations.repair.plan import BackfillOptions, BackfillPlan, Planner
-from services.operations.repair.reading import existing_points, pages, point_id_of
+from services.operations.repair.reading import existing_points, point_id_of
 from services.operations.repair.vectors import ALL, MissingVectors, TurnVectorizer, text_of_turn
 from services.operations.repair.writing import BackfillWriter, Progress, fields_of
 from services.store.collections import REEMBED_COMMAND
-from services.store.dialect import VectorStore
+from services.store.dialect import Point, Record, VectorStore
+from services.store.pages import batches
 
 BATCH = 32
 
@@ -118,7 +117,7 @@ class CollectionImport:
         changes = {change.point_id: change for change in plan.repair.changes}
         missing = [point for point, turn_id in plan.ids.items() if turn_id not in plan.existing]
         added = embedded = 0
-        for page in pages(missing, BATCH):
+        for page in batches(missing, BATCH):
             points = await self._points(plan, page, changes, embed=embed)
             if points:
                 await self._store.upsert(self._collection, points)
@@ -150,14 +149,14 @@ class CollectionImport:
 
     async def _points(
         self, plan: ImportPlan, page: Sequence[PointId], changes: Mapping[PointId, TurnChange], *, embed: bool
-    ) -> list[models.PointStruct]:
+    ) -> list[Point]:
         """Those that are gone, or were written by somebody meanwhile, are left out."""
         existing = await existing_points(self._store, self._collection, [plan.ids[point] for point in page])
         records = await self._store.retrieve(plan.source, page)
         fresh = [record for record in records if plan.ids[point_id_of(record)] not in existing]
         vectors = await self._vectors(fresh, changes, embed=embed)
         return [
-            models.PointStruct(
+            Point(
                 id=plan.ids[point_id_of(record)],
                 vector=vector,
                 payload=_payload(record, changes.get(point_id_of(record))),
@@ -166,7 +165,7 @@ class CollectionImport:
         ]
 
     async def _vectors(
-        self, records: Sequence[models.Record], changes: Mapping[PointId, TurnChange], *, embed: bool
+        self, records: Sequence[Record], changes: Mapping[PointId, TurnChange], *, embed: bool
     ) -> list[dict[str, Any]]:
         """Unfinished turns have none. Without `embed` the next start of a server makes them."""
         if self._embedding is None or not embed:
@@ -185,12 +184,12 @@ class CollectionImport:
             )
 
 
-def _is_completed(record: models.Record, changes: Mapping[PointId, TurnChange]) -> bool:
+def _is_completed(record: Record, changes: Mapping[PointId, TurnChange]) -> bool:
     payload = record.payload or {}
     change = changes.get(point_id_of(record))
     status = change.status if change else payload.get("status")
     return status == TurnStatus.COMPLETED and not payload.get("command")
 
 
-def _payload(record: models.Record, change: TurnChange | None) -> dict[str, Any]:
+def _payload(record: Record, change: TurnChange | None) -> dict[str, Any]:
     return {**(record.payload or {}), **(fields_of(change) if change else {})}

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from qdrant_client import models
-
 from core.errors import BadRequestError
 from core.operations.backfill import claimed_ids, perhaps_twins, plan_session
 from core.operations.backfill_turns import (
@@ -22,17 +20,18 @@ from core.operations.backfill_turns import (
     canonical_uuid,
 )
 from services.conversation.sessions import Session, title_from
-from services.conversation.turns import TurnStore, equals
+from services.conversation.turns import TurnStore
 from services.operations.repair.reading import (
     FIELDS,
     existing_points,
-    pages,
     point_id_of,
     stored_turn,
     text_digests,
     text_of,
 )
-from services.store.dialect import VectorStore
+from services.store.dialect import Filter, Record, VectorStore
+from services.store.filters import any_of, equals
+from services.store.pages import batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ class Planner:
         session_ids, unreadable = await self._session_ids(options.session_id)
         planned: list[SessionPlan] = []
         claimed: set[str] = set()
-        for page in pages(session_ids):
+        for page in batches(session_ids):
             for each, turns in (await self._stored_turns(page, zone)).items():
                 claims = claimed_ids(turns)
                 taken = await existing_points(self.store, self.collection, sorted(claims)) | (
@@ -208,9 +207,7 @@ class Planner:
     def _turns(self) -> TurnStore:
         return TurnStore(self.store, self.collection)
 
-    async def _scroll(
-        self, point_filter: models.Filter | None, fields: list[str]
-    ) -> AsyncIterator[models.Record]:
+    async def _scroll(self, point_filter: Filter | None, fields: list[str]) -> AsyncIterator[Record]:
         names = [*fields, "user_query"] if self.questions_only else fields
         async for record in self._turns().scroll(point_filter, with_payload=names):
             if not self.questions_only or isinstance((record.payload or {}).get("user_query"), str):
@@ -220,7 +217,7 @@ class Planner:
         """Every session that has turns, in order, and the points that name none."""
         names: set[str] = set()
         unreadable: list[PointId] = []
-        only = models.Filter(must=[equals("session_id", session_id)]) if session_id is not None else None
+        only = Filter(must=[equals("session_id", session_id)]) if session_id is not None else None
         async for record in self._scroll(only, ["session_id"]):
             name = (record.payload or {}).get("session_id")
             if name and isinstance(name, str):
@@ -231,8 +228,7 @@ class Planner:
 
     async def _stored_turns(self, session_ids: Sequence[str], zone: ZoneInfo) -> dict[str, list[StoredTurn]]:
         """By session, in the given order."""
-        match = models.MatchAny(any=list(session_ids))
-        point_filter = models.Filter(must=[models.FieldCondition(key="session_id", match=match)])
+        point_filter = Filter(must=[any_of("session_id", session_ids)])
         by_session: dict[str, list[StoredTurn]] = {session_id: [] for session_id in session_ids}
         async for record in self._scroll(point_filter, FIELDS):
             by_session[(record.payload or {})["session_id"]].append(stored_turn(record))
@@ -262,9 +258,9 @@ class Planner:
         ids = {canonical for name in names if (canonical := canonical_uuid(name))}
         points = await existing_points(self.store, self.collection, sorted(ids))
         elsewhere = {name for name in names if canonical_uuid(name) in points}
-        for page in pages(sorted(set(names) - elsewhere)):
-            field = models.FieldCondition(key="turn_id", match=models.MatchAny(any=list(page)))
-            point_filter = models.Filter(must=[field])
+        for page in batches(sorted(set(names) - elsewhere)):
+            field = any_of("turn_id", page)
+            point_filter = Filter(must=[field])
             async for record in self._turns().scroll(point_filter, with_payload=["turn_id"]):
                 elsewhere.add(text_of((record.payload or {}).get("turn_id")) or "")
         return elsewhere
@@ -274,7 +270,7 @@ class Planner:
         first = {plan.session_id: plan for plan in reversed(planned) if is_listable(plan.session_id)}
         known = await self.known_sessions(list(first))
         missing = [plan for name, plan in sorted(first.items()) if name not in known]
-        return tuple([session for page in pages(missing) for session in await self._sessions(page)])
+        return tuple([session for page in batches(missing) for session in await self._sessions(page)])
 
     async def _sessions(self, missing: Sequence[SessionPlan]) -> list[Session]:
         firsts = [_first_point(plan) for plan in missing]

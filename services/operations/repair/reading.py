@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from qdrant_client import models
-
 from core.operations.backfill_turns import PointId, Repair, StoredTurn
-from services.store.dialect import VectorStore
+from services.store.dialect import Record, VectorStore
+from services.store.pages import batches
 
 FIELDS = [*(repair.value for repair in Repair), "session_id", "legacy_turn_id", "legacy_point_id"]
-PAGE = 500
 
 T = TypeVar("T")
 
 
-def stored_turn(record: models.Record) -> StoredTurn:
+def stored_turn(record: Record) -> StoredTurn:
     payload = record.payload or {}
     return StoredTurn(
         point_id=point_id_of(record),
@@ -34,7 +32,7 @@ def stored_turn(record: models.Record) -> StoredTurn:
     )
 
 
-def point_id_of(record: models.Record) -> PointId:
+def point_id_of(record: Record) -> PointId:
     return record.id if isinstance(record.id, int) else str(record.id)
 
 
@@ -49,14 +47,10 @@ def number_of(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def pages(items: Sequence[T], size: int = PAGE) -> Iterator[Sequence[T]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
-
-
 async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any]) -> set[str]:
     """Those that are points of the collection."""
     existing: set[str] = set()
-    for page in pages(ids):
+    for page in batches(ids):
         records = await store.retrieve(collection, page, with_payload=False)
         existing |= {str(record.id) for record in records}
     return existing
@@ -65,13 +59,13 @@ async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any
 async def text_digests(store: VectorStore, collection: str, points: Sequence[PointId]) -> dict[PointId, str]:
     """Of question and answer; "" where there is no question."""
     digests: dict[PointId, str] = {}
-    for page in pages(points):
+    for page in batches(points):
         records = await store.retrieve(collection, page, with_payload=["user_query", "assistant_response"])
         digests |= {point_id_of(record): _digest(record) for record in records}
     return digests
 
 
-def _digest(record: models.Record) -> str:
+def _digest(record: Record) -> str:
     payload = record.payload or {}
     question, answer = text_of(payload.get("user_query")), text_of(payload.get("assistant_response"))
     if not question:

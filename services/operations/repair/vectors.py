@@ -8,26 +8,26 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from qdrant_client import models
-
 from core.conversation.turns import Turn, TurnStatus
 from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId
+from core.relevance.follow_ups import embedded_part
 from core.relevance.query import SparseTerms
 from core.relevance.sparse import encode_document
 from services.conversation.indexing import EMBEDDED_TURN_CHARS
-from services.conversation.turns import TurnStore, TurnVectors, equals
+from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
-from services.operations.repair.reading import pages, point_id_of, text_of
+from services.operations.repair.reading import point_id_of, text_of
 from services.operations.repair.writing import Progress
-from services.retrieval.query_forms import embedded_part
 from services.store.collections import SPARSE, CollectionSpec, fits
-from services.store.dialect import UnknownPointError, VectorStore
+from services.store.dialect import Filter, PointVectors, Record, UnknownPointError, VectorStore
+from services.store.filters import equals, has_vector, is_empty
+from services.store.pages import batches
 
 DENSE = ("question", "turn")
 ALL = frozenset((*DENSE, SPARSE))
 BATCH = 16
-_NO_QUESTION = models.IsEmptyCondition(is_empty=models.PayloadField(key="user_query"))
+_NO_QUESTION = is_empty("user_query")
 _READ = ["user_query", "assistant_response", "status", "command"]
 
 
@@ -91,7 +91,7 @@ class MissingVectors:
         """Completed questions, of an earlier version too, and the names of the vectors they have not."""
         lacking: dict[PointId, set[str]] = defaultdict(set)
         for name in sorted(ALL):
-            point_filter = models.Filter(must_not=[models.HasVectorCondition(has_vector=name), _NO_QUESTION])
+            point_filter = Filter(must_not=[has_vector(name), _NO_QUESTION])
             if session_id is not None:
                 point_filter.must = [equals("session_id", session_id)]
             fields = ["session_id", "status", "command"]
@@ -111,7 +111,7 @@ class MissingVectors:
         """
         lacking = await self.lacking(session_id)
         done = 0
-        for page in pages(list(lacking), BATCH):
+        for page in batches(list(lacking), BATCH):
             done += await self._fill(TurnVectorizer(embedding), page, lacking)
             failpoint("backfill.embedded")
             on_progress(len(page))
@@ -131,7 +131,7 @@ class MissingVectors:
             [text for _, text in read], [lacking[point_id_of(record)] for record, _ in read]
         )
         points = [
-            models.PointVectors(id=record.id, vector=vectors.named())
+            PointVectors(id=record.id, vector=vectors.named())
             for (record, _), vectors in zip(read, made, strict=True)
         ]
         with suppress(UnknownPointError):  # erased meanwhile; the others are written
@@ -143,7 +143,7 @@ async def words_of(text: TurnText) -> SparseTerms:
     return await asyncio.to_thread(encode_document, text.whole)
 
 
-def text_of_turn(record: models.Record) -> TurnText | None:
+def text_of_turn(record: Record) -> TurnText | None:
     """None when there is no question: such a turn cannot be read either."""
     payload = record.payload or {}
     question = payload.get("user_query")
@@ -152,7 +152,7 @@ def text_of_turn(record: models.Record) -> TurnText | None:
     return TurnText(question, text_of(payload.get("assistant_response")) or "")
 
 
-def _is_completed(record: models.Record) -> bool:
+def _is_completed(record: Record) -> bool:
     """Earlier versions wrote no status, or words of their own: a repair makes those completed."""
     payload = record.payload or {}
     status = payload.get("status")

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from qdrant_client import models
-
 from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId, TurnChange
 from services.conversation.sessions import Session
-from services.operations.repair.reading import FIELDS, existing_points, pages, point_id_of, stored_turn
-from services.store.dialect import UnknownPointError, VectorStore
+from services.operations.repair.reading import FIELDS, existing_points, point_id_of, stored_turn
+from services.store.dialect import Point, Record, UnknownPointError, VectorStore
+from services.store.filters import by_ids
+from services.store.pages import batches
 
 BATCH = 200
 MOVED_AT_ONCE = 16  # whole points with their vectors
@@ -40,12 +40,12 @@ class BackfillWriter:
     async def change(self, changes: Iterable[TurnChange], on_progress: Progress) -> None:
         """In the given order. Vectors are only read, and written, where a point moves to its turn id."""
         for moved, group in groupby(changes, key=lambda change: change.rehomed):
-            for batch in pages(list(group), MOVED_AT_ONCE if moved else BATCH):
+            for batch in batches(list(group), MOVED_AT_ONCE if moved else BATCH):
                 await (self._move(batch) if moved else self._set(batch))
                 on_progress(len(batch))
 
     async def remove(self, points: Iterable[PointId], on_progress: Progress) -> None:
-        for page in pages(list(points), BATCH):
+        for page in batches(list(points), BATCH):
             await self._delete(page)
             on_progress(len(page))
 
@@ -55,10 +55,8 @@ class BackfillWriter:
             self._store, self._session_collection, [session.session_id for session in sessions]
         )
         fresh = [session for session in sessions if session.session_id not in known]
-        for page in pages(fresh):
-            points = [
-                models.PointStruct(id=each.session_id, vector={}, payload=asdict(each)) for each in page
-            ]
+        for page in batches(fresh):
+            points = [Point(id=each.session_id, vector={}, payload=asdict(each)) for each in page]
             await self._store.upsert(self._session_collection, points)
         return len(fresh)
 
@@ -88,8 +86,8 @@ class BackfillWriter:
             failpoint("backfill.turn")
 
     def _unchanged(
-        self, batch: Sequence[TurnChange], records: Sequence[models.Record]
-    ) -> Iterator[tuple[TurnChange, models.Record]]:
+        self, batch: Sequence[TurnChange], records: Sequence[Record]
+    ) -> Iterator[tuple[TurnChange, Record]]:
         """The changes whose turn is still what the plan saw, and its point; the others are counted."""
         by_id = {point_id_of(record): record for record in records}
         for change in batch:
@@ -102,7 +100,7 @@ class BackfillWriter:
                 yield change, record
 
     async def _delete(self, points: Sequence[PointId]) -> None:
-        await self._store.delete(self._collection, models.PointIdsList(points=list(points)))
+        await self._store.delete(self._collection, by_ids(points))
 
 
 def fields_of(change: TurnChange) -> dict[str, Any]:
@@ -115,7 +113,7 @@ def fields_of(change: TurnChange) -> dict[str, Any]:
     return values
 
 
-def _copy(change: TurnChange, record: models.Record) -> models.PointStruct:
+def _copy(change: TurnChange, record: Record) -> Point:
     vector: Any = record.vector or {}
     payload = {**(record.payload or {}), **fields_of(change)}
-    return models.PointStruct(id=change.turn_id, vector=vector, payload=payload)
+    return Point(id=change.turn_id, vector=vector, payload=payload)

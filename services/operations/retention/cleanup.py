@@ -10,7 +10,6 @@ from typing import Literal
 
 import structlog
 from anyio import move_on_after
-from qdrant_client import models
 
 from core.conversation.turns import rfc3339
 from core.errors import ConflictError, WenmaiError
@@ -25,7 +24,8 @@ from services.operations.retention.report import ExpiryReport as ExpiryReport
 from services.operations.retention.sessions import SessionRecords as SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.store.clock import Clock, utc_now_us
-from services.store.dialect import Space
+from services.store.dialect import Filter, Space
+from services.store.filters import in_range
 from services.store.receipts import ReceiptStore
 
 log = structlog.get_logger()
@@ -105,8 +105,7 @@ class Retention:
                 "COLLECTION_SUFFIX the right one? If it is, clean up by hand once."
             )
         last_run_us = await self._last_run(now_us)
-        lately = models.Range(gte=still_since(now_us, days), lte=now_us)
-        began = models.Filter(must=[models.FieldCondition(key="created_us", range=lately)])
+        began = Filter(must=[in_range("created_us", gte=still_since(now_us, days), lte=now_us)])
         count = await self._turns.count(began) if last_run_us is None else 0
         if trusts_clock(now_us, days, matched, last_run_us, count):
             return ""

@@ -7,15 +7,16 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from qdrant_client import models
-
 from core.conversation.turns import TurnStatus, rfc3339
 from core.failpoints import failpoint
 from core.operations.expiry import Age, AgeLimits, age_of
-from services.conversation.turns import TurnStore, equals
+from services.conversation.turns import TurnStore
 from services.operations.retention.report import ExpiryReport
 from services.operations.retention.sessions import AT_ONCE, SessionRecords
 from services.operations.retention.traces import ErasedTraces, TurnTraces
+from services.store.dialect import AnyPointId, Condition, Filter, Record
+from services.store.filters import any_of, equals, has_id, in_range
+from services.store.pages import batches
 
 # Which turns are old enough to go, each by the limit of its session. Nothing is changed here.
 
@@ -23,13 +24,13 @@ from services.operations.retention.traces import ErasedTraces, TurnTraces
 UNPARSABLE_NAMED = 20
 
 RUNNING = equals("status", TurnStatus.RUNNING.value)
-DATED = models.FieldCondition(key="created_us", range=models.Range(gt=0))
+DATED = in_range("created_us", gt=0)
 _FIELDS = ["session_id", "created_us", "timestamp"]
 
 
 @dataclass(frozen=True, slots=True)
 class OldTurn:
-    point: models.ExtendedPointId
+    point: AnyPointId
     session_id: str
 
 
@@ -41,12 +42,12 @@ class OldTurns:
     cutoff_us: int
     turns: list[OldTurn] = field(default_factory=list)
 
-    def among(self, points: models.HasIdCondition) -> models.Filter:
+    def among(self, points: Condition) -> Filter:
         """Those of the points that are old still, and not running."""
         if not self.dated:
-            return models.Filter(must=[points], must_not=[RUNNING, DATED])
-        old = models.FieldCondition(key="created_us", range=models.Range(gt=0, lt=self.cutoff_us))
-        return models.Filter(must=[points, old], must_not=[RUNNING])
+            return Filter(must=[points], must_not=[RUNNING, DATED])
+        old = in_range("created_us", gt=0, lt=self.cutoff_us)
+        return Filter(must=[points, old], must_not=[RUNNING])
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class ExpiredTurns:
     unparsable: int = 0
     unparsable_ids: list[str] = field(default_factory=list)
 
-    def add(self, record: models.Record, limits: AgeLimits, *, dated: bool) -> None:
+    def add(self, record: Record, limits: AgeLimits, *, dated: bool) -> None:
         payload = record.payload or {}
         session_id = str(payload.get("session_id", ""))
         cutoff_us = limits.cutoff_of(session_id)
@@ -84,30 +85,27 @@ async def find_expired(turns: TurnStore, limits: AgeLimits) -> ExpiredTurns:
     expired = ExpiredTurns()
     async for record in _dated(turns, limits):
         expired.add(record, limits, dated=True)
-    undated = models.Filter(must_not=[RUNNING, DATED])
+    undated = Filter(must_not=[RUNNING, DATED])
     async for record in turns.scroll(undated, with_payload=_FIELDS):
         expired.add(record, limits, dated=False)
     return expired
 
 
-async def _dated(turns: TurnStore, limits: AgeLimits) -> AsyncIterator[models.Record]:
+async def _dated(turns: TurnStore, limits: AgeLimits) -> AsyncIterator[Record]:
     """Those older than the general limit, then those that only their session's own limit makes old."""
-    async for record in _began(turns, models.Range(gt=0, lt=limits.cutoff_us)):
+    async for record in _began(turns, in_range("created_us", gt=0, lt=limits.cutoff_us)):
         yield record
     stricter = limits.stricter()
-    for start in range(0, len(stricter), AT_ONCE):
-        page = stricter[start : start + AT_ONCE]
-        between = models.Range(gt=0, gte=limits.cutoff_us, lt=max(map(limits.cutoff_of, page)))
-        of_page = models.FieldCondition(key="session_id", match=models.MatchAny(any=page))
+    for page in batches(stricter, AT_ONCE):
+        newest_us = max(map(limits.cutoff_of, page))
+        between = in_range("created_us", gt=0, gte=limits.cutoff_us, lt=newest_us)
+        of_page = any_of("session_id", page)
         async for record in _began(turns, between, of_page):
             yield record
 
 
-def _began(
-    turns: TurnStore, when: models.Range, *where: models.FieldCondition
-) -> AsyncIterator[models.Record]:
-    began = models.FieldCondition(key="created_us", range=when)
-    return turns.scroll(models.Filter(must=[began, *where], must_not=[RUNNING]), with_payload=_FIELDS)
+def _began(turns: TurnStore, *where: Condition) -> AsyncIterator[Record]:
+    return turns.scroll(Filter(must=list(where), must_not=[RUNNING]), with_payload=_FIELDS)
 
 
 CHUNK = 500
@@ -151,14 +149,14 @@ class ExpiryRun:
 
     async def delete(self) -> None:
         """What was found. A run that is cut is done to its end by the next one."""
-        batches = self._expired.batches.values()
+        groups = self._expired.batches.values()
         if self._traces is not None:
-            await self._traces.erase_log([str(old.point) for batch in batches for old in batch.turns])
+            await self._traces.erase_log([str(old.point) for batch in groups for old in batch.turns])
             await self._traces.expire_log(self._cutoff_us, self._limits.longer())
-        for batch in batches:
+        for batch in groups:
             in_order = sorted(batch.turns, key=lambda old: old.session_id)
-            for start in range(0, len(in_order), CHUNK):
-                await self._delete_chunk(batch, in_order[start : start + CHUNK])
+            for part in batches(in_order, CHUNK):
+                await self._delete_chunk(batch, part)
                 failpoint("expiry.chunk")
                 await asyncio.sleep(0)
         if self._records is not None:
@@ -197,10 +195,10 @@ class ExpiryRun:
         if self._traces is not None:
             self._erased += await self._traces.erase_stored(_by_session(chunk))
             failpoint("expiry.traces")
-        points = models.HasIdCondition(has_id=[old.point for old in chunk])
-        before = await self._turns.count(models.Filter(must=[points]))
+        points = has_id([old.point for old in chunk])
+        before = await self._turns.count(Filter(must=[points]))
         await self._turns.delete_matching(batch.among(points))
-        self._deleted += before - await self._turns.count(models.Filter(must=[points]))
+        self._deleted += before - await self._turns.count(Filter(must=[points]))
 
 
 def _goes_still(old: OldTurn, batch: OldTurns, limits: AgeLimits) -> bool:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
-from qdrant_client import models
-
 from core.operations.expiry import DAY_US
 from services.conversation.turns import TurnStore
-from services.store.dialect import UnknownPointError
-
-CHUNK = 500
+from services.store.dialect import Filter, UnknownPointError
+from services.store.filters import in_range, is_empty
+from services.store.pages import batches
 
 
 async def forget_old_prompts(
@@ -21,15 +19,15 @@ async def forget_old_prompts(
 
     The turns themselves stay, and `held` sessions keep all. Raises StoreUnavailableError.
     """
-    old = models.FieldCondition(key="created_us", range=models.Range(lt=now_us - days * DAY_US))
-    without_prompt = models.IsEmptyCondition(is_empty=models.PayloadField(key="prompt"))
-    point_filter = models.Filter(must=[old], must_not=[without_prompt])
+    old = in_range("created_us", lt=now_us - days * DAY_US)
+    without_prompt = is_empty("prompt")
+    point_filter = Filter(must=[old], must_not=[without_prompt])
     ids = [
         str(record.id)
         async for record in turns.scroll(point_filter, with_payload=["session_id"])
         if (record.payload or {}).get("session_id") not in held
     ]
-    for start in range(0, len(ids), CHUNK):
+    for batch in batches(ids):
         with suppress(UnknownPointError):  # erased meanwhile, with its prompt; the others are written
-            await turns.set_payload({"prompt": None}, ids[start : start + CHUNK])
+            await turns.set_payload({"prompt": None}, batch)
     return len(ids)

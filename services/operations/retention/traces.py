@@ -10,7 +10,7 @@ from pathlib import Path
 from services.conversation.memory_records import MemoryRecords
 from services.conversation.sessions import SessionStore
 from services.operations.qa_log import QALog
-from services.repair.undo_files import delete_undo_files
+from services.operations.repair.undo_files import delete_undo_files
 
 ForgetSummaries = Callable[[str, str | None, Collection[str]], Awaitable[int]]
 ForgetRewordings = Callable[[str, Collection[str]], Awaitable[int]]

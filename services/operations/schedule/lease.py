@@ -13,11 +13,10 @@ from typing import Any, Protocol
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
-from qdrant_client import models
 
-from services.conversation.turns import equals
 from services.operations.retention.report import ExpiryReport
-from services.store.dialect import VectorStore
+from services.store.dialect import Condition, Filter, Point, VectorStore
+from services.store.filters import equals, has_id
 
 log = structlog.get_logger()
 
@@ -97,22 +96,22 @@ class LeaseStore:
     async def make(self, record: LeaseRecord) -> None:
         if await self.read() is None:
             payload = {**asdict(record), "record": RECORD, "job": self._job}
-            point = models.PointStruct(id=self._id, vector={}, payload=payload)
+            point = Point(id=self._id, vector={}, payload=payload)
             await self._store.upsert(self._collection, [point])
 
     async def swap(self, expected: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
         # The engine finds the point and changes it in one step, so of two that saw the same only one fits.
         still = [self._this(), equals("token", expected.token)]
         fields: dict[str, Any] = {name: value for name, value in asdict(new).items() if name not in _NOTED}
-        await self._store.set_payload(self._collection, fields, points=models.Filter(must=still))
+        await self._store.set_payload(self._collection, fields, points=Filter(must=still))
         return await self.read()
 
     async def note(self, slot: int, why: str) -> None:
         fields = {"skipped_slot": slot, "skipped": why}
-        await self._store.set_payload(self._collection, fields, points=models.Filter(must=[self._this()]))
+        await self._store.set_payload(self._collection, fields, points=Filter(must=[self._this()]))
 
-    def _this(self) -> models.HasIdCondition:
-        return models.HasIdCondition(has_id=[self._id])
+    def _this(self) -> Condition:
+        return has_id([self._id])
 
 
 class MemoryLease:

@@ -9,7 +9,7 @@ import pytest
 from qdrant_client import models
 
 from api.sessions.importing import SessionImporter
-from core.conversation.importing import ImportedSession, ImportedTurn
+from core.conversation.importing import ImportedSession, imported_turn
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import StoreUnavailableError, UnknownSessionError
 from services.conversation.sessions import SessionStore
@@ -32,7 +32,7 @@ class FailingTurnStore(TurnStore):
 
 
 def many(count: int) -> ImportedSession:
-    return ImportedSession("local", [ImportedTurn(f"q{at}", f"a{at}") for at in range(count)], uid())
+    return ImportedSession("local", [imported_turn(f"q{at}", f"a{at}") for at in range(count)], uid())
 
 
 async def is_empty(store: VectorStore) -> bool:
@@ -75,7 +75,7 @@ async def test_imported_turns_have_their_sparse_vectors_at_once_and_are_given_to
     tmp_path: Path,
 ) -> None:
     fields = ImportedSession(
-        "local", [ImportedTurn("cats", "purr"), ImportedTurn("/help", "…", command="help")]
+        "local", [imported_turn("cats", "purr"), imported_turn("/help", "…", command="help")]
     )
     indexed: list[str] = []
     async with open_edge(tmp_path) as store:

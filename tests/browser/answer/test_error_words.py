@@ -82,6 +82,7 @@ def has_chinese(text: str) -> bool:
     return any("\u4e00" <= char <= "\u9fff" for char in text)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_every_code_of_the_server_has_a_cause_and_what_to_try(language: str) -> None:
     """Discriminates: a class of errors added with a code that has no words."""
@@ -113,6 +114,7 @@ async def shown_words(page: Page, codes: set[str]) -> dict[str, dict[str, str]]:
     return cards
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_card_is_in_the_readers_language_and_folds_the_servers_sentence(
     page: Page, bare_url: str
 ) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 from playwright.async_api import Page, Route, ViewportSize, expect
 
 from tests.browser.branches.branching import ask_all, ids
@@ -69,6 +70,7 @@ async def test_a_thumb_is_kept_changed_and_taken_away_and_a_reload_shows_it(page
     await pressed(page)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_comment_given_elsewhere_outlives_the_thumb(page: Page, live: Live) -> None:
     """Discriminates: an empty comment sent for one that the page does not show."""
     turn = await answer_one(page, live)
@@ -81,6 +83,7 @@ async def test_a_comment_given_elsewhere_outlives_the_thumb(page: Page, live: Li
     assert stored(live, turn) == {"rating": None, "comment": "漏了冬天"}
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_thumb_that_could_not_be_kept_goes_back_and_says_so(page: Page, live: Live) -> None:
     """Discriminates: a button left pressed; a failure without a word."""
     turn = await answer_one(page, live)
@@ -117,6 +120,7 @@ async def test_what_is_pressed_while_the_server_is_told_is_told_next(page: Page,
     assert stored(live, turn) == {"rating": "down", "comment": ""}
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_only_what_was_answered_is_rated_and_an_answer_given_anew_has_no_rating(
     page: Page, live: Live
 ) -> None:
@@ -143,6 +147,7 @@ async def test_only_what_was_answered_is_rated_and_an_answer_given_anew_has_no_r
     await pressed(page, down=True)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_on_a_small_phone_a_turn_of_two_versions_is_rated_in_its_menu(page: Page, live: Live) -> None:
     """Discriminates: a thumb that the narrow row drops without another place for it."""
     await page.set_viewport_size(ViewportSize(width=320, height=700))

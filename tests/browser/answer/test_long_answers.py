@@ -56,7 +56,7 @@ MARKDOWN = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_five_megabytes_are_rendered_and_scrolled_without_a_long_frame(
     page: Page, server_url: str, shape: str

@@ -146,6 +146,7 @@ async def test_sources_put_the_cited_first_and_an_unknown_mark_back_into_text(
     assert await page.locator(".source").count() == 21
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_source_says_what_became_of_its_document_and_marks_its_passage_where_it_stands(
     page: Page, server_url: str
 ) -> None:
@@ -164,6 +165,7 @@ async def test_a_source_says_what_became_of_its_document_and_marks_its_passage_w
     assert before == text[:8]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_nesting_too_deep_for_the_library_is_shown_as_it_is(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     await answer_with(page, whole_turn(">" * 5500 + "深\n\n之后"))
@@ -173,7 +175,7 @@ async def test_nesting_too_deep_for_the_library_is_shown_as_it_is(page: Page, se
     assert (await page.inner_text(".prose")).endswith("之后")
 
 
-@pytest.mark.slow
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_huge_answer_keeps_the_page_small_and_ends_right(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     paragraph = "一段 **文字** 和来源 [1]\u3002" * 8 + "\n\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page
 
 from tests.browser.support.driving import TURN_ID, answer_with, answered, ask, sse_body
@@ -12,6 +13,7 @@ PANEL = "document.querySelector('.thinking').outerHTML.replace(' open=\"\"', '')
 HUGE = 1_000_000
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_thinking_is_folded_with_its_duration_and_the_same_after_a_reload(
     page: Page, live: Live
 ) -> None:

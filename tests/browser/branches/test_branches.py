@@ -52,6 +52,7 @@ async def open_session(page: Page, server_url: str, tree: list[dict[str, Any]], 
     await answered(page, shown)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_what_was_said_before_clear_is_reached_and_gone_on_with(page: Page, server_url: str) -> None:
     """Discriminates: a branch shown without its turn as the next one's parent; a line left as it was."""
     await page.goto(server_url)
@@ -77,6 +78,7 @@ async def test_what_was_said_before_clear_is_reached_and_gone_on_with(page: Page
     await shows(page, SECOND)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_on_a_branch_each_completed_question_is_followed_and_clear_begins_anew(
     page: Page, server_url: str
 ) -> None:
@@ -94,6 +96,7 @@ async def test_on_a_branch_each_completed_question_is_followed_and_clear_begins_
     assert [body["parent_turn_id"] for body in sent] == [ids[0], ids[1], ids[1], ids[3], None]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_after_clear_alone_the_next_question_begins_a_new_root(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     await ask_all(page, FIRST, "/clear")
@@ -106,6 +109,7 @@ async def test_after_clear_alone_the_next_question_begins_a_new_root(page: Page,
     assert [body["parent_turn_id"] for body in sent] == [None]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_keyboard_goes_to_a_branch_and_back(page: Page, server_url: str) -> None:
     """Discriminates: a line that loses the focus when it is drawn anew."""
     await page.goto(server_url)
@@ -128,6 +132,7 @@ async def test_the_keyboard_goes_to_a_branch_and_back(page: Page, server_url: st
     assert await page.evaluate("document.activeElement.className") == "open-map"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_session_of_one_branch_has_no_line_and_leaves_the_parent_to_the_server(
     page: Page, server_url: str
 ) -> None:
@@ -163,6 +168,7 @@ async def test_the_map_has_every_branch_and_the_one_into_the_present_keeps_its_c
     assert await page.inner_text(MAP) == "Map of branches (13)"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_hostile_tree_stays_text_and_a_phone_shows_it_whole(page: Page, server_url: str) -> None:
     await page.set_viewport_size({"width": 360, "height": 740})
     odd = [
@@ -178,10 +184,11 @@ async def test_a_hostile_tree_stays_text_and_a_phone_shows_it_whole(page: Page, 
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert await page.evaluate("document.querySelector('.map-rows').scrollWidth - innerWidth") <= 0
     await page.click(f"{ROWS} >> nth=0")
-    await page.wait_for_timeout(300)
+    await page.wait_for_timeout(300)  # the way to the turn is over
     assert await page.evaluate("typeof window.__ran") == "undefined"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("tree", ["missing", "refused"])
 async def test_a_tree_that_cannot_be_read_leaves_the_page_as_it_is(
     page: Page, server_url: str, tree: str

@@ -24,6 +24,7 @@ ONE, TWO, THREE, OTHER = "一号问题", "二号问题", "三号问题", "另一
 BOX = ".question-editor textarea"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_up_in_an_empty_box_edits_the_newest_question_by_keyboard_alone(
     page: Page, stubbed: Stubbed
 ) -> None:
@@ -96,6 +97,7 @@ async def test_the_next_question_grows_from_an_earlier_turn(page: Page, stubbed:
     await shows(page, ONE, OTHER)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("remaining", [True, False])
 async def test_a_failed_turn_is_asked_again_under_its_id_after_a_reload(
     page: Page, stubbed: Stubbed, remaining: bool
@@ -131,6 +133,7 @@ async def test_a_failed_turn_is_asked_again_under_its_id_after_a_reload(
     await shows(page, ONE)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_failed_question_is_edited_and_what_follows_it_follows_the_completed_one(
     page: Page, stubbed: Stubbed
 ) -> None:

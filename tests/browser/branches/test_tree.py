@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.branches.branching import (
@@ -27,6 +28,7 @@ async def regenerate(page: Page, turn: int) -> None:
     await page.click(f".turn:nth-child({turn}) .regenerate")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_question_edited_into_a_branch_leads_back_to_the_first(page: Page, stubbed: Stubbed) -> None:
     """Discriminates: an edit that follows the edited turn; a version shown without what came of it."""
     await page.goto(stubbed.url)
@@ -99,6 +101,7 @@ async def test_the_address_keeps_the_branch_and_back_returns(page: Page, stubbed
     assert page.url == newest
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_branch_whose_end_is_gone_gives_way_to_the_newest(page: Page, stubbed: Stubbed) -> None:
     await page.goto(stubbed.url)
     await ask_all(page, ONE)
@@ -109,6 +112,7 @@ async def test_a_branch_whose_end_is_gone_gives_way_to_the_newest(page: Page, st
     assert page.url == plain
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_page_and_the_keyboard_stay_where_they_were_at_another_version(
     page: Page, stubbed: Stubbed
 ) -> None:
@@ -127,7 +131,7 @@ async def test_the_page_and_the_keyboard_stay_where_they_were_at_another_version
         await pager.focus()
         await page.keyboard.press("Enter")
         await shows(page, *questions)
-        await page.wait_for_timeout(500)
+        await page.wait_for_timeout(500)  # the way to the turn is over
         after = await pager.bounding_box()
         assert before
         assert after
@@ -136,6 +140,7 @@ async def test_the_page_and_the_keyboard_stay_where_they_were_at_another_version
         assert await page.evaluate("document.querySelector('.turn').mark") == "kept"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_pager_says_what_it_shows_and_stops_at_its_ends(page: Page, stubbed: Stubbed) -> None:
     await page.set_viewport_size(PHONE)
     await page.goto(stubbed.url)
@@ -157,6 +162,7 @@ async def test_the_pager_says_what_it_shows_and_stops_at_its_ends(page: Page, st
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_answer_under_way_goes_on_while_another_version_is_read(
     page: Page, stubbed: Stubbed
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page
 
 from tests.browser.composer.composing import BOX, opened, sent_by
@@ -18,6 +19,7 @@ async def active(page: Page) -> str:
     return str(await page.evaluate(f"{results}?.querySelector('.command').innerText ?? ''"))
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_command_is_chosen_with_the_keyboard_alone(page: Page, server_url: str) -> None:
     """Discriminates: Enter that sends what is half typed."""
     await opened(page, server_url)
@@ -40,6 +42,7 @@ async def test_a_command_is_chosen_with_the_keyboard_alone(page: Page, server_ur
     assert await page.evaluate("document.activeElement.id") == "question"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_command_typed_in_full_is_sent_by_enter(page: Page, server_url: str) -> None:
     await opened(page, server_url)
     await page.type(BOX, "\uff0fhelp")
@@ -49,6 +52,7 @@ async def test_a_command_typed_in_full_is_sent_by_enter(page: Page, server_url: 
     await page.wait_for_selector(".turn[data-status=completed]")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_escape_closes_the_list_and_the_text_stays(page: Page, server_url: str) -> None:
     await opened(page, server_url)
     await page.type(BOX, "/p")
@@ -61,6 +65,7 @@ async def test_escape_closes_the_list_and_the_text_stays(page: Page, server_url:
     assert await page.get_attribute(BOX, "aria-activedescendant") is None
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_click_completes_and_the_caret_waits_for_the_text(page: Page, server_url: str) -> None:
     await opened(page, server_url)
     await page.type(BOX, "/per")
@@ -70,6 +75,7 @@ async def test_a_click_completes_and_the_caret_waits_for_the_text(page: Page, se
     assert not await page.is_visible(LIST)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_argument_is_not_replaced_by_enter(page: Page, server_url: str) -> None:
     """Discriminates: the first option active also while an argument is typed."""
     await opened(page, server_url)
@@ -92,6 +98,7 @@ async def test_keys_of_a_composition_are_not_for_the_list(page: Page, server_url
     assert await active(page) == "/help"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_path_is_a_question(page: Page, server_url: str) -> None:
     await opened(page, server_url)
     body = await sent_by(page, "/etc/hosts 是什么\uff1f")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.composer.composing import BOX, opened, sent_by, session_in
@@ -28,6 +29,7 @@ async def refuse(page: Page, status: int, message: str) -> None:
     await page.route(ASK, fulfil)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_each_conversation_keeps_its_draft_over_switching_and_reload(
     page: Page, server_url: str
 ) -> None:
@@ -77,6 +79,7 @@ async def test_a_question_given_back_goes_when_trying_again_answered_it(page: Pa
     await holds(page, "")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_question_that_never_arrived_is_there_after_a_reload(page: Page, server_url: str) -> None:
     """Discriminates: what was sent forgotten before the server has it."""
     await opened(page, server_url)
@@ -95,6 +98,7 @@ async def test_a_question_that_never_arrived_is_there_after_a_reload(page: Page,
     assert await page.input_value(BOX) == ""
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_paste_of_fifty_thousand_characters_is_quick_and_says_how_many_are_too_many(
     page: Page, server_url: str
 ) -> None:
@@ -127,6 +131,7 @@ async def test_the_arrow_in_an_empty_box_asks_for_the_last_question(page: Page, 
     assert await page.evaluate("window.__edits") == 1
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_at_320_pixels_nothing_overflows_and_a_finger_hits_everything(
     page: Page, server_url: str
 ) -> None:

@@ -43,6 +43,7 @@ async def open_panel(page: Page) -> None:
     await page.wait_for_selector("#documents[open] .document")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_document_that_the_reader_deletes_is_no_limit_any_more(page: Page, desk: Served) -> None:
     """Discriminates: the chip left, and every answer without sources."""
     deleted = desk.add("一.md", TEXT + "一")
@@ -58,6 +59,7 @@ async def test_a_document_that_the_reader_deletes_is_no_limit_any_more(page: Pag
     await expect(page.locator(NOTE)).to_have_text("")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_what_was_deleted_elsewhere_goes_when_the_list_is_read_again(page: Page, desk: Served) -> None:
     """Of two limits one stays. Discriminates: all chips taken, or none; a chip back after a reload."""
     remaining = stored_filters(desk)
@@ -78,6 +80,7 @@ async def test_what_was_deleted_elsewhere_goes_when_the_list_is_read_again(page:
     await expect(page.locator(CHIPS)).to_have_text(["留着.md"])
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_another_conversations_limit_is_looked_at_when_it_is_opened(page: Page, desk: Served) -> None:
     """Also after a reload. Discriminates: only the conversation that is open at the deletion."""
     deleted = desk.add("三.md", TEXT + "三")
@@ -109,6 +112,7 @@ async def test_a_document_that_the_list_does_not_show_keeps_its_chip(page: Page,
     await page.context.set_offline(False)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_tag_that_no_document_has_any_more_goes(page: Page, desk: Served) -> None:
     """Discriminates: a chip of a tag that can no longer be unticked."""
     deleted = desk.add("四.md", TEXT + "四", "临时")

@@ -42,6 +42,7 @@ def sources_of(desk: Served, session_id: str) -> list[set[str]]:
     return [{source["file_name"] for source in turn["sources"]} for turn in turns]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_tag_limits_the_sources_and_its_chip_takes_the_limit_away(page: Page, desk: Served) -> None:
     """Discriminates: `filters` left out of the request."""
     await opened(page, desk.url)
@@ -56,6 +57,7 @@ async def test_a_tag_limits_the_sources_and_its_chip_takes_the_limit_away(page: 
     assert sources_of(desk, session_in(page)) == [{"新规定.md"}, {"新规定.md", "旧规定.md"}]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_limit_belongs_to_its_conversation(page: Page, desk: Served) -> None:
     """Discriminates: the filter kept when a new conversation is begun."""
     await opened(page, desk.url)
@@ -79,6 +81,7 @@ async def test_documents_chosen_elsewhere_are_the_only_ones_asked(page: Page, de
     assert sources_of(desk, session_in(page)) == [{"新规定.md"}]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_dates_are_limits_too_and_never_cross(page: Page, desk: Served) -> None:
     await opened(page, desk.url)
     await page.click("#search-settings-button")
@@ -106,6 +109,7 @@ async def test_a_request_says_only_what_is_not_as_always(page: Page, desk: Serve
     assert set(await sent_by(page, REFUND)) <= DEFAULTS
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_switches_and_the_number_of_passages_are_sent_and_kept(page: Page, desk: Served) -> None:
     await opened(page, desk.url)
     await page.click("#thinking")

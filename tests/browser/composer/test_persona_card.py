@@ -61,6 +61,7 @@ async def test_a_persona_set_before_the_first_question_is_what_the_model_is_told
     await page.wait_for_selector("text=设定人设")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_persona_is_changed_cleared_and_had_back(page: Page, desk: Served) -> None:
     await opened(page, desk.url)
     await sent_by(page, "first")
@@ -85,6 +86,7 @@ async def test_a_persona_is_changed_cleared_and_had_back(page: Page, desk: Serve
     assert JUDGE not in desk.system()
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_passage_becomes_the_persona_only_when_the_person_says_so(page: Page, desk: Served) -> None:
     """Discriminates: setting it as soon as the bus tells of it."""
     document = desk.add("守则.md", "# 守则\n\n回答前先问候。")
@@ -118,6 +120,7 @@ async def test_the_card_follows_a_command_in_the_chat(page: Page, desk: Served) 
     await page.wait_for_selector("text=设定人设")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_refused_persona_loses_neither_itself_nor_the_question(page: Page, desk: Served) -> None:
     """Discriminates: the conversation that was made for it left in the list; or the box left empty."""
     before = len(desk.sessions())
@@ -157,6 +160,7 @@ async def test_what_was_typed_is_there_again_when_the_dialog_was_dismissed(page:
     assert await page.is_disabled(".persona-dialog [type=submit]")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_hostile_persona_stays_text(page: Page, desk: Served) -> None:
     await opened(page, desk.url)
     await tell(page, "persona", {"file_name": HOSTILE[1], "text": HOSTILE[2]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page
 
 from tests.browser.composer.composing import BOX, opened, tell
@@ -25,6 +26,7 @@ async def test_a_passage_stands_on_lines_of_its_own_at_the_caret(page: Page, ser
     assert await page.locator(".turn").count() == 0
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_undo_takes_a_passage_back(page: Page, server_url: str) -> None:
     """Discriminates: the box's value set by script."""
     await opened(page, server_url)

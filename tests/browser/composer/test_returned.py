@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.branches.branching import edit, shows
@@ -56,9 +57,10 @@ async def refused_elsewhere(page: Page, second: str, now: asyncio.Event) -> None
     await go(page, second, "of B")
     async with page.expect_response(ASK):
         now.set()
-    await page.wait_for_timeout(500)
+    await page.wait_for_timeout(500)  # in which a late reply would be shown
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_refused_edit_is_in_the_box_of_its_own_conversation(page: Page, bare_url: str) -> None:
     """Discriminates: given back to whichever conversation is open; lost at a reload."""
     first, second = await two_conversations(page, bare_url)
@@ -73,6 +75,7 @@ async def test_a_refused_edit_is_in_the_box_of_its_own_conversation(page: Page, 
     await holds(page, "of A, edited")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_refused_regeneration_gives_nothing_back(page: Page, bare_url: str) -> None:
     """Discriminates: the question that stands in the conversation put into a box."""
     first, second = await two_conversations(page, bare_url)
@@ -86,6 +89,7 @@ async def test_a_refused_regeneration_gives_nothing_back(page: Page, bare_url: s
     await holds(page, "")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_edit_left_by_switching_or_reload_is_in_its_conversations_box(
     page: Page, bare_url: str
 ) -> None:
@@ -109,6 +113,7 @@ async def test_an_edit_left_by_switching_or_reload_is_in_its_conversations_box(
     await holds(page, "half edited")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_question_given_back_is_taken_back_when_it_is_tried_again(page: Page, bare_url: str) -> None:
     """Discriminates: taken back only when it is answered; lost when refused again."""
     await opened(page, bare_url)

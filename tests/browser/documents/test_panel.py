@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from playwright.async_api import Page, Request
 
 from tests.browser.documents.panel import (
@@ -45,6 +46,7 @@ async def test_failed_documents_say_why_in_the_readers_language(page: Page, serv
     assert await page.locator("[data-action=ask]").count() == 0
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_of_a_followed_document_only_the_date_is_changed(page: Page, server_url: str) -> None:
     """Discriminates: tags sent for a followed document, which the server refuses."""
     changes: list[Any] = []
@@ -63,6 +65,7 @@ async def test_of_a_followed_document_only_the_date_is_changed(page: Page, serve
     assert changes == [{"date": "2026"}]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_list_is_narrowed_by_the_server(page: Page, server_url: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: note(request, asked))
@@ -81,6 +84,7 @@ def note(request: Request, asked: list[str]) -> None:
         asked.append(request.url.partition("?")[2])
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_three_hundred_documents_are_drawn_without_a_long_pause_and_the_place_is_kept(
     page: Page, server_url: str
 ) -> None:
@@ -106,6 +110,7 @@ async def test_three_hundred_documents_are_drawn_without_a_long_pause_and_the_pl
     assert 0 < costs.longest_ms < 1_000  # of CPU on a loaded machine; unloaded it is a tenth of that
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_shared_documents_of_the_operator_are_read_only(page: Page, server_url: str) -> None:
     """With a key the reader is somebody; without one it is whoever sits at the server."""
     await lists(page, [document(shared=True), document("自己的.md")])
@@ -118,6 +123,7 @@ async def test_shared_documents_of_the_operator_are_read_only(page: Page, server
     assert await page.locator("[data-action=edit], [data-action=remove]").count() == 0
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_hostile_names_and_passages_stay_texts_on_a_phone(page: Page, server_url: str) -> None:
     """Discriminates: any name, tag, reason or passage set as markup; a row wider than the page."""
     hostile = "".join(HOSTILE[:6])

@@ -6,6 +6,7 @@ import json
 import uuid
 from typing import Any
 
+import pytest
 from playwright.async_api import Page, Request, Route
 
 from tests.browser.documents.panel import (
@@ -57,6 +58,7 @@ async def test_a_retry_says_why_and_when(page: Page, server_url: str) -> None:
     assert ":08" in reply
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_every_stage_has_words_in_both_languages(page: Page, server_url: str) -> None:
     await lists(page, OTHERS)
     await open_panel(page, server_url)
@@ -93,6 +95,7 @@ async def test_a_failed_upload_is_sent_again_from_its_row(page: Page, server_url
     assert await page.locator(".upload").count() == 0
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_upload_that_needs_a_key_asks_for_it_and_goes_on(page: Page, server_url: str) -> None:
     """Discriminates: an upload without the key; an error instead of the question."""
     keys: list[str | None] = []
@@ -116,6 +119,7 @@ def key_of(request: Request) -> str | None:
     return request.headers.get("authorization")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_three_files_are_sent_at_a_time_and_thirty_stay_usable(page: Page, server_url: str) -> None:
     """Discriminates: all at once; a broken connection that holds a place for ever."""
     held: list[Route] = []
@@ -136,7 +140,7 @@ async def test_three_files_are_sent_at_a_time_and_thirty_stay_usable(page: Page,
     await page.click(f"{upload_row('29.md')} [data-action=cancel]")
     for _ in range(29):
         while not held:
-            await page.wait_for_timeout(20)
+            await page.wait_for_timeout(20)  # between two looks
         assert len(held) <= 3
         await held.pop(0).abort()
     await page.wait_for_selector("text=29 份未能读入")

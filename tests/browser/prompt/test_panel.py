@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from playwright.async_api import Page, Route
 
 from tests.browser.safety.payloads import HOSTILE
@@ -76,6 +77,7 @@ async def test_a_real_turn_shows_its_own_question_and_request(page: Page, server
     assert "父子链是什么？" in await page.inner_text(".prompt-request pre")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_command_has_no_prompt_to_show(page: Page, server_url: str) -> None:
     """Discriminates: the button on every turn; a command told otherwise than the server tells it."""
     await page.goto(server_url)
@@ -110,6 +112,7 @@ async def test_parts_fold_and_what_was_left_out_says_why(page: Page, server_url:
     assert "prompt_tokens 98" in await page.inner_text(".prompt-reply")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_request_is_copied_exactly(page: Page, server_url: str) -> None:
     await opened(page, server_url, prompt())
     assert await page.text_content(".prompt-request pre") == BODY
@@ -117,6 +120,7 @@ async def test_the_request_is_copied_exactly(page: Page, server_url: str) -> Non
     assert await page.evaluate("window.__copied") == BODY
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_escape_closes_and_the_focus_is_back_on_the_button(page: Page, server_url: str) -> None:
     await opened(page, server_url, prompt())
     await page.keyboard.press("Escape")
@@ -128,6 +132,7 @@ async def test_escape_closes_and_the_focus_is_back_on_the_button(page: Page, ser
     await page.wait_for_selector("dialog.prompt-dialog", state="detached")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_what_was_removed_since_is_said_in_words(page: Page, server_url: str) -> None:
     deleted = part("recent_history", 12, None, removed=True, turn_id="t58")
     request = {"body": None, "sha256": "ab12", "exact": False}
@@ -139,6 +144,7 @@ async def test_what_was_removed_since_is_said_in_words(page: Page, server_url: s
     assert "1 part was removed since" in await page.inner_text(".prompt-state")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_turn_without_a_record_and_a_refusal_are_sentences(page: Page, server_url: str) -> None:
     await opened(page, server_url, {"turn_id": TURN_ID, "model_id": "m", "parts": None})
     assert await page.inner_text(".prompt-body") == "这一轮没有留下提示词的记录。"
@@ -164,6 +170,7 @@ async def test_hostile_texts_stay_texts(page: Page, server_url: str) -> None:
     assert await page.locator(f".prompt-dialog {dangerous}").count() == 0
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_phone_shows_the_panel_without_horizontal_scrolling(page: Page, server_url: str) -> None:
     await opened(page, server_url, prompt(request={"body": BODY * 20, "sha256": "a", "exact": True}))
     await page.set_viewport_size({"width": 360, "height": 740})

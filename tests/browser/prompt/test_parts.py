@@ -11,6 +11,7 @@ from tests.browser.safety.test_page_sources import WORDS, words_of
 from tests.browser.support.driving import TURN_ID
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_window_is_shown_in_shares_with_their_names(page: Page, server_url: str) -> None:
     """Discriminates: shares of the prompt instead of the window; what is left out counted in."""
     await opened(page, server_url, prompt())
@@ -25,6 +26,7 @@ async def test_the_window_is_shown_in_shares_with_their_names(page: Page, server
     assert round(sum(await page.evaluate(widths))) == 100
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_part_leads_to_its_turn_on_the_page(page: Page, server_url: str) -> None:
     """Discriminates: a link to a turn that is not there; the focus back on the button instead."""
     here = part("recent_history", 30, "说过的话。", turn_id=TURN_ID)
@@ -38,6 +40,7 @@ async def test_a_part_leads_to_its_turn_on_the_page(page: Page, server_url: str)
     assert await page.evaluate("document.activeElement.className") == "asked"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_passages_left_out_for_one_reason_are_one_row(page: Page, server_url: str) -> None:
     passages = [
         part("knowledge", 0, None, kept=False, reason="below_threshold", chunk_id=f"c{n}") for n in range(17)
@@ -53,6 +56,7 @@ async def test_passages_left_out_for_one_reason_are_one_row(page: Page, server_u
     assert await page.get_attribute("#prompt-retrieval-tab", "aria-selected") == "true"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_how_the_parts_were_laid_out_is_said_in_words(page: Page, server_url: str) -> None:
     """Discriminates: the server's name of a layout where the page has words; an unknown one left out."""
     await opened(page, server_url, prompt(layout="many_system"))

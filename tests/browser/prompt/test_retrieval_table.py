@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 from playwright.async_api import Page, Request, Route, expect
 
 from tests.browser.safety.payloads import HOSTILE
@@ -59,6 +60,7 @@ def report(*candidates: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"candidates": candidates, "reranker": "calibrated", "fell_back": False, **changes}
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_follow_up_is_searched_again_as_its_turn_was(page: Page, server_url: str) -> None:
     """Discriminates: the question searched without its session, parent or model; rows in another order."""
     bodies: list[dict[str, Any]] = []
@@ -95,6 +97,7 @@ async def test_a_follow_up_is_searched_again_as_its_turn_was(page: Page, server_
     assert await row.locator("[data-column=outcome]").inner_text() == "给模型 [1]"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_rows_are_chosen_and_open_to_their_chunk(page: Page, server_url: str) -> None:
     kinds = ("threshold", "top_n", "budget", "reranker")
     dropped = [candidate(n, kind, reranked=None) for n, kind in enumerate(kinds, 2)]
@@ -136,6 +139,7 @@ async def test_a_search_that_fails_says_so_and_is_tried_again(page: Page, server
     await expect(page.locator(ROWS)).to_have_count(1)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_tabs_are_gone_through_with_arrows_and_the_focus_comes_back(
     page: Page, server_url: str
 ) -> None:
@@ -174,6 +178,7 @@ async def test_a_phone_reads_the_table_as_a_list_that_is_still_a_table(page: Pag
     assert "a search made now" in await page.inner_text(".retrieval-now")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_hostile_candidates_stay_text(page: Page, server_url: str) -> None:
     hostile = dict.fromkeys(("file_name", "heading", "key_passage", "page", "date", "source"), HOSTILE[1])
     texts = {"text": "\n".join(HOSTILE), "tags": [HOSTILE[2]]}

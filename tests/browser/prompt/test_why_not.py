@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.prompt.test_retrieval_table import TAB, candidate, opened, read_json, report
@@ -31,6 +32,7 @@ async def with_documents(page: Page, *documents: dict[str, Any]) -> None:
     await page.route("**/documents?**", listed)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_real_document_that_was_not_found_is_explained_as_the_server_does(
     page: Page, server_url: str
 ) -> None:
@@ -57,6 +59,7 @@ async def test_a_real_document_that_was_not_found_is_explained_as_the_server_doe
     await expect(page.locator(".why-chunks > li")).to_have_count(len(explained["chunks"]))
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_each_list_tells_the_rank_and_what_there_was_to_beat(page: Page, server_url: str) -> None:
     """Discriminates: a place without the score of the last one taken; a missing one shown as zero."""
     document = {"stage": "not_found_by_any_list", "message": "换个问法。", "error": None, "chunks": [chunk()]}

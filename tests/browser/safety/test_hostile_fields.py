@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from playwright.async_api import Page
 
 from tests.browser.safety.hostile_server import TEXTS, serve_hostile, sources
@@ -40,6 +41,7 @@ PRESS = """async () => {
 }"""
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_stored_conversation_of_hostile_parts_stays_text_whatever_is_opened(
     page: Page, bare_url: str, canary: Canary
 ) -> None:
@@ -74,6 +76,7 @@ async def test_hostile_titles_in_questions_to_the_reader_are_words(
     assert "\u202e" not in reply
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_hostile_stages_thinking_and_sources_of_a_stream_stay_text(
     page: Page, bare_url: str, canary: Canary
 ) -> None:
@@ -92,6 +95,7 @@ async def test_hostile_stages_thinking_and_sources_of_a_stream_stay_text(
     await watched.nothing_happened()
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_hostile_errors_of_a_stream_and_of_a_refusal_stay_text(
     page: Page, bare_url: str, canary: Canary
 ) -> None:

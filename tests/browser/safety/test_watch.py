@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.async_api import Browser, Page
 
 from tests.browser.safety.payloads import LEAKS, SHAPES, XSS
@@ -57,6 +58,7 @@ def test_the_shapes_are_as_many_as_promised_and_no_two_are_the_same() -> None:
     assert len({shape.name for shape in SHAPES}) == len(SHAPES)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_without_any_guard_the_shapes_do_run_and_call_home(browser: Browser, canary: Canary) -> None:
     """Shapes that are raw HTML, in a document without policy or sanitiser: the corpus has teeth."""
     before = len(canary.requests)
@@ -65,7 +67,7 @@ async def test_without_any_guard_the_shapes_do_run_and_call_home(browser: Browse
     for _ in range(100):
         if len(canary.requests) - before >= 30:
             break
-        await page.wait_for_timeout(100)
+        await page.wait_for_timeout(100)  # between two looks
     await page.close()
     assert len(ran) >= 80
     assert len(canary.requests) - before >= 30

@@ -34,6 +34,7 @@ async def test_a_conversation_is_renamed_in_its_place(page: Page, server_url: st
     assert await page.evaluate("document.activeElement.className") == "session-link"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("way", ["dblclick", "F2", "menu"])
 async def test_the_open_conversation_is_renamed_at_its_title(page: Page, server_url: str, way: str) -> None:
     chat = bring(server_url, "旧名")
@@ -53,6 +54,7 @@ async def test_the_open_conversation_is_renamed_at_its_title(page: Page, server_
     assert await page.title() == "新的标题 · Wenmai"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_name_that_is_not_saved_stays_in_its_field(page: Page, server_url: str) -> None:
     """Discriminates: a failure that is swallowed; a field that closes before the server has said yes."""
     chat = bring(server_url, "旧名")
@@ -67,6 +69,7 @@ async def test_a_name_that_is_not_saved_stays_in_its_field(page: Page, server_ur
     assert await page.inner_text(f"{row(chat)} .session-title") == "旧名"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_kept_conversation_carries_a_pin_and_one_that_is_not_says_until_when(
     page: Page, server_url: str
 ) -> None:
@@ -90,6 +93,7 @@ def read(file: Path) -> str:
     return file.read_text("utf-8")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("words", ["Markdown", "JSON"])
 async def test_a_conversation_is_exported_as_a_file_with_its_title(
     page: Page, server_url: str, words: str
@@ -108,6 +112,7 @@ async def test_a_conversation_is_exported_as_a_file_with_its_title(
     assert download.suggested_filename == f"带走 的 对话.{'md' if words == 'Markdown' else 'json'}"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_export_that_fails_says_why(page: Page, server_url: str) -> None:
     chat = bring(server_url, "带不走的")
     await page.goto(server_url)
@@ -133,6 +138,7 @@ async def test_a_deleted_conversation_is_gone_with_its_turns_and_says_how_many(
     assert stored(server_url, chat).status_code == 404
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_what_could_not_be_deleted_is_still_there_and_says_why(page: Page, server_url: str) -> None:
     """Discriminates: a failure that is swallowed; a row taken away before the server's answer."""
     chat = bring(server_url, "留下的")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.composer.composing import BOX, opened, sent_by, session_in
@@ -40,6 +41,7 @@ async def test_a_question_to_a_deleted_conversation_comes_back_and_is_asked_in_a
     assert session_in(page) != deleted
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_answer_whose_conversation_is_deleted_gives_its_question_back(
     page: Page, live: Live
 ) -> None:
@@ -56,6 +58,7 @@ async def test_an_answer_whose_conversation_is_deleted_gives_its_question_back(
     live.says("one")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_asking_again_in_a_deleted_conversation_keeps_the_question_too(page: Page, live: Live) -> None:
     """It stands nowhere else any more. Discriminates: a question that repeats one of a tree not read."""
     live.says("one")

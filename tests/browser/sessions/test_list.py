@@ -34,7 +34,7 @@ async def whole_list(page: Page) -> None:
     await page.wait_for_selector(".session:has-text('第 0 个')")
     while not await page.locator(".session:has-text('老的')").count():
         await scroll_to_end(page)
-        await page.wait_for_timeout(50)
+        await page.wait_for_timeout(50)  # between two turns of the wheel
 
 
 async def search(page: Page, text: str) -> None:
@@ -42,6 +42,7 @@ async def search(page: Page, text: str) -> None:
     await page.wait_for_selector("#sessions[aria-busy]", state="detached")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_conversations_stand_under_the_day_of_their_newest_turn(page: Page, url: str) -> None:
     await page.goto(url)
     await whole_list(page)
@@ -76,6 +77,7 @@ async def test_a_search_finds_what_no_page_has_shown_yet(page: Page, url: str) -
     await page.wait_for_selector("#announcer:text-is('找到 1 个对话')", state="attached")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_search_that_finds_nothing_says_so_and_esc_brings_the_list_back(page: Page, url: str) -> None:
     await page.goto(url)
     await page.wait_for_selector(".session")
@@ -88,6 +90,7 @@ async def test_a_search_that_finds_nothing_says_so_and_esc_brings_the_list_back(
     assert len(await titles(page)) == 50
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_search_that_fails_says_so_and_can_be_done_again(page: Page, url: str) -> None:
     await page.goto(url)
     await page.wait_for_selector(".session")
@@ -99,6 +102,7 @@ async def test_a_search_that_fails_says_so_and_can_be_done_again(page: Page, url
     await page.wait_for_selector(".session:has-text('老的')")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_new_reply_keeps_the_place_and_what_is_being_typed(page: Page, url: str) -> None:
     """Discriminates: rows that are made anew; a field that moves; a list that goes back to its top."""
     await page.goto(url)
@@ -117,6 +121,7 @@ async def test_a_new_reply_keeps_the_place_and_what_is_being_typed(page: Page, u
     assert len(await titles(page)) > MANY
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_old_conversation_opened_by_its_address_has_its_name(page: Page, url: str) -> None:
     """Discriminates: a title looked for among the rows alone."""
     old = bring(url, "很久以前的对话", days_ago=500)
@@ -128,6 +133,7 @@ async def test_an_old_conversation_opened_by_its_address_has_its_name(page: Page
     assert await page.locator("h1:visible").count() == 1
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_arrow_keys_go_from_one_conversation_to_the_next(page: Page, url: str) -> None:
     await page.goto(url)
     await page.focus(".session-link >> nth=0")
@@ -139,6 +145,7 @@ async def test_the_arrow_keys_go_from_one_conversation_to_the_next(page: Page, u
     assert page.url.endswith(str(second))
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_conversation_that_began_while_the_list_was_on_its_way_is_in_it(page: Page, url: str) -> None:
     """Discriminates: an open conversation that has no row until the next question."""
     read, opened = asyncio.Event(), asyncio.Event()

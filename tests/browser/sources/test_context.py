@@ -62,6 +62,7 @@ async def test_a_real_passage_stands_between_its_neighbours(page: Page, server_u
     assert await page.inner_text(SHOW) == "查看上下文"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_more_is_read_to_either_side_and_the_passage_stays_in_view(page: Page, server_url: str) -> None:
     """Discriminates: a chunk shown twice where neighbours and section overlap; a jump of the text."""
     asked = await answer_chunks(page)
@@ -83,6 +84,7 @@ async def test_more_is_read_to_either_side_and_the_passage_stays_in_view(page: P
     assert asked == [f"before={b}&after={a}&section=true" for b, a in ((2, 2), (6, 2), (6, 6))]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize(
     ("chunk_status", "document_status", "text"),
     [
@@ -113,6 +115,7 @@ async def test_a_context_that_cannot_be_read_says_why(
     assert await page.is_visible(".context") is False
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_hostile_neighbours_stay_text(page: Page, server_url: str) -> None:
     hostile = "\n".join(HOSTILE)
     await answer_chunks(page, text=hostile, heading=HOSTILE[1])

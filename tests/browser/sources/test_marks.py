@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page
 
 BEFORE = (
@@ -52,6 +53,7 @@ LAY_OUT = """async (texts) => {
 }"""
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_no_line_begins_with_a_source_mark(page: Page, server_url: str) -> None:
     """Discriminates: a line that breaks before the button; one that breaks at the space before it."""
     await page.goto(server_url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.support.driving import answer_with, answered, ask, citation, whole_turn
@@ -135,6 +136,7 @@ async def test_the_glance_of_the_keyboard_goes_along_when_the_page_scrolls(
     assert await page.evaluate(offset) == before
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_reload_shows_the_same_answer_and_sources(page: Page, server_url: str) -> None:
     """Discriminates: anything of a card taken from the stream alone; ids that are counted up."""
     await page.goto(server_url)

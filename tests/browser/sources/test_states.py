@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page
 
 from tests.browser.safety.payloads import HOSTILE
@@ -16,6 +17,7 @@ def erased(index: int = 1) -> dict[str, object]:
     return citation(index, **texts, removed=True)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_erased_source_says_so_instead_of_being_empty(page: Page, server_url: str) -> None:
     """Discriminates: an empty card with a bar; actions on a document that is gone."""
     await shown(page, server_url, "见 [1]", erased())
@@ -31,6 +33,7 @@ async def test_an_erased_source_says_so_instead_of_being_empty(page: Page, serve
     assert "Only the number is left" in await card.inner_text()
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_source_of_a_changed_or_removed_document_still_shows_what_it_said(
     page: Page, server_url: str
 ) -> None:
@@ -44,6 +47,7 @@ async def test_a_source_of_a_changed_or_removed_document_still_shows_what_it_sai
     assert await page.locator(".source-actions >> nth=1").inner_text() == "引用到提问\n回到回答"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_passage_is_marked_where_it_can_be_found(page: Page, server_url: str) -> None:
     """Discriminates: offsets believed where they do not hold; a passage that is lost when it is not there."""
     wrong = citation(passage_start=7, passage_end=13)
@@ -60,6 +64,7 @@ async def test_a_passage_is_marked_where_it_can_be_found(page: Page, server_url:
     assert await page.locator(".source mark").count() == 2
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_long_text_opens_at_its_passage_and_scrolls_with_the_keyboard(
     page: Page, server_url: str
 ) -> None:
@@ -75,6 +80,7 @@ async def test_a_long_text_opens_at_its_passage_and_scrolls_with_the_keyboard(
     assert await box.get_attribute("tabindex") == "0"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_hostile_words_of_a_source_stay_words_everywhere(page: Page, server_url: str) -> None:
     """Discriminates: a glance, a reason or a date set as markup."""
     hostile = "\n".join(HOSTILE)

@@ -38,12 +38,13 @@ async def declined(page: Page, locked_url: str) -> AsyncIterator[Page]:
     yield page
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_who_declines_is_asked_again_only_for_what_they_do(declined: Page) -> None:
     """Discriminates: a dialog for each read in the background; none for a question; a list and switches that
     stay away until the page is loaded again."""
     page = declined
     await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    await page.wait_for_timeout(BACKGROUND_MS)
+    await page.wait_for_timeout(BACKGROUND_MS)  # in which the page asks in the background
     assert await page.locator(DIALOG).count() == 0
     await ask(page, "?")
     await page.fill(f"{DIALOG} input", KEY)
@@ -62,5 +63,5 @@ async def test_a_declined_question_is_not_followed_by_another_dialog(declined: P
     await page.wait_for_selector(DIALOG)
     await page.keyboard.press("Escape")
     await answered(page, status="failed")
-    await page.wait_for_timeout(800)
+    await page.wait_for_timeout(800)  # in which it would ask again
     assert await page.locator(DIALOG).count() == 0

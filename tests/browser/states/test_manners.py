@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page
 
 from tests.browser.support.conversations import bring, open_menu, row
@@ -22,6 +23,7 @@ async def choose_theme(page: Page, words: str) -> None:
     await page.click(f"[role=menuitemradio]:has-text('{words}')")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_theme_goes_along_with_the_device_until_the_reader_chooses(
     page: Page, server_url: str
 ) -> None:
@@ -45,6 +47,7 @@ async def test_the_theme_goes_along_with_the_device_until_the_reader_chooses(
     assert await page.evaluate(COLOURS) == ["#f7f8f8", "#14181b"]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_language_stays_chosen_and_its_words_are_the_first_that_are_seen(
     page: Page, server_url: str
 ) -> None:
@@ -61,6 +64,7 @@ async def test_the_language_stays_chosen_and_its_words_are_the_first_that_are_se
     assert await page.get_attribute("html", "data-words") is None
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_keys_lead_to_the_question_the_search_a_new_conversation_and_the_list_of_keys(
     page: Page, server_url: str
 ) -> None:
@@ -87,6 +91,7 @@ async def test_keys_lead_to_the_question_the_search_a_new_conversation_and_the_l
     assert await page.evaluate("document.activeElement.className") == "session-link"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_menu_is_driven_by_keys_and_gives_the_focus_back(page: Page, server_url: str) -> None:
     chat = bring(server_url, "有菜单的")
     await page.goto(server_url)
@@ -106,6 +111,7 @@ async def test_a_menu_is_driven_by_keys_and_gives_the_focus_back(page: Page, ser
     assert await page.locator(".menu").count() == 0
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_esc_in_a_menu_leaves_the_running_answer_alone(page: Page, server_url: str) -> None:
     """Discriminates: a menu that neither stops the key nor prevents its default."""
     chat = bring(server_url, "旁边的")
@@ -145,6 +151,7 @@ async def test_the_page_has_one_heading_of_the_first_rank_and_named_landmarks(
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_opening_a_conversation_is_announced(page: Page, server_url: str) -> None:
     chat = bring(server_url, "听得见的")
     await page.goto(server_url)
@@ -153,18 +160,20 @@ async def test_opening_a_conversation_is_announced(page: Page, server_url: str) 
     assert await page.evaluate(FOCUSED) == "question"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_nothing_jumps_while_the_page_comes_in(page: Page, server_url: str) -> None:
     """Discriminates: icons that push their words aside when the script brings them."""
     await page.add_init_script(WATCH_JUMPS)
     bring(server_url, "已有的")
     await page.goto(server_url)
     await page.wait_for_selector(".session")
-    await page.wait_for_timeout(300)
+    await page.wait_for_timeout(300)  # in which something would jump
     jumps = await page.evaluate("window.jumps")
     assert [jump for jump in jumps if "sidebar" in str(jump)] == []
     assert sum(jump[0] for jump in jumps) < 0.02, jumps
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_more_contrast_and_forced_colours_leave_every_control_visible(
     page: Page, server_url: str
 ) -> None:

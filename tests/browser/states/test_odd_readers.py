@@ -28,6 +28,7 @@ async def test_where_storage_is_forbidden_a_question_is_answered(page: Page, spe
     assert "十二个小时" in await page.inner_text(".prose")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_stored_key_that_cannot_be_sent_is_none(page: Page, speaking: Live) -> None:
     """Discriminates: the stored key sent as it is, which fetch refuses before anything is sent."""
     await page.add_init_script("sessionStorage.setItem('wenmai.key', '密钥')")

@@ -54,6 +54,7 @@ async def test_nothing_is_wider_than_the_phone_and_all_can_be_met_by_a_finger(
     assert await phone.evaluate(SMALL) == []
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_menu_of_a_conversation_is_whole_and_works_by_touch(phone: Page, server_url: str) -> None:
     """Discriminates: a menu inside the list, which cuts it off."""
     chat = bring(server_url, "指尖上的")
@@ -72,6 +73,7 @@ async def test_the_menu_of_a_conversation_is_whole_and_works_by_touch(phone: Pag
     await phone.wait_for_selector(f"{row(chat)} .pin")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_drawer_holds_the_focus_and_gives_it_back(phone: Page, server_url: str) -> None:
     """Discriminates: a page behind the drawer that the Tab key reaches."""
     bring(server_url, "抽屉里的")
@@ -93,6 +95,7 @@ async def test_the_drawer_holds_the_focus_and_gives_it_back(phone: Page, server_
     await phone.wait_for_selector("#sidebar", state="hidden")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_conversation_that_is_opened_shows_its_title_in_the_bar(phone: Page, server_url: str) -> None:
     chat = bring(server_url, LONG)
     await phone.goto(server_url)
@@ -125,6 +128,7 @@ async def test_the_question_box_stays_above_the_keyboard(phone: Page, server_url
     )
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_buttons_of_a_turn_are_one_line_and_its_menu_has_the_others(
     phone: Page, server_url: str
 ) -> None:
@@ -151,6 +155,7 @@ async def test_the_buttons_of_a_turn_are_one_line_and_its_menu_has_the_others(
     assert await ids(phone) != [first]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_menu_of_a_turn_works_by_keyboard_and_gives_the_focus_back(
     phone: Page, server_url: str
 ) -> None:

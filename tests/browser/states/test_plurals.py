@@ -29,6 +29,7 @@ async def english(page: Page, url: str) -> None:
     await page.click("#language")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize(("n", "words"), [(1, "1 source"), (2, "2 sources")])
 async def test_english_counts_one_and_many(page: Page, bare_url: str, n: int, words: str) -> None:
     """Discriminates: the form of many for one; a form that does not follow the language."""
@@ -41,6 +42,7 @@ async def test_english_counts_one_and_many(page: Page, bare_url: str, n: int, wo
     assert await page.inner_text(".sources h3") == f"来源 {n}"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_count_that_is_not_known_exactly_is_many(page: Page, bare_url: str) -> None:
     await english(page, bare_url)
     assert await page.evaluate(PHRASES, [0, "1", "50+"]) == ["0 sources", "1 source", "50+ sources"]
@@ -53,6 +55,7 @@ def test_no_english_words_count_in_one_form_only() -> None:
     assert hits == []
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_switch_of_language_takes_back_what_a_screen_reader_was_told(
     page: Page, bare_url: str
 ) -> None:

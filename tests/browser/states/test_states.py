@@ -53,6 +53,7 @@ async def refuse_once(page: Page, status: int, code: str, **headers: str) -> Non
     await page.route(ASK, fulfil, times=1)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_turn_goes_through_its_states_in_words_and_tells_them(page: Page, live: Live) -> None:
     """Discriminates: a state that is set without words; telling every token."""
     live.says(
@@ -146,6 +147,7 @@ async def test_an_interrupted_turn_says_so(page: Page, live: Live) -> None:
     assert await page.inner_text(".prose") == "half"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_server_that_asks_to_wait_gets_its_pause_before_the_retry(page: Page, live: Live) -> None:
     """Discriminates: the header not read; the button left disabled at the end."""
     live.says("fine")
@@ -162,6 +164,7 @@ async def test_a_server_that_asks_to_wait_gets_its_pause_before_the_retry(page: 
     await answered(page)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize(
     ("status", "code", "words", "retry"),
     [

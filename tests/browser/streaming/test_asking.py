@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.support.driving import TURN_ID, answer_with, answered, ask, sse_body
@@ -34,6 +35,7 @@ async def test_a_citation_in_the_answer_opens_its_card(page: Page, server_url: s
     await page.wait_for_selector(f".source[data-index='{number}'][open] .source-text")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_follow_up_stays_in_the_session_and_a_reload_shows_the_same(
     page: Page, server_url: str
 ) -> None:
@@ -51,6 +53,7 @@ async def test_a_follow_up_stays_in_the_session_and_a_reload_shows_the_same(
     await expect(page.locator(".session.current")).to_have_count(1)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_example_question_can_be_asked_with_one_click(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     await page.click(".example >> nth=0")
@@ -58,6 +61,7 @@ async def test_an_example_question_can_be_asked_with_one_click(page: Page, serve
     assert await page.locator(".turn").count() == 1
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_enter_that_ends_a_composition_does_not_send(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     await page.fill("#question", "zhongwen")
@@ -67,6 +71,7 @@ async def test_enter_that_ends_a_composition_does_not_send(page: Page, server_ur
     assert await page.locator(".turn").count() == 0
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_phone_shows_a_turn_without_horizontal_scrolling(page: Page, server_url: str) -> None:
     await page.set_viewport_size({"width": 360, "height": 740})
     await page.goto(server_url)
@@ -77,6 +82,7 @@ async def test_a_phone_shows_a_turn_without_horizontal_scrolling(page: Page, ser
     await page.wait_for_selector("#sessions", state="visible")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_words_follow_the_language_switch(page: Page, server_url: str) -> None:
     await page.goto(server_url)
     assert await page.inner_text("#sidebar .new-chat") == "新对话"
@@ -86,6 +92,7 @@ async def test_the_words_follow_the_language_switch(page: Page, server_url: str)
     assert await page.get_attribute("html", "lang") == "en"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_answer_that_met_its_limit_says_so(page: Page, server_url: str) -> None:
     """Discriminates: showing the time it took, as for a whole answer."""
     finished = {"stage": "finished", "turn_id": TURN_ID, "status": "completed", "finish_reason": "length"}

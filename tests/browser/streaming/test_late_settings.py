@@ -42,6 +42,7 @@ def become(desk: Served, session_id: str, persona: dict[str, str]) -> None:
     httpx.put(f"{desk.url}/sessions/{session_id}/persona", json=persona).raise_for_status()
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_persona_is_not_changed_in_a_conversation_that_was_opened_later(
     page: Page, desk: Served
 ) -> None:
@@ -61,6 +62,7 @@ async def test_a_persona_is_not_changed_in_a_conversation_that_was_opened_later(
     assert await page.locator(".persona-dialog").count() == 0
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_what_was_read_before_a_persona_was_set_does_not_take_it_away(page: Page, desk: Served) -> None:
     """Discriminates: the last reply taken for the newest."""
     session_id = bring(desk.url, "人设")
@@ -77,6 +79,7 @@ async def test_what_was_read_before_a_persona_was_set_does_not_take_it_away(page
     assert await page.locator(CARD).count() == 1
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_persona_belongs_to_the_conversation_that_began_while_it_was_written(
     page: Page, desk: Served
 ) -> None:
@@ -93,6 +96,7 @@ async def test_a_persona_belongs_to_the_conversation_that_began_while_it_was_wri
     assert desk.persona_of(session_in(page))["text"] == PIRATE
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_persona_set_while_the_first_question_is_on_its_way_is_kept(page: Page, desk: Served) -> None:
     """Discriminates: one that goes with the draft when the conversation gets its id."""
     await page.goto(desk.url)
@@ -109,6 +113,7 @@ async def test_a_persona_set_while_the_first_question_is_on_its_way_is_kept(page
     await expect(page.locator(CARD)).to_contain_text("海盗")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_persona_that_is_cleared_at_last_leaves_the_keyboard_where_it_is(
     page: Page, desk: Served
 ) -> None:
@@ -128,6 +133,7 @@ async def test_a_persona_that_is_cleared_at_last_leaves_the_keyboard_where_it_is
     assert await page.input_value(BOX) == "one half, the other"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_question_goes_to_the_chosen_model_before_the_models_are_listed(
     page: Page, desk: Served
 ) -> None:
@@ -164,6 +170,7 @@ async def erase(page: Page, button: str) -> None:
     await page.click(".small-dialog .danger")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_list_that_is_older_than_a_deletion_does_not_bring_the_document_back(
     page: Page, desk: Served
 ) -> None:
@@ -184,6 +191,7 @@ async def test_a_list_that_is_older_than_a_deletion_does_not_bring_the_document_
     await page.wait_for_selector(document_row("灯塔.md"))
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_deletion_that_ends_late_leaves_the_document_that_is_being_edited_open(
     page: Page, desk: Served
 ) -> None:

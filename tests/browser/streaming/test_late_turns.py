@@ -43,6 +43,7 @@ async def leave_and_come_back(page: Page, desk: Served, session_id: str) -> None
     await go(page, desk, session_id)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_question_is_never_asked_in_a_conversation_that_was_opened_later(
     page: Page, desk: Served
 ) -> None:
@@ -211,6 +212,7 @@ async def test_a_version_that_comes_at_last_leaves_the_keyboard_where_it_is(page
     assert await page.input_value(BOX) == "one half, the other"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_menu_of_a_conversation_closes_when_the_browser_goes_back(page: Page, desk: Served) -> None:
     """Discriminates: a menu that stands over another conversation and deletes the one before."""
     one, two = bring(desk.url, "先开的"), bring(desk.url, "后开的")

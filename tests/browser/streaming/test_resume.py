@@ -64,6 +64,7 @@ async def test_a_connection_cut_inside_a_character_is_resumed(
     assert proxy.cuts == 1
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(
     page: Page, live: Live, proxy: CuttingProxy
 ) -> None:
@@ -75,12 +76,13 @@ async def test_a_server_that_cannot_be_reached_for_a_while_is_waited_for(
     await page.wait_for_selector(".turn[data-state=reconnecting]")
     assert "重连" in await page.inner_text(".progress")
     while proxy.refused < 3:
-        await page.wait_for_timeout(50)
+        await page.wait_for_timeout(50)  # between two looks
     proxy.refusing = False
     live.go_on()
     await assert_whole(page)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_stream_that_falls_silent_counts_as_lost(page: Page, live: Live, proxy: CuttingProxy) -> None:
     """Discriminates: waiting for ever on an open connection."""
     await begin(page, proxy, silentMs=2500)
@@ -92,6 +94,7 @@ async def test_a_stream_that_falls_silent_counts_as_lost(page: Page, live: Live,
     await assert_whole(page)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_networks_return_ends_the_waiting(page: Page, live: Live, proxy: CuttingProxy) -> None:
     """Discriminates: sleeping the whole delay."""
     await begin(page, proxy, firstDelayMs=600_000, longestDelayMs=600_000)
@@ -103,6 +106,7 @@ async def test_the_networks_return_ends_the_waiting(page: Page, live: Live, prox
     await assert_whole(page)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_stop_works_while_reconnecting(page: Page, proxy: CuttingProxy) -> None:
     """Discriminates: a stop that waits until the connection is back."""
     await begin(page, proxy, firstDelayMs=600_000, longestDelayMs=600_000)
@@ -116,6 +120,7 @@ async def test_stop_works_while_reconnecting(page: Page, proxy: CuttingProxy) ->
     assert (await page.inner_text(".prose")).startswith(WORDS[0])
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_connection_lost_for_good_keeps_what_arrived_and_a_retry_fetches_the_rest(
     page: Page, live: Live, proxy: CuttingProxy
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.branches.branching import ids, sent_by, shows, shows_version
@@ -33,7 +34,7 @@ async def stop_before_a_word(page: Page, live: Live, question: str, turns: int =
     await ask(page, question)
     await page.wait_for_selector(f".turn:nth-child({turns})[data-status=running]")
     while len(live.stub.bodies) == before:
-        await page.wait_for_timeout(20)
+        await page.wait_for_timeout(20)  # between two looks
     await page.keyboard.press("Escape")
     await answered(page, turns, "cancelled")
 
@@ -74,6 +75,7 @@ async def test_the_next_question_follows_a_stopped_answer_and_a_reload_shows_the
     assert await page.is_visible("#branches") is False
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_after_a_reload_a_stopped_answer_is_gone_on_with_and_a_completed_one_is_the_servers_matter(
     page: Page, live: Live
 ) -> None:
@@ -102,6 +104,7 @@ async def shows_cut(page: Page, *questions: str) -> None:
     await answered(page, len(questions), "cancelled")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_answer_stopped_before_its_first_word_leaves_its_place_to_the_next(
     page: Page, live: Live
 ) -> None:
@@ -123,6 +126,7 @@ async def test_an_answer_stopped_before_its_first_word_leaves_its_place_to_the_n
     assert silent not in await ids(page)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_page_opened_anew_on_an_interrupted_turn_follows_it_only_while_it_says_something(
     page: Page, live: Live
 ) -> None:
@@ -161,7 +165,7 @@ async def stop_again_before_a_word(page: Page, live: Live) -> None:
     before = len(live.stub.bodies)
     await page.click(".turn:nth-child(2) .retry")
     while len(live.stub.bodies) == before:
-        await page.wait_for_timeout(20)
+        await page.wait_for_timeout(20)  # between two looks
     await page.keyboard.press("Escape")
     await answered(page, 2, "cancelled")
 

@@ -86,6 +86,7 @@ async def test_nothing_jumps_while_an_answer_streams_and_when_its_sources_come(
     assert shift < 0.02
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 @pytest.mark.parametrize("how", ["wheel", "PageUp", "drag"])
 async def test_a_reader_who_goes_up_is_left_there_until_the_button(page: Page, live: Live, how: str) -> None:
     live.says(*LINES, *LINES, pause_s=0.02, halts=(60,))
@@ -115,6 +116,7 @@ async def go_up(page: Page, how: str) -> None:
     await page.wait_for_selector("#to-end", state="visible")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_text_that_the_reader_selects_stays_selected_while_its_paragraph_grows(
     page: Page, live: Live
 ) -> None:

@@ -49,7 +49,7 @@ def ask(page: Page, question: str, status: str = "completed") -> None:
 def answered(page: Page) -> None:
     ask(page, "父子链是什么\uff1f")
     page.click(".cite >> nth=0")
-    page.wait_for_timeout(300)
+    page.wait_for_timeout(300)  # the way to the card is over
     page.evaluate("scrollTo(0, 0)")
 
 

@@ -41,7 +41,7 @@ def take(browser: Browser, scene: Scene, url: str, stub: StubLLM) -> None:
     stub.words, stub.pause_s, stub.status = scene.words, scene.pause_s, scene.status
     scene.play(page)
     page.mouse.move(0, 0)
-    page.wait_for_timeout(500)
+    page.wait_for_timeout(500)  # transitions are over
     page.screenshot(path=IMAGES / f"{scene.name}.png")
     page.context.close()
 

@@ -26,7 +26,7 @@ class Watch:
 
     async def nothing_happened(self, settle_ms: int = 150) -> None:
         """Fails when anything ran, left the origin, was stopped by the policy, or is markup of its own."""
-        await self.page.wait_for_timeout(settle_ms)
+        await self.page.wait_for_timeout(settle_ms)  # in which it would happen
         assert await self.page.evaluate("typeof window.__ran") == "undefined"
         assert await self.page.evaluate("window.__violations") == []
         assert self.strays == []

@@ -1,4 +1,4 @@
-"""Given turns become stored ones: their times, their parents, and the forest they form."""
+"""Imported turns become stored ones: their times, their parents, and the forest they form."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from core.conversation.importing import (
     FOLLOWS,
     SECOND_US,
     ImportedSession,
-    ImportedTurn,
+    imported_turn,
     plan_turns,
     spaced_times,
 )
-from core.conversation.turns import TurnStatus
+from core.conversation.turns import Turn, TurnStatus
 from core.errors import BadRequestError
 
 NOW = 1_800_000_000_000_000
@@ -41,7 +41,7 @@ def test_known_times_are_kept_and_order_is_never_turned_around(known: list[int],
     assert all(time in (None, filled[at]) for at, time in enumerate(times))
 
 
-def plan(*turns: ImportedTurn) -> dict[str, str | None]:
+def plan(*turns: Turn) -> dict[str, str | None]:
     numbers = count()
     planned = plan_turns(ImportedSession("o", turns), "s", NOW, lambda: f"new{next(numbers)}")
     assert [turn.seq for turn in planned] == list(range(len(turns)))
@@ -54,7 +54,9 @@ parents = st.lists(st.sampled_from([FOLLOWS, None, *"012345678"]), min_size=1, m
 @given(parents)
 def test_a_plan_is_a_forest_or_is_refused(parents_by_id: list[str | None]) -> None:
     """Discriminates: looking for cycles of two only; trusting that parents come first."""
-    turns = [ImportedTurn("q", "a", str(at), parent=parent) for at, parent in enumerate(parents_by_id)]
+    turns = [
+        imported_turn("q", "a", str(at), parent_turn_id=parent) for at, parent in enumerate(parents_by_id)
+    ]
     try:
         planned = plan(*turns)
     except BadRequestError:
@@ -67,8 +69,8 @@ def test_a_plan_is_a_forest_or_is_refused(parents_by_id: list[str | None]) -> No
 
 
 def test_a_turn_that_names_no_parent_follows_the_one_before_it() -> None:
-    a, b = ImportedTurn("q", "a", "a"), ImportedTurn("q", "a", "b", parent=None)
-    assert plan(a, ImportedTurn("q", "a"), b, ImportedTurn("q", "a")) == {
+    a, b = imported_turn("q", "a", "a"), imported_turn("q", "a", "b", parent_turn_id=None)
+    assert plan(a, imported_turn("q", "a"), b, imported_turn("q", "a")) == {
         "a": None, "new0": "a", "b": None, "new1": "b",
     }  # fmt: skip
 
@@ -80,18 +82,19 @@ def test_an_unanswered_turn_is_accepted_in_every_status() -> None:
         TurnStatus.INTERRUPTED,
         TurnStatus.FAILED,
     ):
-        plan(ImportedTurn("q", "", status=status))
+        plan(imported_turn("q", "", status=status))
 
 
 def test_a_time_in_the_future_is_refused_by_its_place() -> None:
     """Discriminates: no look at the future, or none at the clock that is a little ahead."""
-    plan(ImportedTurn("q", "a", created_us=NOW + 3_600_000_000))
+    plan(imported_turn("q", "a", created_us=NOW + 3_600_000_000))
     with pytest.raises(BadRequestError, match=r"^turns\.1\.timestamp"):
-        plan(ImportedTurn("q", "a"), ImportedTurn("q", "a", created_us=NOW + 2 * 86_400_000_000))
+        plan(imported_turn("q", "a"), imported_turn("q", "a", created_us=NOW + 2 * 86_400_000_000))
 
 
 def test_a_chain_of_twenty_thousand_turns_given_from_its_end_is_planned() -> None:
     turns = [
-        ImportedTurn("q", "a", str(at), parent=str(at + 1) if at < 19_999 else None) for at in range(20_000)
+        imported_turn("q", "a", str(at), parent_turn_id=str(at + 1) if at < 19_999 else None)
+        for at in range(20_000)
     ]
     assert plan(*turns)["0"] == "1"

@@ -107,6 +107,7 @@ TEXTS = st.builds(
 )
 
 
+@pytest.mark.full("a long property run")
 @pytest.mark.parametrize("tokenizer", ["estimate", "cl100k_base"])
 @settings(deadline=None, max_examples=120)
 @given(TEXTS, histories(), candidates(), QUESTION, st.integers(40, 600))

@@ -276,6 +276,7 @@ def seconds(text: str, size: int, begins_thinking: bool) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.full("works through many cases, for seconds")
 @pytest.mark.parametrize("begins_thinking", [False, True])
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_megabyte_is_read_at_once(text: str, begins_thinking: bool) -> None:

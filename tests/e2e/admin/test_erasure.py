@@ -17,6 +17,7 @@ from config.settings import Settings
 from core.operations.erasure import ERASED_ID, ErasedKind, ErasureOptions, Thoroughness
 from services.conversation.memory_records import Memory, MemoryRecords
 from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.waiting import until
 
 COLLECTIONS = ("conversations", "knowledge", "documents", "sessions", "memories", "operations")
 FEES = "Rumpelstilzchen pays nine golden ducats for the spinning wheel every autumn."
@@ -99,13 +100,10 @@ async def talk(app: App, secret: str = "") -> Talk:
 
 
 async def under_way(app: App) -> None:
-    for _ in range(500):
-        if len(app.container.running):
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail("the answer never began")
+    await until(lambda: len(app.container.running))
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_erased_turn_leaves_no_trace_and_its_children_are_roots(app: App) -> None:
     """Discriminates: leaving out any one step of TurnEraser.erase_turn."""
     await app.add_text("fees.md", FEES)
@@ -133,6 +131,7 @@ async def test_an_erased_session_leaves_no_trace(app: App) -> None:
     assert len(await where(app, other.session_id)) == len(remaining)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_erased_document_is_gone_from_old_turns_personas_and_the_log(app: App) -> None:
     """Discriminates: leaving out any one step of DocumentEraser.erase."""
     fees, other = await app.add_text("fees.md", FEES), await app.add_text("other.md", OTHER)
@@ -160,6 +159,7 @@ async def test_an_erased_document_is_gone_from_old_turns_personas_and_the_log(ap
     assert {job["document_id"] for job in jobs} == {other}
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_the_answers_that_quote_a_document_go_with_it_when_asked(app: App) -> None:
     fees = await app.add_text("fees.md", FEES)
     asked = await app.ask(QUESTION)
@@ -171,6 +171,7 @@ async def test_the_answers_that_quote_a_document_go_with_it_when_asked(app: App)
     assert (await app.client.get(f"/sessions/{asked.session_id}")).json()["persona"]["text"].startswith("Be")
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_full_proof_finds_quotes_in_turns_that_do_not_cite(app: App) -> None:
     fees = await app.add_text("fees.md", FEES)
     reported = {"turns": [{"question": "?", "answer": f"I know it: {FEES}"}]}
@@ -180,6 +181,7 @@ async def test_a_full_proof_finds_quotes_in_turns_that_do_not_cite(app: App) -> 
     assert clean(body["proof"])
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_owner_goes_with_everything_and_the_others_stay(tmp_path: Path) -> None:
     keys = {"api_keys": ["mine", "other"], "admin_api_keys": ["admin"]}
     async with open_app(settings_of(tmp_path, server=keys)) as app:
@@ -236,6 +238,7 @@ async def test_a_turn_that_is_answered_while_its_parent_is_erased_is_cleaned_whe
         assert await where(app, root_id) == []
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_document_that_is_erased_while_an_answer_cites_it_is_not_cited_in_the_end(
     tmp_path: Path,
 ) -> None:
@@ -243,7 +246,7 @@ async def test_a_document_that_is_erased_while_an_answer_cites_it_is_not_cited_i
         fees = await app.add_text("fees.md", FEES)
         asking = asyncio.create_task(app.ask(QUESTION))
         await under_way(app)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # the passage is in the prompt
         assert (await erased(app, f"/documents/{fees}"))["proof"]["complete"] is False
         await asking
         await app.container.sessions.erasure.close()
@@ -255,7 +258,7 @@ async def test_a_document_that_is_being_read_in_does_not_come_back(app: App) -> 
     added = await app.client.post("/documents", files={"file": ("long.md", text.encode())})
     document = added.json()["document"]["document_id"]
     assert clean((await erased(app, f"/documents/{document}"))["proof"])
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # in which the job would store another piece
     assert await where(app, document, "long.md") == []
     assert (await app.client.get(f"/jobs/{added.json()['job_id']}")).status_code == 404
 
@@ -272,6 +275,7 @@ async def test_every_erasure_leaves_a_receipt_that_names_nothing(app: App) -> No
     assert await where(app, streamed.session_id, *streamed.turns) == []
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_operator_counts_first_and_cleans_what_is_gone_already(app: App) -> None:
     """Discriminates: erasing only what is found under its id."""
     streamed = await talk(app)
@@ -301,6 +305,7 @@ async def test_an_archive_that_holds_it_is_told_and_deleted_when_asked(app: App)
     assert (again["proof"]["hits"], again["proof"]["backups"]) == (0, [])
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_owner_who_is_not_there_takes_no_archive_along(app: App) -> None:
     """Discriminates: the owner's name searched in the bytes of the archives."""
     await app.ask("What does a giraffe eat?")
@@ -378,6 +383,7 @@ async def test_the_id_that_stands_for_what_was_erased_is_refused(app: App, kind:
     assert (refused.status_code, "stands where" in refused.json()["error"]["message"]) == (422, True)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_the_files_of_the_store_are_rewritten_before_a_full_proof_and_after_another(app: App) -> None:
     """Discriminates: no rewriting; the text is in the files as long as there is none."""
     streamed = await talk(app, " zanzibar ")

@@ -46,10 +46,11 @@ def until(client: httpx.Client, holds: Callable[[Figures], bool]) -> Figures:
     end = time.monotonic() + 30
     while not holds(figures := scrape(client)):
         assert time.monotonic() < end
-        time.sleep(0.05)
+        time.sleep(0.05)  # between two scrapes
     return figures
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 def test_an_answer_is_counted_with_its_times_and_tokens(client: httpx.Client) -> None:
     before = scrape(client)
     response = client.post(CHAT, json={"question": "What is one?"})

@@ -32,15 +32,14 @@ from tests.services.adapters.edge.stores import nearest
 from tests.support.models.wider_embedding import SLOW, WIDER, WIDER_DIMENSION, WiderEmbedding
 from tests.support.servers.app import HASHING, App, make_settings, open_app
 from tests.support.stores.reembedding import make_job, started
+from tests.support.waiting import until
 
 QUESTION = "How many days of leave are there?"
 TURNS = 12
 
 
 async def ended(job: StoreReembedding) -> ReembedState:
-    async with asyncio.timeout(30):
-        while job.state().status == "running":  # noqa: ASYNC110 — an operator asks again and again, too
-            await asyncio.sleep(0.02)
+    await until(lambda: job.state().status != "running")
     return job.state()
 
 
@@ -59,7 +58,7 @@ async def questions(app: App, session_id: str) -> set[str]:
     return {turn["user_query"] for turn in turns}
 
 
-@pytest.mark.slow
+@pytest.mark.full("writes a whole store anew")
 async def test_turns_asked_while_a_copy_is_made_and_after_it_are_there_after_the_switch_and_the_way_back(
     tmp_path: Path,
 ) -> None:
@@ -97,6 +96,7 @@ async def test_turns_asked_while_a_copy_is_made_and_after_it_are_there_after_the
     assert folders(tmp_path) == ["store", "store.before"]
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_what_is_erased_after_the_copy_was_made_does_not_come_back_with_it(tmp_path: Path) -> None:
     async with started(tmp_path) as app:
         session = (await app.ask("To be erased")).session_id
@@ -111,12 +111,13 @@ async def test_what_is_erased_after_the_copy_was_made_does_not_come_back_with_it
         assert await app.container.conversations.turns.count() == 0
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_without_a_prepared_copy_the_start_is_refused_and_names_the_command(tmp_path: Path) -> None:
     async with started(tmp_path) as app:
         await app.ask(QUESTION)
         job = make_job(app, tmp_path)
         job.start(NewEmbedding(SLOW))
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # it is under way
         assert (await job.cancel()).status == "cancelled"
     with pytest.raises(StartRefusedError, match=r"python -m scripts\.reembed"):
         async with started(tmp_path, SLOW):
@@ -126,6 +127,7 @@ async def test_without_a_prepared_copy_the_start_is_refused_and_names_the_comman
         assert (await prepare(app, tmp_path, SLOW)).status == "prepared"
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_while_answers_are_written_the_copy_waits(tmp_path: Path) -> None:
     async with started(tmp_path) as app:
         for number in range(8):
@@ -134,7 +136,7 @@ async def test_while_answers_are_written_the_copy_waits(tmp_path: Path) -> None:
         job = make_job(app, tmp_path, activity)
         with activity.going_on():
             job.start(NewEmbedding(WIDER))
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # in which it would embed everything
             assert (job.state().status, job.state().embedded) == ("running", 0)
         assert (await ended(job)).status == "prepared"
 
@@ -185,9 +187,7 @@ async def listening(served: FastAPI) -> AsyncIterator[str]:
     """Its address on the loopback."""
     server = uvicorn.Server(uvicorn.Config(served, port=0, log_config=None, lifespan="off"))
     task = asyncio.create_task(server.serve())
-    async with asyncio.timeout(10):
-        while not server.started:  # noqa: ASYNC110 — uvicorn tells it no other way
-            await asyncio.sleep(0.01)
+    await until(lambda: server.started)
     try:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
@@ -195,6 +195,7 @@ async def listening(served: FastAPI) -> AsyncIterator[str]:
         await task
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_the_command_has_the_running_server_make_the_copy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,7 +229,7 @@ async def test_over_http_it_is_planned_begun_followed_and_cancelled(tmp_path: Pa
         await client.post("/admin/reembed?dry_run=false", json={"embedding": WIDER})
         async with asyncio.timeout(20):
             while (await client.get("/admin/reembed")).json()["status"] != "prepared":  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.02)  # between two requests
         for body in ({}, {"embedding": ""}, {"embedding": "x"}, {"embedding": WIDER, "options": {}}):
             assert (await client.post("/admin/reembed", json=body)).status_code == 422
 
@@ -244,6 +245,7 @@ async def test_only_an_admin_may(tmp_path: Path) -> None:
                     assert begun.status_code == expected
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_a_start_with_the_same_embedding_changes_nothing(tmp_path: Path) -> None:
     async with started(tmp_path) as app:
         await app.ask(QUESTION)

@@ -120,6 +120,7 @@ async def test_a_clock_that_is_not_believed_stops_the_nightly_run_and_nobody_who
     assert (await clean_up(app, dry_run="false"))["deleted"] == GUARDED_TURNS + 1
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize(
     ("path", "params"),
     [

@@ -10,7 +10,7 @@ import pytest
 from qdrant_client import models
 
 from core.conversation.turns import AskedWith, TurnStatus
-from services.conversation.turns import equals
+from services.store.filters import equals
 from tests.services.conversation.stores import TURNS
 from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
 from tests.support.wire.copies import bring_in, exported, qa
@@ -79,6 +79,7 @@ async def test_a_failed_turn_completes_from_what_is_read_of_it(tmp_path: Path, a
         assert (await retry(app, turn)).answer == "done"  # a replay
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize("status", [TurnStatus.CANCELLED, TurnStatus.INTERRUPTED])
 async def test_a_slash_command_is_given_again_whatever_it_was_limited_to(
     app: App, status: TurnStatus
@@ -92,6 +93,7 @@ async def test_a_slash_command_is_given_again_whatever_it_was_limited_to(
     assert (await retry(app, turn)).answer == fields.answer
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_turn_whose_parent_has_expired_is_asked_again_as_a_root(app: App) -> None:
     """Discriminates: comparing the parent that is asked for with the one that is stored and gone."""
     first = await app.ask("One?")
@@ -107,6 +109,7 @@ async def test_a_turn_whose_parent_has_expired_is_asked_again_as_a_root(app: App
     assert (await retry(app, turn)).finished["parent_turn_id"] is None
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_turn_limited_to_a_document_that_was_erased_is_asked_again(app: App) -> None:
     """Discriminates: comparing with the hash of the first request alone."""
     ids = [await app.add_text(f"{name}.md", f"The {name} pass costs ten.") for name in ("owl", "elk")]
@@ -118,6 +121,7 @@ async def test_a_turn_limited_to_a_document_that_was_erased_is_asked_again(app: 
     assert (await retry(app, turn)).sources == []
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_filtered_question_is_asked_again_by_who_sent_it_and_by_who_reads_it(
     tmp_path: Path,
 ) -> None:
@@ -137,6 +141,7 @@ async def test_a_filtered_question_is_asked_again_by_who_sent_it_and_by_who_read
         assert (await retry(app, await read(app, turn_id))).answer == "done"
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_another_request_under_the_id_is_refused_as_ever(tmp_path: Path) -> None:
     """Discriminates: a comparison that leaves one of the fields out."""
     async with open_app(settings(tmp_path, "!")) as app:
@@ -152,6 +157,7 @@ async def test_another_request_under_the_id_is_refused_as_ever(tmp_path: Path) -
             assert (response.status_code, response.json()["error"]["code"]) == (409, "turn_conflict"), other
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_turn_brought_in_elsewhere_is_asked_again_there(app: App) -> None:
     how = {**DEFAULTS, "rerank_top_n": 4}
     fields = qa("What is this?", "", status="failed", model_id="default", request=how)
@@ -166,6 +172,7 @@ async def test_a_turn_brought_in_elsewhere_is_asked_again_there(app: App) -> Non
     assert (await app.client.post(CHAT, json=again({**unknown, "request": DEFAULTS}))).status_code == 409
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize("bad", [{"rerank_top_n": 0}, {"rerank_top_n": 51}, {"thinking": 1}, {"surplus": 1}])
 async def test_a_request_that_nobody_could_send_is_not_imported(app: App, bad: dict[str, Any]) -> None:
     response = await app.client.post("/sessions/import", json={"turns": [qa(request={**DEFAULTS, **bad})]})

@@ -124,6 +124,7 @@ async def test_a_deleted_document_shows_as_removed_and_its_snapshot_goes(app: Ap
     assert unflagged((await everywhere(app, asked))[0]) == before
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_another_content_of_a_cited_document_shows_as_outdated(app: App) -> None:
     fees = await app.add_text("fees.md", FEES)
     asked = await app.ask("专业版每月多少钱？")
@@ -134,6 +135,7 @@ async def test_another_content_of_a_cited_document_shows_as_outdated(app: App) -
     assert unflagged(sources[0]) == asked.sources
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_copy_comes_back_the_same_and_can_be_copied_again(app: App) -> None:
     fees = await app.add_text("fees.md", FEES)
     asked = await app.ask("专业版每月多少钱？")
@@ -160,6 +162,7 @@ async def test_an_import_whose_place_does_not_fit_loses_the_place_and_nothing_el
     assert (citation["version"], citation["removed"]) == ("v", True)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_the_prompt_of_a_turn_and_of_its_follow_up_lose_the_document(tmp_path: Path) -> None:
     settings = without_threshold(tmp_path, "It is so [1].")
     async with open_app(settings) as app:
@@ -177,6 +180,7 @@ async def test_the_prompt_of_a_turn_and_of_its_follow_up_lose_the_document(tmp_p
         assert second.sources
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_answer_cut_off_leaves_whole_citations(tmp_path: Path) -> None:
     async with open_app(without_threshold(tmp_path, "专业版每月 99 元 [1]", "!")) as app:
         await app.add_text("fees.md", FEES)
@@ -188,6 +192,7 @@ async def test_an_answer_cut_off_leaves_whole_citations(tmp_path: Path) -> None:
         assert (await turn(app, str(asked.finished["turn_id"])))["sources"] == asked.sources
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_model_that_never_answers_leaves_whole_citations(tmp_path: Path) -> None:
     """Discriminates: choosing key passages only where a token came."""
     async with open_app(without_threshold(tmp_path, "!")) as app:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from core.conversation.turns import Turn, TurnStatus
 from services.conversation.turns import TurnVectors
 from tests.support.models.scripted_llm import RECORDED
@@ -63,6 +65,7 @@ async def test_a_cancelled_or_failed_turn_is_no_default_parent(tmp_path: Path) -
     assert third.finished["parent_turn_id"] == first.finished["turn_id"]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_random_trees_never_mix_their_branches(tmp_path: Path) -> None:
     """Discriminates: searching the session instead of the branch's own turns."""
     generator = random.Random(7)

@@ -29,6 +29,7 @@ def with_stub(folder: Path, stub: StubLLM, layout: str | None = None, **conversa
     return make_settings(folder, models={"llms": {"default": model}}, conversation=conversation)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize("layout", ["auto", "many_system", "system_field", "flat"])
 async def test_the_request_is_shown_byte_for_byte(tmp_path: Path, layout: str) -> None:
     """Discriminates: any change of order, spacing or introduction between sending and showing."""
@@ -52,6 +53,7 @@ async def test_the_request_is_shown_byte_for_byte(tmp_path: Path, layout: str) -
     assert prompt["prompt_tokens"] < prompt["window"] - prompt["answer_tokens"]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize("layout", ["auto", "many_system", "flat"])
 async def test_a_request_to_claude_is_shown_byte_for_byte_and_kept_without_its_system_text(
     tmp_path: Path, layout: str
@@ -86,6 +88,7 @@ async def test_a_request_to_claude_is_shown_byte_for_byte_and_kept_without_its_s
     assert prompt["response"]["finish_reason"] == "stop"
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_model_without_http_is_shown_too(app: App) -> None:
     await app.add_text("guide.md", GUIDE)
     first = await app.ask("保修期多长?")

@@ -13,6 +13,7 @@ from api.turn.request import TurnRequest
 from core.conversation.turns import Turn, TurnStatus
 from services.conversation.turns import TurnVectors
 from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.waiting import until
 from tests.support.wire.sse import Frame, Streamed, frames
 
 PIECES = ("<think>hm\nand", " so</think>", "First.\n\nSecond", " line", "\n", "DONE: is text")
@@ -48,6 +49,7 @@ async def test_a_finished_turn_goes_on_from_any_event_under_the_same_numbers(tmp
         assert numbered(Streamed(frames(by_header.text))) == numbered(live, 6)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize("script", [("half an", " answer", "!"), ("!",)])
 async def test_a_failed_turn_keeps_its_numbers_too(tmp_path: Path, script: tuple[str, ...]) -> None:
     settings = make_settings(tmp_path, models={"llms": {"default": scripted(*script)}})
@@ -58,12 +60,13 @@ async def test_a_failed_turn_keeps_its_numbers_too(tmp_path: Path, script: tuple
     assert again.answer == live.answer
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_interrupted_answer_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("half", 30.0, "never")}})
     turn_id = str(uuid.uuid4())
     async with open_app(settings) as app:
         asking = asyncio.create_task(app.ask("Slow?", turn_id=turn_id))
-        await asyncio.sleep(0.5)
+        await until(lambda: any(run.stream.layout) if (run := app.container.running.get(turn_id)) else False)
         run = app.container.running.get(turn_id)
         assert run is not None
         run.cut(TurnStatus.INTERRUPTED)
@@ -76,12 +79,13 @@ async def test_an_interrupted_answer_is_never_taken_for_a_whole_one(tmp_path: Pa
     assert "ERROR" in again.kinds
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_two_readers_of_a_running_turn_see_the_same(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("a", 0.2, "b", 0.2, "c")}})
     turn_id = str(uuid.uuid4())
     async with open_app(settings) as app:
         first = asyncio.create_task(app.ask("Together?", turn_id=turn_id))
-        await asyncio.sleep(0.1)
+        await until(lambda: app.container.running.get(turn_id))
         second = asyncio.create_task(app.ask("Together?", turn_id=turn_id))
         one, two = await asyncio.gather(first, second)
     assert one.frames == two.frames
@@ -98,6 +102,7 @@ async def test_ten_equal_requests_at_once_run_the_model_once(tmp_path: Path) -> 
     assert len(RECORDED["ten"]) == 1
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_second_turn_in_a_busy_session_is_refused_unless_it_names_its_parent(tmp_path: Path) -> None:
     async with open_app(
         make_settings(tmp_path, models={"llms": {"default": scripted("x", 0.3, "y")}})
@@ -105,7 +110,7 @@ async def test_a_second_turn_in_a_busy_session_is_refused_unless_it_names_its_pa
         root = await app.ask("Root?")
         session_id, parent = root.session_id, root.finished["turn_id"]
         running = asyncio.create_task(app.ask("Left?", session_id=session_id))
-        await asyncio.sleep(0.1)
+        await until(lambda: len(app.container.running))
         body = {"question": "Right?", "session_id": session_id}
         refused = await app.client.post("/knowledge_chat_conversation", json=body)
         sibling = await app.ask("Right?", session_id=session_id, parent_turn_id=parent)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -94,6 +95,7 @@ async def test_what_finds_enough_is_not_rewritten(tmp_path: Path) -> None:
         assert "rewriting" not in stages(await app.ask(question, session_id=session))
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_first_question_is_not_rewritten_nor_one_where_there_is_nothing_to_find(
     tmp_path: Path,
 ) -> None:
@@ -106,12 +108,14 @@ async def test_a_first_question_is_not_rewritten_nor_one_where_there_is_nothing_
     assert len(RECORDED["rewrite-none"]) == 3
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_rewriting_can_be_switched_off(tmp_path: Path) -> None:
     async with open_app(settings(tmp_path, REWRITTEN, rewrite_timeout_s=0)) as app:
         session, question = await follow_up(app)
         assert "rewriting" not in stages(await app.ask(question, session_id=session))
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_model_that_cannot_rewrite_in_time_costs_its_limit_and_not_the_turn(tmp_path: Path) -> None:
     async with open_app(settings(tmp_path, 60.0, rewrite_timeout_s=0.2)) as app:
         session, question = await follow_up(app)
@@ -122,6 +126,7 @@ async def test_a_model_that_cannot_rewrite_in_time_costs_its_limit_and_not_the_t
     assert (turn.answer, turn.finished["status"]) == ("Fine.", "completed")
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_stop_while_the_question_is_rewritten_stops_the_turn(tmp_path: Path) -> None:
     calls = RECORDED.setdefault("stopped", [])
     async with open_app(settings(tmp_path, 60.0, record_as="stopped", rewrite_timeout_s=60)) as app:

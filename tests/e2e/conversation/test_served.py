@@ -19,6 +19,7 @@ import pytest
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import CHAT, HASHING
 from tests.support.servers.server import RunningServer, running_server, start_server, stop_server
+from tests.support.waiting import wait_until
 from tests.support.wire.sse import Streamed, frames
 
 
@@ -49,6 +50,7 @@ def with_model(stub: StubLLM, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield server
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 def test_questions_about_the_product_cite_the_right_guide_in_both_languages(server_url: str) -> None:
     chinese = ask(server_url, "父子链是什么?")
     follow_up = ask(server_url, "它有什么用?", session_id=chinese.session_id)
@@ -94,6 +96,7 @@ def test_both_turns_are_there_after_kill_nine_and_restart(tmp_path: Path) -> Non
     assert stored[1]["parent_turn_id"] == stored[0]["turn_id"]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 def test_the_models_tokens_arrive_one_by_one(with_model: RunningServer, stub: StubLLM) -> None:
     stub.pause_s, stub.words = 0.1, tuple(f"w{number} " for number in range(8))
     arrivals = []
@@ -195,6 +198,7 @@ def test_a_second_server_on_the_same_data_is_refused_in_one_line(
     assert str(folder) in second.stderr
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 def test_two_hundred_turns_leave_no_thread_descriptor_or_task_behind(
     with_model: RunningServer, stub: StubLLM
 ) -> None:
@@ -203,7 +207,7 @@ def test_two_hundred_turns_leave_no_thread_descriptor_or_task_behind(
 
     def measure() -> tuple[int, int, int]:
         wait_until(lambda: running(with_model.url) == 0)
-        time.sleep(0.5)
+        time.sleep(0.5)  # what the turns have left is closed
         return process.num_threads(), process.num_fds(), tasks(with_model.url)
 
     with httpx.Client(base_url=with_model.url, timeout=30) as client:
@@ -228,13 +232,7 @@ def tasks(url: str) -> int:
     return count
 
 
-def wait_until(condition: Any, limit_s: float = 5.0) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 def test_sigterm_lets_the_open_answer_finish(stub: StubLLM, tmp_path: Path) -> None:
     stub.pause_s, stub.words = 0.1, tuple("abcdefghij")
     server = start_server(tmp_path, OPENAI_BASE_URL=stub.url, EMBEDDING=HASHING, LOAD_SAMPLE="false")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from config.settings import Settings
 from tests.support.servers.app import make_settings, open_app, scripted
 
@@ -50,6 +52,7 @@ async def test_the_next_answer_after_an_echoed_tag_is_read_as_before(tmp_path: P
     assert (third.text("THINK"), third.answer) == ("The tag is", "as you asked.")
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_how_long_it_thought_is_told_and_kept(tmp_path: Path) -> None:
     """Discriminates: a time that is only in the stream; one for an answer without thinking."""
     script = ("<think>Hm", 0.05, ", so.</think>", "Yes.")

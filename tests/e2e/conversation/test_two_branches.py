@@ -93,7 +93,7 @@ def with_real_embedding(folder: Path) -> Settings:
     return make_settings(folder, models=models, conversation={"conversation_expire_days": 36_500})
 
 
-@pytest.mark.slow
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_turn_3_is_told_in_turn_60_of_its_own_branch_and_not_of_the_other(tmp_path: Path) -> None:
     """Discriminates: recall among all turns of the session; recall by time alone; the parent ignored."""
     async with imported(with_real_embedding(tmp_path)) as conversation:

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.servers.app import App, make_settings, open_app
 
 PARAGRAPH = "The {} clause of this part says what is to be done, at some length and in plain words."
@@ -28,6 +30,7 @@ async def filled(tmp_path: Path, **sections: Any) -> AsyncIterator[tuple[App, st
         yield app, document_id, chunks
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_chunk_comes_with_its_neighbours_and_its_section(tmp_path: Path) -> None:
     """Discriminates: parameters that are not handed on; a section that goes on into the next."""
     async with filled(tmp_path) as (app, document_id, chunks):
@@ -44,6 +47,7 @@ async def test_a_chunk_comes_with_its_neighbours_and_its_section(tmp_path: Path)
     assert refused == [422, 422]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_chunk_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     async with filled(tmp_path) as (app, document_id, chunks):
         other = await app.add_text("other.md", "Something else.")

@@ -103,6 +103,7 @@ async def wait_for(app: App, job_id: str, headers: dict[str, str]) -> None:
     assert response.status_code == 200
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize(
     ("filters", "field"),
     [

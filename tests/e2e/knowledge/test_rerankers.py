@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
@@ -29,6 +30,7 @@ def warnings(statuses: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(each["code"], each["message"]) for each in statuses if each["stage"] == "warning"]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_rerank_server_judges_and_when_it_dies_the_built_in_one_does_and_says_so(
     tmp_path: Path,
 ) -> None:
@@ -50,6 +52,7 @@ async def test_a_rerank_server_judges_and_when_it_dies_the_built_in_one_does_and
     assert stub.bodies[0]["query"] == QUESTION
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_reranker_class_that_fails_is_replaced_too(tmp_path: Path) -> None:
     path = "llama_index:tests.e2e.knowledge.test_rerankers:BrokenReranker"
     async with open_app(make_settings(tmp_path, models={"reranker": path})) as app:
@@ -82,6 +85,7 @@ async def test_what_the_judge_refuses_is_neither_told_nor_cited_and_the_prompt_s
     assert [part["reason"] for part in prompt["parts"] if part["part"] == "knowledge"] == ["judged_useless"]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_follow_up_is_judged_with_the_questions_before_it(tmp_path: Path) -> None:
     from tests.support.models.scripted_llm import RECORDED
 

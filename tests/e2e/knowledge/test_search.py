@@ -61,6 +61,7 @@ async def test_every_candidate_has_its_rank_and_score_at_every_stage(filled: App
     assert [one["kept"] for one in cut] == [True, False, False]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_what_is_unlikely_is_dropped_by_the_threshold(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, retrieval={"rerank_score_threshold": 1.0})) as app:
         await app.add_text("bins.md", BINS)
@@ -68,6 +69,7 @@ async def test_what_is_unlikely_is_dropped_by_the_threshold(tmp_path: Path) -> N
     assert [(one["dropped_by"], one["budget"]) for one in hits] == [("threshold", None)]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_what_finds_no_room_is_dropped_by_the_budget_as_the_chat_drops_it(tmp_path: Path) -> None:
     """Discriminates: fitting the passages without the history and the persona they share the window with."""
     long = "\n\n".join(f"# Part {at}\n\n" + f"The heron pass, part {at}: " + "word " * 120 for at in range(6))
@@ -91,6 +93,7 @@ async def test_what_finds_no_room_is_dropped_by_the_budget_as_the_chat_drops_it(
     assert all(one["budget"]["index"] is None and one["budget"]["tokens"] > 100 for one in lost)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_session_bears_on_the_search_as_what_was_asked_before_does(filled: App) -> None:
     """Discriminates: searching a session's follow-up raw."""
     asked = await filled.ask("What does the heron pass cost?")
@@ -117,6 +120,7 @@ def retrieved(hits: dict[str, Any]) -> list[Any]:
     return [(one["chunk_id"], one["dense"], one["sparse"], one["fused"]) for one in hits["candidates"]]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_what_bears_on_it_is_bounded_and_said_once(filled: App) -> None:
     session = str(uuid.uuid4())
     cases: list[tuple[dict[str, Any], int, str]] = [
@@ -142,6 +146,7 @@ async def test_what_bears_on_it_is_bounded_and_said_once(filled: App) -> None:
         await search(filled, "heron", date=date, previous_questions=["x"] * 10)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_nobody_searches_with_the_session_or_the_document_of_another(tmp_path: Path) -> None:
     """Discriminates: reading the session, or the document, without its owner."""
     settings = make_settings(tmp_path, server={"api_keys": ["key-ann", "key-bob"]})

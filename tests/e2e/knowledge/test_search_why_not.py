@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from core.knowledge import DocumentStatus
 from services.retrieval.retriever import Fusion, Retriever
 from tests.e2e.knowledge.test_search import BINS, FEES, search
@@ -42,6 +44,7 @@ async def why(app: App, question: str, document_id: str, **body: Any) -> dict[st
     return document
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_document_says_how_far_it_came(tmp_path: Path) -> None:
     """Discriminates: taking a document's first chunk for its best."""
     async with filled(tmp_path, retrieval={"rerank_score_threshold": 0.0}) as (app, ids):
@@ -60,6 +63,7 @@ async def test_a_document_says_how_far_it_came(tmp_path: Path) -> None:
     assert [chunk["stage"] for chunk in second["chunks"]] == ["shown", "top_n"]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_the_threshold_is_named_in_the_language_of_the_question(tmp_path: Path) -> None:
     async with filled(tmp_path, retrieval={"rerank_score_threshold": 1.0}) as (app, ids):
         document = await why(app, "回收站 deleted files 保留", ids["bins.md"])
@@ -69,6 +73,7 @@ async def test_the_threshold_is_named_in_the_language_of_the_question(tmp_path: 
     assert 0 <= document["chunks"][0]["reranked"]["probability"] < 1
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_document_without_room_is_dropped_by_the_budget(tmp_path: Path) -> None:
     narrow = scripted("ok", context_window=512, max_tokens=300)
     sections = {"models": {"llms": {"default": narrow}}, "retrieval": {"rerank_score_threshold": 0.0}}
@@ -78,6 +83,7 @@ async def test_a_document_without_room_is_dropped_by_the_budget(tmp_path: Path) 
     assert document["chunks"][0]["budget"]["index"] is None
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_where_one_place_is_to_be_had_each_other_document_says_what_it_lacked(tmp_path: Path) -> None:
     """Discriminates: telling from the candidates alone, which cannot part fusion from the lists before it."""
     one_place = {"rerank_score_threshold": 0.0, "reranker_input_top_n": 1}

@@ -43,6 +43,7 @@ def shared(tag: str) -> Document:
     )  # fmt: skip
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_only_tags_of_documents_one_may_read_are_told(tmp_path: Path) -> None:
     """Discriminates: counting without the owners, or without the shared ones."""
     settings = make_settings(tmp_path, server={"api_keys": ["mine", "other"]})
@@ -59,6 +60,7 @@ async def test_only_tags_of_documents_one_may_read_are_told(tmp_path: Path) -> N
         assert (await app.client.get("/tags")).status_code == 401
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize(
     ("llms", "judges"),
     [({}, False), ({"default": {"provider": "extractive"}, "big": scripted("x")}, True)],

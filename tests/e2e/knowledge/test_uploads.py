@@ -18,6 +18,7 @@ async def post(app: App, name: str, content: bytes) -> tuple[int, dict[str, obje
     return response.status_code, response.json()
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize("name", ["../../etc/passwd.md", "..\\..\\x.md", "/abs/x.md", "C:\\x.md"])
 async def test_a_path_in_the_name_is_only_a_name(app: App, name: str) -> None:  # B33–B36
     status, body = await post(app, name, TEXT)
@@ -42,6 +43,7 @@ async def test_the_same_bytes_are_one_document_and_other_bytes_another(app: App)
     assert created["document"]["document_id"] == existing["document"]["document_id"]  # type: ignore[index]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize(
     ("name", "content", "status", "code"),
     [
@@ -61,6 +63,7 @@ async def test_content_that_is_not_what_it_says_is_refused(
     assert (await app.container.store.count("documents")).count == 0
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize(
     ("content", "code"),
     [
@@ -87,6 +90,7 @@ async def test_without_a_file_or_a_form_the_answer_says_so(app: App) -> None:
     assert broken.status_code == 400
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_deleted_document_leaves_no_chunk_and_is_not_found_again(app: App) -> None:
     document_id = await app.add_text("fair.md", TEXT.decode())
     assert (await app.ask("When is the rhubarb festival?")).sources
@@ -101,7 +105,7 @@ async def test_an_upload_waits_its_turn_until_there_is_room_for_its_bytes(app: A
     """Discriminates: reading an upload into memory before the budget has room for it."""
     async with app.container.knowledge.uploads.hold(UPLOADED_BYTES):
         waiting = asyncio.create_task(post(app, "a.md", TEXT))
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # in which it would be read
         assert not waiting.done()
         assert (await app.container.store.count("documents")).count == 0
     assert (await waiting)[0] == 201

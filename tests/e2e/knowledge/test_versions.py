@@ -29,6 +29,7 @@ async def sources(app: App, asked: Streamed) -> list[dict[str, Any]]:
     return list(body["sources"])
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_new_version_answers_and_shows_the_old_citation_as_outdated_and_then_removed(
     app: App,
 ) -> None:
@@ -45,6 +46,7 @@ async def test_a_new_version_answers_and_shows_the_old_citation_as_outdated_and_
         assert [source["removed"] for source in await sources(app, asked)] == [True]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_erasing_a_document_finds_the_traces_of_its_older_versions(app: App) -> None:
     """Discriminates: tracing only the chunks that are stored."""
     document_id = await app.add_text("fees.md", OLD, external_id="fees")
@@ -119,6 +121,7 @@ async def test_without_tags_a_new_version_keeps_them_and_an_empty_field_clears_t
         assert (await app.client.get(path)).json()["tags"] == remaining
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_followed_document_keeps_its_tags_and_its_deletion_names_its_source(app: App) -> None:
     """Discriminates: a change that the next sync undoes; a deletion that looks final."""
     followed = Upload("local", "fees.md", OLD.encode(), "fees.md", source="handbook")

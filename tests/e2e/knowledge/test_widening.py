@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from api.search.handler import SearchRequest
 from services.retrieval.surroundings import Neighbours, Widener
 from tests.e2e.knowledge.test_search import search
@@ -52,6 +54,7 @@ def widen(app: App, tokens: int) -> None:
         handler._pipeline = replace(handler._pipeline, widener=widener)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_the_answer_in_the_next_paragraph_is_told_and_the_citation_stays_the_hit(
     tmp_path: Path,
 ) -> None:
@@ -77,6 +80,7 @@ async def test_the_answer_in_the_next_paragraph_is_told_and_the_citation_stays_t
     assert 0 < sizes[60] - sizes[0] <= 2 * 60  # the model's tokens are counted more carefully
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_no_hit_and_no_history_goes_for_the_sake_of_a_neighbour(tmp_path: Path) -> None:
     """Discriminates: fitting the widened passages as if they were all that there is."""
     remaining: dict[int, list[int]] = {}

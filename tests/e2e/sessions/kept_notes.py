@@ -86,5 +86,5 @@ async def speaking(app: App, turn_id: str) -> TurnRun:
         run = app.container.running.get(turn_id)
         if run is not None and any(run.stream.layout):
             return run
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # between two looks
     pytest.fail("the answer never began")

@@ -74,6 +74,7 @@ def with_every_field() -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_what_is_exported_comes_back_with_nothing_lost(app: App) -> None:
     """Discriminates: leaving any one field out of the export or of the import."""
     fields = with_every_field()
@@ -85,6 +86,7 @@ async def test_what_is_exported_comes_back_with_nothing_lost(app: App) -> None:
     assert await exported(app, fields["session_id"]) == fields
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_live_conversation_comes_back_as_it_was(app: App) -> None:
     await app.add_text("guide.md", "# Cleaning\nOld turns are removed every night at three.")
     asked = await app.ask("When are old turns removed?")
@@ -149,6 +151,7 @@ async def test_the_markdown_reads_from_the_newest_branch_to_the_others(app: App)
     ]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize(
     ("title", "name"),
     [

@@ -44,6 +44,7 @@ async def test_feedback_is_given_replaced_and_taken_back_and_nothing_else_change
     assert await read(app, turn_id) == before
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_feedback_is_in_the_copy_and_comes_back_with_it(app: App) -> None:
     asked = await app.ask("What is this?")
     await rate(app.client, asked.finished["turn_id"], rating="up", comment="good")
@@ -55,6 +56,7 @@ async def test_feedback_is_in_the_copy_and_comes_back_with_it(app: App) -> None:
     assert await exported(app, asked.session_id) == copy
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_somebody_elses_turn_answers_as_unknown(tmp_path: Path) -> None:
     """Discriminates: rating without comparing the owner."""
     async with open_app(make_settings(tmp_path, server={"api_keys": ["mine", "other"]})) as app:
@@ -71,6 +73,7 @@ async def test_somebody_elses_turn_answers_as_unknown(tmp_path: Path) -> None:
         assert stored.feedback is None
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_answer_still_to_come_cannot_be_rated_and_one_given_anew_has_not_been(
     tmp_path: Path,
 ) -> None:
@@ -86,6 +89,7 @@ async def test_an_answer_still_to_come_cannot_be_rated_and_one_given_anew_has_no
         assert "feedback" not in await read(app, turn_id)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize(
     ("body", "field"),
     [

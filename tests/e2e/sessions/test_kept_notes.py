@@ -78,6 +78,7 @@ async def test_a_turn_that_was_told_nothing_has_neither(app: App) -> None:
     assert notes(await replayed(app, turn_id)) == []
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize(
     ("script", "status"),
     [(("half", 30.0), "cancelled"), (("half", 30.0), "interrupted"), (("half", "!"), "failed")],
@@ -121,6 +122,7 @@ async def test_they_are_in_the_copy_and_come_back_with_it(tmp_path: Path) -> Non
         assert again.kinds == ["SESSION", "STATUS", "CONTENT", "SOURCE", "STATUS", "DONE"]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 @pytest.mark.parametrize(
     ("bad", "field"),
     [

@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from qdrant_client import models
 
 from tests.e2e.admin.test_erasure import clean, erased, where
@@ -17,6 +18,7 @@ SECRET = "What does Rumpelstilzchen pay for the spinning wheel?"
 SENTENCE = "The team plan costs 300 yuan a month for ten seats."
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_it_goes_with_the_turn_that_it_was_made_of_and_not_with_another(tmp_path: Path) -> None:
     """Discriminates: a question that stays; one that goes with any turn; warnings that go with it."""
     async with open_app(settings(tmp_path, rewrite=SECRET)) as app:
@@ -48,6 +50,7 @@ async def test_it_goes_by_reference_too_and_after_its_turn_was_lost(tmp_path: Pa
         assert (await read(app, third.finished["turn_id"]))["warnings"] == [WARNED]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_the_same_words_of_another_conversation_are_no_trace(tmp_path: Path) -> None:
     """Discriminates: a proof that calls them a trace, which no erasure could mend."""
     async with open_app(settings(tmp_path, rewrite=SECRET)) as app:
@@ -56,6 +59,7 @@ async def test_the_same_words_of_another_conversation_are_no_trace(tmp_path: Pat
         assert (await read(app, other.second))["rewritten_question"] == SECRET
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_one_that_is_being_answered_is_cleaned_when_it_ends(tmp_path: Path) -> None:
     """Discriminates: no cleaning of late answers."""
     async with open_app(settings(tmp_path, "One", 0.5, "two", rewrite=SECRET)) as app:
@@ -71,6 +75,7 @@ async def test_one_that_is_being_answered_is_cleaned_when_it_ends(tmp_path: Path
         assert await where(app, streamed.first, SECRET) == []
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_one_that_says_a_sentence_of_a_document_goes_with_the_document(tmp_path: Path) -> None:
     """Discriminates: a question that is no place to look in; a hit that no erasure can mend."""
     async with open_app(settings(tmp_path, rewrite=f"Is it true? {SENTENCE}")) as app:
@@ -83,6 +88,7 @@ async def test_one_that_says_a_sentence_of_a_document_goes_with_the_document(tmp
         assert "rewritten_question" not in await read(app, streamed.second)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_session_takes_its_own_along(tmp_path: Path) -> None:
     async with open_app(settings(tmp_path, rewrite=SECRET)) as app:
         streamed = await talk(app)

@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
                 case Repeat():
                     await self._repeat(call, step)
                 case Act.STALL:
-                    await asyncio.sleep(3600)
+                    await asyncio.sleep(3600)  # the fault itself: silence
                 case Act.RESET:
                     self._reset()
                 case Act.CLOSE:

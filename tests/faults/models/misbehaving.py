@@ -156,7 +156,7 @@ async def _check_cost(world: WireWorld, outcome: Outcome, script: Script) -> flo
     before = highest = world.rss_mb()
     turn = asyncio.create_task(check_turn(world, outcome, script.name, script.expect))
     while not turn.done():
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # between two looks at the memory
         highest = max(highest, world.rss_mb())
     await turn
     grown = highest - before

@@ -66,7 +66,7 @@ class Starting:
 
 async def _halt_for_a_while(processes: list[psutil.Process]) -> None:
     """Once they have taken the lock."""
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # the servers have got so far
     with suppress(psutil.NoSuchProcess):
         for process in processes:
             process.suspend()

@@ -80,7 +80,7 @@ class Stopping:
             reply = await client.ask(asked)
             if reply.status == 200 and not refused:
                 self._check_stream(asked, reply, where)
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # the pace of one who asks again
                 continue
             refused += 1
             text = (reply.status, reply.code, bool(reply.retry_after))

@@ -57,7 +57,7 @@ class Crew:
         while not happened():
             if time.monotonic() > end:
                 return False
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # between two looks
         return True
 
     def kill(self, pid: int) -> None:

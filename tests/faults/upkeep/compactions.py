@@ -148,7 +148,7 @@ async def _write(client: EdgeClient, number: int) -> None:
         except StoreUnavailableError:
             pass  # the store has died; the next request starts another
         number += WRITERS
-        await asyncio.sleep(0.003)
+        await asyncio.sleep(0.003)  # the compaction has its turns
 
 
 async def _compact(client: EdgeClient) -> None:

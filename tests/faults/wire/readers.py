@@ -221,7 +221,7 @@ async def check_flood(world: WireWorld, trials: int, rng: random.Random) -> Outc
         while not probing.done():
             for _ in range(FLOODS):
                 await _leave(world, Moment("in a flood", "flood_to_the_cap", CONTENT), rst=True)
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # the pace of the floods
         waits += await probing
         await world.settled(30)
     lags = [wait.lag_s for wait in waits]

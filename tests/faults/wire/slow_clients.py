@@ -59,7 +59,7 @@ async def _spaced(kinds: list[str]) -> AsyncIterator[str]:
     """Not all in one moment: the listener's queue is another fault's."""
     for number, kind in enumerate(kinds):
         if number % 50 == 0:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # a breath for the listener
         yield kind
 
 
@@ -89,7 +89,7 @@ async def _drip(client: RawClient, at_once: bytes, slowly: bytes) -> None:
         await client.send(at_once)
         for byte in slowly:
             await client.send(bytes([byte]))
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # the fault itself: a byte a second
     except OSError:
         return
 

@@ -76,8 +76,8 @@ async def _long_answer(world: WireWorld) -> tuple[RawClient, asyncio.Task[bytes]
         calls = await world.calls(tag)
         if calls and calls[0].sent > ANSWER_BYTES:
             break
-        await asyncio.sleep(0.2)
-    await asyncio.sleep(1.0)
+        await asyncio.sleep(0.2)  # between two looks
+    await asyncio.sleep(1.0)  # the buffers on the way fill up
     return keeper, reading
 
 

@@ -95,7 +95,7 @@ class WireWorld:
                 turn: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
                 if turn.get("status") != "running" or time.monotonic() > end:
                     return turn
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # between two looks
 
     async def calls(self, tag: str) -> list[Call]:
         """What upstream saw of the turn that asked with this tag."""
@@ -112,7 +112,7 @@ class WireWorld:
         while not (held := self.held()).within(self.base):
             if time.monotonic() > end:
                 return f"{held} against {self.base}; {self._connections()}"
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # between two looks
         return ""
 
     def _connections(self) -> str:
@@ -174,5 +174,5 @@ async def _warm_up(world: WireWorld) -> None:
     """Pools of threads and of connections grow to what they will be."""
     for model_id in ("good", "claude_good", "good_by_proxy", "claude_good_by_proxy"):
         await asyncio.gather(*[world.ask(model_id) for _ in range(12)])
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(1.0)  # what is left of them is closed
     world.base = world.held()

@@ -18,6 +18,7 @@ from scripts.commands import backup, migrate_store, restore
 from scripts.commands.maintenance import CommandError
 from tests.support.servers.app import HASHING, make_settings, open_app
 from tests.support.servers.commands import command
+from tests.support.waiting import until
 
 QUESTION = "How long is the leave?"
 
@@ -78,6 +79,7 @@ async def test_a_backup_comes_back_elsewhere_and_only_into_an_empty_store(
     assert again.stderr.count("\n") == 1
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_damaged_archive_is_told_by_verify_and_refused_by_restore(
     session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +117,7 @@ async def test_the_list_and_what_is_refused(
         assert raised.value.exit_code == 2
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_data_folder_without_a_store_is_refused_and_not_made(tmp_path: Path) -> None:
     none = await asyncio.to_thread(command, "backup", DATA_DIR=str(tmp_path / "none"), EMBEDDING=HASHING)
     assert none.returncode == 2
@@ -144,13 +147,13 @@ async def serving(settings: Settings) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
         task = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started:  # noqa: ASYNC110 — uvicorn tells it by no event
-            await asyncio.sleep(0.05)
+        await until(lambda: server.started)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True
         await task
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_running_server_is_asked_and_writes_into_its_own_folder(
     session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,6 +167,7 @@ async def test_a_running_server_is_asked_and_writes_into_its_own_folder(
         assert raised.value.exit_code == 2
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_store_is_moved_and_shown_first(
     session: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,6 +192,7 @@ async def test_a_move_onto_itself_or_to_no_address_is_refused_without_the_key(
         assert "the-secret" not in str(raised.value)
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_restore_without_the_archives_embedding_names_the_way_out(
     session: tuple[Path, str], tmp_path: Path
 ) -> None:

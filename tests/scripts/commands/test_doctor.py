@@ -110,6 +110,7 @@ async def plant(data: Path) -> str:
     return streamed.session_id
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_neither_a_key_nor_a_text_is_ever_printed(tmp_path: Path, run_doctor: Run) -> None:
     """Discriminates: printing a base URL with its user; printing a stored title or question."""
     session_id = asyncio.run(plant(tmp_path))
@@ -133,6 +134,7 @@ def test_neither_a_key_nor_a_text_is_ever_printed(tmp_path: Path, run_doctor: Ru
     assert "127.0.0.1:9 cannot be reached" in shown.stdout
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_while_a_server_runs_it_is_asked_what_is_stored(tmp_path: Path, run_doctor: Run) -> None:
     with running_server(tmp_path, **QUICK) as server:
         shown = run_doctor("--url", server.url)
@@ -145,6 +147,7 @@ def test_while_a_server_runs_it_is_asked_what_is_stored(tmp_path: Path, run_doct
     assert "does not answer" in elsewhere.stdout
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_endpoints_that_hang_do_not_hold_it_up() -> None:
     """Discriminates: no time-out; one endpoint asked after the other."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -238,6 +241,7 @@ def test_folders_that_cannot_be_used_are_named(tmp_path: Path, run_doctor: Run) 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_sound_store_is_well_and_another_embedding_is_not(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path)) as app:
         await app.ask("How many days?")

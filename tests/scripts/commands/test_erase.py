@@ -96,6 +96,7 @@ async def test_it_counts_first_and_erases_when_told(
         assert (await app.client.get("/sessions")).json()["sessions"] == []
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_what_is_left_in_backups_alone_is_told_and_is_no_failure(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +114,7 @@ async def test_what_is_left_in_backups_alone_is_told_and_is_no_failure(
     assert not archive.exists()
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_a_running_server_is_asked(tmp_path: Path) -> None:
     with running_server(tmp_path, EMBEDDING=HASHING, LOAD_SAMPLE="false", ADMIN_API_KEYS="secret") as server:
         headers = {"authorization": "Bearer secret"}
@@ -128,6 +130,7 @@ def test_a_running_server_is_asked(tmp_path: Path) -> None:
         assert httpx.get(f"{server.url}/sessions/{session}", headers=headers).status_code == 404
 
 
+@pytest.mark.full("runs commands as processes of their own")
 @pytest.mark.parametrize("place", ["erase.traces", "erase.points"])
 async def test_an_erasure_that_was_killed_is_finished_by_a_repeat(tmp_path: Path, place: str) -> None:
     """Discriminates: a point that goes before its traces and cannot be named any more."""

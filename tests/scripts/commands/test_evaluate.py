@@ -52,6 +52,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return out, done.stdout
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_documents_are_found_through_the_real_services(measured: tuple[Path, str]) -> None:
     """By hand: q1 and q2 have two relevant lines, one document, so half of them stands first."""
     out, _ = measured
@@ -122,6 +123,7 @@ async def answers_of(target: Target) -> list[Answer]:
     return [answer for part in parts for answer in await ask(target, part, library, lambda: None)]
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_server_answers_as_the_services_do() -> None:
     """Discriminates: previous questions or the scope's key not sent."""
     async with open_services(None) as services:
@@ -134,6 +136,7 @@ async def test_a_server_answers_as_the_services_do() -> None:
         assert [score for _, score in one.ranked] == pytest.approx([score for _, score in other.ranked])
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_a_running_server_must_be_empty_and_have_a_key_for_every_scope(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -246,6 +246,7 @@ async def test_an_empty_store_is_fine_and_an_unknown_session_is_not(settings: Se
     assert failed.value.exit_code == 1
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_with_a_server_running_the_server_does_it(
     small_server: tuple[RunningServer, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

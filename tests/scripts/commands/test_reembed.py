@@ -61,6 +61,7 @@ def old_store(folder: Path) -> Path:
     return old
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_after_the_embedding_changed_reembedding_makes_everything_found_again(tmp_path: Path) -> None:
     async with filled(tmp_path) as (_, session_id):
         pass
@@ -82,6 +83,7 @@ async def test_after_the_embedding_changed_reembedding_makes_everything_found_ag
             assert best[0].score > 0.5
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_without_apply_it_only_tells_what_it_would_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +101,7 @@ async def test_without_apply_it_only_tells_what_it_would_do(
     assert store_folders(tmp_path) == ["store"]
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_the_old_store_still_opens_with_the_old_embedding(tmp_path: Path) -> None:
     async with filled(tmp_path):
         pass
@@ -109,6 +112,7 @@ async def test_the_old_store_still_opens_with_the_old_embedding(tmp_path: Path) 
         assert await container.conversations.turns.count() == 1
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_store_in_use_by_a_server_that_does_not_answer_is_left_alone(tmp_path: Path) -> None:
     async with filled(tmp_path):
         shown = run_command(tmp_path, "--apply", "--url", "http://127.0.0.1:9")
@@ -118,6 +122,7 @@ async def test_a_store_in_use_by_a_server_that_does_not_answer_is_left_alone(tmp
     assert store_folders(tmp_path) == ["store"]
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_two_at_once_do_not_take_each_others_copy_away(tmp_path: Path) -> None:
     async with filled(tmp_path):
         pass
@@ -128,6 +133,7 @@ async def test_two_at_once_do_not_take_each_others_copy_away(tmp_path: Path) -> 
         assert store_folders(tmp_path) == ["store", "store.reembed"]
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_an_unfinished_copy_of_another_embedding_is_removed(tmp_path: Path) -> None:
     async with filled(tmp_path):
         pass
@@ -137,6 +143,7 @@ async def test_an_unfinished_copy_of_another_embedding_is_removed(tmp_path: Path
     assert store_folders(tmp_path) == ["store", "store."]
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_going_back_takes_the_old_store_up_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,6 +161,7 @@ async def test_going_back_takes_the_old_store_up_again(
         reembed.with_embedding(with_embedding(tmp_path, HASHING), "os:system")
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_run_interrupted_between_the_renames_is_finished_by_the_next(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,6 +52,7 @@ def ask(server: RunningServer) -> str:
     return turn_id
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_a_turn_is_shown_part_by_part_and_its_request_as_sent(
     served: tuple[RunningServer, StubLLM],
 ) -> None:

@@ -22,6 +22,7 @@ from services.sync.scanner import KindCount
 from services.sync.state import LeftSource
 from tests.support.servers.app import HASHING, make_settings
 from tests.support.servers.commands import command
+from tests.support.waiting import until
 
 
 def settings_of(tmp_path: Path, source: str = "docs") -> Settings:
@@ -70,13 +71,13 @@ async def serving(settings: Settings) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
         task = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started:  # noqa: ASYNC110 - uvicorn tells it by no event
-            await asyncio.sleep(0.05)
+        await until(lambda: server.started)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True
         await task
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_beside_a_server_it_asks_the_server_and_prints_its_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,6 +99,7 @@ async def test_beside_a_server_it_asks_the_server_and_prints_its_report(
         assert "would come back" in capsys.readouterr().out
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_source_that_is_configured_no_longer_is_told_and_forgotten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +115,7 @@ async def test_a_source_that_is_configured_no_longer_is_told_and_forgotten(
     assert "Note:" not in capsys.readouterr().out
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_a_start_from_the_shell_reads_the_configuration_file(tmp_path: Path) -> None:
     settings_of(tmp_path)
     config = tmp_path / "wenmai.toml"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from services.conversation.memory_records import CHUNK, ForgottenMemories
+from services.conversation.memory_records import ForgottenMemories
+from services.store.pages import IDS_AT_ONCE
 from tests.services.conversation.stores import open_edge, open_memory, payloads, uid
 from tests.services.operations.retention.parts import MEMORIES, Parts, a_memory, open_parts
 
@@ -47,7 +48,7 @@ async def test_a_memory_goes_with_the_last_turn_that_it_came_from(parts: Parts) 
 
 
 async def test_a_memory_of_turns_in_two_chunks_is_deleted_once(parts: Parts) -> None:
-    turns = range(1_000, 1_000 + 2 * CHUNK)
+    turns = range(1_000, 1_000 + 2 * IDS_AT_ONCE)
     await parts.memories.put(a_memory(1, *turns))
     await parts.memories.put(a_memory(2, 1, *turns))
     assert await parts.memories.forget_turns([uid(number) for number in turns]) == ForgottenMemories(1, 3)

@@ -4,17 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.query import Query
-from services.models.embedding import EmbeddingService
-from services.retrieval.query_forms import (
+from core.relevance.follow_ups import (
     EMBEDDED_CHINESE_CHARS,
     LEAST_TRUST,
     MAX_FORM_CHARS,
-    MAX_PREVIOUS,
-    QueryBuilder,
     follow_up_weight,
     joined_wordings,
 )
+from core.relevance.query import Query
+from services.models.embedding import EmbeddingService
+from services.retrieval.query_forms import MAX_PREVIOUS, QueryBuilder
 from tests.support.models.hashing_embedding import HashingEmbedding
 
 

@@ -67,6 +67,7 @@ async def test_workers_that_start_together_all_succeed(store: VectorStore) -> No
     assert all([await store.collection_exists(name) for name in NAMES])
 
 
+@pytest.mark.full("works through many cases, for seconds")
 @pytest.mark.parametrize(("name", "dimension"), [("small", 8), ("other", 4), ("other", 8)])
 async def test_another_embedding_is_refused_by_name_and_nothing_is_dropped(
     store: VectorStore, name: str, dimension: int
@@ -90,6 +91,7 @@ async def test_a_collection_of_unknown_origin_is_refused(store: VectorStore) -> 
         await ensure(store)
 
 
+@pytest.mark.full("works through many cases, for seconds")
 async def test_a_collection_of_unknown_origin_is_left_as_it_is_for_work_without_vectors(
     store: VectorStore,
 ) -> None:

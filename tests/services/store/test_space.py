@@ -156,6 +156,7 @@ async def test_a_store_that_does_not_answer_is_not_told_to_be_full() -> None:
     assert not await watch.is_full()
 
 
+@pytest.mark.full("works through many cases, for seconds")
 async def test_the_embedded_store_gives_back_what_was_deleted_and_keeps_a_receipt(tmp_path: Path) -> None:
     async with open_edge_client(tmp_path) as store:
         assert isinstance(store, Compactable)

@@ -249,7 +249,7 @@ async def test_of_two_runs_at_once_the_second_is_refused(bench: Bench) -> None:
     assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 4
     async with asyncio.timeout(10):
         while (await sync.state()).running:  # noqa: ASYNC110 - what is waited for sets no event
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # between two looks
     assert bench.knowledge.calls.count("add") == 1
 
 

@@ -221,7 +221,7 @@ async def longest_lag_s(running: Callable[[], bool]) -> float:
     longest = 0.0
     while running():
         began = time.perf_counter()
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)  # a beat of the loop, whose lateness is measured
         longest = max(longest, time.perf_counter() - began - 0.005)
     return longest
 

@@ -17,6 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.support.waiting import wait_until
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -118,8 +120,7 @@ def running_stub(stub: StubLLM) -> Iterator[StubLLM]:
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
+    wait_until(lambda: server.started)
     stub.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/v1"
     try:
         yield stub

@@ -26,7 +26,7 @@ def wait_for_sample(url: str) -> None:
         documents = httpx.get(f"{url}/documents", params={"limit": 500}).json()["documents"]
         if sum(document["status"] == "ready" for document in documents) >= expected:
             return
-        time.sleep(0.5)
+        time.sleep(0.5)  # between two looks
     raise TimeoutError("the sample knowledge base did not load")
 
 

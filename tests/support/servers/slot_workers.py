@@ -70,7 +70,7 @@ class Workers:
         await runner.refresh()
         self.to_slot()
         running: asyncio.Task[object] = asyncio.create_task(runner.run())
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # it is under way
         return runner, running
 
     async def go_on(self, runner: SlotRunner, seconds: float) -> None:

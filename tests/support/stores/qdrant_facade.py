@@ -18,6 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from tests.support.waiting import until
+
 _POINTS = TypeAdapter(models.PointsList)
 _PAYLOAD = TypeAdapter(models.SetPayload)
 _IDS = TypeAdapter(models.PointRequest)
@@ -85,8 +87,7 @@ async def open_facade() -> AsyncIterator[Facade]:
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     try:
-        while not server.started:  # noqa: ASYNC110 — uvicorn sets no event
-            await asyncio.sleep(0.01)
+        await until(lambda: server.started)
         facade.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         yield facade
     finally:

@@ -178,7 +178,7 @@ class Services:
             try:
                 await self.manager.turns.count()
             except StoreUnavailableError:
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.005)  # between two looks
             else:
                 return
 

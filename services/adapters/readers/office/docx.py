@@ -45,7 +45,7 @@ _UNREAD = frozenset(
     (qn("w:del"), qn("w:moveFrom"), qn("w:rPr"), qn("w:pPr"), qn("w:rt"), qn("w:sdtPr"), qn("w:tblPr"),
      f"{_MC}Fallback", TEXT_BOX)
 )  # fmt: skip
-_WRAPPERS_docx_text = frozenset(
+_TEXT_WRAPPERS = frozenset(
     (qn("w:sdt"), qn("w:sdtContent"), qn("w:ins"), qn("w:moveTo"), qn("w:customXml"), qn("w:smartTag"))
 )
 WORD = nsmap["w"]
@@ -69,7 +69,7 @@ def inner_content(parent: _Element) -> Iterator[_Element]:
         child = pending.pop()
         if child.tag in (PARAGRAPH, TABLE):
             yield child
-        elif child.tag in _WRAPPERS_docx_text:
+        elif child.tag in _TEXT_WRAPPERS:
             pending.extend(reversed(child))
 
 

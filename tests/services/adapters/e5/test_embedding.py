@@ -34,7 +34,7 @@ def cosines(one: list[list[float]], two: npt.NDArray[np.float32]) -> npt.NDArray
     return np.asarray((np.array(one, np.float32) * two).sum(axis=1))
 
 
-@pytest.mark.slow
+@pytest.mark.full("loads and runs a real model")
 def test_passages_have_the_vectors_of_the_wheels_own_engine() -> None:
     """Discriminates: nibbles packed high before low; positions off by one; scales of another row."""
     texts = varied_texts(64)
@@ -47,7 +47,7 @@ def test_questions_have_the_vectors_of_the_wheels_own_engine() -> None:
     assert cosines(embedding().get_query_embeddings(texts), reference().query(texts)).min() >= SAME
 
 
-@pytest.mark.slow
+@pytest.mark.full("loads and runs a real model")
 @pytest.mark.parametrize("characters", [1500, 2200])
 def test_a_text_longer_than_the_window_is_the_mean_of_its_windows(characters: int) -> None:
     """Discriminates: cutting at 512 tokens; a plain mean that counts a short last window as much."""

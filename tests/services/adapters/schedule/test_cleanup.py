@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -23,6 +23,7 @@ from services.operations.schedule.slots import Pace
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
 from tests.support.stores.schedule import REPORT, CountingJob, Every, make_operations
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 QUICK = Pace(lease_s=1, first_look_s=0.05, look_s=0.2, retry_s=0.1)
@@ -36,12 +37,6 @@ async def scheduled(
     runner = SlotRunner(job, slots, lease or MemoryLease(), QUICK)
     async with run_on(runner, slots):
         yield CronSchedule(runner, slots, "", UTC)
-
-
-async def eventually(happened: Callable[[], bool], within_s: float = 10) -> None:
-    async with asyncio.timeout(within_s):
-        while not happened():  # noqa: ASYNC110 - what is waited for sets no event
-            await asyncio.sleep(0.01)
 
 
 async def clean_up() -> ExpiryReport:
@@ -62,7 +57,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def test_the_job_runs_and_its_result_is_shown_without_the_ids_of_sessions() -> None:
     async with scheduled(CountingJob(), 0.2) as schedule:
         assert schedule.state().last_run is None
-        await eventually(lambda: schedule.state().last_run is not None)
+        await until(lambda: schedule.state().last_run is not None)
         state = schedule.state()
     assert state.last_error is None
     assert asdict(state)["last_result"] == asdict(REPORT) | {"sessions": {}}
@@ -74,10 +69,10 @@ async def test_runs_that_were_missed_are_made_up_by_one() -> None:
     """Discriminates: a run for each slot that has passed. The loop stood still for three of them."""
     job = CountingJob()
     async with scheduled(job, 0.5):
-        await eventually(lambda: bool(job.slots))
+        await until(lambda: bool(job.slots))
         time.sleep(1.6)  # noqa: ASYNC251 - the process sleeps, as a stopped machine does
         observed = len(job.slots)
-        await eventually(lambda: len(job.slots) > observed)
+        await until(lambda: len(job.slots) > observed)
     assert job.slots[observed] - job.slots[observed - 1] >= 1_500_000
 
 
@@ -86,7 +81,7 @@ async def test_a_run_that_takes_longer_than_the_period_is_not_overtaken() -> Non
     job = CountingJob(seconds=0.3)
     with capture_logs() as logs:
         async with scheduled(job, 0.05):
-            await eventually(lambda: len(job.slots) >= 3)
+            await until(lambda: len(job.slots) >= 3)
     assert job.most_at_once == 1
     assert "cleanup_skipped" in {entry["event"] for entry in logs}
 
@@ -94,11 +89,11 @@ async def test_a_run_that_takes_longer_than_the_period_is_not_overtaken() -> Non
 async def test_while_it_runs_the_state_says_so_and_who() -> None:
     job = CountingJob(seconds=0.3)
     async with scheduled(job, 0.2) as schedule:
-        await eventually(lambda: job.at_once == 1)
+        await until(lambda: job.at_once == 1)
         state = schedule.state()
         assert state.running
         assert (state.holder or "").rpartition(":")[2].isdigit()
-        await eventually(lambda: bool(job.ended))
+        await until(lambda: bool(job.ended))
     assert not schedule.state().running
 
 
@@ -106,8 +101,8 @@ async def test_a_run_that_fails_is_logged_and_the_next_one_comes() -> None:
     job = CountingJob(errors=[StoreUnavailableError("The store does not answer.")])
     with capture_logs() as logs:
         async with scheduled(job, 0.3) as schedule:
-            await eventually(lambda: schedule.state().last_error == "StoreUnavailableError")
-            await eventually(lambda: schedule.state().last_result is not None)
+            await until(lambda: schedule.state().last_error == "StoreUnavailableError")
+            await until(lambda: schedule.state().last_result is not None)
             assert schedule.state().last_error is None
     failed = [entry for entry in logs if entry["event"] == "cleanup_failed"]
     assert [entry["error"] for entry in failed] == ["StoreUnavailableError"]
@@ -118,7 +113,7 @@ async def test_closing_ends_a_run_that_is_under_way_before_the_store_closes() ->
     job = CountingJob(seconds=60)
     with capture_logs() as logs:
         async with scheduled(job, 0.1) as schedule:
-            await eventually(lambda: job.at_once == 1)
+            await until(lambda: job.at_once == 1)
     assert (job.at_once, job.ended) == (0, [])
     assert not schedule.state().running
     assert "cleanup_failed" not in {entry["event"] for entry in logs}
@@ -139,9 +134,7 @@ async def test_what_the_server_missed_while_it_was_down_is_made_up_once(store: V
     async def start(day: str, *, runs_expected: int) -> str | None:
         with time_machine.travel(f"{day}T12:00:00+00:00"):
             async with open_schedule(job, "0 3 * * *", "UTC", lease, pace=QUICK) as schedule:
-                await eventually(
-                    lambda: len(runs) == runs_expected and schedule.state().last_slot is not None
-                )
+                await until(lambda: len(runs) == runs_expected and schedule.state().last_slot is not None)
                 await asyncio.sleep(0.3)  # in which one run too many would begin
                 return (await schedule.current()).last_slot
 
@@ -161,7 +154,7 @@ async def test_the_schedule_opens_before_its_collection_is_made(tmp_path: Path) 
         await asyncio.sleep(0.5)  # a slot has come, and there is no collection for it
         assert (await schedule.current()).last_slot is None
         await make_operations(store)
-        await eventually(lambda: bool(job.ended))
+        await until(lambda: bool(job.ended))
 
 
 async def test_a_run_comes_after_a_sleep_although_no_timer_counted_it() -> None:
@@ -172,7 +165,7 @@ async def test_a_run_comes_after_a_sleep_although_no_timer_counted_it() -> None:
         async with scheduled(job, 3_600):
             await asyncio.sleep(0.2)  # the schedule has looked at the clock
             traveller.shift(timedelta(minutes=30))
-            await eventually(lambda: bool(job.ended), within_s=3)
+            await until(lambda: bool(job.ended), limit_s=3)
             await asyncio.sleep(0.5)  # in which a second run would begin
     assert len(job.slots) == 1
 
@@ -183,7 +176,7 @@ async def test_a_clock_that_jumps_by_hours_puts_the_slot_off_and_the_state_says_
         async with scheduled(job, 86_400) as schedule:
             await asyncio.sleep(0.2)  # the schedule has looked at the clock
             traveller.shift(timedelta(hours=30))
-            await eventually(lambda: schedule.state().skipped is not None, within_s=3)
+            await until(lambda: schedule.state().skipped is not None, limit_s=3)
             assert "30.0 hours" in (schedule.state().skipped or "")
             traveller.shift(timedelta(hours=-30))
             await asyncio.sleep(0.5)  # in which a run would begin

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core.node_parser import SentenceSplitter
@@ -129,6 +130,7 @@ def test_chunks_are_the_text_at_their_offsets_within_the_limit_and_lose_nothing(
     assert [piece.char_start for piece in pieces] == sorted(piece.char_start for piece in pieces)
 
 
+@pytest.mark.full("works through many cases, for seconds")
 def test_hostile_text_is_cut_in_linear_time() -> None:
     """Discriminates: list items looked for on every level of an endlessly nested list."""
     nested = "\n".join(" " * depth + "- " + "w " * 9 for depth in range(600))

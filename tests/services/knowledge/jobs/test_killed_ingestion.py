@@ -27,6 +27,7 @@ CHANGE = [
 ]
 
 
+@pytest.mark.full("starts processes that read documents")
 @pytest.mark.parametrize(("where", "is_change"), [*FIRST, *CHANGE])
 async def test_an_upload_that_was_accepted_is_whole_after_the_next_start(
     tmp_path: Path, where: str, is_change: bool

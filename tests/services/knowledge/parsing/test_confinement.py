@@ -93,6 +93,7 @@ async def _first_piece(parse: Callable[[str, bytes], ParsedDocument], name: str,
     return next(iter(pieces)).text
 
 
+@pytest.mark.full("starts processes that read documents")
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 async def test_a_tricked_parser_reaches_no_network_and_starts_no_program(attempt: str) -> None:
     """Discriminates: leaving the audit hook out, or any of its events."""

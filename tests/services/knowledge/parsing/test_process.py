@@ -46,6 +46,7 @@ def many(file_name: str, content: bytes) -> ParsedDocument:
     return ParsedDocument("", tuple(Section(str(i)) for i in range(200)))
 
 
+@pytest.mark.full("starts processes that read documents")
 async def test_many_pieces_keep_their_order_on_the_way_back() -> None:
     pieces = await ParserProcess(many, StructureSplitter())("a.txt", b"x")
     assert len(pieces) == 200
@@ -81,6 +82,7 @@ async def test_a_parse_that_hangs_is_killed_while_the_loop_goes_on() -> None:
     assert beats > 20
 
 
+@pytest.mark.full("starts processes that read documents")
 async def test_memory_processor_time_and_sudden_death_are_all_the_documents_fault() -> None:
     limits = ParseLimits(cpu_s=1)
     for parse in (flood, spin, die):
@@ -100,6 +102,7 @@ def swell(file_name: str, content: bytes) -> ParsedDocument:
     return ParsedDocument("", (Section(str(os.getpid())),))
 
 
+@pytest.mark.full("starts processes that read documents")
 async def test_a_child_that_took_much_memory_reads_no_other_file() -> None:
     """Discriminates: the next file in a process whose memory a bomb has used up."""
     parser = ParserProcess(swell, StructureSplitter())
@@ -114,6 +117,7 @@ def stumble(file_name: str, content: bytes) -> ParsedDocument:
     raise OSError("no room")
 
 
+@pytest.mark.full("starts processes that read documents")
 async def test_trouble_of_the_child_itself_is_not_the_files_fault() -> None:
     """Discriminates: a good file refused for good because the machine had a bad moment."""
     with pytest.raises(UnavailableError) as refused:
@@ -121,6 +125,7 @@ async def test_trouble_of_the_child_itself_is_not_the_files_fault() -> None:
     assert refused.value.retryable
 
 
+@pytest.mark.full("starts processes that read documents")
 async def test_an_idle_child_ends_and_the_next_document_gets_a_new_one() -> None:
     parser = ParserProcess(name_process, StructureSplitter(), ParseLimits(idle_s=0.3))
     first = next(iter(await parser("a.txt", b"x"))).text

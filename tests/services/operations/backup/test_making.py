@@ -204,6 +204,7 @@ async def test_the_list_tells_what_is_in_them_and_which_are_damaged(
     assert "damaged" in second.problem
 
 
+@pytest.mark.full("works through many cases, for seconds")
 async def test_the_manifest_says_what_the_collections_are_made_of(store: VectorStore, tmp_path: Path) -> None:
     archive, _ = await back_up(store, tmp_path)
     with zipfile.ZipFile(archive) as opened:

@@ -25,6 +25,7 @@ async def move(source: VectorStore, target: Target) -> MoveReport:
     return await Migration(source, target.settings).into(target, lambda _: None)
 
 
+@pytest.mark.full("works through many cases, for seconds")
 async def test_there_and_back_again_nothing_is_different(tmp_path: Path) -> None:
     first, second = settings_of(tmp_path / "first"), settings_of(tmp_path / "second")
     async with open_store("memory", tmp_path) as server:

@@ -184,6 +184,7 @@ async def test_one_that_was_killed_is_told_at_the_start_and_begun_anew(
     folders.refuse_interrupted()
 
 
+@pytest.mark.full("works through many cases, for seconds")
 @pytest.mark.parametrize("emptied", [False, True])
 async def test_one_that_was_killed_between_its_renames_is_finished(
     backup: tuple[Path, Contents], tmp_path: Path, emptied: bool

@@ -70,6 +70,7 @@ async def test_a_start_uses_the_copy_that_was_prepared_and_goes_back_to_the_stor
     assert not (tmp_path / "store.reembed").exists()
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_a_store_that_fits_is_not_opened_to_find_that_out(tmp_path: Path) -> None:
     """Discriminates: a second store process at every start."""
     await write(tmp_path, 1)
@@ -84,6 +85,7 @@ async def test_a_store_that_fits_is_not_opened_to_find_that_out(tmp_path: Path) 
     assert opened == []
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_a_copy_for_a_third_model_is_not_lost_by_going_back(tmp_path: Path) -> None:
     await write(tmp_path, 1)
     await switch(tmp_path, HASHING)
@@ -99,6 +101,7 @@ async def test_a_copy_for_a_third_model_is_not_lost_by_going_back(tmp_path: Path
     assert folders.prepared(NAMES, in_store) == folder
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_a_start_while_the_copy_is_unfinished_says_what_to_wait_for(tmp_path: Path) -> None:
     """Discriminates: going on to the refusal that says to embed everything again."""
     await write(tmp_path, 1)
@@ -113,6 +116,7 @@ async def test_a_start_while_the_copy_is_unfinished_says_what_to_wait_for(tmp_pa
     assert await switch(tmp_path, WIDER) is not None
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_without_room_for_a_copy_nothing_is_begun(tmp_path: Path) -> None:
     """Discriminates: a copy that fills the disk which the running server writes to."""
     await write(tmp_path, 1)
@@ -126,6 +130,7 @@ async def test_without_room_for_a_copy_nothing_is_begun(tmp_path: Path) -> None:
     assert not folders.copy.exists()
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_a_copy_that_another_process_writes_is_left_to_it(tmp_path: Path) -> None:
     await write(tmp_path, 1)
     folders = StoreFolders(tmp_path / "store")

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import StartRefusedError, StoreLockedError
-from services.adapters.edge.files import LOCK_FILE
-from services.operations.reembedding import folders as reembed_folders
 from services.operations.reembedding.folders import StoreFolders
+from services.store.durable import LOCK_FILE
 
 
 @pytest.fixture
@@ -68,7 +67,6 @@ def test_a_copy_left_before_the_renames_is_not_believed(folders: StoreFolders, p
 
 
 def test_a_store_that_somebody_opened_meanwhile_is_left_alone(folders: StoreFolders) -> None:
-    assert reembed_folders.LOCK_FILE == LOCK_FILE
     with (folders.store / LOCK_FILE).open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(StoreLockedError, match="nothing was changed"):

@@ -177,6 +177,7 @@ def test_a_chunk_of_a_dated_document_is_embedded_with_its_date() -> None:
     assert point_texts(CHUNKS, payload).passage == "售后 2026-03\n七天内退款"
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_with_the_same_embedding_the_vectors_come_out_as_they_were(tmp_path: Path) -> None:
     """Red when a limit or a text differs from what asking and ingesting embed."""
     settings = make_settings(tmp_path)

@@ -63,6 +63,7 @@ async def old_turns(store: VectorStore) -> None:
     await write_point(store, uid(4), command="help", **stamps)
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_missing_vectors_are_made_and_those_there_stay(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:
@@ -109,6 +110,7 @@ async def test_vectors_of_another_embedding_are_not_mixed(
         assert set((await vectors(store))[uid(1)]) == {"turn"}
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_each_run_that_changes_something_leaves_a_receipt(
     store: VectorStore, embedding: EmbeddingService
 ) -> None:

@@ -54,6 +54,7 @@ ages = st.one_of(
 stored = st.tuples(ages, st.sampled_from(["completed", "failed", "cancelled", "running"]))
 
 
+@pytest.mark.full("works through many cases, for seconds")
 @settings(max_examples=40, deadline=None)
 @given(st.lists(stored, max_size=30), st.sampled_from([1, 7, 29, 30, 31, 90]))
 def test_exactly_the_turns_before_the_cutoff_go(turns: list[tuple[int, str]], days: int) -> None:
@@ -95,6 +96,7 @@ def test_written_times_with_a_zone_count_as_the_instant_they_name(turns: list[tu
     asyncio.run(run())
 
 
+@pytest.mark.full("works through many cases, for seconds")
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(ages, st.sampled_from(ZONES)), min_size=1, max_size=20))
 def test_a_time_without_a_zone_never_goes_early_wherever_it_was_written(turns: list[tuple[int, str]]) -> None:
@@ -173,6 +175,7 @@ async def test_a_session_leaves_the_list_with_its_last_turn(store: VectorStore) 
     assert set(await payloads(store, SESSIONS)) == {uid(2), uid(3)}
 
 
+@pytest.mark.full("works through many cases, for seconds")
 async def test_1500_turns_go_in_chunks(store: VectorStore) -> None:
     for number in range(1_500):
         await write_turn(store, number, NOW - 31 * DAY_US)

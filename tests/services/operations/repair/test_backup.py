@@ -21,7 +21,7 @@ from core.errors import DiskFullError, UnavailableError, WenmaiError
 from services.operations.backup.folder import BackupRunningError
 from services.operations.backup.target import Target
 from services.operations.repair.run import Backfill
-from services.repair.undo_files import delete_undo_files
+from services.operations.repair.undo_files import delete_undo_files
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (
     SESSIONS,

@@ -1,0 +1,75 @@
+"""What a crash or a power cut must not undo: files and names on the disk, and locks between processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from core.errors import StoreLockedError
+
+LOCK_FILE = "lock"
+"""In an embedded store's folder: held by the process that has the store open."""
+
+
+def try_lock(descriptor: int) -> bool:
+    """Whether the open file or folder is locked for this process now; closing it lets go."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file against other processes. Raises BlockingIOError at once when one of them holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not try_lock(descriptor):
+            raise BlockingIOError(f"{path} is locked by another process")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def store_locked(folder: Path, consequence: str) -> Iterator[None]:
+    """Keep an embedded store's folder from being opened. Raises StoreLockedError when it is open."""
+    try:
+        with locked(folder / LOCK_FILE):
+            yield
+    except BlockingIOError:
+        raise StoreLockedError(f"another process has opened {folder}{consequence}") from None
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a new file, or replace an old one, so that a crash leaves the whole of one of them."""
+    partial = path.with_name(path.name + ".partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    partial.rename(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside `folder` durable; or what a file holds."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make all files of `folder`, and their names, durable."""
+    for path, _, names in os.walk(folder):
+        for name in names:
+            sync_folder(Path(path, name))
+        sync_folder(Path(path))
