@@ -59,7 +59,7 @@ def settings(tmp_path: Path) -> Settings:
     ],
 )
 def test_bad_usage_exits_with_2_and_changes_nothing(arguments: list[str], tmp_path: Path) -> None:
-    shown = command("erase", *arguments, DATA_DIR=str(tmp_path))
+    shown = command("commands.erase", *arguments, DATA_DIR=str(tmp_path))
     assert (shown.returncode, shown.stdout) == (2, "")
     assert "Traceback" not in shown.stderr
     assert shown.stderr.count("\n") == 1 or shown.stderr.startswith("usage:")
@@ -123,9 +123,9 @@ def test_a_running_server_is_asked(tmp_path: Path) -> None:
         session = httpx.post(url, json=body, headers=headers, timeout=30).json()["session_id"]
         where = {"DATA_DIR": str(tmp_path), "EMBEDDING": HASHING}
         arguments = ("--session", session, "--url", server.url, "--api-key", "secret", "--json")
-        counted = command("erase", *arguments, **where)
+        counted = command("commands.erase", *arguments, **where)
         assert (counted.returncode, json.loads(counted.stdout)["counts"]) == (0, {"sessions": 1, "turns": 1})
-        done = command("erase", *arguments, "--apply", "--yes", **where)
+        done = command("commands.erase", *arguments, "--apply", "--yes", **where)
         assert (done.returncode, json.loads(done.stdout)["proof"]["hits"]) == (0, 0)
         assert httpx.get(f"{server.url}/sessions/{session}", headers=headers).status_code == 404
 
