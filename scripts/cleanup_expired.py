@@ -10,17 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from scripts.commands.maintenance import (
-    EXIT_OK,
-    EXIT_REFUSED,
-    CommandError,
-    add_server_options,
-    ask_server,
-    print_table,
-    run,
-    server_of,
-    whole_days,
-)
+from scripts.commands.maintenance import EXIT_OK, EXIT_REFUSED, CommandError, print_table, run, whole_days
+from scripts.commands.server import add_server_options, ask_server, server_of
 
 if TYPE_CHECKING:
     from config.settings import Settings

@@ -18,13 +18,11 @@ from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
-    add_server_options,
-    ask_server,
     print_table,
     run,
-    server_of,
     whole_number,
 )
+from scripts.commands.server import add_server_options, ask_server, server_of
 
 if TYPE_CHECKING:
     from config.settings import Settings

@@ -16,7 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.commands.maintenance import EXIT_REFUSED, Server, add_server_options, end_unread, server_of
+from scripts.commands.maintenance import EXIT_REFUSED, CommandError, end_unread
+from scripts.commands.server import Server, add_server_options, asking, read, server_of
 from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 STORE_LIMIT_S = 8.0
 ASK_LIMIT_S = 3.0
+NO_ANSWER = "has the store, and does not answer at {url} ({kind}): --url"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -157,36 +159,23 @@ async def _opened(settings: Settings) -> StoreFindings:
 
 
 async def _ask_server(server: Server) -> list[Finding]:
-    import httpx
-    from pydantic import ValidationError
-
     from routes.wire.operations import CleanupSchedule, Statistics
     from services.operations.doctor.findings import fail, ok, warn
 
-    headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
     try:
-        async with httpx.AsyncClient(
-            base_url=server.url, headers=headers, timeout=ASK_LIMIT_S, trust_env=False
-        ) as client:
-            ready = await client.get("/health/ready")
-            stats = await client.get("/admin/stats")
-            schedule = await client.get("/admin/schedule")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return [
-            fail(
-                "server",
-                f"has the store, and does not answer at {server.url} ({type(error).__name__}): --url",
-            )
-        ]
+        async with asking(server, ASK_LIMIT_S, NO_ANSWER) as client:
+            ready = await client.request("GET", "/health/ready")
+            stats = await client.request("GET", "/admin/stats")
+            schedule = await client.request("GET", "/admin/schedule")
+    except CommandError as error:
+        return [fail("server", str(error))]
     if not (stats.is_success and schedule.is_success):
         hidden = "the server does not tell what is stored without a key of ADMIN_API_KEYS: --api-key"
         return [_readiness(ready, server), warn("store", hidden)]
     try:
-        counts = Statistics.model_validate_json(stats.content).stored
-        next_run = CleanupSchedule.model_validate_json(schedule.content).next_run
-    except ValidationError:
-        other = f"{server.url} answers, but not as this version of Wenmai does"
-        return [_readiness(ready, server), warn("store", other)]
+        counts, next_run = read(stats, Statistics).stored, read(schedule, CleanupSchedule).next_run
+    except CommandError as error:
+        return [_readiness(ready, server), warn("store", str(error))]
     stored = ", ".join(f"{name} {count}" for name, count in counts.items())
     return [
         _readiness(ready, server),
@@ -196,16 +185,14 @@ async def _ask_server(server: Server) -> list[Finding]:
 
 
 def _readiness(response: httpx.Response, server: Server) -> Finding:
-    from pydantic import ValidationError
-
     from routes.wire.server import Readiness
     from services.operations.doctor.findings import fail, ok
 
     if response.is_success:
         return ok("server", f"ready at {server.url}")
     try:
-        problems = Readiness.model_validate_json(response.content).problems
-    except ValidationError:
+        problems = read(response, Readiness).problems
+    except CommandError:
         problems = {}
     why = (
         "; ".join(f"{part}: {reason}" for part, reason in problems.items())

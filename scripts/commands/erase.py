@@ -12,17 +12,8 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from scripts.commands.maintenance import (
-    EXIT_FAILED,
-    EXIT_OK,
-    EXIT_REFUSED,
-    CommandError,
-    add_server_options,
-    ask_server,
-    print_table,
-    run,
-    server_of,
-)
+from scripts.commands.maintenance import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, CommandError, print_table, run
+from scripts.commands.server import add_server_options, ask_server, server_of
 
 if TYPE_CHECKING:
     from config.settings import Settings
