@@ -140,12 +140,12 @@ async def test_an_erasure_that_was_killed_is_finished_by_a_repeat(tmp_path: Path
         root = await app.ask("Who is Rumpelstilzchen?")
         await app.ask("And then?", session_id=root.session_id)
     killed = command(
-        "erase", "--turn", root.finished["turn_id"], "--apply", "--yes",
+        "commands.erase", "--turn", root.finished["turn_id"], "--apply", "--yes",
         DATA_DIR=str(tmp_path), WENMAI_FAILPOINT=place, **where,
     )  # fmt: skip
     assert killed.returncode == -9
     repeated = command(
-        "erase", "--turn", root.finished["turn_id"], "--apply", "--yes", "--json",
+        "commands.erase", "--turn", root.finished["turn_id"], "--apply", "--yes", "--json",
         DATA_DIR=str(tmp_path), **where,
     )  # fmt: skip
     assert (repeated.returncode, json.loads(repeated.stdout)["proof"]["hits"]) == (0, 0)
