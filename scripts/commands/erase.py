@@ -12,7 +12,15 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from scripts.commands.maintenance import EXIT_FAILED, EXIT_OK, EXIT_REFUSED, CommandError, print_table, run
+from scripts.commands.maintenance import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_REFUSED,
+    CommandError,
+    print_json,
+    print_table,
+    run,
+)
 from scripts.commands.server import add_server_options, ask_server, server_of
 
 if TYPE_CHECKING:
@@ -94,7 +102,9 @@ async def _erase(settings: Settings, options: argparse.Namespace) -> int:
         )
     erased = await _ask(settings, options, kind, name)
     if options.json:
-        _print_json(erased)
+        from dataclasses import asdict
+
+        print_json(asdict(erased))
     else:
         _print_report(erased)
     return EXIT_FAILED if erased.proof is not None and _hits_in_use(erased.proof) else EXIT_OK
@@ -139,13 +149,6 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
             "backups": options.backups,
         }
         return await ask_server(server, "/admin/erase", params, Erased)
-
-
-def _print_json(erased: Erased) -> None:
-    import json
-    from dataclasses import asdict
-
-    print(json.dumps(asdict(erased), ensure_ascii=False, indent=2))
 
 
 def _print_report(erased: Erased) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -108,3 +109,7 @@ def print_table(rows: Sequence[tuple[str, int | str]]) -> None:
     widths = max(len(label) for label, _ in rows), max(len(str(value)) for _, value in rows)
     for label, value in rows:
         print(f"{label:<{widths[0]}}  {value:>{widths[1]}}")
+
+
+def print_json(body: object) -> None:
+    print(json.dumps(body, ensure_ascii=False, indent=2))
