@@ -2,7 +2,7 @@
 
 import { el } from "../base/dom.js";
 import { completions } from "../turn/commands.js";
-import { insertText } from "./insert.js";
+import { insertText } from "../base/insert.js";
 
 export class Completion {
   #found = [];

@@ -1,7 +1,7 @@
 /** Places and scores of a search as people read them. */
 
 import { el } from "../base/dom.js";
-import { word } from "./prompt-parts.js";
+import { word } from "./parts.js";
 
 /** Dense and fused scores are below 1, sparse ones are sums of a few. */
 const DIGITS = { dense: 3, sparse: 2, fused: 3 };

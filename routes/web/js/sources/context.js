@@ -1,7 +1,7 @@
 /** What stands around a passage in its document: its neighbours and its section, inside the card. */
 
 import { ApiError } from "../api/http.js";
-import { readDocument, readSurroundings } from "../api/search.js";
+import { readDocument, readSurroundings } from "../api/documents.js";
 import { el } from "../base/dom.js";
 import { markedText } from "./passage.js";
 

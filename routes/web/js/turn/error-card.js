@@ -2,8 +2,7 @@
 
 import { copyText } from "../base/clipboard.js";
 import { el, icon, setText } from "../base/dom.js";
-import { hasWords } from "../base/i18n.js";
-import { wordedCode } from "./error-words.js";
+import { hasWords, wordedCode } from "../base/i18n.js";
 
 /**
  * `message` is a person's sentence or a key of ours, `code` the error's; `onRetry` is null when trying again

@@ -1,4 +1,4 @@
-/** The words around the question box. */
+/** The words around the question box, and of the persona above it. */
 
 export const zh = {
   question: "问题",
@@ -48,6 +48,30 @@ export const zh = {
   quoteCut: "引用太长，只放进了前 {put} 个字（共 {of} 个）。",
   quoteNoRoom: "问题已经写满，放不下这段引用。",
   notAsked: "问题没有发出，已放回输入框。",
+  // the persona of a conversation
+  persona: "人设",
+  personaAdd: "设定人设",
+  personaUnread: "人设暂时读不到，再试一次",
+  personaTitle: "这段对话的人设",
+  personaFromTitle: "把这段文字设为人设",
+  personaIntro: "人设作为系统提示交给模型，从下一个问题起生效，只用于这段对话。",
+  personaWarning: "这段文字来自“{source}”。设为人设后，模型会把它当作指令来遵守，请先通读一遍。",
+  personaReplaces: "会替换现在的人设：{replaces}",
+  personaText: "人设内容",
+  personaName: "名称（可不填）",
+  personaCount: "{n} / {max} 个字",
+  personaSet: "设为人设",
+  personaChange: "修改",
+  personaClear: "清除",
+  personaBack: "恢复",
+  personaNext: "下一个问题起生效",
+  personaFrom: "来自 {name}",
+  personaFromGone: "来自一篇读不到的文档",
+  personaIsSet: "人设已设定，从下一个问题起生效。",
+  personaIsCleared: "人设已清除，从下一个问题起生效。",
+  personaRefused: "服务器没有接受这个人设：{why}",
+  personaNoSession: "找不到这段对话，它可能已被删除或过期。",
+  personaUnreachable: "人设没有保存：服务器暂时不可用，请再试一次。",
 };
 
 export const en = {
@@ -108,4 +132,28 @@ export const en = {
   },
   quoteNoRoom: "The question is full; the passage does not fit.",
   notAsked: "The question was not sent; it is back in the box.",
+  // the persona of a conversation
+  persona: "Persona",
+  personaAdd: "Set a persona",
+  personaUnread: "The persona cannot be read just now; try again",
+  personaTitle: "This conversation's persona",
+  personaFromTitle: "Make this passage the persona",
+  personaIntro: "The persona is given to the model as its system prompt: from the next question on, in this conversation only.",
+  personaWarning: "This text is from “{source}”. As the persona, the model follows it as an instruction; read it through first.",
+  personaReplaces: "It replaces the present persona: {replaces}",
+  personaText: "The persona's text",
+  personaName: "Name (may be left out)",
+  personaCount: { by: "max", one: "{n} of {max} character", other: "{n} of {max} characters" },
+  personaSet: "Set the persona",
+  personaChange: "Change",
+  personaClear: "Clear",
+  personaBack: "Undo",
+  personaNext: "Takes effect with the next question",
+  personaFrom: "from {name}",
+  personaFromGone: "from a document that cannot be read",
+  personaIsSet: "The persona is set; it takes effect with the next question.",
+  personaIsCleared: "The persona is cleared, from the next question on.",
+  personaRefused: "The server did not accept this persona: {why}",
+  personaNoSession: "There is no such conversation. It may have been deleted or have expired.",
+  personaUnreachable: "The persona was not saved: the server cannot be reached just now. Try again.",
 };
