@@ -140,7 +140,7 @@ hear("language", () => {
   sessions.draw();
   head.draw();
 });
-hear("key-given", () => {
+hear("key-changed", () => {
   readAll();
   composer.persona.refresh();
   if (chat.sessionId && !chat.running && !chat.shown.views.length) chat.open(chat.sessionId, chat.leaf);

@@ -16,12 +16,12 @@ export function decorate(fragment, valid) {
 
 function citableTexts(fragment) {
   const walker = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
-  const found = [];
+  const texts = [];
   while (walker.nextNode()) {
     const node = walker.currentNode;
-    if (/[[【(\uff08]/.test(node.data) && !node.parentElement?.closest("code, a")) found.push(node);
+    if (/[[【(\uff08]/.test(node.data) && !node.parentElement?.closest("code, a")) texts.push(node);
   }
-  return found;
+  return texts;
 }
 
 function splitMarks(text, valid) {
@@ -128,14 +128,14 @@ const WIDEST_UNKNOWN = 30; // a range this wide is believed while the sources ar
  * @returns {{at: number, end: number, raw: string, list: string}[]} the marks in a text, in order
  */
 function findMarks(text, begins) {
-  const found = [];
+  const marks = [];
   for (const match of text.matchAll(MARK)) {
     const [raw] = match;
     const { label, list } = match.groups;
     const end = match.index + raw.length;
-    if (label || standsAlone(text, match.index, end, { lastEnd: found.at(-1)?.end, begins })) found.push({ at: match.index, end, raw, list });
+    if (label || standsAlone(text, match.index, end, { lastEnd: marks.at(-1)?.end, begins })) marks.push({ at: match.index, end, raw, list });
   }
-  return found;
+  return marks;
 }
 
 function standsAlone(text, at, end, { lastEnd, begins }) {
@@ -149,12 +149,12 @@ function standsAlone(text, at, end, { lastEnd, begins }) {
 
 /** The source numbers a mark names, each once. `valid` is the set there is, or null while it is not known. */
 function numbersOf(list, valid) {
-  const found = new Set();
+  const numbers = new Set();
   for (const [, first, last, single] of list.matchAll(RANGE)) {
-    if (single) found.add(Number(single));
-    else for (const number of wholeRange(Number(first), Number(last), valid)) found.add(number);
+    if (single) numbers.add(Number(single));
+    else for (const number of wholeRange(Number(first), Number(last), valid)) numbers.add(number);
   }
-  return found.has(0) ? [] : [...found];
+  return numbers.has(0) ? [] : [...numbers];
 }
 
 /** A range that leaves the sources is none of ours. */

@@ -74,10 +74,10 @@ export class AnswerView {
   #frame(deadline) {
     this.#scheduled = false;
     this.#splitSome(deadline);
-    let part = this.#wanted();
+    let part = this.#nextPart();
     for (let first = true; part && (first || performance.now() < deadline); first = false) {
       part.renderSome(this.#valid);
-      part = this.#wanted();
+      part = this.#nextPart();
     }
     const waits = this.#renderTail();
     if (this.#ended) this.#trim();
@@ -130,7 +130,7 @@ export class AnswerView {
     else if (this.#watcher && !this.#near.has(last)) last.drop(last.element.offsetHeight);
   }
 
-  #wanted() {
+  #nextPart() {
     if (this.#parts.at(-1)?.pending) return this.#parts.at(-1);
     for (const part of this.#near) if (part.pending) return part;
     return null;

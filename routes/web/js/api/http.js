@@ -27,18 +27,18 @@ export const begin = (method) => ({ ...origin(method), key: readKey() });
 export async function renewKey(begun) {
   if (readKey() !== begun.key) return true;
   if (!mayAsk(begun)) return false;
-  let given = await askForKey(begun.key);
-  while (given && !isSendable(given)) given = await askForKey(given);
-  answered(Boolean(given));
-  if (given) learn(given);
-  return Boolean(given);
+  let key = await askForKey(begun.key);
+  while (key && !isSendable(key)) key = await askForKey(key);
+  answered(Boolean(key));
+  if (key) learn(key);
+  return Boolean(key);
 }
 
 /** Several requests may have waited for the same answer. */
 function learn(key) {
   if (key === readKey()) return;
   keepKey(key);
-  tell("key-given");
+  tell("key-changed");
 }
 
 export async function send(path, options = {}, again = true) {
@@ -86,9 +86,9 @@ function origin(method = "GET") {
 const mayAsk = ({ beganMs, byReader }) => declinedMs === null || (byReader && beganMs > declinedMs);
 
 /** The reader gave a key, or would not: then what they did before asks no more. */
-function answered(given) {
-  declinedMs = given ? null : performance.now();
-  if (!given) actedMs = -Infinity;
+function answered(hasKey) {
+  declinedMs = hasKey ? null : performance.now();
+  if (!hasKey) actedMs = -Infinity;
 }
 
 /* The access key of this tab. Storage may be forbidden: then it lasts until reload. */

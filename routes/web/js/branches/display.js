@@ -196,7 +196,7 @@ function lastQuestions(tree) {
   return questions.filter((node) => !followed.has(node.turn_id));
 }
 
-/** Adds the turns from `id` to its root to `seen`, as far as they are not there yet. */
-function pathUp(id, tree, seen) {
-  for (; id && !seen.has(id); id = tree.parentOf(id)) seen.add(id);
+/** Adds the turns from `id` to its root to `path`, as far as they are not there yet. */
+function pathUp(id, tree, path) {
+  for (; id && !path.has(id); id = tree.parentOf(id)) path.add(id);
 }

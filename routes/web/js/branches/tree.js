@@ -65,9 +65,9 @@ export class Tree {
 
   /** Its own id not among them. What a broken tree ties into a loop is passed once. */
   #below(id) {
-    const found = new Set([id]);
-    for (const each of found) for (const child of this.childrenOf(each)) found.add(child.turn_id);
-    found.delete(id);
-    return found;
+    const below = new Set([id]);
+    for (const each of below) for (const child of this.childrenOf(each)) below.add(child.turn_id);
+    below.delete(id);
+    return below;
   }
 }

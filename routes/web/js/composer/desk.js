@@ -12,7 +12,7 @@ import { PersonaCard } from "../persona/card.js";
 import { QuestionBox } from "./box.js";
 import { Drafts } from "./drafts.js";
 import { Filters, StaleLimits } from "./filters.js";
-import { beginWithPersona, isGone, lostQuestion, lostTurn } from "./first-question.js";
+import { beginWithPersona, isDeleted, lostQuestion, lostTurn } from "./first-question.js";
 import { Options } from "./options.js";
 import { SearchSettings } from "./search-settings.js";
 
@@ -90,10 +90,10 @@ export class Desk {
     if (view.repeats) return;
     const lost = await lostTurn(view, { stoppedHere: this.#stopped });
     if (lost === null || view.status === "running") return; // not known, or tried again meanwhile
-    const gone = lost && sessionId && (await isGone(sessionId));
+    const deleted = lost && sessionId && (await isDeleted(sessionId));
     this.#drafts.settle(view.question, sessionId);
     if (lost) this.#giveBack(view.question, sessionId ?? null);
-    if (gone && sessionId === this.#conversation) this.say("sessionGone", {}, ["askAnew", () => this.#carryOver(sessionId)]);
+    if (deleted && sessionId === this.#conversation) this.say("sessionDeleted", {}, ["askAnew", () => this.#carryOver(sessionId)]);
   }
 
   /** What was typed elsewhere in that conversation, and has no place there any more. */

@@ -96,14 +96,14 @@ function chip(name, onRemove, key = "filterName") {
 const MOST_TAGS = 200; // that the server lists; of so many, one that is missing may be there
 
 export class StaleLimits {
-  #there = null; // ids of documents; null until their list was read
+  #existing = null; // ids of documents; null until their list was read
 
   /** `say(key, vars)` tells the reader. */
   constructor(filters, say) {
     Object.assign(this, { filters, say });
-    hear("document-gone", ({ document_id: id }) => this.#gone(id));
+    hear("document-deleted", ({ document_id: id }) => this.#deleted(id));
     hear("documents-read", ({ document_ids: ids }) => {
-      this.#there = new Set(ids);
+      this.#existing = new Set(ids);
       this.look();
     });
     hear("tags-read", ({ tags }) => this.#keepTags(tags));
@@ -111,30 +111,30 @@ export class StaleLimits {
 
   /** To be called when other limits are shown. The list may have more documents than were read: the server is asked. */
   async look() {
-    const unseen = this.#there && this.filters.now.documents.filter(({ id }) => !this.#there.has(id));
-    const asked = await Promise.all((unseen ?? []).map(async ({ id }) => ((await isGone(id)) ? id : this.#there.add(id) && "")));
+    const unseen = this.#existing && this.filters.now.documents.filter(({ id }) => !this.#existing.has(id));
+    const asked = await Promise.all((unseen ?? []).map(async ({ id }) => ((await isDeleted(id)) ? id : this.#existing.add(id) && "")));
     this.#dropDocuments(asked.filter(Boolean));
   }
 
-  #gone(id) {
-    this.#there?.delete(id);
+  #deleted(id) {
+    this.#existing?.delete(id);
     this.#dropDocuments([id]);
   }
 
   #dropDocuments(ids) {
     const { documents } = this.filters.now;
-    const gone = documents.filter(({ id }) => ids.includes(id));
-    if (!gone.length) return;
-    this.filters.change({ documents: documents.filter((one) => !gone.includes(one)) });
-    this.#tell("documentLimitGone", gone.map(({ id, name }) => name || id));
+    const stale = documents.filter(({ id }) => ids.includes(id));
+    if (!stale.length) return;
+    this.filters.change({ documents: documents.filter((one) => !stale.includes(one)) });
+    this.#tell("documentLimitStale", stale.map(({ id, name }) => name || id));
   }
 
   #keepTags(all) {
     const { tags } = this.filters.now;
-    const gone = all.length < MOST_TAGS ? tags.filter((tag) => !all.includes(tag)) : [];
-    if (!gone.length) return;
-    this.filters.change({ tags: tags.filter((tag) => !gone.includes(tag)) });
-    this.#tell("tagLimitGone", gone);
+    const stale = all.length < MOST_TAGS ? tags.filter((tag) => !all.includes(tag)) : [];
+    if (!stale.length) return;
+    this.filters.change({ tags: tags.filter((tag) => !stale.includes(tag)) });
+    this.#tell("tagLimitStale", stale);
   }
 
   /** That everything is searched now must be said. */
@@ -145,7 +145,7 @@ export class StaleLimits {
 }
 
 /** Not reached is not gone. */
-async function isGone(documentId) {
+async function isDeleted(documentId) {
   try {
     await readFileName(documentId);
     return false;

@@ -68,7 +68,7 @@ async function neverArrived(turnId) {
 }
 
 /** Whether that conversation was deleted, or has expired; not reached is not gone. */
-export const isGone = (sessionId) => readSession(sessionId).then(() => false, (error) => error.status === 404);
+export const isDeleted = (sessionId) => readSession(sessionId).then(() => false, (error) => error.status === 404);
 
 /** The server brings line breaks to one form. */
 const sameText = (one, other) => one.split(/\s+/).join(" ") === other.split(/\s+/).join(" ");

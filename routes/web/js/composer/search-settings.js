@@ -56,27 +56,27 @@ export class SearchSettings {
   #offer(tags, sources) {
     const picker = (list, title, items) => items.length > 0 && checkChips({ title, items, most: MOST[list],
       chosen: this.filters.now[list], onToggle: (name, on) => this.filters.set(list, name, on) });
-    const given = [
+    const pickers = [
       picker("tags", "pickTags", tags.map(({ tag, documents }) => ({ name: tag, count: documents }))),
       picker("sources", "pickSources", sources.map(({ source, documents }) => ({ name: source, count: documents }))),
     ].filter(Boolean);
-    this.#panel.querySelector(".passages").after(...given);
+    this.#panel.querySelector(".passages").after(...pickers);
     for (const node of this.#panel.querySelectorAll("[data-i18n-placeholder]")) translate(node);
   }
 
   #passages() {
-    const said = el("output", { i18n: ["passagesCount", { n: this.#topN }] });
+    const count = el("output", { i18n: ["passagesCount", { n: this.#topN }] });
     const range = el("input", { type: "range", min: 1, max: MOST_TOP_N, value: this.#topN, label: "passages" });
     range.addEventListener("input", () => {
       this.#topN = bounded(range.value);
       writePref("rerank_top_n", String(this.#topN));
-      setText(said, "passagesCount", { n: this.#topN });
+      setText(count, "passagesCount", { n: this.#topN });
       this.#say();
     });
-    return el("div", { class: "passages" }, el("span", { i18n: "passages" }), range, said);
+    return el("div", { class: "passages" }, el("span", { i18n: "passages" }), range, count);
   }
 
-  /** The last one given holds: another that does not go with it is taken away, in view of the reader. */
+  /** The last date chosen holds: another that does not go with it is taken away, in view of the reader. */
   #dates() {
     const field = (name, label) => el("input", { type: "date", name, value: this.filters.now[name], label,
       on: { change: ({ target }) => this.#date(name, target.value) } });
@@ -136,9 +136,9 @@ function chip({ name, count }, checked, onToggle) {
 }
 
 function finder(chips) {
-  const found = (wanted) => chips.forEach((node) => (node.hidden = !folded(node.textContent).includes(folded(wanted)) && !boxOf(node).checked));
+  const filter = (words) => chips.forEach((node) => (node.hidden = !folded(node.textContent).includes(folded(words)) && !boxOf(node).checked));
   return el("input", { type: "search", class: "finder", label: "pickerFind", "data-i18n-placeholder": "pickerFind",
-    on: { input: ({ target }) => found(target.value.trim()) } });
+    on: { input: ({ target }) => filter(target.value.trim()) } });
 }
 
 /** No more can be chosen than a request takes. */

@@ -24,8 +24,8 @@ export class Chat {
    * `onPlace(sessionId, leaf, isStep)` when another branch is shown (no leaf: the newest), by the reader's step or not,
    * `onAsked` and `onTurnEnded(view, sessionId)`, and `onTextLeft(text, sessionId)` for an edited question not sent.
    */
-  constructor(element, follower, { branchLine, composer, ...given }) {
-    Object.assign(this, { element, follower, ...given });
+  constructor(element, follower, { branchLine, composer, ...page }) {
+    Object.assign(this, { element, follower, ...page });
     this.shown = new ShownTurns(element);
     const onTurn = (leaf, turnId) => this.go(leaf, turnId && atTurn(follower, this.shown, turnId));
     this.branching = new Branching(this.shown, { line: branchLine, composer, onGo: onTurn });

@@ -15,7 +15,7 @@ export class ChunkList {
     this.note = el("p", { class: "faint", role: "status" });
     this.moreButton = el("button", { class: "text-button", type: "button", i18n: "more", hidden: true, on: { click: () => this.load() } });
     this.element = el("div", {}, this.list, this.note, this.moreButton);
-    const inSight = (seen) => seen.some((one) => one.isIntersecting) && this.#next && this.load();
+    const inSight = (entries) => entries.some((one) => one.isIntersecting) && this.#next && this.load();
     this.sight = new IntersectionObserver(inSight, { root: scroller, rootMargin: "800px" });
   }
 

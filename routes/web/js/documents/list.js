@@ -9,7 +9,7 @@ import { factsOf, tagsOf } from "./facts.js";
 const plain = (text) => text.normalize("NFKC").toLowerCase();
 
 export class DocumentList {
-  #rows = new Map(); // document id → {document, element, said}
+  #rows = new Map(); // document id → {document, element, searchable}
   #next = null;
   #filter = {};
   #words = "";
@@ -31,7 +31,7 @@ export class DocumentList {
     this.moreButton = el("button", { class: "text-button list-more", type: "button", hidden: true,
       on: { click: () => (this.#next ? this.#more() : this.load()) } });
     this.element = el("div", {}, this.list, this.note, this.moreButton);
-    const inSight = (seen) => seen.some((one) => one.isIntersecting) && this.#next && !this.#words && this.#more();
+    const inSight = (entries) => entries.some((one) => one.isIntersecting) && this.#next && !this.#words && this.#more();
     this.#sight = new IntersectionObserver(inSight, { root: scroller, rootMargin: "600px" });
   }
 
@@ -141,15 +141,15 @@ export class DocumentList {
       onOpen: () => this.on.open(document),
       onRemove: () => this.on.remove(document),
     });
-    const row = { document, element, said: plain([document.file_name, ...(document.tags ?? [])].join("\n")) };
+    const row = { document, element, searchable: plain([document.file_name, ...(document.tags ?? [])].join("\n")) };
     this.#rows.set(document.document_id, row);
     this.#sift(row);
     return row;
   }
 
-  #sift({ document, element, said }) {
+  #sift({ document, element, searchable }) {
     const isHeld = document.status === "ingesting" && this.#held.has(document.document_id);
-    element.hidden = isHeld || !said.includes(this.#words);
+    element.hidden = isHeld || !searchable.includes(this.#words);
   }
 
   /** What is below the list, and how many there are. */

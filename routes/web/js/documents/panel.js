@@ -187,8 +187,8 @@ export class DocumentsPanel {
   async #remove(document) {
     const removed = await removeDocument(document);
     if (!removed) return;
-    this.notice.show(removed.said, !removed.gone);
-    if (!removed.gone) return;
+    this.notice.show(removed.sentences, !removed.isDeleted);
+    if (!removed.isDeleted) return;
     if (this.#view?.document.document_id === document.document_id) this.#goHome();
     if (!this.list.drop(document.document_id)) this.input.focus();
     this.filter.refresh();
@@ -234,7 +234,7 @@ class Notice {
     this.text = el("p");
     const close = el("button", { class: "quiet", type: "button", label: "close", on: { click: () => this.show([]) } }, icon("close"));
     this.box = el("div", { class: "document-notice", hidden: true }, this.text, close);
-    this.element = el("div", { class: "documents-said", role: "status" }, this.box);
+    this.element = el("div", { class: "documents-report", role: "status" }, this.box);
   }
 
   /** `sentences` are [key, vars]. */
@@ -248,20 +248,20 @@ class Notice {
 /* Deleting a document: asked first, and said afterwards what went and what was checked. */
 
 /**
- * Resolves to null when the reader thought better of it, else to {gone, said}: `said` are [key, vars] of
+ * Resolves to null when the reader thought better of it, else to {isDeleted, sentences}: [key, vars] of
  * sentences to show one after the other.
  */
 async function removeDocument(document) {
   const { document_id: id, file_name: name, chunk_count: n } = document;
   if (!(await confirmRemoval("deleteDocument", { name, n }))) return null;
   try {
-    const said = report(document, await deleteDocument(id));
-    tell("document-gone", { document_id: id });
-    return { gone: true, said };
+    const sentences = report(document, await deleteDocument(id));
+    tell("document-deleted", { document_id: id });
+    return { isDeleted: true, sentences };
   } catch (error) {
-    const gone = error.status === 404; // somebody else was quicker
-    if (gone) tell("document-gone", { document_id: id });
-    return { gone, said: gone ? [["docDeleted", { name, n }]] : [["docDeleteFailed", { name }], [reasonOfRequest(error)]] };
+    const isDeleted = error.status === 404; // somebody else was quicker
+    if (isDeleted) tell("document-deleted", { document_id: id });
+    return { isDeleted, sentences: isDeleted ? [["docDeleted", { name, n }]] : [["docDeleteFailed", { name }], [reasonOfRequest(error)]] };
   }
 }
 

@@ -27,10 +27,10 @@ export class PersonaCard {
     this.#draw();
   }
 
-  /** Another conversation is open; `kept` is what it will begin with, if it has not begun. */
-  show(sessionId, kept = null) {
+  /** Another conversation is open; `chosen` is what it will begin with, if it has not begun. */
+  show(sessionId, chosen = null) {
     this.#place = { id: sessionId };
-    this.#persona = kept;
+    this.#persona = chosen;
     if (sessionId) this.element.replaceChildren();
     else this.#draw();
     return this.refresh();
@@ -93,22 +93,22 @@ export class PersonaCard {
   }
 
   async #set(place, persona) {
-    const kept = place.id ? await setPersona(place.id, persona) : persona;
+    const stored = place.id ? await setPersona(place.id, persona) : persona;
     if (!place.id) this.keep(persona);
-    if (this.#isAt(place)) this.#is(kept);
+    if (this.#isAt(place)) this.#is(stored);
     for (const dialog of document.querySelectorAll("dialog[open]:not(.persona-dialog)")) dialog.close();
     this.say("personaIsSet");
   }
 
   /** What was cleared can be had back as long as the note is there. */
   async #clear() {
-    const [place, gone] = [this.#place, this.#persona];
+    const [place, cleared] = [this.#place, this.#persona];
     try {
       if (place.id) await clearPersona(place.id);
       else this.keep(null);
       if (!this.#isAt(place)) return;
       this.#is(null);
-      const back = { name: gone.name ?? "", text: gone.text, ...originOf(gone) };
+      const back = { name: cleared.name ?? "", text: cleared.text, ...originOf(cleared) };
       this.say("personaIsCleared", {}, ["personaBack", () => this.#set(place, back).catch((error) => this.say(...wordsFor(error)))]);
       if (!isWriting()) this.element.querySelector("button")?.focus();
     } catch (error) {
@@ -153,7 +153,7 @@ export class PersonaCard {
   async #tellSource(node) {
     if (!this.#persona.document_id) return;
     const name = await this.#sourceName();
-    setText(node, name ? "personaFrom" : "personaFromGone", { name });
+    setText(node, name ? "personaFrom" : "personaFromUnknown", { name });
   }
 
   /** The file's name; "" for none, or one that is gone. */

@@ -53,9 +53,9 @@ function block(part, total, acts) {
 
 /** Why it is there or why not, where something is to be said of that. */
 function note(part, state) {
-  const said = { removed: "promptErased", dropped: "promptLeftOut" }[state];
+  const fate = { removed: "promptErased", dropped: "promptLeftOut" }[state];
   const reason = part.reason && el("span", { i18n: word("reason", part.reason) });
-  return el("span", { class: "part-note" }, said && el("span", { i18n: said }), reason);
+  return el("span", { class: "part-note" }, fate && el("span", { i18n: fate }), reason);
 }
 
 /** To the turn that the part repeats, where the page shows it. */

@@ -15,12 +15,12 @@ const TOP_N = 10; // the server's own default
 
 export class RetrievalTab {
   #state = el("p", { class: "faint", role: "status" });
-  #found = el("div", { class: "retrieval-found" });
+  #results = el("div", { class: "retrieval-found" });
 
   constructor(turnId) {
     this.turnId = turnId;
     this.element = el("div", { class: "retrieval-body" },
-      el("p", { class: "prompt-state retrieval-now", i18n: "retrievalNow" }), this.#state, this.#found);
+      el("p", { class: "prompt-state retrieval-now", i18n: "retrievalNow" }), this.#state, this.#results);
   }
 
   async load() {
@@ -28,8 +28,8 @@ export class RetrievalTab {
     try {
       const body = bodyOf(await readTurn(this.turnId));
       const report = await search(body);
-      this.#state.replaceChildren(...told(report));
-      this.#found.replaceChildren(...shown(report, body));
+      this.#state.replaceChildren(...summary(report));
+      this.#results.replaceChildren(...shown(report, body));
     } catch (error) {
       this.#failed(error);
     }
@@ -54,7 +54,7 @@ function bodyOf({ user_query: question, session_id, parent_turn_id, model_id, fi
   };
 }
 
-function told({ candidates, reranker, fell_back: fellBack }) {
+function summary({ candidates, reranker, fell_back: fellBack }) {
   const kept = candidates.filter((candidate) => candidate.kept).length;
   return [
     el("span", { i18n: ["retrievalCount", { n: candidates.length, kept }] }),
@@ -134,6 +134,6 @@ function toggle(element, button, opened, candidate) {
 }
 
 function tagLine({ tags = [], source }) {
-  const told = [...tags, source].filter(Boolean).join(" · ");
-  return told && el("p", { class: "faint", text: told });
+  const origin = [...tags, source].filter(Boolean).join(" · ");
+  return origin && el("p", { class: "faint", text: origin });
 }

@@ -19,13 +19,13 @@ export async function sentContent(turnId, acts) {
 
 function shown(prompt, acts) {
   const { request = {}, parts, filters } = prompt;
-  const kept = parts.filter((part) => part.kept);
+  const sent = parts.filter((part) => part.kept);
   return [
     facts(prompt),
-    windowBar(kept, prompt),
+    windowBar(sent, prompt),
     filterLine(filters),
     el("p", { class: "prompt-state", "data-exact": String(request.exact === true), i18n: state(request, parts) }),
-    partList(kept, prompt.prompt_tokens, acts),
+    partList(sent, prompt.prompt_tokens, acts),
     leftOut(parts.filter((part) => !part.kept), acts),
     request.body && requestBlock(request.body),
     reply(prompt.response ?? {}),
@@ -63,16 +63,16 @@ function reply({ id, model, finish_reason: reason, status, usage }) {
 
 const KNOWN = ["persona", "system", "memory", "summary", "relevant_history", "recent_history", "knowledge", "question"];
 
-/** `kept` are the parts that were sent, in their order. Without a known window the prompt is the whole. */
-function windowBar(kept, { window = 0, answer_tokens: answer = 0, prompt_tokens: used = 0 }) {
-  const shares = [...byKind(kept)];
+/** `sent` are the parts that were sent, in their order. Without a known window the prompt is the whole. */
+function windowBar(sent, { window = 0, answer_tokens: answer = 0, prompt_tokens: used = 0 }) {
+  const shares = [...byKind(sent)];
   if (window > 0) shares.push(["answer", answer], ["free", Math.max(0, window - used - answer)]);
   const whole = Math.max(window, shares.reduce((sum, [, tokens]) => sum + tokens, 0));
-  const told = shares.filter(([, tokens]) => tokens > 0);
-  if (!told.length) return null;
+  const shown = shares.filter(([, tokens]) => tokens > 0);
+  if (!shown.length) return null;
   return el("div", { class: "window" },
-    el("div", { class: "window-bar", "aria-hidden": "true" }, ...told.map((share) => piece(share, whole))),
-    el("ul", { class: "window-legend", label: "windowLabel" }, ...told.map((share) => entry(share, whole))));
+    el("div", { class: "window-bar", "aria-hidden": "true" }, ...shown.map((share) => piece(share, whole))),
+    el("ul", { class: "window-legend", label: "windowLabel" }, ...shown.map((share) => entry(share, whole))));
 }
 
 function byKind(parts) {

@@ -28,5 +28,5 @@ export const rankNode = (place) =>
 /** What became of a candidate, in words. */
 export function outcome({ kept, dropped_by: stage, budget }) {
   if (!kept) return el("span", { class: "outcome", i18n: word("stage", stage) });
-  return el("span", { class: "outcome kept", i18n: budget?.index ? ["keptAs", { n: budget.index }] : "stage_shown" });
+  return el("span", { class: "outcome kept", i18n: budget?.index ? ["shownAs", { n: budget.index }] : "stage_shown" });
 }

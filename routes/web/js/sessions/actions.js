@@ -20,7 +20,7 @@ export class SessionActions {
   }
 
   async hold({ session_id: id }, hold) {
-    if (await this.#change(id, { hold }, "holdFailed")) say(hold ? "kept" : "keptNoMore");
+    if (await this.#change(id, { hold }, "holdFailed")) say(hold ? "held" : "holdEnded");
   }
 
   async export({ session_id: id }, format) {
@@ -44,7 +44,7 @@ export class SessionActions {
       say(proof?.hits ? "erasedNotAll" : "erased", { n: erased ?? n });
     } catch (error) {
       sayFailed("deleteFailed", error, "sessionMissing");
-      if (!isGone(error)) return;
+      if (!isDeleted(error)) return;
     }
     this.onErased(id);
   }
@@ -61,7 +61,7 @@ export class SessionActions {
   }
 }
 
-const isGone = (error) => error instanceof ApiError && error.status === 404;
+const isDeleted = (error) => error instanceof ApiError && error.status === 404;
 
 /* The menu of one conversation, the same in the list and above the conversation itself. */
 
@@ -72,7 +72,7 @@ export function showSessionMenu(opener, session, { actions, rename, days }) {
   const { hold } = session;
   toggleMenu(opener, {
     label: "sessionActions",
-    note: hold ? "kept" : expiry(session, days),
+    note: hold ? "held" : expiry(session, days),
     items: [
       { i18n: "rename", icon: "pencil", run: rename },
       { i18n: hold ? "release" : "hold", icon: "pin", run: () => actions.hold(session, !hold) },

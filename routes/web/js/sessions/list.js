@@ -46,7 +46,7 @@ export class SessionList {
     if (this.#pages.query !== text) return; // the search that overtook it tells
     this.element.removeAttribute("aria-busy");
     this.element.scrollTop = 0;
-    if (text && this.#pages.shown === text) this.announce(this.#pages.sessions.length ? t("sessionsFound", { n: this.#count }) : t("sessionsFoundNone"));
+    if (text && this.#pages.shown === text) this.announce(this.#pages.sessions.length ? t("sessionsMatch", { n: this.#count }) : t("sessionsMatchNone"));
   }
 
   set current(sessionId) {
@@ -80,8 +80,8 @@ export class SessionList {
 
   draw() {
     const { sessions } = this.#pages;
-    const seen = new Set(sessions.map((session) => session.session_id));
-    for (const id of this.#rows.keys()) if (!seen.has(id)) this.#rows.delete(id);
+    const listed = new Set(sessions.map((session) => session.session_id));
+    for (const id of this.#rows.keys()) if (!listed.has(id)) this.#rows.delete(id);
     arrange(this.element, sessions.length ? [...this.#grouped(sessions), ...(this.#pages.hasMore ? [this.#more] : [])] : [this.#nothing()]);
     this.#mark();
   }
@@ -123,7 +123,7 @@ export class SessionList {
 
   #nothing() {
     const { shown } = this.#pages;
-    return el("p", { class: "faint", i18n: shown ? ["nothingFound", { text: shown }] : "noSessions" });
+    return el("p", { class: "faint", i18n: shown ? ["noMatches", { text: shown }] : "noSessions" });
   }
 
   #showFailure() {
@@ -240,12 +240,12 @@ function groupOf(updatedAt) {
 function arrange(parent, nodes) {
   if (parent.childNodes.length === nodes.length && nodes.every((node, at) => node === parent.childNodes[at])) return;
   const top = parent.scrollTop;
-  const wanted = new Set(nodes);
-  for (const node of [...parent.childNodes]) if (!wanted.has(node)) node.remove();
+  const shown = new Set(nodes);
+  for (const node of [...parent.childNodes]) if (!shown.has(node)) node.remove();
   // A node that moves loses the focus, and a field in it what was typed.
-  const kept = nodes.find((node) => node.parentNode === parent && node.contains(document.activeElement));
-  const at = nodes.indexOf(kept);
-  for (const node of nodes.slice(0, Math.max(at, 0))) parent.insertBefore(node, kept);
+  const focused = nodes.find((node) => node.parentNode === parent && node.contains(document.activeElement));
+  const at = nodes.indexOf(focused);
+  for (const node of nodes.slice(0, Math.max(at, 0))) parent.insertBefore(node, focused);
   parent.append(...nodes.slice(at + 1));
   parent.scrollTop = top;
 }

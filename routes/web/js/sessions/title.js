@@ -52,6 +52,6 @@ export const pinMark = () => el("span", { class: "pin", hidden: true }, icon("pi
 
 export function setPin(mark, held) {
   mark.hidden = !held;
-  mark.title = t("kept");
-  mark.lastElementChild.textContent = t("keptShort");
+  mark.title = t("held");
+  mark.lastElementChild.textContent = t("heldShort");
 }

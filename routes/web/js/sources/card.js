@@ -82,17 +82,17 @@ function cardBody(citation, deck) {
   return { element, settle: () => settleScroll(words) };
 }
 
-function reason({ reason: said }) {
-  return said && el("p", { class: "reason" }, el("span", { class: "reason-head", i18n: "sourceReason" }), el("span", { text: said }));
+function reason({ reason: words }) {
+  return words && el("p", { class: "reason" }, el("span", { class: "reason-head", i18n: "sourceReason" }), el("span", { text: words }));
 }
 
 function facts({ outdated, removed, text, version }) {
-  const told = [
+  const parts = [
     removed && text && el("span", { i18n: "sourceRemovedSince" }),
     outdated && el("span", { i18n: "sourceOutdatedSince" }),
     version && el("span", { i18n: ["sourceVersion", { version: String(version).slice(0, VERSION_CHARS) }] }),
   ].filter(Boolean);
-  return told.length > 0 && el("p", { class: "source-facts" }, ...told);
+  return parts.length > 0 && el("p", { class: "source-facts" }, ...parts);
 }
 
 /** The other cards of this document: one document, several passages. */
@@ -107,12 +107,12 @@ function sameDocument(citation, deck) {
 /** What needs the document is offered only while it is there. */
 function actions(citation, deck, words) {
   const { document_id, chunk_id, file_name, text, removed, cited } = citation;
-  const there = !removed && document_id;
+  const exists = !removed && document_id;
   const row = el("div", { class: "source-actions" },
-    there && chunk_id && contextButton(citation, words),
+    exists && chunk_id && contextButton(citation, words),
     text && action("sourceQuote", () => tell("quote", { file_name, text })),
-    there && text && action("sourcePersona", () => tell("persona", { file_name, text, document_id, chunk_id })),
-    there && action("sourceOnly", () => tell("filter", { document_ids: [document_id], names: [file_name] })),
+    exists && text && action("sourcePersona", () => tell("persona", { file_name, text, document_id, chunk_id })),
+    exists && action("sourceOnly", () => tell("filter", { document_ids: [document_id], names: [file_name] })),
     cited && action("backToAnswer", () => deck.back(citation.index), "back"));
   return row.childElementCount > 0 && row;
 }

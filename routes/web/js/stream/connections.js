@@ -96,7 +96,7 @@ const CHECKS = 9; // in one time of silence
 
 class Connection {
   #abort = new AbortController();
-  #heardAt = Date.now(); // a clock that goes on while the machine sleeps
+  #lastByteAt = Date.now(); // a clock that goes on while the machine sleeps
   #timer = 0;
   #unwatch = () => {};
 
@@ -111,7 +111,7 @@ class Connection {
     const decoder = new TextDecoder();
     for (;;) {
       const { done, value } = await reader.read();
-      this.#heardAt = Date.now();
+      this.#lastByteAt = Date.now();
       if (done) return;
       if (onPiece(decoder.decode(value, { stream: true })) === false) break;
     }
@@ -120,7 +120,7 @@ class Connection {
 
   /** Begins to watch for silence. */
   watch() {
-    this.#heardAt = Date.now();
+    this.#lastByteAt = Date.now();
     this.#timer = setInterval(() => this.#check(patience.silentMs), patience.silentMs / CHECKS);
     this.#unwatch = onReturn(() => this.#check(patience.silentOnReturnMs));
   }
@@ -131,6 +131,6 @@ class Connection {
   }
 
   #check(limitMs) {
-    if (Date.now() - this.#heardAt > limitMs) this.#abort.abort();
+    if (Date.now() - this.#lastByteAt > limitMs) this.#abort.abort();
   }
 }

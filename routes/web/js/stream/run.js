@@ -66,10 +66,10 @@ export class Run {
   }
 
   async #finish(onRetry) {
-    const told = this.#finished ?? { status: this.#errorText === null ? "completed" : "failed" };
+    const live = this.#finished ?? { status: this.#errorText === null ? "completed" : "failed" };
     const stored = this.stream.reconnected ? await readTurn(this.view.turnId).catch(() => null) : null;
     if (stored && this.#isBetter(stored)) this.view.showStored(stored);
-    const end = this.#finished || !stored ? told : stored;
+    const end = this.#finished || !stored ? live : stored;
     await this.view.finish(end);
     if (this.#errorText === null) return this.#note(end.status, onRetry);
     const { code, request_id: requestId, retryable } = this.#fault ?? {};

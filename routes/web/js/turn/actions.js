@@ -112,7 +112,7 @@ class Rating {
       this.#stored = rating;
     } catch (error) {
       this.#mark(this.#stored);
-      sayFailed("rateFailed", error, "rateGone");
+      sayFailed("rateFailed", error, "rateMissing");
     }
   }
 }

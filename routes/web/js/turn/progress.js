@@ -110,7 +110,7 @@ const askedAt = (at) => el("li", { class: "asked-at" }, el("span", { i18n: "aske
 /** What a command costs is nothing; what the model's server did not tell is estimated, and says so. */
 function tokens({ prompt_tokens: read, completion_tokens: written, estimated }) {
   return el("li", {}, el("span", { i18n: "tokens" }),
-    el("span", { class: "ms", i18n: [estimated ? "tokensEstimated" : "tokensTold", { read, written }] }));
+    el("span", { class: "ms", i18n: [estimated ? "tokensEstimated" : "tokensCounted", { read, written }] }));
 }
 
 /** The words of an end that is not a whole answer; "" for one that is. */

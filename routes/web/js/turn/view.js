@@ -192,13 +192,13 @@ export class TurnView {
 const ELSEWHERE = new Set(["answer_cut"]);
 
 class Notes {
-  #seen = new Set();
+  #shown = new Set();
   element = el("ul", { class: "notes", hidden: true });
 
   /** A `warning` status. One that this page has no words for is shown in the server's. */
   warn({ code = "", message = "", ...counts }) {
-    if (ELSEWHERE.has(code) || this.#seen.has(code)) return;
-    this.#seen.add(code);
+    if (ELSEWHERE.has(code) || this.#shown.has(code)) return;
+    this.#shown.add(code);
     this.#add(hasWords(`warn_${code}`) ? [`warn_${code}`, { n: counts.turns ?? "" }] : [message]);
   }
 

@@ -37,11 +37,11 @@ async function inEntry(entry) {
   if (entry.name.startsWith(".")) return [];
   if (entry.isFile) return new Promise((resolve) => entry.file((file) => resolve([file]), () => resolve([])));
   const reader = entry.createReader();
-  const found = [];
+  const entries = [];
   let some;
   do {
     some = await new Promise((resolve) => reader.readEntries(resolve, () => resolve([])));
-    found.push(...some);
+    entries.push(...some);
   } while (some.length);
-  return (await Promise.all(found.map(inEntry))).flat();
+  return (await Promise.all(entries.map(inEntry))).flat();
 }

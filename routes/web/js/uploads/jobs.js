@@ -7,7 +7,7 @@ import { SseParser } from "../stream/sse.js";
 const POLL_MS = 700;
 const AGAIN_MS = 2_000;
 const MISSES = 5; // a server that has just started again does not know its jobs yet
-const ENDED = new Set(["done", "failed", "cancelled", "gone"]);
+const ENDED = new Set(["done", "failed", "cancelled", "missing"]);
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const isRefusal = (error) => error instanceof ApiError && [401, 403].includes(error.status);
@@ -19,9 +19,9 @@ export class JobWatcher {
   #running = false;
   #stream = null;
 
-  /** `onFound(job)` hears of jobs that go on and that nobody watches, when they are come across. */
-  constructor(onFound = () => {}) {
-    this.onFound = onFound;
+  /** `onRunning(job)` hears of jobs that go on and that nobody watches, when they are come across. */
+  constructor(onRunning = () => {}) {
+    this.onRunning = onRunning;
   }
 
   /** Looks once which jobs go on. */
@@ -30,7 +30,7 @@ export class JobWatcher {
   }
 
   /**
-   * `listener(job)` hears every change, the final one last. The stage "gone" is none of the server's: the job
+   * `listener(job)` hears every change, the final one last. The stage "missing" is none of the server's: the job
    * is no longer known there. `{stage: "lost"}` says that the server does not answer just now.
    */
   watch(jobId, listener) {
@@ -88,19 +88,19 @@ export class JobWatcher {
       const job = jobs.get(jobId);
       watched.misses = job ? 0 : watched.misses + 1;
       if (job) this.#deliver(job);
-      else if (watched.misses >= MISSES) this.#deliver({ job_id: jobId, stage: "gone" });
+      else if (watched.misses >= MISSES) this.#deliver({ job_id: jobId, stage: "missing" });
     }
   }
 
   /** Oldest first, as they were handed in. */
   #sort(jobs) {
-    for (const job of [...jobs].reverse()) if (!hasEnded(job) && !this.#watched.has(job.job_id)) this.onFound(job);
+    for (const job of [...jobs].reverse()) if (!hasEnded(job) && !this.#watched.has(job.job_id)) this.onRunning(job);
     return new Map(jobs.map((job) => [job.job_id, job]));
   }
 
   /** Without a key there is nothing to wait for, and the reader must not be asked for it again and again. */
   async #pause(error) {
-    const stage = isRefusal(error) ? "gone" : "lost";
+    const stage = isRefusal(error) ? "missing" : "lost";
     for (const jobId of [...this.#watched.keys()]) this.#deliver({ job_id: jobId, stage });
     await sleep(AGAIN_MS);
   }

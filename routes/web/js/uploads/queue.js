@@ -19,7 +19,7 @@ export class Uploads {
   /** `onChange(upload)` after every change; `onEnd(upload, document)`, the document only where it was read in. */
   constructor({ onChange, onEnd }) {
     Object.assign(this, { onChange, onEnd });
-    this.watcher = new JobWatcher((job) => this.#found(job));
+    this.watcher = new JobWatcher((job) => this.#adopt(job));
     addEventListener("beforeunload", (event) => {
       if (this.all.some((upload) => upload.needsThisPage)) event.preventDefault();
     });
@@ -69,7 +69,7 @@ export class Uploads {
   }
 
   /** A file of this page whose reply is still to come may be meant: its own row waits for that. */
-  #found(job) {
+  #adopt(job) {
     const isKnown = ({ documentId, state, name }) =>
       documentId === job.document_id || (["checking", "cancelling"].includes(state) && name === job.file_name);
     if (this.all.some(isKnown)) return;
@@ -140,7 +140,7 @@ export class Uploads {
     const { stage, error: message, error_code: code, retryable } = job;
     if (stage === "failed") this.#end(upload, "failed", { reason: [reasonOf({ code, message })], message, retryable });
     else if (stage === "cancelled") this.#end(upload, "cancelled");
-    else if (["done", "gone"].includes(stage)) this.#look(upload, job);
+    else if (["done", "missing"].includes(stage)) this.#look(upload, job);
     else this.#set(upload, { state: "reading", job: stage === "lost" ? { ...upload.job, stage } : job });
   }
 

@@ -8,7 +8,7 @@ const BY_CODE = {
   unsafe_xml: "docWhyUnsafe", too_complex: "docWhyTooComplex", unreadable_document: "docWhyUnreadable",
   invalid_form: "docWhyBroken", disk_full: "docWhyDiskFull", store_unavailable: "docWhyStore", not_stored: "docWhyStore",
   embedding_unavailable: "docWhyEmbedding", shutting_down: "docWhyShutdown", unavailable: "docWhyBusy",
-  unauthorized: "docWhyKey", forbidden: "docWhyForbidden", unknown_document: "docWhyGone", not_found: "docWhyGone",
+  unauthorized: "docWhyKey", forbidden: "docWhyForbidden", unknown_document: "docWhyDeleted", not_found: "docWhyDeleted",
   invalid_request: "docWhyInvalid", invalid_field: "docWhyInvalid", internal: "docWhyInternal",
 };
 // A stored document keeps the sentence without its code.
