@@ -188,7 +188,7 @@ async def test_only_an_old_collection_can_be_imported(store: VectorStore, job: B
 
 
 async def test_a_collection_of_one_unnamed_vector_is_repaired_in_place() -> None:
-    """CONVERSATION_COLLECTION may be an old one itself; its vectors stay for scripts.commands.reembed."""
+    """CONVERSATION_COLLECTION may be an old one itself; its vectors stay for `wenmai reembed`."""
     client = AsyncQdrantClient(":memory:")
     await client.create_collection(OLD, models.VectorParams(size=3, distance=models.Distance.DOT))
     await client.create_collection(SESSIONS, {})
