@@ -38,7 +38,7 @@ async def test_a_sentence_transformers_folder_embeds_and_is_recorded_in_the_stor
 async def test_another_embedding_on_the_same_data_is_refused_by_name(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path)):
         pass
-    with pytest.raises(StartRefusedError, match=r"multilingual-e5-small.*scripts\.reembed"):
+    with pytest.raises(StartRefusedError, match=r"multilingual-e5-small.*wenmai reembed"):
         async with open_container(make_settings(tmp_path, models={"embedding": "bundled"})):
             raise AssertionError("it opened")
 

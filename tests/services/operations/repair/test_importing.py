@@ -182,7 +182,7 @@ async def test_only_an_old_collection_can_be_imported(store: VectorStore, job: B
         with pytest.raises(BadRequestError, match="in use"):
             await job.plan_import(name, BackfillOptions())
     other = EmbeddingService(HashingEmbedding(), "another", DIMENSION)
-    with pytest.raises(StartRefusedError, match=r"scripts\.reembed"):
+    with pytest.raises(StartRefusedError, match="wenmai reembed"):
         await Backfill(turn_store(store), store, TURNS, SESSIONS, other).plan_import(OLD, BackfillOptions())
     await other.close()
 
