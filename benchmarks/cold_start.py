@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from api.wiring.maintenance import open_maintenance
+from api.wiring.assembly import open_maintenance
 from benchmarks.processes import running_relay
 from config.settings import load_settings
 from core.conversation.turns import Turn, TurnStatus

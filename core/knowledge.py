@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+SHARED_OWNER = "shared"  # of documents that every owner may search, such as the sample knowledge base
 MAX_TAGS = 32  # of one document
 MAX_TAG_CHARS = 64
 MAX_EXTERNAL_ID_CHARS = 1_024

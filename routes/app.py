@@ -8,7 +8,7 @@ from functools import partial
 
 from fastapi import FastAPI
 
-from api.container import open_container
+from api.wiring.assembly import open_container
 from config.settings import Settings
 from routes import knowledge_routes
 from routes.admin import backups, cleanup, erasure, health, metrics, reembedding, repair, sync

@@ -14,8 +14,8 @@ from fastapi import Depends, Request
 from pydantic import SecretStr
 
 from api.container import Container
-from api.wiring.parts import SHARED_OWNER
 from core.errors import ForbiddenError, UnauthorizedError
+from core.knowledge import SHARED_OWNER
 
 LOCAL_OWNER = "local"
 

@@ -18,7 +18,7 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from api.wiring.start import sample_is_pending
+from api.wiring.parts import sample_is_pending
 from config.removed import still_set
 from config.settings import ServerSettings, Settings, not_as_fitted
 from core.errors import StartRefusedError, StoreLockedError, WenmaiError

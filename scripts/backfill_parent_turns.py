@@ -14,23 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.commands.backfill_report import check_writable, print_import, print_report, read_plan, save_plan
-from scripts.commands.maintenance import (
-    EXIT_OK,
-    EXIT_REFUSED,
-    CommandError,
-    add_server_options,
-    ask_server,
-    run,
-    server_of,
-    time_zone,
-)
-from services.operations.repair.importing import ImportReport
-from services.operations.repair.plan import BackfillOptions, BackfillReport
+from scripts.commands.maintenance import EXIT_OK, EXIT_REFUSED, CommandError, run, time_zone
+from scripts.commands.server import add_server_options, ask_server, server_of
 
 if TYPE_CHECKING:
     from config.settings import Settings
     from services.operations.repair.importing import ImportReport
-    from services.operations.repair.plan import BackfillPlan, BackfillReport
+    from services.operations.repair.plan import BackfillOptions, BackfillPlan, BackfillReport
     from services.operations.repair.run import Backfill
     from services.operations.repair.writing import Progress
 
@@ -63,7 +53,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 async def _repair(settings: Settings, options: argparse.Namespace) -> int:
-    from api.wiring.maintenance import open_maintenance
+    from api.wiring.assembly import open_maintenance
     from core.errors import BadRequestError, StoreLockedError
 
     if options.json is not None:
@@ -87,10 +77,6 @@ async def _finish(job: RepairHere | RepairByServer, options: argparse.Namespace)
     if options.session and not report.sessions:
         raise CommandError(f"there is no turn of session {options.session!r}")
     return EXIT_OK
-
-
-if __name__ == "__main__":
-    sys.exit(main())
 
 
 # Repair in this process, which has the store open.
@@ -125,6 +111,8 @@ class RepairHere:
             )
 
     def _plan_options(self) -> BackfillOptions:
+        from services.operations.repair.plan import BackfillOptions
+
         options = self._options
         return BackfillOptions(
             options.assume_timezone, options.owner, options.session, options.drop_duplicates
@@ -139,6 +127,8 @@ class RepairHere:
         )
 
     async def _saved_plan(self, path: Path) -> BackfillPlan:
+        from services.operations.repair.plan import BackfillOptions
+
         saved = read_plan(path)
         plan = await self._plan(BackfillOptions(**saved.options))
         if not saved.says(plan):
@@ -167,6 +157,8 @@ class RepairByServer:
         self._options = options
 
     async def repair(self) -> BackfillReport:
+        from services.operations.repair.plan import BackfillReport
+
         self._refuse_files()
         asked = {**self._asked(), "details": _word(self._options.json is not None)}
         report = await ask_server(self._server, "/admin/backfill", asked, BackfillReport)
@@ -174,6 +166,8 @@ class RepairByServer:
         return report
 
     async def import_from(self, source: str) -> ImportReport:
+        from services.operations.repair.importing import ImportReport
+
         self._refuse_files()
         if self._options.json is not None:
             raise _refused("--json with --import-from")
@@ -208,3 +202,7 @@ def _word(flag: bool) -> str:
 
 def _refused(what: str) -> CommandError:
     return CommandError(f"{what} needs the store to itself: stop the server first", EXIT_REFUSED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -14,17 +14,16 @@ from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
-    add_server_options,
-    ask_server,
+    print_json,
     print_table,
     run,
-    server_of,
     whole_days,
 )
+from scripts.commands.server import add_server_options, ask_server, server_of
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from services.operations.retention.cleanup import ExpiryReport
+    from routes.wire.operations import Cleanup
 
 SESSIONS_SHOWN = 20
 
@@ -60,36 +59,30 @@ async def _clean_up(settings: Settings, options: argparse.Namespace) -> int:
         )
     report = await _expire(settings, options, days)
     if options.json:
-        _print_json(report)
+        print_json(report.model_dump())
     else:
         _print_report(report)
     return EXIT_OK
 
 
-async def _expire(settings: Settings, options: argparse.Namespace, days: int) -> ExpiryReport:
-    from api.wiring.maintenance import open_maintenance
+async def _expire(settings: Settings, options: argparse.Namespace, days: int) -> Cleanup:
+    from api.wiring.assembly import open_maintenance
     from core.errors import StoreLockedError
-    from services.operations.retention.cleanup import ExpiryReport
+    from routes.wire.operations import Cleanup
 
     try:
         async with open_maintenance(settings) as maintenance:
-            return await maintenance.conversations.delete_old_conversations(
+            report = await maintenance.conversations.delete_old_conversations(
                 days, dry_run=not options.apply, reason="command"
             )
+            return Cleanup.model_validate(report)
     except StoreLockedError:
         server = server_of(settings, options.url, options.api_key)
         params = {"dry_run": str(not options.apply).lower(), "days": str(days), "reason": "command"}
-        return await ask_server(server, "/admin/cleanup", params, ExpiryReport)
+        return await ask_server(server, "/admin/cleanup", params, Cleanup)
 
 
-def _print_json(report: ExpiryReport) -> None:
-    import json
-    from dataclasses import asdict
-
-    print(json.dumps(asdict(report), ensure_ascii=False, indent=2))
-
-
-def _print_report(report: ExpiryReport) -> None:
+def _print_report(report: Cleanup) -> None:
     print_table(_rows(report))
     largest = sorted(report.sessions.items(), key=lambda item: (-item[1], item[0]))
     for session_id, count in largest[:SESSIONS_SHOWN]:
@@ -105,7 +98,7 @@ def _print_report(report: ExpiryReport) -> None:
         print("Nothing was changed: add --apply to delete.")
 
 
-def _rows(report: ExpiryReport) -> list[tuple[str, int | str]]:
+def _rows(report: Cleanup) -> list[tuple[str, int | str]]:
     rows: list[tuple[str, int | str]] = [
         ("older than", report.cutoff),
         ("turns before", report.total_before),

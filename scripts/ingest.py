@@ -6,24 +6,37 @@ A file that was changed since becomes a new version of its document: it is known
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import httpx
 from tqdm import tqdm
 
 from core.knowledge import MAX_EXTERNAL_ID_CHARS
 from routes.wire.documents import AddedDocument, Document, Job
+from scripts.commands.server import (
+    Server,
+    ServerClient,
+    checked,
+    local_key,
+    local_url,
+    read,
+    reason_of,
+    run_with,
+)
 from services.knowledge.sample import supported_files
+
+if TYPE_CHECKING:
+    import httpx
 
 IN_FLIGHT = 16  # parsing the next files goes on while others are embedded; small ones end between two looks
 POLL_S = 0.2
+REQUEST_TIMEOUT_S = 120
 BUSY_ATTEMPTS = 60
 FINAL = ("done", "failed", "cancelled")
 
@@ -56,50 +69,46 @@ class Summary:
         return f"added {self.added}, already there {self.existing}, failed {len(self.failed)}"
 
 
-class Refused(Exception):  # noqa: N818  # not a defect: the server said no, and why
-    pass
-
-
 class Ingester:
     """Sends files, follows their jobs, counts what became of them."""
 
-    def __init__(self, client: httpx.Client, tags: str | None, date: str | None) -> None:
+    def __init__(self, client: ServerClient, tags: str | None, date: str | None) -> None:
         self._client = client
         self._fields = ({} if tags is None else {"tags": tags}) | ({"date": date} if date else {})
         self.summary = Summary()
 
-    def run(self, files: Sequence[File], bar: tqdm[NoReturn]) -> Summary:
-        """Raises httpx.HTTPError when the server cannot be reached."""
+    async def run(self, files: Sequence[File], bar: tqdm[NoReturn]) -> Summary:
+        """Raises CommandError when the server cannot be reached."""
         running: deque[tuple[File, AddedDocument]] = deque()
         for file in files:
             if len(running) == IN_FLIGHT:
-                self._follow(*running.popleft(), bar)
-            try:
-                running.append((file, self._send(file)))
-            except (Refused, OSError) as error:
-                self._fail(file, str(error), bar)
+                await self._follow(*running.popleft(), bar)
+            addition = await self._send(file)
+            if isinstance(addition, str):
+                self._fail(file, addition, bar)
+            else:
+                running.append((file, addition))
         while running:
-            self._follow(*running.popleft(), bar)
+            await self._follow(*running.popleft(), bar)
         return self.summary
 
-    def _send(self, file: File) -> AddedDocument:
-        content = file.path.read_bytes()
+    async def _send(self, file: File) -> AddedDocument | str:
+        """Why not, when it cannot be read or the server refuses it."""
+        try:
+            files = {"file": (file.path.name, file.path.read_bytes())}
+        except OSError as error:
+            return str(error)
+        data = self._fields | {"external_id": file.external_id}
         for _ in range(BUSY_ATTEMPTS):
-            response = self._client.post(
-                "/documents",
-                files={"file": (file.path.name, content)},
-                data=self._fields | {"external_id": file.external_id},
-            )
+            response = await self._client.request("POST", "/documents", files=files, data=data)
             if response.status_code not in (429, 503):
                 break
-            time.sleep(_retry_after_s(response))
-        if response.is_success:
-            return AddedDocument.model_validate_json(response.content)
-        raise Refused(_reason(response))
+            await asyncio.sleep(_retry_after_s(response))
+        return read(response, AddedDocument) if response.is_success else reason_of(response)
 
-    def _follow(self, file: File, addition: AddedDocument, bar: tqdm[NoReturn]) -> None:
+    async def _follow(self, file: File, addition: AddedDocument, bar: tqdm[NoReturn]) -> None:
         bar.set_description(file.path.name[:40])
-        reason = self._outcome(addition, bar) if addition.job_id else None
+        reason = await self._outcome(addition, bar) if addition.job_id else None
         if reason is not None:
             self._fail(file, reason, bar)
             return
@@ -107,32 +116,30 @@ class Ingester:
         self.summary.added += not addition.existing
         bar.update()
 
-    def _outcome(self, addition: AddedDocument, bar: tqdm[NoReturn]) -> str | None:
+    async def _outcome(self, addition: AddedDocument, bar: tqdm[NoReturn]) -> str | None:
         """Why it failed; None when it did not."""
         shown = -1
         while True:
-            job = self._job(addition)
+            job = await self._job(addition)
             bar.set_postfix_str(f"{job.done}/{job.total} chunks", refresh=job.done != shown)
             shown = job.done
             if job.stage in FINAL:
                 return None if job.stage == "done" else job.error or f"it was {job.stage}"
-            time.sleep(POLL_S)
+            await asyncio.sleep(POLL_S)
 
-    def _job(self, addition: AddedDocument) -> Progress:
-        response = self._client.get(f"/jobs/{addition.job_id}")
+    async def _job(self, addition: AddedDocument) -> Progress:
+        response = await self._client.request("GET", f"/jobs/{addition.job_id}")
         if response.status_code == 404:
-            return self._job_of_document(addition.document.document_id)
-        response.raise_for_status()
-        job = Job.model_validate_json(response.content)
+            return await self._job_of_document(addition.document.document_id)
+        job = checked(response, Job)
         return Progress(job.stage, job.done, job.total, job.error)
 
-    def _job_of_document(self, document_id: str) -> Progress:
+    async def _job_of_document(self, document_id: str) -> Progress:
         """Another worker has the job, or a restart forgot it: the document itself says how it stands."""
-        response = self._client.get(f"/documents/{document_id}")
+        response = await self._client.request("GET", f"/documents/{document_id}")
         if response.status_code == 404:
             return Progress(stage="cancelled")
-        response.raise_for_status()
-        document = Document.model_validate_json(response.content)
+        document = checked(response, Document)
         stage = {"ready": "done", "failed": "failed"}.get(document.status, document.status)
         return Progress(stage=stage, error=document.error)
 
@@ -144,13 +151,6 @@ class Ingester:
 def _retry_after_s(response: httpx.Response) -> float:
     value = response.headers.get("Retry-After", "")
     return min(float(value), 30.0) if value.isdigit() else 1.0
-
-
-def _reason(response: httpx.Response) -> str:
-    try:
-        return str(response.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"the server answered {response.status_code}"
 
 
 def files_of(paths: Sequence[Path]) -> Iterator[File]:
@@ -172,15 +172,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 all files are there, 1 some failed or the server is not there."""
     arguments = _arguments(argv)
     files = list(files_of(arguments.paths))
-    key = arguments.api_key or os.environ.get("API_KEYS", "").split(",")[0]
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    bar: tqdm[NoReturn] = tqdm(total=len(files), unit="file")
-    try:
-        with httpx.Client(base_url=arguments.url, headers=headers, timeout=120) as client, bar:
-            summary = Ingester(client, arguments.tags, arguments.date).run(files, bar)
-    except httpx.HTTPError as error:
-        print(f"wenmai: no answer from {arguments.url}: {error}. Is `make run` running?", file=sys.stderr)
-        return 1
+    server = Server(arguments.url, arguments.api_key or local_key())
+    return run_with(server, REQUEST_TIMEOUT_S, lambda client: _ingest(client, files, arguments))
+
+
+async def _ingest(client: ServerClient, files: Sequence[File], arguments: argparse.Namespace) -> int:
+    with tqdm(total=len(files), unit="file") as bar:
+        summary = await Ingester(client, arguments.tags, arguments.date).run(files, bar)
     for failure in summary.failed:
         print(f"failed: {failure}", file=sys.stderr)
     print(summary)
@@ -190,8 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Add documents to a running Wenmai. 把文件加入知识库。")
     parser.add_argument("paths", nargs="+", type=Path, metavar="FOLDER|FILE")
-    port = os.environ.get("PORT", "8000")
-    parser.add_argument("--url", default=f"http://127.0.0.1:{port}", help="the server (default %(default)s)")
+    parser.add_argument("--url", default=local_url(), help="the server (default %(default)s)")
     parser.add_argument("--api-key", help="default: the first of API_KEYS")
     parser.add_argument("--tags", help="separated by commas; without, those of an older version stay")
     parser.add_argument("--date", help="of the documents, like 2026-01-31")

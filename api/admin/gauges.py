@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from api.admin.store_look import StoreFigures
-from api.wiring.parts import Container
+from api.container import Container
 from core.operations.receipts import Receipt, ReceiptKind
 from services.models.calls import Outcome
 from services.operations.schedule.state import CleanupState

@@ -1,18 +1,21 @@
-"""What the store holds and whether it answers, looked up beside a scrape, which never waits for it."""
+"""Whether the store is ready, and what it holds, looked up beside a scrape, which never waits for it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
-from api.wiring.start import Readiness
 from config.settings import StoreSettings
 from core.errors import StoreUnavailableError, WenmaiError
 from core.operations.receipts import Receipt, ReceiptKind
+from services.models.embedding import EmbeddingService
+from services.operations.backup.target import refuse_half_filled
+from services.store.collections import ensure_collections
 from services.store.dialect import StoreUpkeep, VectorStore
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
@@ -23,7 +26,71 @@ log = structlog.get_logger()
 
 EVERY_S = 10.0  # not more often, however many scrape
 PATIENCE_S = 10.0  # a store that is silent for so long is away
+RETRY_S = 2.0
 KINDS = (ReceiptKind.EXPIRY, ReceiptKind.BACKUP, ReceiptKind.COMPACTION)
+
+Step = Callable[[], Awaitable[object]]
+
+
+class Readiness:
+    """Whether questions can be asked. A server's store may come later; the embedded one must be there."""
+
+    def __init__(self, store: VectorStore, settings: StoreSettings, embedding: EmbeddingService) -> None:
+        self._store = store
+        self._settings = settings
+        self._embedding = embedding
+        self._steps: tuple[Step, ...] = ()
+        self._prepared = False
+
+    async def prepare(self, *steps: Step) -> None:
+        """Make the collections, then run `steps`. With QDRANT_URL a store that is away is tried again later.
+
+        Raises StartRefusedError when the stored vectors are another model's, and StoreUnavailableError
+        when the embedded store fails.
+        """
+        self._steps = steps
+        try:
+            await self._attempt()
+        except StoreUnavailableError:
+            if not self._settings.qdrant_url:
+                raise
+            log.warning("store_not_ready", url=self._settings.qdrant_url)
+
+    async def keep_trying(self) -> None:
+        """Until it has worked once; ends at once when it already has."""
+        while not self._prepared:
+            await asyncio.sleep(RETRY_S)
+            try:
+                await self._attempt()
+            except WenmaiError as error:
+                log.warning("store_not_ready", error=str(error))
+
+    @property
+    def prepared(self) -> bool:
+        """The store has answered once and has what is needed."""
+        return self._prepared
+
+    async def problems(self) -> dict[str, str]:
+        """The parts that are not ready, and why."""
+        if not self._prepared:
+            return {"store": "The store has not answered yet; it is tried again every two seconds."}
+        try:
+            await self._store.count(self._settings.session_collection)
+        except StoreUnavailableError as error:
+            return {"store": str(error)}
+        return {}
+
+    async def _attempt(self) -> None:
+        await refuse_half_filled(self._store, self._settings.operations_collection)
+        await ensure_collections(
+            self._store,
+            self._settings,
+            embedding_name=self._embedding.name,
+            dimension=self._embedding.dimension,
+        )
+        for step in self._steps:
+            await step()
+        self._prepared = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,25 @@
-"""The parts put together into what routes and scripts ask for. No adapter is known here."""
+"""The parts opened in the order of need, put together, and closed in reverse."""
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from api.admin.backups import BackupsHandler
 from api.admin.erasure import ErasureHandler, halting
 from api.admin.gauges import Gauges
-from api.admin.reembedding import StoreReembedding
-from api.admin.store_look import StoreLook, WatchedStore
+from api.admin.reembedding import Reembedding, StoreReembedding
+from api.admin.store_look import Readiness, StoreLook, WatchedStore
+from api.container import Container
 from api.knowledge_handler import KnowledgeHandler
 from api.search.context import SearchContexts
 from api.search.handler import SearchHandler
@@ -22,11 +30,28 @@ from api.turn.pipeline import Pipeline
 from api.turn.prompt import PromptBuilder
 from api.turn.running import RunningTurns
 from api.turn.seats import StreamSeats
-from api.wiring.parts import SHARED_OWNER, Container
-from api.wiring.start import Readiness
+from api.wiring.parts import (
+    EMBEDDED_FOLDER,
+    SAMPLE_FOLDER,
+    WrapEmbedding,
+    check_schedule,
+    folders_of,
+    make_parser,
+    mark_sample_loaded,
+    open_embedding,
+    open_llms,
+    open_reranker,
+    open_snapshots,
+    open_store,
+    sample_is_pending,
+    scheduled_cleanup,
+    scheduled_sync,
+)
 from config.prompt_library import PromptLibrary
-from config.settings import Settings, StoreSettings
+from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.persona import PersonaRules
+from core.errors import StartRefusedError, UnknownModelError, WenmaiError
+from core.knowledge import SHARED_OWNER
 from services.conversation.memory_records import MemoryRecords
 from services.conversation.sessions import SessionStore
 from services.conversation.summaries import SummaryService
@@ -35,6 +60,7 @@ from services.conversation.tree_cache import HISTORY_CACHE_S
 from services.conversation.turns import TurnStore
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
+from services.knowledge.sample import load_folder
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
@@ -45,6 +71,8 @@ from services.operations.erasure.erase import Erasure
 from services.operations.erasure.parts import ErasureParts, nothing_runs
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
+from services.operations.reembedding.beside import OpenFolder, switch_if_prepared
+from services.operations.reembedding.folders import COPY_SUFFIX
 from services.operations.repair.run import Backfill
 from services.operations.retention.cleanup import Retention, SessionRecords
 from services.operations.retention.traces import TurnTraces
@@ -58,25 +86,55 @@ from services.retrieval.surroundings import Neighbours, Widener
 from services.retrieval.why_not import ListPlaces
 from services.store.activity import Activity
 from services.store.clock import utc_now_us
-from services.store.collections import collection_specs
+from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
 
+log = structlog.get_logger()
+
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What keeps conversations, sums them up and forgets them; `qa_log` is None when it is off."""
+    """What keeps conversations, sums them up, mends them and forgets them, in an open store; all that a
+    command of operators works with. `qa_log` is None when it is off."""
 
+    settings: Settings
+    store: VectorStore
+    embedding: EmbeddingService
+    llms: LLMService
     conversations: ConversationManager
     sessions: SessionStore
     summaries: SummaryService
     traces: TurnTraces
     qa_log: QALog | None
-    activity: Activity
     receipts: ReceiptStore
     space: StoreSpace
+    backups: BackupsHandler
+    backfill: Backfill
+
+    def make_erasure(
+        self, knowledge: KnowledgeBase | None = None, running: RunningTurns | None = None
+    ) -> Erasure:
+        """Without these two: for a command, beside which no server has the store open."""
+        names = self.settings.store
+        store_folder = None if names.qdrant_url else names.data_dir / EMBEDDED_FOLDER
+        parts = ErasureParts(
+            store=self.store,
+            names=names,
+            turns=self.conversations.turns,
+            traces=self.traces,
+            receipts=self.receipts,
+            copies=Copies(names.backups, store_folder),
+            shared_owner=SHARED_OWNER,
+            qa_log=self.qa_log,
+            space=self.space,
+            knowledge=knowledge,
+            answers=running,
+            halt=halting(running) if running is not None else nothing_runs,
+        )
+        return Erasure(parts)
 
     async def close(self) -> None:
         """What was begun in the background is finished, briefly; the log is written to its end."""
@@ -86,21 +144,75 @@ class History:
             await self.qa_log.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Every part that had to be opened."""
+@asynccontextmanager
+async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) -> AsyncIterator[Container]:
+    """`wrap` stands between the configured embedding model and all that use it, such as a cache.
 
-    settings: Settings
-    store: VectorStore
-    embedding: EmbeddingService
-    reranker: BaseNodePostprocessor | None
-    llms: LLMService
-    history: History
-    knowledge: KnowledgeBase
-    schedule: CleanupSchedule
-    readiness: Readiness
-    reembedding: StoreReembedding
-    snapshots: Snapshots | None
+    Raises StartRefusedError (one plain line) when the configuration or the data does not allow a start.
+    """
+    check_schedule(settings.conversation, settings.knowledge.sync_cron)
+    async with AsyncExitStack() as stack:
+        embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
+        await _settle_folders(settings, embedding, partial(open_store, settings.store))
+        store = await stack.enter_async_context(open_store(settings.store))
+        snapshots = await stack.enter_async_context(open_snapshots(settings.store))
+        llms = LLMService(await open_llms(settings, stack))
+        _check_summary_model(settings, llms)
+        knowledge = KnowledgeBase(store, embedding, make_parser(settings), settings.store)
+        running = RunningTurns(_seats(settings.server), activity := Activity())
+        history = make_history(settings, store, embedding, llms, activity, snapshots)
+        stack.push_async_callback(history.close)
+        stack.push_async_callback(knowledge.close)
+        clean_up = partial(history.conversations.cleanup_expired_conversations, unattended=True)
+        schedule = await stack.enter_async_context(scheduled_cleanup(clean_up, settings, store))
+        reranker = open_reranker(settings, embedding.name, stack)
+        reembedding = StoreReembedding(
+            settings.store, settings.models, store, activity, open_embedding,
+            partial(open_store, settings.store), settings.store.data_dir / EMBEDDED_FOLDER,
+        )  # fmt: skip
+        stack.push_async_callback(reembedding.close)
+        container = _put_together(history, knowledge, running, schedule, reembedding, reranker)
+        await container.readiness.prepare(*container.recoveries)
+        for work in _begun_at_start(container):
+            await stack.enter_async_context(_opened_task(work))
+        stack.push_async_callback(container.close_background)
+        if settings.knowledge.sources:
+            await stack.enter_async_context(scheduled_sync(container.sync.run, settings))
+        stack.push_async_callback(container.sessions.erasure.close)
+        stack.push_async_callback(running.close, 0)
+        yield container
+
+
+@asynccontextmanager
+async def open_maintenance(settings: Settings) -> AsyncIterator[History]:
+    """For the commands of operators, which touch no vector: on an earlier version's collection too.
+
+    Raises StoreLockedError when a server has the embedded store.
+    """
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(open_store(settings.store))
+        embedding = await stack.enter_async_context(open_embedding(settings.models))
+        await ensure_collections(
+            store,
+            settings.store,
+            embedding_name=embedding.name,
+            dimension=embedding.dimension,
+            accept_unnamed=True,
+        )
+        snapshots = await stack.enter_async_context(open_snapshots(settings.store))
+        history = make_history(settings, store, embedding, LLMService({}), snapshots=snapshots)
+        stack.push_async_callback(history.close)
+        yield history
+
+
+@asynccontextmanager
+async def open_reembedding(settings: Settings) -> AsyncIterator[Reembedding]:
+    """The store as it is, nothing made or checked. Raises StoreLockedError when a server has it open."""
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(open_store(settings.store))
+        embedding = await stack.enter_async_context(open_embedding(settings.models))
+        open_target = partial(open_store, settings.store, EMBEDDED_FOLDER + COPY_SUFFIX)
+        yield Reembedding(source, embedding, open_target)
 
 
 def make_history(
@@ -108,6 +220,8 @@ def make_history(
     store: VectorStore,
     embedding: EmbeddingService,
     llms: LLMService,
+    activity: Activity | None = None,
+    snapshots: Snapshots | None = None,
 ) -> History:
     conversation, names = settings.conversation, settings.store
     cache_s = 0.0 if names.qdrant_url else HISTORY_CACHE_S  # other workers write there, too
@@ -121,171 +235,220 @@ def make_history(
     )
     sessions = SessionStore(store, names.session_collection)
     memories = MemoryRecords(store, names.memory_collection)
-    rewordings = Rewordings(turns)
-    traces = TurnTraces(summaries.forget, sessions, qa_log, memories, names.data_dir, rewordings.forget)
-    records = SessionRecords(store, names.session_collection)
+    forget = Rewordings(turns).forget
+    traces = TurnTraces(summaries.forget, sessions, qa_log, memories, names.data_dir, forget)
     receipts = ReceiptStore(store, names.operations_collection)
-    collections = [spec.name for spec in collection_specs(names)]
-    space = StoreSpace(store, collections, receipts, utc_now_us)
-    retention = Retention(turns, records, traces, receipts, space)
-    activity = Activity()
-    manager = ConversationManager(turns, embedding, conversation, retention, activity=activity)
-    return History(manager, sessions, summaries, traces, qa_log, activity, receipts, space)
+    space = StoreSpace(store, [spec.name for spec in collection_specs(names)], receipts, utc_now_us)
+    retention = Retention(turns, SessionRecords(store, names.session_collection), traces, receipts, space)
+    backups = BackupsHandler(Backups(store, names, snapshots), names.backups)
+    return History(
+        settings=settings,
+        store=store,
+        embedding=embedding,
+        llms=llms,
+        conversations=ConversationManager(turns, embedding, conversation, retention, activity=activity),
+        sessions=sessions,
+        summaries=summaries,
+        traces=traces,
+        qa_log=qa_log,
+        receipts=receipts,
+        space=space,
+        backups=backups,
+        backfill=_backfill(store, names, turns, embedding, receipts, backups),
+    )
 
 
-def make_backups(settings: StoreSettings, store: VectorStore, snapshots: Snapshots | None) -> BackupsHandler:
-    return BackupsHandler(Backups(store, settings, snapshots), settings.backups)
-
-
-def make_backfill(
-    settings: StoreSettings,
+def _backfill(
     store: VectorStore,
+    names: StoreSettings,
+    turns: TurnStore,
     embedding: EmbeddingService,
-    history: History,
+    receipts: ReceiptStore,
     backups: BackupsHandler,
 ) -> Backfill:
     async def back_up(reason: str) -> str:
         return (await backups.create(reason=reason)).file
 
-    turns = history.conversations.turns
-    conversations, sessions = settings.conversation_collection, settings.session_collection
-    return Backfill(turns, store, conversations, sessions, embedding, history.receipts, back_up)
+    conversations, sessions = names.conversation_collection, names.session_collection
+    return Backfill(turns, store, conversations, sessions, embedding, receipts, back_up)
 
 
-def put_together(opened: Opened) -> Container:
-    settings, history, llms = opened.settings, opened.history, opened.llms
-    conversations = history.conversations
-    sessions = history.sessions
-    server = settings.server
-    per_owner = server.max_streams_per_key if server.api_keys else None  # without keys all are one owner
-    running = RunningTurns(StreamSeats(server.max_streams, per_owner), history.activity)
-    # who asked and who came back: a connection that was lost may not have been missed yet
-    readers = StreamSeats(2 * server.max_streams, 2 * per_owner if per_owner else None)
-    prompts = PromptBuilder(PromptLibrary(), settings.conversation)
+def _put_together(
+    history: History,
+    knowledge: KnowledgeBase,
+    running: RunningTurns,
+    schedule: CleanupSchedule,
+    reembedding: StoreReembedding,
+    reranker: BaseNodePostprocessor | None,
+) -> Container:
+    settings, store, llms = history.settings, history.store, history.llms
+    names, server, conversation = settings.store, settings.server, settings.conversation
+    prompts = PromptBuilder(PromptLibrary(), conversation)
     personas = PersonaRules(
-        settings.conversation.max_persona_chars,
+        conversation.max_persona_chars,
         lambda text: prompts.check_persona(text, llms.get(DEFAULT_MODEL_ID)),
     )
     metrics = Metrics(entry.model_id for entry in llms.entries())
-    pipeline = _pipeline(opened, prompts, CommandRunner(sessions, personas), metrics)
-    sync, disk = _folder_sync(opened), DiskWatch(opened.store, settings.store.low_disk_mb << 20)
-    backups = make_backups(settings.store, opened.store, opened.snapshots)
+    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics)
+    # who asked and who came back: a connection that was lost may not have been missed yet
+    readers = _seats(server, 2)
+    turns, index_later = history.conversations.turns, history.conversations.index_later
+    erasure = ErasureHandler(history.make_erasure(knowledge, running), history.sessions, turns, knowledge)
+    disk, sync = DiskWatch(store, names.low_disk_mb << 20), _folder_sync(history, knowledge)
+    readiness = Readiness(store, names, history.embedding)
+    look = StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync))
     container = Container(
         settings=settings,
-        chat=KnowledgeHandler(pipeline, sessions, llms, running, server, settings.conversation, readers),
-        sessions=SessionsHandler(
-            sessions, conversations.turns, _erasure(opened, running), personas, conversations.index_later
-        ),
-        search=_search(opened, pipeline),
-        knowledge=opened.knowledge,
-        conversations=conversations,
+        chat=KnowledgeHandler(pipeline, history.sessions, llms, running, server, conversation, readers),
+        sessions=SessionsHandler(history.sessions, turns, erasure, personas, index_later),
+        search=_search(history, knowledge, pipeline),
+        knowledge=knowledge,
+        conversations=history.conversations,
         summaries=history.summaries,
-        backfill=make_backfill(settings.store, opened.store, opened.embedding, history, backups),
-        schedule=opened.schedule,
+        backfill=history.backfill,
+        schedule=schedule,
         llms=llms,
-        embedding=opened.embedding,
+        embedding=history.embedding,
         running=running,
-        store=opened.store,
-        readiness=opened.readiness,
+        store=store,
+        readiness=readiness,
         receipts=history.receipts,
         space=history.space,
-        reembedding=opened.reembedding,
-        sync=sync,
+        backups=history.backups,
+        reembedding=reembedding,
         disk=disk,
-        backups=backups,
+        sync=sync,
         metrics=metrics,
-        look=_look(opened, sync, disk),
+        look=look,
     )
     metrics.registry.register(Gauges(container))
     return container
 
 
-def _folder_sync(opened: Opened) -> FolderSync:
-    settings = opened.settings
+def _seats(server: ServerSettings, each: int = 1) -> StreamSeats:
+    """`each` for every stream that may run. Without keys all are one owner."""
+    per_owner = each * server.max_streams_per_key if server.api_keys else None
+    return StreamSeats(each * server.max_streams, per_owner)
+
+
+def _folder_sync(history: History, knowledge: KnowledgeBase) -> FolderSync:
+    settings = history.settings
     return FolderSync(
-        opened.knowledge,
+        knowledge,
         settings.knowledge.sources,
-        opened.store,
+        history.store,
         settings.store,
         shared_owner=SHARED_OWNER,
         max_file_bytes=settings.server.max_upload_bytes,
     )
 
 
-def _look(opened: Opened, sync: FolderSync, disk: DiskWatch) -> StoreLook:
-    history, names = opened.history, opened.settings.store
-    return StoreLook(
-        WatchedStore(opened.store, names, opened.readiness, disk, history.receipts, history.space, sync)
-    )
-
-
-def make_erasure(
-    settings: Settings,
-    store: VectorStore,
-    history: History,
-    knowledge: KnowledgeBase | None = None,
-    running: RunningTurns | None = None,
-) -> Erasure:
-    """Without `knowledge` and `running`: for a command, beside which no server has the store open."""
-    names = settings.store
-    store_folder = None if names.qdrant_url else names.data_dir / "store"
-    return Erasure(
-        ErasureParts(
-            store=store,
-            names=names,
-            turns=history.conversations.turns,
-            traces=history.traces,
-            receipts=history.receipts,
-            copies=Copies(names.backups, store_folder),
-            shared_owner=SHARED_OWNER,
-            qa_log=history.qa_log,
-            space=history.space,
-            knowledge=knowledge,
-            answers=running,
-            halt=halting(running) if running is not None else nothing_runs,
-        )
-    )
-
-
-def _erasure(opened: Opened, running: RunningTurns) -> ErasureHandler:
-    history = opened.history
-    erasure = make_erasure(opened.settings, opened.store, history, opened.knowledge, running)
-    return ErasureHandler(erasure, history.sessions, history.conversations.turns, opened.knowledge)
-
-
-def _search(opened: Opened, pipeline: Pipeline) -> SearchHandler:
-    settings = opened.settings
+def _search(history: History, knowledge: KnowledgeBase, pipeline: Pipeline) -> SearchHandler:
+    settings = history.settings
     depth = math.ceil(settings.retrieval.reranker_input_top_n * LIST_DEPTH)
-    lists = ListPlaces(opened.store, settings.store.knowledge_collection, depth)
-    contexts = SearchContexts(pipeline, opened.history.sessions)
-    return SearchHandler(pipeline, contexts, opened.llms, opened.knowledge, WhyNot(pipeline, lists))
+    lists = ListPlaces(history.store, settings.store.knowledge_collection, depth)
+    contexts = SearchContexts(pipeline, history.sessions)
+    return SearchHandler(pipeline, contexts, history.llms, knowledge, WhyNot(pipeline, lists))
 
 
-def _pipeline(opened: Opened, prompts: PromptBuilder, commands: CommandRunner, metrics: Metrics) -> Pipeline:
-    settings, library = opened.settings, PromptLibrary()
-    neighbours = Neighbours(opened.store, settings.store.knowledge_collection)
+def _pipeline(
+    history: History,
+    knowledge: KnowledgeBase,
+    reranker: BaseNodePostprocessor | None,
+    prompts: PromptBuilder,
+    personas: PersonaRules,
+    metrics: Metrics,
+) -> Pipeline:
+    settings, store, library = history.settings, history.store, PromptLibrary()
+    neighbours = Neighbours(store, settings.store.knowledge_collection)
     widen_tokens = settings.retrieval.widen_tokens
     return Pipeline(
-        conversations=opened.history.conversations,
-        summaries=opened.history.summaries,
-        queries=QueryBuilder(opened.embedding),
-        retriever=Retriever(opened.store, settings.store.knowledge_collection, settings.retrieval),
-        reranking=RerankService(opened.reranker, settings.retrieval, opened.embedding.name),
+        conversations=history.conversations,
+        summaries=history.summaries,
+        queries=QueryBuilder(history.embedding),
+        retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
+        reranking=RerankService(reranker, settings.retrieval, history.embedding.name),
         insert_block=InsertBlock(library.text("insert_block"), settings.retrieval),
         rewriter=QueryRewriter(
             lambda language: library.text("rewrite", language), settings.retrieval.rewrite_timeout_s
         ),
         prompts=prompts,
-        commands=commands,
+        commands=CommandRunner(history.sessions, personas),
         metrics=metrics,
         question_filter=load_question_filters(settings.conversation.question_filters),
         answer_filters=load_answer_filters(settings.conversation.answer_filters),
-        qa_log=opened.history.qa_log,
+        qa_log=history.qa_log,
         keeps_prompts=settings.conversation.prompt_keep_days > 0,
         max_answer_chars=settings.models.max_answer_chars,
         threshold=settings.retrieval.rerank_score_threshold,
         shared_owner=SHARED_OWNER,
-        is_reading=opened.knowledge.is_reading,
-        find_documents=opened.knowledge.find_documents,
+        is_reading=knowledge.is_reading,
+        find_documents=knowledge.find_documents,
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )
+
+
+# Before and beside the first questions.
+
+
+def _check_summary_model(settings: Settings, llms: LLMService) -> None:
+    """Raises StartRefusedError."""
+    try:
+        llms.get(settings.conversation.summary_model_id)
+    except UnknownModelError as error:
+        raise StartRefusedError(f"SUMMARY_MODEL_ID names no model. {error}") from error
+
+
+def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
+    """What goes on beside the first questions."""
+    settings, knowledge = container.settings, container.knowledge
+    later: list[Coroutine[Any, Any, object]] = [
+        container.readiness.keep_trying(),
+        _warm_up(QueryBuilder(container.embedding)),
+        container.conversations.index_missing(),
+    ]
+    if sample_is_pending(settings):
+        later.append(_load_sample(knowledge, settings.store.data_dir))
+    return later
+
+
+async def _load_sample(knowledge: KnowledgeBase, data_dir: Path) -> None:
+    """On the first start only, so that a sample somebody deleted stays deleted."""
+    try:
+        await load_folder(knowledge, SAMPLE_FOLDER, SHARED_OWNER)
+    except WenmaiError as error:
+        log.warning("sample_not_loaded", error=str(error))
+        return
+    await asyncio.to_thread(mark_sample_loaded, data_dir)
+    log.info("sample_loaded", folder=SAMPLE_FOLDER.name)
+
+
+async def _settle_folders(settings: Settings, embedding: EmbeddingService, open_folder: OpenFolder) -> None:
+    """Before the embedded store is opened: where a copy with this embedding's vectors was prepared beside it,
+    that one takes its place. Raises StartRefusedError also when a restore into it was interrupted."""
+    names = settings.store
+    if not names.qdrant_url:
+        folders_of(names).refuse_interrupted()
+        await switch_if_prepared(names.data_dir / EMBEDDED_FOLDER, names, embedding, open_folder)
+
+
+async def _warm_up(queries: QueryBuilder) -> None:
+    """The first question should not be the one that loads dictionaries and pages the model in."""
+    await queries.build("预热 warm up", [])
+
+
+@asynccontextmanager
+async def _opened_task(work: Coroutine[Any, Any, object]) -> AsyncIterator[asyncio.Task[object]]:
+    """Run `work` beside the server; cancelled when the server closes, logged when it fails."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(_log_failure)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _log_failure(task: asyncio.Task[object]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("background_work_failed", exc_info=error)

@@ -1,131 +1,368 @@
-"""What the container hands out: to the server, to the maintenance commands, to re-embedding."""
+"""Each part opened as the settings ask for it: the one place that knows the adapters."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from api.admin.backups import BackupsHandler
-from api.admin.reembedding import StoreReembedding
-from api.admin.store_look import StoreLook
-from api.knowledge_handler import KnowledgeHandler
-from api.search.handler import SearchHandler
-from api.sessions.handler import SessionsHandler
-from api.turn.running import RunningTurns
-from api.wiring.start import Readiness
-from config.settings import Settings
-from services.conversation.summaries import SummaryService
-from services.conversation_manager import ConversationManager
-from services.knowledge.base import KnowledgeBase
-from services.knowledge.parsing.formats import FORMATS
-from services.llm_service import LLMService
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.llms.llm import LLM
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+
+from config.settings import ConversationSettings, LLMSettings, ModelSettings, Settings, StoreSettings
+from core.errors import StartRefusedError
+from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.prompt.messages import Layout
+from core.prompt.tokens import estimate_prompt_tokens
+from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
+from services.adapters.readers.documents import parse_document
+from services.adapters.schedule.cleanup import open_schedule
+from services.adapters.schedule.crontab import slots_of, zone_named
+from services.adapters.schedule.sync import check_sync_times, open_sync_schedule, sync_times
+from services.knowledge.chunking.splitter import StructureSplitter
+from services.knowledge.parsing.process import ParserProcess
+from services.llm_service import DEFAULT_MODEL_ID, ModelEntry
+from services.models.calls import GuardedCalls
 from services.models.embedding import EmbeddingService
-from services.operations.erasure.erase import Erasure
-from services.operations.metrics import Metrics
-from services.operations.repair.run import Backfill
+from services.models.extractive import MODEL_NAME, ExtractiveLLM
+from services.models.windows import answer_reserve, window_of
+from services.operations.backup.snapshots import Snapshots
+from services.operations.backup.target import RestoreFolders, Target, check_empty, refuse_half_filled
+from services.operations.retention.report import ExpiryReport
+from services.operations.schedule.lease import LeaseStore
 from services.operations.schedule.state import CleanupSchedule
 from services.store.dialect import VectorStore
-from services.store.receipts import ReceiptStore
-from services.store.space import DiskWatch, StoreSpace
-from services.sync.folders import FolderSync
 
-SHARED_OWNER = "shared"  # documents that every owner may search, such as the sample knowledge base
-ABANDONED_S = 3_600.0  # no import takes that long
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
 
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """Everything a route or a script may ask for."""
-
-    settings: Settings
-    chat: KnowledgeHandler
-    sessions: SessionsHandler
-    search: SearchHandler
-    knowledge: KnowledgeBase
-    conversations: ConversationManager
-    summaries: SummaryService
-    backfill: Backfill
-    schedule: CleanupSchedule
-    llms: LLMService
-    embedding: EmbeddingService
-    running: RunningTurns
-    store: VectorStore
-    readiness: Readiness
-    receipts: ReceiptStore
-    space: StoreSpace
-    backups: BackupsHandler
-    reembedding: StoreReembedding
-    disk: DiskWatch
-    sync: FolderSync
-    metrics: Metrics
-    look: StoreLook
-
-    @property
-    def supported_formats(self) -> list[str]:
-        return sorted(FORMATS)
-
-    @property
-    def recoveries(self) -> tuple[Callable[[], Awaitable[object]], ...]:
-        """What is done before the first question, as soon as the store answers."""
-        return self.recover_running, self.discard_unfinished, self.recover_documents
-
-    async def close_background(self) -> None:
-        """What was begun beside the requests ends, while the store is still open."""
-        await self.look.close()
-        await self.sync.close()
-
-    async def recover_running(self) -> int:
-        """Turns a crash left running become interrupted; beside other workers only those too old to run."""
-        shared = self.settings.store.qdrant_url is not None
-        left = await self.conversations.recover_running(
-            self.settings.models.answer_timeout_s if shared else 0
-        )
-        for turn in left:
-            await self.sessions.ensure(turn)
-        return len(left)
-
-    async def discard_unfinished(self) -> int:
-        """What a crash left of imports is removed; beside other workers only what is long given up."""
-        shared = self.settings.store.qdrant_url is not None
-        return await self.sessions.discard_unfinished_imports(ABANDONED_S if shared else 0)
-
-    async def recover_documents(self) -> None:
-        """What a crash left of documents is read in to the end or taken back; then it is known how many there
-        are."""
-        await self.knowledge.recover()
-        await self.knowledge.size.look()
-
-    async def health(self) -> dict[str, str]:
-        """Problems by part; empty when a question can be asked."""
-        if self.running.draining:
-            return {"server": "It is shutting down: open answers are finished, new questions are refused."}
-        return await self.look.health()
-
-    async def warnings(self) -> dict[str, str]:
-        """What an operator should see to before it becomes a problem."""
-        disk = await self.disk.problem()
-        return {"disk": disk} if disk else {}
+EMBEDDED_FOLDER = "store"  # below DATA_DIR
+SAMPLE_FOLDER = Path(__file__).parents[2] / "docs" / "guide"
+SAMPLE_MARKER = "sample-loaded"
+DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
+WrapEmbedding = Callable[[BaseEmbedding, str], BaseEmbedding]
+"""The model and its name as the store records it → the model to use in its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Maintenance:
-    """What the maintenance scripts need when no server runs."""
-
-    conversations: ConversationManager
-    backfill: Backfill
-    receipts: ReceiptStore
-    space: StoreSpace
-    erasure: Erasure
+# The store.
 
 
-@dataclass(frozen=True, slots=True)
-class Reembedding:
-    """What is copied from, with which embedding, and how the store to copy into is opened.
+@asynccontextmanager
+async def open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) -> AsyncIterator[VectorStore]:
+    """The configured Qdrant server, or the embedded store in this folder of DATA_DIR. Nothing is checked.
 
-    The embedded store is copied into a folder beside it; a Qdrant server into other collections.
+    Raises StoreLockedError when another process has the embedded store, StartRefusedError.
     """
+    if settings.qdrant_url:
+        from services.adapters.qdrant.server import open_qdrant_server
 
-    source: VectorStore
-    embedding: EmbeddingService
-    open_target: Callable[[], AbstractAsyncContextManager[VectorStore]]
+        async with open_qdrant_server(settings) as server:
+            yield server
+    else:
+        from services.adapters.edge.client import open_edge_client
+
+        async with open_edge_client(settings.data_dir / folder) as edge:
+            yield edge
+
+
+@asynccontextmanager
+async def open_snapshots(settings: StoreSettings) -> AsyncIterator[Snapshots | None]:
+    """None for the embedded store, which needs none."""
+    if not settings.qdrant_url:
+        yield None
+        return
+    from services.adapters.qdrant import snapshots as qdrant_snapshots
+
+    async with qdrant_snapshots.open_snapshots(settings) as snapshots:
+        yield snapshots
+
+
+def folders_of(settings: StoreSettings) -> RestoreFolders:
+    return RestoreFolders(settings.data_dir / EMBEDDED_FOLDER)
+
+
+@asynccontextmanager
+async def open_source(settings: StoreSettings) -> AsyncIterator[VectorStore]:
+    """The store as it is, nothing made or checked but that it is there and whole.
+
+    Raises StartRefusedError, StoreLockedError when a server has the embedded store.
+    """
+    folders = folders_of(settings)
+    if not settings.qdrant_url:
+        folders.refuse_interrupted()
+        if not folders.store.is_dir():
+            raise StartRefusedError(f"there is no store in {settings.data_dir}")
+    async with open_store(settings) as store:
+        await refuse_half_filled(store, settings.operations_collection)
+        yield store
+
+
+@asynccontextmanager
+async def open_target(settings: StoreSettings) -> AsyncIterator[Target]:
+    """To be filled by the body; whoever starts finds it empty or whole, or is refused.
+
+    Raises StoreNotEmptyError, StoreLockedError when a server has the embedded store.
+    """
+    if settings.qdrant_url:
+        async with open_store(settings) as store:
+            yield Target(store, settings)
+        return
+    folders = folders_of(settings)
+    await asyncio.to_thread(settings.data_dir.mkdir, mode=0o700, parents=True, exist_ok=True)
+    async with _beside(settings, folders) as target:
+        yield target
+    await asyncio.to_thread(folders.replace)
+
+
+@asynccontextmanager
+async def _beside(settings: StoreSettings, folders: RestoreFolders) -> AsyncIterator[Target]:
+    """The empty store that is there stays open, so that no server takes it meanwhile."""
+    try:
+        async with AsyncExitStack() as stack:
+            receipts = []
+            if folders.store.is_dir():
+                present = await stack.enter_async_context(open_store(settings))
+                receipts = await check_empty(present, settings)
+            await asyncio.to_thread(folders.discard_unfinished)
+            store = await stack.enter_async_context(open_store(settings, folders.unfinished.name))
+            yield Target(store, settings, receipts)
+    except BaseException:
+        await asyncio.to_thread(folders.discard_unfinished)
+        raise
+
+
+# The embedding and the reranker.
+
+
+@asynccontextmanager
+async def open_embedding(
+    models: ModelSettings, wrap: WrapEmbedding | None = None
+) -> AsyncIterator[EmbeddingService]:
+    """Loading a model may take seconds and is done in a thread. Raises StartRefusedError."""
+    async with AsyncExitStack() as stack:
+        model, name, dimension = await asyncio.to_thread(_embedding_model, models, stack)
+        service = EmbeddingService(wrap(model, name) if wrap else model, name, dimension)
+        stack.push_async_callback(service.close)
+        if not dimension:
+            service.dimension = len((await service.embed_passages(["dimension"]))[0])
+        yield service
+
+
+def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[BaseEmbedding, str, int]:
+    """The model, its name as the store records it, and its dimension (0: ask the model)."""
+    kind, _, target = models.embedding.partition(":")
+    if kind == "bundled":
+        from services.adapters.e5.embedding import DIMENSION, NAME, BundledEmbedding
+
+        return BundledEmbedding(models.embedding_threads), NAME, DIMENSION
+    if kind == "sentence-transformers":
+        from services.adapters.models.sentence_transformers_embedding import SentenceTransformersEmbedding
+
+        return SentenceTransformersEmbedding(target), target.rstrip("/").rpartition("/")[2], 0
+    if kind == "openai":
+        from services.adapters.models.openai_embedding import OpenAIEmbedding
+
+        # a key goes to no host but the one it was set for
+        same_host = models.embedding_base_url in (None, models.openai_base_url)
+        key = models.embedding_api_key or (models.openai_api_key if same_host else None)
+        base_url = models.embedding_base_url or models.openai_base_url
+        embedding = OpenAIEmbedding(models.openai_embedding, base_url, key, **models.embedding_options)
+        stack.callback(embedding.close)
+        return embedding, models.openai_embedding, 0
+    from services.adapters.models.llama_index_loader import load_class
+
+    return load_class(models.embedding, BaseEmbedding, models.embedding_options), target, 0  # type: ignore[type-abstract]
+
+
+def open_reranker(
+    settings: Settings, embedding_name: str, stack: AsyncExitStack
+) -> BaseNodePostprocessor | None:
+    models, timeout_s = settings.models, settings.retrieval.rerank_timeout_s
+    kind, _, target = models.reranker.partition(":")
+    if kind == "none":
+        return None
+    if kind == "calibrated":
+        from services.retrieval.calibrated import CalibratedReranker
+
+        return CalibratedReranker(embedding_name)
+    if kind == "cross-encoder":
+        from services.adapters.models.cross_encoder import CrossEncoderReranker
+
+        cross_encoder = CrossEncoderReranker(target)
+        stack.push_async_callback(cross_encoder.aclose)
+        return cross_encoder
+    if kind == "http":
+        from services.adapters.models.http_reranker import HttpReranker
+
+        if not models.reranker_url:
+            raise StartRefusedError("RERANKER=http needs RERANKER_URL, the address of a /rerank endpoint.")
+        reranker = HttpReranker(models.reranker_url, target, models.reranker_api_key, timeout_s)
+        stack.push_async_callback(reranker.aclose)
+        return reranker
+    from services.adapters.models.llama_index_loader import load_class
+
+    return load_class(models.reranker, BaseNodePostprocessor, models.reranker_options)  # type: ignore[type-abstract]
+
+
+# The language models.
+
+
+def configured_llms(models: ModelSettings) -> dict[str, LLMSettings]:
+    """The tables of the file; `default` is OPENAI_… of the environment, else the first, else extractive."""
+    entries = dict(models.llms)
+    if DEFAULT_MODEL_ID not in entries:
+        if models.openai_base_url or models.openai_api_key:
+            entries[DEFAULT_MODEL_ID] = LLMSettings(
+                provider="openai",
+                model=models.llm_model or DEFAULT_OPENAI_MODEL,
+                base_url=models.openai_base_url,
+                api_key=models.openai_api_key,
+            )
+        elif entries:
+            entries[DEFAULT_MODEL_ID] = next(iter(entries.values()))
+        else:
+            entries[DEFAULT_MODEL_ID] = LLMSettings(provider="extractive")
+    return {DEFAULT_MODEL_ID: entries.pop(DEFAULT_MODEL_ID), **entries}
+
+
+def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str:
+    """An own server often needs no key; the public API always does.
+
+    A key that belongs to a provider goes to no host but the one it was set for.
+    """
+    secret, variable = entry.api_key, entry.api_key_env
+    if entry.provider == "anthropic":
+        variable = variable or (None if entry.base_url else "ANTHROPIC_API_KEY")
+    elif secret is None and not variable and entry.base_url in (None, models.openai_base_url):
+        secret = models.openai_api_key
+    key = os.environ.get(variable, "") if variable else ""
+    key = secret.get_secret_value() if secret else key
+    if not key and (variable or not entry.base_url):
+        needed = variable or "OPENAI_API_KEY"
+        raise StartRefusedError(f"Model {model_id!r} has no API key: set {needed}.")
+    if any(char.isspace() for char in key.strip()):
+        raise StartRefusedError(f"Model {model_id!r}: its API key has a blank or a line break inside.")
+    return key.strip() or "none"
+
+
+async def open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, ModelEntry]:
+    models = settings.models
+    timeouts = StreamTimeouts(models.token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
+    chat = settings.conversation
+    layout = Layout.AUTO if chat.use_chat_mode else Layout.FLAT
+    share = chat.answer_share
+    entries: dict[str, ModelEntry] = {}
+    opening = _OpenLLMs(models, share, stack)
+    for model_id, entry in configured_llms(models).items():
+        llm = await opening.open(model_id, entry)
+        window = window_of(entry, llm, model_id)
+        entries[model_id] = ModelEntry(
+            model_id=model_id,
+            provider=entry.provider.partition(":")[0],
+            label=Path(entry.model).stem if entry.provider == "gguf" else entry.model or entry.provider,
+            wrapper=LLMStreamWrapper(llm, timeouts),
+            layout=Layout(entry.layout) if entry.layout else layout,
+            context_window=window,
+            max_tokens=answer_reserve(entry.max_tokens, window, share),
+            generative=entry.provider != MODEL_NAME,
+            begins_thinking=entry.begins_thinking,
+            calls=GuardedCalls(model_id),
+            count_tokens=await _open_counter(entry),
+        )
+    return entries
+
+
+async def _open_counter(entry: LLMSettings) -> Callable[[str], int]:
+    if entry.provider == MODEL_NAME and not entry.tokenizer:
+        return estimate_prompt_tokens
+    from services.adapters.llms.token_counters import open_token_counter
+
+    return await asyncio.to_thread(open_token_counter, entry.tokenizer, entry.model, entry.provider)
+
+
+class _OpenLLMs:
+    """Opens the configured models one after the other; those on HTTP share one pool of connections."""
+
+    def __init__(self, models: ModelSettings, answer_share: float, stack: AsyncExitStack) -> None:
+        self._models = models
+        self._answer_share = answer_share
+        self._stack = stack
+        self._client: ClientSession | None = None
+
+    async def open(self, model_id: str, entry: LLMSettings) -> LLM:
+        if entry.provider == MODEL_NAME:
+            return ExtractiveLLM()
+        if entry.provider in ("openai", "anthropic"):
+            return await self._open_http(model_id, entry)
+        if entry.provider == "gguf":
+            from services.adapters.llms.gguf.llm import open_gguf_llm
+
+            gguf = await open_gguf_llm(entry, self._answer_share, model_id)
+            self._stack.push_async_callback(gguf.aclose)
+            return gguf
+        from services.adapters.models.llama_index_loader import load_class
+
+        options: dict[str, Any] = {"model": entry.model} if entry.model else {}
+        return load_class(entry.provider, LLM, {**options, **entry.options})  # type: ignore[type-abstract]
+
+    async def _open_http(self, model_id: str, entry: LLMSettings) -> LLM:
+        from services.adapters.http.transport import open_model_client
+        from services.adapters.llms.anthropic import make_anthropic_llm
+        from services.adapters.llms.openai import make_openai_llm
+
+        key = api_key_for(model_id, entry, self._models)
+        if self._client is None:
+            # our own time-outs end an answer; the connection's is only a net below them
+            patience_s = self._models.token_timeout_s + 5
+            self._client = await self._stack.enter_async_context(open_model_client(patience_s))
+        make = make_openai_llm if entry.provider == "openai" else make_anthropic_llm
+        return make(entry, key, self._client, self._answer_share)
+
+
+# Parsing, and the times of what recurs.
+
+
+def make_parser(settings: Settings) -> ParserProcess:
+    splitter = StructureSplitter(chunk_tokens=settings.knowledge.chunk_tokens)
+    if settings.models.embedding == "bundled":
+        splitter = splitter.model_copy(update={"count_tokens": count_tokens, "window_tokens": WINDOW_TOKENS})
+    return ParserProcess(parse_document, splitter)
+
+
+def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:
+    """Raises StartRefusedError when CLEANUP_CRON, SYNC_CRON or TIMEZONE cannot be understood."""
+    slots_of(settings.cleanup_cron, zone_named(settings.timezone))
+    check_sync_times(sync_cron, settings.timezone)
+
+
+def scheduled_cleanup(
+    clean_up: Callable[[], Awaitable[ExpiryReport]], settings: Settings, store: VectorStore
+) -> AbstractAsyncContextManager[CleanupSchedule]:
+    times = settings.conversation
+    leases = LeaseStore(store, settings.store.operations_collection)
+    return open_schedule(clean_up, times.cleanup_cron, times.timezone, leases)
+
+
+def scheduled_sync(
+    sync: Callable[[], Awaitable[object]], settings: Settings
+) -> AbstractAsyncContextManager[None]:
+    return open_sync_schedule(sync, sync_times(settings.knowledge, settings.conversation.timezone))
+
+
+# The sample knowledge base.
+
+
+def sample_is_pending(settings: Settings) -> bool:
+    """Whether this start reads the sample knowledge base in."""
+    enabled = settings.knowledge.load_sample and SAMPLE_FOLDER.is_dir()
+    return enabled and not (settings.store.data_dir / SAMPLE_MARKER).exists()
+
+
+def mark_sample_loaded(data_dir: Path) -> None:
+    """No later start reads it in."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    (data_dir / SAMPLE_MARKER).touch()

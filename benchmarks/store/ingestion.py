@@ -17,8 +17,8 @@ from pathlib import Path
 
 import uvloop
 
-from api.container import open_container
-from api.wiring.parts import Container
+from api.container import Container
+from api.wiring.assembly import open_container
 from config.settings import load_settings
 from services.knowledge.upload import Upload
 

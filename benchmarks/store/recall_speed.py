@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import uvloop
 
-from api.container import open_container
+from api.wiring.assembly import open_container
 from config.settings import load_settings
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import Query, QueryForm

@@ -8,9 +8,8 @@ from typing import Any
 from api.search.handler import SearchReport
 from api.search.stages import Judged
 from api.search.why_not import ChunkPlaces, DocumentReport
-from api.wiring.parts import SHARED_OWNER
 from core.conversation.turns import rfc3339
-from core.knowledge import Chunk, Document
+from core.knowledge import SHARED_OWNER, Chunk, Document
 from routes.wire import documents, search
 from services.knowledge.jobs.job import JobSnapshot
 from services.retrieval.surroundings import Surroundings

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import httpx
 from pydantic import TypeAdapter
 
 from routes.wire.chat import StatusData
-from routes.wire.fields import ErrorResponse
 from routes.wire.turns import Citation
+from scripts.commands.maintenance import EXIT_OK
+from scripts.commands.server import Server, ServerClient, local_key, local_url, reason_of, run_with
+
+if TYPE_CHECKING:
+    import httpx
 
 _CITATIONS = TypeAdapter(list[Citation])
 DIM, BOLD, RED, PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[0m"
@@ -58,10 +61,10 @@ class Terminal:
         stream.flush()
 
 
-def events(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+async def events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
     """(kind, text) of each event; an empty data line is a line break inside the text."""
     data: list[str] = []
-    for line in lines:
+    async for line in lines:
         if line.startswith("data:"):
             data.append(line[5:].removeprefix(" "))
         elif not line and data:
@@ -70,26 +73,28 @@ def events(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
             yield kind, text
 
 
-def ask(client: httpx.Client, terminal: Terminal, question: str, options: dict[str, Any]) -> None:
-    """Send one question and show its answer. Raises httpx.HTTPError."""
+async def ask(client: ServerClient, terminal: Terminal, question: str, options: dict[str, Any]) -> int:
+    """Send one question and show its answer. Raises CommandError."""
     body = {"question": question, **options}
     if terminal.session_id:
         body["session_id"] = terminal.session_id
-    with client.stream("POST", "/knowledge_chat_conversation", json=body) as response:
+    async with client.stream("POST", "/knowledge_chat_conversation", body) as response:
         if response.status_code != 200:
-            response.read()
-            terminal.show("ERROR", ErrorResponse.model_validate_json(response.content).error.message)
-            return
-        for kind, text in events(_lines(response)):
+            await response.aread()
+            terminal.show("ERROR", reason_of(response))
+            return EXIT_OK
+        async for kind, text in events(_lines(response)):
             terminal.show(kind, text)
+    return EXIT_OK
 
 
-def _lines(response: httpx.Response) -> Iterator[str]:
+async def _lines(response: httpx.Response) -> AsyncIterator[str]:
     """Lines end at LF only; a text may hold other line breaks."""
     rest = ""
-    for text in response.iter_text():
+    async for text in response.aiter_text():
         *lines, rest = (rest + text).split("\n")
-        yield from lines
+        for line in lines:
+            yield line
 
 
 def main() -> int:
@@ -98,17 +103,14 @@ def main() -> int:
     terminal = Terminal(colours=sys.stdout.isatty())
     terminal.session_id = arguments.session
     options: dict[str, Any] = {"thinking": arguments.thinking, "model_id": arguments.model}
-    key = arguments.api_key or os.environ.get("API_KEYS", "").split(",")[0]
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    with httpx.Client(base_url=arguments.url, headers=headers, timeout=600) as client:
-        try:
-            for question in _questions(arguments.question):
-                ask(client, terminal, question, options)
-        except httpx.HTTPError as error:
-            print(f"wenmai: no answer from {arguments.url}: {error}. Is `make run` running?", file=sys.stderr)
-            return 1
-        except KeyboardInterrupt:
-            return 130
+    server = Server(arguments.url, arguments.api_key or local_key())
+    try:
+        for question in _questions(arguments.question):
+            ask_one = partial(ask, terminal=terminal, question=question, options=options)
+            if exit_code := run_with(server, 600, ask_one):
+                return exit_code
+    except KeyboardInterrupt:
+        return 130
     if terminal.session_id:
         print(f"\nsession {terminal.session_id}", file=sys.stderr)
     return int(terminal.failed)
@@ -130,8 +132,7 @@ def _questions(words: list[str]) -> Iterator[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Ask Wenmai from the terminal. 在终端里提问。")
     parser.add_argument("question", nargs="*", help="the question; without one, a conversation until Ctrl-D")
-    port = os.environ.get("PORT", "8000")
-    parser.add_argument("--url", default=f"http://127.0.0.1:{port}", help="the server (default %(default)s)")
+    parser.add_argument("--url", default=local_url(), help="the server (default %(default)s)")
     parser.add_argument("--session", help="go on in this session")
     parser.add_argument("--model", default="default", help="a model id of the configuration")
     parser.add_argument("--thinking", action="store_true", help="ask for visible thinking")

@@ -18,17 +18,15 @@ from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
-    add_server_options,
-    ask_server,
     print_table,
     run,
-    server_of,
     whole_number,
 )
+from scripts.commands.server import add_server_options, ask_server, server_of
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from services.operations.backup.making import BackupReport
+    from routes.wire.operations import Backup
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,17 +81,16 @@ def _place(to: Path | None, backups: Path) -> tuple[Path, str]:
     return to.parent, to.name
 
 
-async def _create(settings: Settings, options: argparse.Namespace, folder: Path, name: str) -> BackupReport:
-    from api.container import open_snapshots
-    from api.wiring.store_moves import open_source
+async def _create(settings: Settings, options: argparse.Namespace, folder: Path, name: str) -> Backup:
+    from api.offline.archives import open_backups
     from core.errors import StoreLockedError
-    from services.operations.backup.making import BackupReport, Backups
+    from routes.wire.operations import Backup
 
     try:
-        async with open_source(settings.store) as store, open_snapshots(settings.store) as snapshots:
-            backups = Backups(store, settings.store, snapshots)
+        async with open_backups(settings.store) as backups:
             with _folder_errors(options.to, folder):
-                return await backups.create(folder, "command", name=name, keep=options.keep)
+                report = await backups.create(folder, "command", name=name, keep=options.keep)
+            return Backup.model_validate(report)
     except StoreLockedError:
         if options.to:
             raise CommandError(
@@ -102,7 +99,7 @@ async def _create(settings: Settings, options: argparse.Namespace, folder: Path,
             ) from None
         server = server_of(settings, options.url, options.api_key)
         params = {"keep": str(options.keep)} if options.keep else {}
-        return await ask_server(server, "/admin/backups", params, BackupReport)
+        return await ask_server(server, "/admin/backups", params, Backup)
 
 
 @contextmanager
@@ -120,9 +117,9 @@ def _folder_errors(to: Path | None, folder: Path) -> Iterator[None]:
 
 
 def _list(folder: Path) -> int:
-    from services.operations.backup.folder import list_archives
+    from api.offline.archives import backups_in
 
-    archives = list_archives(folder)
+    archives = backups_in(folder)
     if not archives:
         print(f"No backups in {folder}.")
     for each in archives:
@@ -132,15 +129,13 @@ def _list(folder: Path) -> int:
 
 
 def _verify(path: Path) -> int:
+    from api.offline.archives import verified
     from core.operations.archive import BadArchiveError
-    from services.operations.backup.reader import open_archive
 
     try:
-        with open_archive(path) as archive:
-            archive.verify()
+        manifest = verified(path)
     except BadArchiveError as error:
         raise CommandError(str(error), EXIT_FAILED) from error
-    manifest = archive.manifest
     print_table([(member.role.value, member.points) for member in manifest.members])
     print(f"{path} is whole: {manifest.made_by}, as it was at {manifest.created}")
     return EXIT_OK

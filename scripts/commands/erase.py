@@ -17,12 +17,11 @@ from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
-    add_server_options,
-    ask_server,
+    print_json,
     print_table,
     run,
-    server_of,
 )
+from scripts.commands.server import add_server_options, ask_server, server_of
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -103,7 +102,9 @@ async def _erase(settings: Settings, options: argparse.Namespace) -> int:
         )
     erased = await _ask(settings, options, kind, name)
     if options.json:
-        _print_json(erased)
+        from dataclasses import asdict
+
+        print_json(asdict(erased))
     else:
         _print_report(erased)
     return EXIT_FAILED if erased.proof is not None and _hits_in_use(erased.proof) else EXIT_OK
@@ -123,7 +124,7 @@ def _hits_in_use(proof: Proof) -> int:
 
 
 async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name: str) -> Erased:
-    from api.wiring.maintenance import open_maintenance
+    from api.wiring.assembly import open_maintenance
     from core.errors import StoreLockedError
     from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 
@@ -136,7 +137,7 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
     )
     try:
         async with open_maintenance(settings) as maintenance:
-            return await maintenance.erasure.anything(ErasedKind(kind), name, erasure_options)
+            return await maintenance.make_erasure().anything(ErasedKind(kind), name, erasure_options)
     except StoreLockedError:
         server = server_of(settings, options.url, options.api_key)
         params = {
@@ -148,13 +149,6 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
             "backups": options.backups,
         }
         return await ask_server(server, "/admin/erase", params, Erased)
-
-
-def _print_json(erased: Erased) -> None:
-    import json
-    from dataclasses import asdict
-
-    print(json.dumps(asdict(erased), ensure_ascii=False, indent=2))
 
 
 def _print_report(erased: Erased) -> None:

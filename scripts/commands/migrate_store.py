@@ -46,29 +46,23 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 async def _move(settings: Settings, options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from api.wiring.start import SAMPLE_MARKER
-    from api.wiring.store_moves import folders_of, open_source, open_target
-    from services.operations.backup.migration import Migration
+    from api.offline.archives import finish_interrupted, open_moving
 
     source = _store_at(settings.store, "--from", options.source, options.from_key_env)
     target = _store_at(settings.store, "--to", options.target, options.to_key_env)
     if (source.qdrant_url, source.data_dir.resolve()) == (target.qdrant_url, target.data_dir.resolve()):
         raise CommandError("--from and --to are the same store", EXIT_REFUSED)
-    if options.apply and not target.qdrant_url and folders_of(target).finish_interrupted():
+    if options.apply and finish_interrupted(target):
         print("Finished what an interrupted run had left: the target is whole.")
         return EXIT_OK
-    async with open_source(source) as store:
-        migration = Migration(store, source)
-        plan = await migration.plan()
-        print_table(list(plan.points.items()))
+    async with open_moving(source) as moving:
+        points = await moving.points()
+        print_table(list(points.items()))
         if not options.apply:
             print("Nothing was changed: add --apply to move it.")
             return EXIT_OK
-        with tqdm(total=sum(plan.points.values()), unit="point", disable=None) as bar:
-            async with open_target(target) as filled:
-                report = await migration.into(filled, bar.update)
-    if not target.qdrant_url:
-        (target.data_dir / SAMPLE_MARKER).touch()
+        with tqdm(total=sum(points.values()), unit="point", disable=None) as bar:
+            report = await moving.into(target, bar.update)
     print(f"Moved {sum(report.points.values())} points in {report.seconds:.1f} s; the source stays as it is.")
     return EXIT_OK
 

@@ -17,99 +17,19 @@ from typing import TYPE_CHECKING
 
 from routes.wire import operations as wire
 from routes.wire.operations import ReembedState
-from scripts.commands.maintenance import (
-    EXIT_OK,
-    EXIT_REFUSED,
-    Asked,
-    CommandError,
-    Server,
-    add_server_options,
-    asking,
-    print_table,
-    run,
-    server_of,
-)
+from scripts.commands.maintenance import EXIT_OK, EXIT_REFUSED, CommandError, print_table, run
+from scripts.commands.server import Server, ServerClient, add_server_options, asking_for_store, server_of
 from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
-    from api.wiring.parts import Reembedding
+    from api.admin.reembedding import Reembedding
     from config.settings import ModelSettings, Settings, StoreSettings
     from services.operations.reembedding.folders import StoreFolders
     from services.operations.reembedding.run import Reembed, ReembedPlan, ReembedReport, SyncProgress
 
 
-# Re-embedding by a running server, which has the store open: asked, followed, stopped.
-
-
 PATH = "/admin/reembed"
 LOOK_EVERY_S = 0.5
-
-
-async def reembed_in_server(server: Server, models: ModelSettings, options: argparse.Namespace) -> int:
-    """Returns the exit code. Raises CommandError."""
-    print(f"The store is open in a running server: asking {server.url}", file=sys.stderr)
-    async with asking(server) as client:
-        asked = _Asked(client)
-        if options.cancel:
-            print(f"The server's re-embedding is {(await asked.cancel()).status}.")
-            return EXIT_OK
-        points, seconds = await asked.plan(models)
-        if not points:
-            print("Nothing to do: what is stored is embedded with it.")
-            return EXIT_OK
-        print(f"{points} points, about {max(1, round(seconds))} s while nobody asks anything")
-        if not options.apply:
-            print("Nothing was changed: add --apply to do it.")
-            return EXIT_OK
-        await asked.start(models)
-        state = await _followed(asked)
-    if state.status != "prepared":
-        raise CommandError(f"the server's re-embedding is {state.status}: {state.error or 'run it again'}")
-    print(f"Done: a copy with {state.embedding} ({state.dimension} dimensions) lies beside the store.")
-    print(f"Start the server with EMBEDDING={models.embedding} and it is used from then on; started with")
-    print("the present one again, it goes back. What is written until then is caught up at the start.")
-    return EXIT_OK
-
-
-async def _followed(asked: _Asked) -> ReembedState:
-    """Returns how it ended. Leaving early leaves the server at work."""
-    from tqdm import tqdm
-
-    with tqdm(unit="point", disable=None) as bar:
-        while True:
-            state = await asked.state()
-            bar.total, bar.n = state.total or None, state.done
-            bar.set_description(f"round {state.round}" if state.round else "opening the model")
-            if state.status != "running":
-                return state
-            await asyncio.sleep(LOOK_EVERY_S)
-
-
-class _Asked:
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
-
-    async def plan(self, models: ModelSettings) -> tuple[int, float]:
-        """How many points there are to embed (0: none) and how long that takes."""
-        plan = await self._asked.send("POST", PATH, wire.ReembedPlan, _body(models), dry_run="true")
-        return (plan.points, plan.seconds) if plan.needed else (0, 0.0)
-
-    async def start(self, models: ModelSettings) -> None:
-        await self._asked.send("POST", PATH, ReembedState, _body(models), dry_run="false")
-
-    async def state(self) -> ReembedState:
-        return await self._asked.send("GET", PATH, ReembedState)
-
-    async def cancel(self) -> ReembedState:
-        return await self._asked.send("DELETE", PATH, ReembedState)
-
-
-def _body(models: ModelSettings) -> dict[str, str]:
-    """Addresses, keys and options stay here: the server has its own."""
-    named = f"openai:{models.openai_embedding}" if models.embedding == "openai" else models.embedding
-    return {"embedding": named}
-
-
 LONGEST_SUFFIX = 32
 
 
@@ -144,7 +64,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 async def _reembed(settings: Settings, options: argparse.Namespace) -> int:
     settings = with_embedding(settings, options.embedding)
     if settings.store.qdrant_url:
-        from api.wiring.maintenance import open_reembedding
+        from api.wiring.assembly import open_reembedding
 
         async with open_reembedding(settings) as parts:
             await _into_collections(parts, settings.store, options)
@@ -178,8 +98,8 @@ def with_embedding(settings: Settings, embedding: str | None) -> Settings:
 
 async def _beside(settings: Settings, options: argparse.Namespace) -> int:
     """The embedded store: by the server that has it open, else here."""
-    from api.container import EMBEDDED_FOLDER
-    from api.wiring.maintenance import open_reembedding
+    from api.wiring.assembly import open_reembedding
+    from api.wiring.parts import EMBEDDED_FOLDER
     from core.errors import StoreLockedError
     from services.operations.reembedding.folders import StoreFolders
 
@@ -345,6 +265,55 @@ def _duration(seconds: float) -> str:
         return f"about {max(1, round(seconds))} s"
     minutes = seconds / 60
     return f"about {round(minutes)} min" if minutes < 90 else f"about {minutes / 60:.1f} h"
+
+
+# Re-embedding by a running server, which has the store open: asked, followed, stopped.
+
+
+async def reembed_in_server(server: Server, models: ModelSettings, options: argparse.Namespace) -> int:
+    """Returns the exit code. Raises CommandError."""
+    async with asking_for_store(server) as client:
+        if options.cancel:
+            state = await client.send("DELETE", PATH, ReembedState)
+            print(f"The server's re-embedding is {state.status}.")
+            return EXIT_OK
+        body = _body(models)
+        plan = await client.send("POST", PATH, wire.ReembedPlan, body, dry_run="true")
+        if not (plan.needed and plan.points):
+            print("Nothing to do: what is stored is embedded with it.")
+            return EXIT_OK
+        print(f"{plan.points} points, about {max(1, round(plan.seconds))} s while nobody asks anything")
+        if not options.apply:
+            print("Nothing was changed: add --apply to do it.")
+            return EXIT_OK
+        await client.send("POST", PATH, ReembedState, body, dry_run="false")
+        state = await _followed(client)
+    if state.status != "prepared":
+        raise CommandError(f"the server's re-embedding is {state.status}: {state.error or 'run it again'}")
+    print(f"Done: a copy with {state.embedding} ({state.dimension} dimensions) lies beside the store.")
+    print(f"Start the server with EMBEDDING={models.embedding} and it is used from then on; started with")
+    print("the present one again, it goes back. What is written until then is caught up at the start.")
+    return EXIT_OK
+
+
+async def _followed(client: ServerClient) -> ReembedState:
+    """Returns how it ended. Leaving early leaves the server at work."""
+    from tqdm import tqdm
+
+    with tqdm(unit="point", disable=None) as bar:
+        while True:
+            state = await client.send("GET", PATH, ReembedState)
+            bar.total, bar.n = state.total or None, state.done
+            bar.set_description(f"round {state.round}" if state.round else "opening the model")
+            if state.status != "running":
+                return state
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _body(models: ModelSettings) -> dict[str, str]:
+    """Addresses, keys and options stay here: the server has its own."""
+    named = f"openai:{models.openai_embedding}" if models.embedding == "openai" else models.embedding
+    return {"embedding": named}
 
 
 if __name__ == "__main__":

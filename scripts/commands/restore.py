@@ -7,7 +7,6 @@ it. Nothing is ever overwritten: a store with anything in it is refused.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +15,8 @@ from typing import TYPE_CHECKING
 from scripts.commands.maintenance import EXIT_OK, print_table, run
 
 if TYPE_CHECKING:
+    from api.offline.archives import Restoring
     from config.settings import Settings
-    from core.operations.archive import Manifest
-    from services.operations.backup.reader import Archive
-    from services.operations.backup.restore import Embedding, RestoreReport
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,59 +38,31 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 async def _restore(settings: Settings, options: argparse.Namespace) -> int:
-    from api.wiring.store_moves import folders_of
-    from services.operations.backup.reader import open_archive
-    from services.operations.backup.restore import check_restorable
+    from tqdm import tqdm
 
-    if options.apply and not settings.store.qdrant_url and folders_of(settings.store).finish_interrupted():
+    from api.offline.archives import finish_interrupted, open_restoring
+
+    if options.apply and finish_interrupted(settings.store):
         print("Finished what an interrupted run had left: the store is whole.")
         return EXIT_OK
-    with open_archive(options.file) as archive:
-        await asyncio.to_thread(archive.verify)
-        _show(archive.manifest)
-        configured = None if options.as_is else await _configured(settings)
-        check_restorable(archive.manifest, configured, into_server=bool(settings.store.qdrant_url))
+    async with open_restoring(options.file) as restoring:
+        _show(restoring)
+        await restoring.check(settings, as_is=options.as_is)
         if not options.apply:
             print("Nothing was changed: add --apply to restore it into an empty store.")
             return EXIT_OK
-        report = await _apply(settings, archive)
+        total = sum(restoring.manifest.points.values())
+        with tqdm(total=total, unit="point", disable=None) as bar:
+            report = await restoring.into(settings.store, bar.update)
     print(f"Restored {sum(report.points.values())} points in {report.seconds:.1f} s.")
     return EXIT_OK
 
 
-async def _configured(settings: Settings) -> Embedding:
-    """What the embedding is called in the store, and its dimension."""
-    from api.container import open_embedding
-    from services.operations.backup.restore import Embedding
-
-    async with open_embedding(settings.models) as embedding:
-        return Embedding(embedding.name, embedding.dimension)
-
-
-def _show(manifest: Manifest) -> None:
-    from services.operations.backup.restore import embedding_of
-
-    embedding = embedding_of(manifest)
+def _show(restoring: Restoring) -> None:
+    manifest, embedding = restoring.manifest, restoring.embedding
     print_table([(member.role.value, member.points) for member in manifest.members])
     embedded = f", embedded with {embedding.name} ({embedding.dimension} dimensions)" if embedding else ""
     print(f"{manifest.made_by}, as it was at {manifest.created}{embedded}")
-
-
-async def _apply(settings: Settings, archive: Archive) -> RestoreReport:
-    from tqdm import tqdm
-
-    from api.container import open_snapshots
-    from api.wiring.start import SAMPLE_MARKER
-    from api.wiring.store_moves import open_target
-    from services.operations.backup.restore import Restore
-
-    total = sum(archive.manifest.points.values())
-    async with open_snapshots(settings.store) as snapshots, open_target(settings.store) as target:
-        with tqdm(total=total, unit="point", disable=None) as bar:
-            report = await Restore(archive, snapshots).into(target, bar.update)
-    # the first start after it is not the first: what of the sample was deleted stays so
-    (settings.store.data_dir / SAMPLE_MARKER).touch()
-    return report
 
 
 if __name__ == "__main__":

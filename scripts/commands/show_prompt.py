@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
 
-import httpx
-from pydantic import ValidationError
-
 from routes.wire.turns import Prompt, PromptPart, PromptRequest
 from scripts.commands.ask import BOLD, DIM, PLAIN, RED
+from scripts.commands.server import Server, ServerClient, local_key, local_url, run_with
 
 # A text must not steer the terminal: its control characters are shown as what they are (U+2400 to U+2421).
 _VISIBLE = {code: 0x2400 + code for code in range(32) if code != ord("\t")} | {0x7F: 0x2421}
@@ -76,44 +73,19 @@ def _request(request: PromptRequest | None) -> str:
     return f"{why}; what was sent had {digest}"
 
 
-def fetch(client: httpx.Client, turn_id: str) -> Prompt:
-    """Raises httpx.HTTPError, LookupError with the server's sentence when it refuses, ValidationError."""
-    response = client.get(f"/turns/{turn_id}/prompt")
-    if response.is_error:
-        raise LookupError(_reason(response))
-    return Prompt.model_validate_json(response.content)
-
-
-def _reason(response: httpx.Response) -> str:
-    try:
-        return str(response.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"HTTP {response.status_code} {response.reason_phrase}"
-
-
 def main() -> int:
     """Exit codes: 0 shown, 1 there is no such turn, or no server that answers."""
     arguments = _arguments()
-    key = arguments.key or os.environ.get("API_KEYS", "").split(",")[0].strip()
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    try:
-        with httpx.Client(base_url=arguments.server, headers=headers, timeout=60, trust_env=False) as client:
-            prompt = fetch(client, arguments.turn_id)
-    except LookupError as error:
-        return _refuse(str(error))
-    except ValidationError:
-        return _refuse(f"{arguments.server} answers, but not as this version of Wenmai does")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return _refuse(f"no answer from {arguments.server}: {error}. Is `make run` running?")
+    server = Server(arguments.server, arguments.key or local_key())
+    return run_with(server, 60, lambda client: _show(client, arguments))
+
+
+async def _show(client: ServerClient, arguments: argparse.Namespace) -> int:
+    prompt = await client.send("GET", f"/turns/{arguments.turn_id}/prompt", Prompt)
     coloured = sys.stdout.isatty()
     for colour, line in lines(prompt, with_request=arguments.json):
         print(f"{colour}{line}{PLAIN}" if colour and coloured else line)
     return 0
-
-
-def _refuse(reason: str) -> int:
-    print(f"wenmai: {reason}", file=sys.stderr)
-    return 1
 
 
 def _arguments() -> argparse.Namespace:
@@ -121,9 +93,9 @@ def _arguments() -> argparse.Namespace:
         description="Show what the model was told for a turn. 显示某一轮发给模型的提示词。"
     )
     parser.add_argument("turn_id", metavar="TURN_ID", help="the turn, as a UUID")
-    port = os.environ.get("PORT", "8000")
-    address = f"http://127.0.0.1:{port}"
-    parser.add_argument("--server", default=address, metavar="URL", help="the server (default %(default)s)")
+    parser.add_argument(
+        "--server", default=local_url(), metavar="URL", help="the server (default %(default)s)"
+    )
     parser.add_argument("--key", help="its key (default: the first of API_KEYS)")
     parser.add_argument("--json", action="store_true", help="then the request as it was sent")
     return parser.parse_args()

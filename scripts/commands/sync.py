@@ -18,16 +18,12 @@ from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_REFUSED,
-    Asked,
     CommandError,
-    Server,
-    add_server_options,
-    asking,
     print_table,
     run,
-    server_of,
     shown,
 )
+from scripts.commands.server import Server, ServerClient, add_server_options, asking_for_store, server_of
 from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
@@ -36,6 +32,8 @@ if TYPE_CHECKING:
     from services.sync.state import LeftSource
 
 
+PATH = "/admin/sync"
+LOOK_EVERY_S = 0.5
 FAILURES_SHOWN = 100
 
 
@@ -66,7 +64,7 @@ async def _sync(settings: Settings, options: argparse.Namespace) -> int:
     if not settings.knowledge.sources and not options.forget:
         print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
         return EXIT_OK
-    from api.container import open_container
+    from api.wiring.assembly import open_container
     from core.errors import BadRequestError, ConflictError, StoreLockedError
 
     try:
@@ -135,15 +133,7 @@ def _print_words(*sentences: str) -> None:
         print(f"  {shown(sentence)}")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 # Folder sync by a running server, which has the store open: asked, followed, its reports read.
-
-
-PATH = "/admin/sync"
-LOOK_EVERY_S = 0.5
 
 
 async def sync_in_server(
@@ -153,10 +143,9 @@ async def sync_in_server(
     from services.sync.state import LeftSource
 
     body = {"source": source, "allow_removals": allow_removals}
-    _announce(server)
-    async with asking(server) as asked:
-        began = await asked.send("POST", PATH, SyncState, body)
-        state = await _followed(asked)
+    async with asking_for_store(server) as client:
+        began = await client.send("POST", PATH, SyncState, body)
+        state = await _followed(client)
     reports = [each.last for each in state.sources if each.last and source in (None, each.source)]
     if began.began_at:  # a report from before is of a source that this run did not get to
         began_us = _us(began.began_at)
@@ -170,18 +159,17 @@ async def forget_in_server(server: Server, source: str) -> int:
     """How many documents were removed. Raises CommandError."""
     from urllib.parse import quote
 
-    _announce(server)
-    async with asking(server) as asked:
-        return (await asked.send("DELETE", f"{PATH}/{quote(source, safe='')}", RemovedSource)).removed
+    async with asking_for_store(server) as client:
+        return (await client.send("DELETE", f"{PATH}/{quote(source, safe='')}", RemovedSource)).removed
 
 
-async def _followed(asked: Asked) -> SyncState:
+async def _followed(client: ServerClient) -> SyncState:
     """Returns how it ended. Leaving early leaves the server at work."""
     from tqdm import tqdm
 
     with tqdm(unit="file", disable=None) as bar:
         while True:
-            state = await asked.send("GET", PATH, SyncState)
+            state = await client.send("GET", PATH, SyncState)
             if not state.running:
                 return state
             if state.progress:
@@ -209,5 +197,5 @@ def _us(moment: str) -> int:
     return round(datetime.fromisoformat(moment).timestamp() * 1_000_000)
 
 
-def _announce(server: Server) -> None:
-    print(f"The store is open in a running server: asking {server.url}", file=sys.stderr)
+if __name__ == "__main__":
+    sys.exit(main())

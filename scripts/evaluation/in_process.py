@@ -11,8 +11,9 @@ from pathlib import Path
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
-from api.container import Container, open_container
+from api.container import Container
 from api.search.handler import SearchRequest
+from api.wiring.assembly import open_container
 from config.settings import load_settings
 from core.errors import WenmaiError
 from core.knowledge import Candidate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.container import open_container
+from api.wiring.assembly import open_container
 from core.errors import StartRefusedError
 from tests.support.servers.app import make_settings, open_app
 

@@ -15,8 +15,7 @@ import pytest
 from fastapi import FastAPI
 from qdrant_client import models
 
-from api.container import open_container
-from api.wiring.maintenance import open_maintenance
+from api.wiring.assembly import open_container, open_maintenance
 from config.settings import Settings
 from core.errors import UnavailableError
 from routes.admin.repair import router as repair_router

@@ -17,7 +17,7 @@ from pathlib import Path
 from config.knowledge import SourceSettings
 from config.settings import ConversationSettings, StoreSettings
 from core.errors import StartRefusedError
-from services.operations.doctor.findings import Finding, fail, ok, warn
+from core.operations.findings import Finding, fail, ok, warn
 from services.operations.reembedding.folders import StoreFolders, folder_bytes
 
 LEAST_PYTHON = (3, 11)

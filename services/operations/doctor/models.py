@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from config.settings import LLMSettings, ModelSettings
-from services.operations.doctor.findings import Finding, fail, ok, warn
+from core.operations.findings import Finding, fail, ok, warn
 
 TIMEOUT_S = 4.0
 OPENAI_URL = "https://api.openai.com/v1"

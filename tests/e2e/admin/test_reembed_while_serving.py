@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.admin.reembedding import NewEmbedding, ReembedState, StoreReembedding
-from api.container import open_container
+from api.wiring.assembly import open_container
 from config.settings import Settings
 from core.errors import BadRequestError, ConflictError, StartRefusedError
 from core.operations.receipts import ReceiptKind

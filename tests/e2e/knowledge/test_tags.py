@@ -8,8 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.wiring.parts import SHARED_OWNER
-from core.knowledge import Document, DocumentStatus
+from core.knowledge import SHARED_OWNER, Document, DocumentStatus
 from services.knowledge.documents import DocumentStore
 from tests.support.servers.app import App, make_settings, open_app, scripted
 

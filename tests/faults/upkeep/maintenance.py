@@ -13,7 +13,7 @@ from typing import Any
 
 from qdrant_client import models
 
-from api.wiring.maintenance import open_maintenance
+from api.wiring.assembly import open_maintenance
 from core.conversation.turns import Turn, TurnStatus
 from services.conversation.turns import TurnStore, TurnVectors
 from services.operations.repair.writing import MOVED_AT_ONCE
@@ -118,7 +118,7 @@ def _restore(folder: Path, before: dict[str, models.Record], outcome: Outcome, n
     archives = sorted((folder / "backups").glob("*.zip"))
     outcome.expect(bool(archives), f"{note}: no backup")
     (folder / "store").rename(folder / "repaired")
-    restored = _command("restore", folder, str(archives[0]), "--apply")
+    restored = _command("commands.restore", folder, str(archives[0]), "--apply")
     said = f"{restored.returncode} {restored.stderr[-300:]}{restored.stdout[-300:]}"
     outcome.expect(restored.returncode == 0, f"{note}, restored: {said}")
     outcome.expect(asyncio.run(_points(folder)) == before, f"{note}, restored: not as it was")

@@ -56,7 +56,9 @@ def _change(data: Path, embedding: str, where: str, note: str, outcome: Outcome)
 
 
 def _run(data: Path, embedding: str, failpoint: str = "") -> Any:
-    return command("reembed", "--apply", DATA_DIR=str(data), EMBEDDING=embedding, WENMAI_FAILPOINT=failpoint)
+    return command(
+        "commands.reembed", "--apply", DATA_DIR=str(data), EMBEDDING=embedding, WENMAI_FAILPOINT=failpoint
+    )
 
 
 async def _write(data: Path, numbers: range) -> None:

@@ -13,12 +13,12 @@ from typing import Protocol
 import pytest
 from qdrant_client import models
 
-from api.container import check_schedule as refuse_schedule
+from api.wiring.parts import check_schedule as refuse_schedule
 from config.knowledge import SourceSettings
 from config.settings import LLMSettings, ModelSettings, StoreSettings, load_settings
+from core.operations.findings import Finding, Level
 from scripts import wenmai
 from scripts.commands import doctor
-from services.operations.doctor.findings import Finding, Level
 from services.operations.doctor.machine import (
     DAY_S,
     check_backups,

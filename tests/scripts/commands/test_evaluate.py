@@ -45,7 +45,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Everything in the folder measured once: the folder of results, and what was printed."""
     out = tmp_path_factory.mktemp("measured")
     done = command(
-        "evaluate", str(SETS), "--out", str(out), "--cache", str(out / "vectors"), "--by", "kind",
+        "commands.evaluate", str(SETS), "--out", str(out), "--cache", str(out / "vectors"), "--by", "kind",
         EMBEDDING=HASHING,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

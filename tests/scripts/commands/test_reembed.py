@@ -12,9 +12,8 @@ from typing import Any, cast
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from api.container import open_container
-from api.wiring.maintenance import open_reembedding
-from api.wiring.parts import Reembedding
+from api.admin.reembedding import Reembedding
+from api.wiring.assembly import open_container, open_reembedding
 from config.settings import Settings, StoreSettings
 from core.errors import StartRefusedError
 from scripts.commands import reembed
@@ -37,7 +36,7 @@ def with_embedding(folder: Path, name: str) -> Settings:
 
 
 def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return command("reembed", *arguments, DATA_DIR=str(folder), EMBEDDING=OTHER)
+    return command("commands.reembed", *arguments, DATA_DIR=str(folder), EMBEDDING=OTHER)
 
 
 async def apply(folder: Path, *arguments: str) -> int:
@@ -188,9 +187,9 @@ async def test_without_a_store_there_is_nothing_to_do(
 
 
 def test_help_comes_at_once_and_bad_usage_exits_with_2() -> None:
-    shown = command("reembed", "--help")
+    shown = command("commands.reembed", "--help")
     assert (shown.returncode, "--apply" in shown.stdout) == (0, True)
-    assert command("reembed", "--drop").returncode == 2
+    assert command("commands.reembed", "--drop").returncode == 2
 
 
 @pytest.mark.filterwarnings(NO_INDEX_WARNING)

@@ -121,12 +121,12 @@ def test_a_start_from_the_shell_reads_the_configuration_file(tmp_path: Path) -> 
     config = tmp_path / "wenmai.toml"
     config.write_text(f'[sources.docs]\nfolder = "{tmp_path / "handbook"}"\n')
     environment = {"WENMAI_CONFIG": str(config), "EMBEDDING": HASHING, "DATA_DIR": str(tmp_path / "data")}
-    done = command("sync", **environment)
+    done = command("commands.sync", **environment)
     assert (done.returncode, numbers(done.stdout)["added"], done.stderr) == (0, 0, "")
 
 
 def test_with_no_source_configured_it_says_how_to_name_one(tmp_path: Path) -> None:
-    text = command("sync", DATA_DIR=str(tmp_path))
+    text = command("commands.sync", DATA_DIR=str(tmp_path))
     assert (text.returncode, "[sources.NAME]" in text.stdout) == (0, True)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.wiring.models import api_key_for
+from api.wiring.parts import api_key_for
 from config.settings import LLMSettings, ModelSettings
 from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError

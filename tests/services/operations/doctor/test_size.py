@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from core.operations.findings import Level
 from services.knowledge.size import MOST_EMBEDDED_CHUNKS
-from services.operations.doctor.findings import Level
 from services.operations.doctor.store import check_size
 
 

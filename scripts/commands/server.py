@@ -1,0 +1,192 @@
+"""The one door of the commands to a running server: its address, its key, its replies and refusals."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from scripts.commands.maintenance import (
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    CommandError,
+    print_refusal,
+    unsendable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+    from config.settings import Settings
+
+
+T = TypeVar("T")
+
+REFUSALS = (400, 409, 422)  # statuses of a server that refuses what was asked
+REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
+CONNECT_TIMEOUT_S = 5
+EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound, only translated
+STORE_IN_USE = (
+    "another process has the store open, and no server answers at {url} ({kind}): name it with --url, "
+    "or stop it"
+)
+NOT_RUNNING = "no answer from {url}: {error}. Is `make run` running?"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server; `api_key` is empty when it asks for none."""
+
+    url: str
+    api_key: str = ""
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("when a server has the store open")
+    group.add_argument("--url", help="its address (default: from HOST and PORT)")
+    group.add_argument("--api-key", help="its key (default: the first of ADMIN_API_KEYS, then of API_KEYS)")
+
+
+def server_of(settings: Settings, url: str | None, api_key: str | None) -> Server:
+    server = settings.server
+    host = EVERY_ADDRESS.get(server.host, server.host)
+    default = f"http://[{host}]:{server.port}" if ":" in host else f"http://{host}:{server.port}"
+    key = api_key or next((key.get_secret_value() for key in [*server.admin_api_keys, *server.api_keys]), "")
+    return Server((url or default).rstrip("/"), key)
+
+
+def local_url() -> str:
+    """For a command that reads no configuration but the environment."""
+    return f"http://127.0.0.1:{os.environ.get('PORT', '8000')}"
+
+
+def local_key() -> str:
+    return os.environ.get("API_KEYS", "").split(",")[0].strip()
+
+
+class ServerClient:
+    """Every method raises CommandError in one plain line; `silence` is that line when nothing answers."""
+
+    def __init__(self, client: httpx.AsyncClient, silence: str) -> None:
+        self._client = client
+        self._silence = silence
+
+    async def send(
+        self, method: str, path: str, reply: type[T], body: Mapping[str, Any] | None = None, **params: str
+    ) -> T:
+        """The reply to what the server does not refuse."""
+        return checked(await self.request(method, path, params=params, json=body), reply)
+
+    async def request(self, method: str, path: str, **content: Any) -> httpx.Response:
+        """Whatever its status; `content` as httpx takes it."""
+        with self._plain_errors():
+            return await self._client.request(method, path, **content)
+
+    @asynccontextmanager
+    async def stream(self, method: str, path: str, body: Mapping[str, Any]) -> AsyncIterator[httpx.Response]:
+        with self._plain_errors():
+            async with self._client.stream(method, path, json=body) as response:
+                yield response
+
+    @contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        import httpx
+
+        try:
+            yield
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            url = str(self._client.base_url).rstrip("/")
+            line = self._silence.format(url=url, kind=type(error).__name__, error=error)
+            raise CommandError(line) from error
+        except UnicodeEncodeError as error:
+            raise unsendable() from error
+
+
+@asynccontextmanager
+async def asking(
+    server: Server, timeout_s: float = REQUEST_TIMEOUT_S, silence: str = STORE_IN_USE
+) -> AsyncIterator[ServerClient]:
+    """Raises CommandError."""
+    import httpx
+
+    try:
+        client = httpx.AsyncClient(
+            base_url=server.url,
+            headers={"Authorization": f"Bearer {server.api_key}"} if server.api_key else {},
+            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
+            trust_env=False,
+        )
+    except UnicodeEncodeError as error:
+        raise unsendable() from error
+    except httpx.InvalidURL as error:
+        raise CommandError(silence.format(url=server.url, kind="InvalidURL", error=error)) from error
+    async with client:
+        yield ServerClient(client, silence)
+
+
+@asynccontextmanager
+async def asking_for_store(server: Server) -> AsyncIterator[ServerClient]:
+    """The server that has the store open, which the user is told. Raises CommandError."""
+    print(f"The store is open in a running server: asking {server.url}", file=sys.stderr)
+    async with asking(server) as client:
+        yield client
+
+
+async def ask_server(server: Server, path: str, params: Mapping[str, str], reply: type[T]) -> T:
+    """POST to the server that has the store open. Raises CommandError."""
+    async with asking_for_store(server) as client:
+        return checked(await client.request("POST", path, params=dict(params)), reply)
+
+
+def run_with(server: Server, timeout_s: float, work: Callable[[ServerClient], Awaitable[int]]) -> int:
+    """For a command that is only a client. Returns the exit code of `work`, 1 when no server answers."""
+
+    async def asked() -> int:
+        async with asking(server, timeout_s, NOT_RUNNING) as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(asked())
+    except CommandError as error:
+        return print_refusal(error, EXIT_FAILED)
+
+
+def checked(response: httpx.Response, reply: type[T]) -> T:
+    """Raises CommandError, too, for a refusal."""
+    if response.is_error:
+        raise refusal(response)
+    return read(response, reply)
+
+
+def read(response: httpx.Response, reply: type[T]) -> T:
+    """Raises CommandError for what another program, or another version of this one, has answered."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(reply).validate_json(response.content)
+    except ValidationError as error:
+        origin = f"{response.request.url.scheme}://{response.request.url.netloc.decode()}"
+        raise CommandError(f"{origin} answers, but not as this version of Wenmai does") from error
+
+
+def refusal(response: httpx.Response) -> CommandError:
+    status = response.status_code
+    if status == 403:
+        return CommandError("the server refuses (403): it needs a key of ADMIN_API_KEYS (--api-key)")
+    exit_code = EXIT_REFUSED if status in REFUSALS else EXIT_FAILED
+    return CommandError(f"the server refuses ({status}): {reason_of(response)}", exit_code)
+
+
+def reason_of(response: httpx.Response) -> str:
+    """The sentence of an error's body, else what the status is called."""
+    try:
+        return str(response.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return response.reason_phrase or f"status {response.status_code}"
