@@ -44,32 +44,21 @@ class Box:
     y: float
     label: str
     purpose: str
-    below: str = ""
     kind: str = ""
     width: float = BOX
 
     def svg(self) -> str:
         left, top = self.x - self.width / 2, self.y - HIGH / 2
-        base = self.y + (0 if self.below else 5)
-        note = f'<text class="soft" x="{self.x:g}" y="{self.y + 16:g}">{escape(self.below)}</text>'
         return (
             f'<g class="room"><title>{escape(self.purpose)}</title><rect class="{self.kind}" x="{left:g}" '
-            f'y="{top:g}" width="{self.width:g}" height="{HIGH}" rx="7"/><text x="{self.x:g}" y="{base:g}">'
-            f"{escape(self.label)}</text>{note if self.below else ''}</g>"
+            f'y="{top:g}" width="{self.width:g}" height="{HIGH}" rx="7"/>'
+            f'<text x="{self.x:g}" y="{self.y + 5:g}">'
+            f"{escape(self.label)}</text></g>"
         )
 
 
 def purpose(module: str) -> str:
     return graph.docstring(graph.tree(graph.modules()[module])).split("\n")[0]
-
-
-def size(room: str) -> str:
-    files = [name for name, file in graph.modules().items() if _is_inside(name, room, file)]
-    return f"{len(files)} file{'s' if len(files) > 1 else ''}"
-
-
-def _is_inside(name: str, room: str, file: Path) -> bool:
-    return file.name != "__init__.py" and (name == room or name.startswith(f"{room}."))
 
 
 def page(title: str, width: int, height: int, parts: Iterator[str]) -> str:
@@ -102,7 +91,7 @@ def placed() -> dict[str, Box]:
         for at, room in enumerate(row):
             label = room.partition(".")[2]
             x, y = PLACES.get(label, ROOMS_X + step * (at + 0.5)), 60 + (top - floor) * FLOOR
-            boxes[room] = Box(x, y, label, purpose(room), size(room))
+            boxes[room] = Box(x, y, label, purpose(room))
     return boxes
 
 
@@ -113,7 +102,7 @@ def layers() -> dict[str, Box]:
         for place, name in enumerate(row):
             x = LAYER_X + (place - (len(row) - 1) / 2) * 104
             y = 60 + at * (FLOOR * 4 / 3)
-            boxes[name] = Box(x, y, name, purpose(name), size(name), "layer", 96)
+            boxes[name] = Box(x, y, name, purpose(name), "layer", 96)
     return boxes
 
 
@@ -129,7 +118,7 @@ def is_implied(pair: tuple[str, str]) -> bool:
 def arrow(source: Box, target: Box, kind: str = "") -> str:
     """From the lower edge of one to the upper edge of the other."""
     start, end = source.y + HIGH / 2, target.y - HIGH / 2
-    lean = (target.x - source.x) * 0.16
+    lean = max(-70.0, min(70.0, (target.x - source.x) * 0.16))
     x1, x2 = source.x + lean, target.x - lean
     half = (end - start) / 2
     return (
