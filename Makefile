@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c requirements.lock
 
-.PHONY: run test test-full check bench eval faults format lock screenshot setup setup-dev page clients clean
+.PHONY: run test test-full check bench eval faults house map format lock screenshot setup setup-dev page clients clean
 
 run: setup page
 	$(BIN)/python -m scripts.serve
@@ -30,6 +30,14 @@ eval: setup-dev
 # Every fault of the list, as often as its goal asks for: tests/faults. About an hour.
 faults: setup-dev
 	$(BIN)/python -m tests.faults
+
+# The figures of the house, each beside its goal: rooms, imports, sizes, the files that one question passes through.
+house: setup-dev
+	$(BIN)/python -m tests.house.measure
+
+# The pictures of docs/architecture.md, from the imports.
+map: setup-dev
+	$(BIN)/python -m tests.house.picture
 
 format:
 	$(BIN)/ruff format .

@@ -24,12 +24,12 @@ from routes.wire.turns import FeedbackBody
 Responses = dict[int | str, dict[str, Any]]
 
 SCHEMAS = "#/components/schemas/"
-# Read from the raw body, or written as events: FastAPI does not know these by itself.
+# Read from the raw body, written as events, or only referred to: FastAPI does not know these by itself.
 REQUESTS: tuple[type[BaseModel], ...] = (
     ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
     ReembedBody, DocumentPatch, DocumentUpload,
 )  # fmt: skip
-EVENTS: tuple[type[BaseModel], ...] = (StreamEvent, Job)
+REPLIES: tuple[type[BaseModel], ...] = (StreamEvent, Job, ErrorResponse)
 TAGS = (
     ("conversation", "Ask, follow the answer as it is written, stop it."),
     ("sessions", "Conversations and their turns: list, read, rename, rate, erase, export, import."),
@@ -77,8 +77,12 @@ class WireRoute(APIRoute):
 
 
 def errors(*statuses: int) -> Responses:
-    """The error responses of a route."""
-    return {status: {"model": ErrorResponse, "description": ERRORS[status]} for status in statuses}
+    """The error responses of a route.
+
+    By reference: FastAPI builds a validator for each `model`, 400 in all, which the first request waits for.
+    """
+    body = {"application/json": {"schema": {"$ref": f"{SCHEMAS}{ErrorResponse.__name__}"}}}
+    return {status: {"description": ERRORS[status], "content": body} for status in statuses}
 
 
 def event_stream(event: str, description: str) -> dict[str, Any]:
@@ -120,7 +124,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
 def _own_schemas() -> dict[str, Any]:
     models: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         *((model, "validation") for model in REQUESTS),
-        *((model, "serialization") for model in EVENTS),
+        *((model, "serialization") for model in REPLIES),
     ]
     _, schema = models_json_schema(models, ref_template=SCHEMAS + "{model}")
     own: dict[str, Any] = schema["$defs"]
@@ -137,13 +141,8 @@ def _complete(method: str, operation: dict[str, Any]) -> None:
     statuses = {400, 500} | (set() if method == "get" else {403})
     statuses |= {413} if "requestBody" in operation else set()
     responses = operation["responses"]
-    body = {"application/json": {"schema": {"$ref": f"{SCHEMAS}{ErrorResponse.__name__}"}}}
-    for status in statuses:
-        responses.setdefault(str(status), {"description": ERRORS[status], "content": body})
-    for status, response in responses.items():
-        if status >= "4":  # an error is JSON, whatever the route writes else
-            *_, content = response["content"].values()
-            response["content"] = {"application/json": content}
+    for status, response in errors(*statuses).items():
+        responses.setdefault(str(status), response)
     if "401" in responses:
         operation["security"] = [{name: []} for name in KEYS]
     operation["responses"] = dict(sorted(responses.items()))

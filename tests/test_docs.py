@@ -236,3 +236,15 @@ def _first_cells(page: Path) -> list[str]:
     """The first cell of every row of the page's tables, but for their heads."""
     cells = [line.split("|")[1].strip() for line in _prose(page).splitlines() if line.startswith("|")]
     return [cell for at, cell in enumerate(cells) if cell.strip("-") and cells[at + 1 : at + 2] != ["---"]]
+
+
+MAPS = [page for pair in (TRANSLATED[2], TRANSLATED[3]) for page in pair]
+PATH = re.compile(r"`((?:api|config|core|docs|routes|scripts|services|tests)/[\w./-]*)`")
+
+
+@pytest.mark.parametrize("page", MAPS, ids=lambda page: page.name)
+def test_paths_on_the_maps_exist(page: Path) -> None:
+    """Discriminates: a page on the architecture or on contributing that names a room or file of before."""
+    named = PATH.findall(page.read_text(encoding="utf-8"))
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []

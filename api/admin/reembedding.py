@@ -120,7 +120,7 @@ class StoreReembedding:
 
     def _settings_for(self, target: NewEmbedding) -> ModelSettings:
         if self._names.qdrant_url:
-            raise BadRequestError("With QDRANT_URL the command does it: python -m scripts.commands.reembed.")
+            raise BadRequestError("With QDRANT_URL the command does it: wenmai reembed.")
         embedding = target.embedding
         if embedding == "openai":
             embedding = f"openai:{target.embedding_model or self._models.openai_embedding}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
@@ -38,7 +40,7 @@ async def ready(response: Response, container: ContainerDep) -> Readiness:
 @router.get("/openapi.json", include_in_schema=False)
 async def openapi(request: Request, owner: Owner) -> JSONResponse:
     """Every route, its bodies and its errors, as OpenAPI."""
-    return JSONResponse(describe(request.app))
+    return JSONResponse(await asyncio.to_thread(describe, request.app))
 
 
 @router.get("/models", tags=["settings"], responses=errors(401))

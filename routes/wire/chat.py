@@ -19,7 +19,7 @@ StreamFormat = Literal["prefix", "json"]
 class ChatBody(WireModel):
     """What POST /knowledge_chat_conversation takes."""
 
-    model_config = example({"question": "父子链是什么?", "stream_format": "json"})
+    model_config = example({"question": "父子链是什么？", "stream_format": "json"})
 
     question: PlainText = Field(
         description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming."

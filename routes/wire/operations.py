@@ -148,7 +148,7 @@ class Backup(Reply):
 
     model_config = example(
         {
-            "file": "wenmai-20260131T093000.000Z.backup.zip",
+            "file": "wenmai-20260131T093000.000Z.wenmai.zip",
             "size_bytes": 1048576,
             "sha256": "9f2c0d6b",
             "created": "2026-01-31T09:30:00.000000Z",

@@ -84,7 +84,7 @@ _CANDIDATE = {
 class SearchBody(WireModel):
     """What POST /search takes."""
 
-    model_config = example({"question": "父子链是什么?", "top_n": 5})
+    model_config = example({"question": "父子链是什么？", "top_n": 5})
 
     question: str = Field(max_length=8_000, description="What is looked for.")
     top_n: int = Field(10, ge=1, le=50, description="How many candidates the model would be shown.")

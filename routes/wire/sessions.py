@@ -19,7 +19,7 @@ Title = Annotated[PlainText, AtMost(MAX_TITLE_CHARS)]
 
 _SESSION = {
     "session_id": SESSION_ID,
-    "title": "父子链是什么?",
+    "title": "父子链是什么？",
     "created_at": "2026-01-31T09:30:00.000000Z",
     "updated_at": "2026-01-31T09:35:00.000000Z",
     "hold": False,

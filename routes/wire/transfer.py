@@ -301,7 +301,7 @@ class ImportBody(WireModel):
             "title": "父子链",
             "turns": [
                 {
-                    "question": "父子链是什么?",
+                    "question": "父子链是什么？",
                     "answer": "每一轮都记下上一轮。",
                     "timestamp": "2026-01-31T17:30:00+08:00",
                 }

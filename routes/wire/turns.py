@@ -123,7 +123,7 @@ class Turn(Reply):
             "turn_id": TURN_ID,
             "session_id": SESSION_ID,
             "parent_turn_id": None,
-            "user_query": "父子链是什么?",
+            "user_query": "父子链是什么？",
             "assistant_response": "每一轮都记下上一轮 [1]。",
             "thinking": "",
             "sources": [],
@@ -196,7 +196,7 @@ class Tree(Reply):
                     "seq": 0,
                     "command": "",
                     "has_summary": False,
-                    "question": "父子链是什么?",
+                    "question": "父子链是什么？",
                 }
             ]
         }

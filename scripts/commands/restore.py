@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="wenmai restore", description=__doc__)
-    parser.add_argument("file", type=Path, help="the archive, as scripts.commands.backup wrote it")
+    parser.add_argument("file", type=Path, help="the archive, as `wenmai backup` wrote it")
     parser.add_argument("--apply", action="store_true", help="restore; without it nothing is changed")
     parser.add_argument(
         "--as-is",

@@ -134,7 +134,7 @@ def test_every_field_is_described_and_examples_are_true(model: type[BaseModel]) 
     assert undescribed in ([], ["root"])
     for example in schema.get("examples", ()):
         read = TypeAdapter(model).validate_json(json.dumps(example))
-        assert json.loads(read.model_dump_json(exclude_unset=True)) == example
+        assert json.loads(read.model_dump_json(exclude_unset=True, by_alias=True)) == example
 
 
 def test_every_body_and_every_reply_of_its_own_has_an_example(spec: dict[str, Any]) -> None:

@@ -1,22 +1,23 @@
 /** Puts the page's parts together. */
 
 import { onKeyNeeded } from "./api/http.js";
-import { listModels, publicSettings } from "./api/server.js";
-import { Chat } from "./conversation/chat.js";
-import { CitePreview } from "./sources/preview.js";
+import { listModels, publicSettings } from "./api/turns.js";
 import { hear } from "./base/bus.js";
 import { askForKey } from "./base/dialogs.js";
+import { fillIcons, setText } from "./base/dom.js";
+import { toggleLanguage, translateAll } from "./base/i18n.js";
 import { closeMenu } from "./base/menu.js";
 import { Desk } from "./composer/desk.js";
-import { DocumentsPanel } from "./documents/documents-panel.js";
-import { fillIcons, setText } from "./base/dom.js";
+import { Chat } from "./conversation/chat.js";
 import { Follower } from "./conversation/follow.js";
-import { toggleLanguage, translateAll } from "./base/i18n.js";
-import { SessionHead } from "./sessions/session-head.js";
-import { SessionList } from "./sessions/session-list.js";
-import { SessionSearch } from "./sessions/session-search.js";
-import { setUpFrame } from "./frame/frame.js";
-import { Sidebar } from "./base/sidebar.js";
+import { DocumentsPanel } from "./documents/panel.js";
+import { setUpShortcuts, showKeys } from "./frame/keys.js";
+import { Sidebar } from "./frame/sidebar.js";
+import { setUpThemeMenu } from "./frame/theme.js";
+import { SessionHead } from "./sessions/head.js";
+import { SessionList } from "./sessions/list.js";
+import { SessionSearch } from "./sessions/search.js";
+import { CitePreview } from "./sources/preview.js";
 
 const find = (selector) => document.querySelector(selector);
 const UUID = "[0-9a-f-]{36}";
@@ -139,7 +140,7 @@ hear("language", () => {
   sessions.draw();
   head.draw();
 });
-hear("key-given", () => {
+hear("key-changed", () => {
   readAll();
   composer.persona.refresh();
   if (chat.sessionId && !chat.running && !chat.shown.views.length) chat.open(chat.sessionId, chat.leaf);
@@ -169,4 +170,14 @@ function settle(settings) {
   sessions.expireDays = settings?.expire_days;
   composer.settings = settings;
   documents.limits = settings ?? {};
+}
+
+/* The page's frame: its theme, its keys, and the list of them. */
+
+/** `acts`: {newChat, search, question}, what the keys lead to. */
+function setUpFrame(acts) {
+  const keys = document.querySelector("#keys");
+  setUpThemeMenu(document.querySelector("#theme"));
+  keys.addEventListener("click", showKeys);
+  setUpShortcuts({ ...acts, help: showKeys });
 }

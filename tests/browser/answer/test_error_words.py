@@ -96,7 +96,7 @@ def test_every_code_of_the_server_has_a_cause_and_what_to_try(language: str) -> 
 
 def test_every_reason_why_a_file_is_refused_has_words_in_the_documents_panel() -> None:
     """Discriminates: a reader that refuses with a code of its own, which the panel does not know."""
-    reasons = (WEB / "js/documents/reasons.js").read_text("utf-8")
+    reasons = (WEB / "js/uploads/reasons.js").read_text("utf-8")
     asked = {
         keyword.value.value
         for file in (ROOT / "services").rglob("*.py")

@@ -42,7 +42,7 @@ const x = 1;
 
 # Renders `text` in pieces, one frame each, and again in one piece; returns both results.
 RENDER_TWICE = """async ([text, size]) => {
-  const { AnswerView } = await import("/web/js/answer/answer-view.js");
+  const { AnswerView } = await import("/web/js/answer/view.js");
   await (await import("/web/js/answer/markdown.js")).engineReady;
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   const render = async (pieces) => {
@@ -61,7 +61,7 @@ RENDER_TWICE = """async ([text, size]) => {
 
 # The same once more on a machine so slow that each frame's time is over before its work begins.
 RENDER_LATE = """async (text) => {
-  const { AnswerView } = await import("/web/js/answer/answer-view.js");
+  const { AnswerView } = await import("/web/js/answer/view.js");
   let now = performance.now();
   performance.now = () => (now += 50);
   const view = new AnswerView();

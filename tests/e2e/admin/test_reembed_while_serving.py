@@ -119,7 +119,7 @@ async def test_without_a_prepared_copy_the_start_is_refused_and_names_the_comman
         job.start(NewEmbedding(SLOW))
         await asyncio.sleep(0.02)  # it is under way
         assert (await job.cancel()).status == "cancelled"
-    with pytest.raises(StartRefusedError, match=r"python -m scripts\.reembed"):
+    with pytest.raises(StartRefusedError, match="wenmai reembed"):
         async with started(tmp_path, SLOW):
             pass
     async with started(tmp_path) as app:

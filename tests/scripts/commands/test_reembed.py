@@ -65,7 +65,7 @@ def old_store(folder: Path) -> Path:
 async def test_after_the_embedding_changed_reembedding_makes_everything_found_again(tmp_path: Path) -> None:
     async with filled(tmp_path) as (_, session_id):
         pass
-    with pytest.raises(StartRefusedError, match=r"python -m scripts\.reembed"):
+    with pytest.raises(StartRefusedError, match="wenmai reembed"):
         async with open_container(with_embedding(tmp_path, OTHER)):
             pass
     done = run_command(tmp_path, "--apply")

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from qdrant_client import models
 
 from services.conversation import sessions as session_search
 from services.conversation.sessions import Session, SessionStore, TitledPage, find_titled
@@ -14,11 +15,14 @@ from tests.services.conversation.stores import SESSIONS, open_edge, open_memory,
 OWNER = "local"
 
 
+ORDERED = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
+
+
 @pytest.fixture(params=["edge", "memory"])
 async def sessions(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SessionStore]:
     opening = open_edge(tmp_path) if request.param == "edge" else open_memory()
     async with opening as store:
-        await store.create_payload_index(SESSIONS, "updated_us", "integer")
+        await store.create_payload_index(SESSIONS, "updated_us", ORDERED)
         yield SessionStore(store, SESSIONS)
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Command = tuple[str, ...]
-TOGETHER = ("-n", "2", "--dist", "worksteal")  # two cores; whoever is done first takes from the other
+TOGETHER = (
+    "-n",
+    "2",
+    "--dist",
+    "loadfile",
+)  # two cores; the tests of a file share its server and its browser
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,6 @@
 /** What the page adds to a rendered fragment: source buttons for `[1]`, frames and copy for code. */
 
 import { el, icon } from "../base/dom.js";
-import { tellHosts } from "./links.js";
-import { findMarks, numbersOf } from "./marks.js";
 
 // Would be left alone at the start of a line: a line may break after a button.
 const CLOSING = /[.,;:!?)\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u300d\u201d]/;
@@ -18,12 +16,12 @@ export function decorate(fragment, valid) {
 
 function citableTexts(fragment) {
   const walker = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
-  const found = [];
+  const texts = [];
   while (walker.nextNode()) {
     const node = walker.currentNode;
-    if (/[[【(\uff08]/.test(node.data) && !node.parentElement?.closest("code, a")) found.push(node);
+    if (/[[【(\uff08]/.test(node.data) && !node.parentElement?.closest("code, a")) texts.push(node);
   }
-  return found;
+  return texts;
 }
 
 function splitMarks(text, valid) {
@@ -89,4 +87,78 @@ function frameCode(pre) {
   pre.replaceWith(frame);
   pre.tabIndex = 0; // a wide block is scrolled with the keyboard
   frame.append(pre);
+}
+
+/* Says where a link leads when its text says otherwise: "https://bank.example" that leads to evil.test. */
+
+// A text that reads as an address: with its scheme or www, or nothing but a name with a dot in it.
+const ADDRESS = /(?:\b[a-z][a-z+.-]*:\/\/|\bwww\.)\S+|^\s*[^\s/]+\.[^\s/.]{2,}(?:[/?#:]\S*)?\s*$/giu;
+
+function tellHosts(fragment) {
+  for (const link of fragment.querySelectorAll("a[href]")) {
+    const { protocol, hostname: host } = link;
+    if (protocol === ":") link.replaceWith(...link.childNodes); // half an address leads nowhere
+    else if (host && imitates(link, host)) link.after(el("bdi", { class: "faint", text: ` (${host})` }));
+  }
+}
+
+/** Also a name before an @, and letters of other scripts that look like Latin ones. */
+function imitates({ textContent: text, username }, host) {
+  return Boolean(username) || host.includes("xn--") || (text.match(ADDRESS) ?? []).some((named) => hostOf(named) !== host);
+}
+
+function hostOf(text) {
+  const address = text.includes("://") ? text.trim() : `http://${text.trim()}`;
+  return URL.canParse(address) ? new URL(address).hostname.replace(/[.,;:!?)]+$/, "") : "";
+}
+
+/* The marks by which an answer names its sources, as the server counts them: [1], [1, 2], [1-3], 【1】, [^1], (来源 1). */
+
+const NUMBERS = String.raw`\d{1,3}(?:\s{0,3}(?:[,\uff0c\u3001;\uff1b]|[-\u2013\u2014~\uff5e\u81f3]|和|与|and)\s{0,3}\^?\d{1,3}){0,20}`;
+const LABEL = String.raw`(?:(?:参?见|參?見|see)\s{0,3})?(?:来源|來源|资料块?|資料|sources?|passages?)\s{0,3}[:\uff1a#]?\s{0,3}`;
+const MARK = new RegExp(String.raw`(?:(?:\[\^?|【)|(?<label>[(\uff08\[【]\s?${LABEL}))(?<list>${NUMBERS})\s?[\]】)\uff09]`, "gi");
+const RANGE = /(\d{1,3})\s*[-\u2013\u2014~\uff5e\u81f3]\s*\^?(\d{1,3})|(\d{1,3})/g;
+// x[1], items_2[1], myList[1], f()[1]: an index, no mark
+const INDEXED = /(?:(?<!\w)(?:[A-Za-z_]|[a-z][A-Za-z0-9_]*[A-Z0-9_][A-Za-z0-9_]*|arr|array|list|args|argv|nums|vec|buf)|\(\)|:\/\/\S*)$/;
+const LOOK_BACK = 80;
+const WIDEST_UNKNOWN = 30; // a range this wide is believed while the sources are not known
+
+/**
+ * `begins`: the text stands at the beginning of a line; it may follow an element.
+ * @returns {{at: number, end: number, raw: string, list: string}[]} the marks in a text, in order
+ */
+function findMarks(text, begins) {
+  const marks = [];
+  for (const match of text.matchAll(MARK)) {
+    const [raw] = match;
+    const { label, list } = match.groups;
+    const end = match.index + raw.length;
+    if (label || standsAlone(text, match.index, end, { lastEnd: marks.at(-1)?.end, begins })) marks.push({ at: match.index, end, raw, list });
+  }
+  return marks;
+}
+
+function standsAlone(text, at, end, { lastEnd, begins }) {
+  if (/[)\uff09]/.test(text[end - 1]) || text[end] === "(") return false;
+  const line = text.lastIndexOf("\n", at - 1) + 1;
+  const before = text.slice(Math.max(line, at - LOOK_BACK), at);
+  if (text[end] === ":" && !before.trim() && (line > 0 || begins)) return false; // a definition
+  if (at === lastEnd || !before) return true;
+  return !/[\\\]!]$/.test(before) && !INDEXED.test(before);
+}
+
+/** The source numbers a mark names, each once. `valid` is the set there is, or null while it is not known. */
+function numbersOf(list, valid) {
+  const numbers = new Set();
+  for (const [, first, last, single] of list.matchAll(RANGE)) {
+    if (single) numbers.add(Number(single));
+    else for (const number of wholeRange(Number(first), Number(last), valid)) numbers.add(number);
+  }
+  return numbers.has(0) ? [] : [...numbers];
+}
+
+/** A range that leaves the sources is none of ours. */
+function wholeRange(first, last, valid) {
+  const fits = valid ? valid.has(first) && valid.has(last) : last - first < WIDEST_UNKNOWN;
+  return first >= 1 && first < last && fits ? Array.from({ length: last - first + 1 }, (_, at) => first + at) : [];
 }

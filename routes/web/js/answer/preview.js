@@ -59,7 +59,7 @@ function closeEmphasis(text) {
   const strong = (plain.match(/\*\*/g) ?? []).length % 2;
   const alone = plain.replaceAll("**", "").match(/\S\*|\*\S/g) ?? [];
   const single = alone.length % 2 === 1 && /(?:^|[^\w*])\*(?![\s*])[^*]*$/.test(plain.replaceAll("**", ""));
-  const gone = (plain.match(/~~/g) ?? []).length % 2;
-  const marks = (single ? "*" : "") + (strong ? "**" : "") + (gone ? "~~" : "");
+  const struck = (plain.match(/~~/g) ?? []).length % 2;
+  const marks = (single ? "*" : "") + (strong ? "**" : "") + (struck ? "~~" : "");
   return marks ? text.trimEnd() + marks : text;
 }

@@ -1,20 +1,21 @@
-/** Documents and their jobs over HTTP. */
+/** Documents, their chunks and jobs, and searching them, over HTTP. */
 
 import { ApiError, begin, id, identity, readJson, renewKey, send, withJson } from "./http.js";
 
 /** `page`: `status`, `source` and `tag` narrow; `cursor` is `next` of the page before. */
 export const listDocuments = (page = {}) => readJson(`/documents?${query({ limit: 100, ...page })}`);
 export const readDocument = (documentId) => readJson(`/documents/${id(documentId)}`);
+export const readFileName = async (documentId) => (await readDocument(documentId))?.file_name ?? "";
 export const changeDocument = (documentId, changes) =>
   readJson(`/documents/${id(documentId)}`, withJson("PATCH", changes));
 /** The reply with its proof: what was searched afterwards, and what is left. */
 export const deleteDocument = (documentId) => readJson(`/documents/${id(documentId)}`, { method: "DELETE" });
 export const listChunks = (documentId, cursor) =>
   readJson(`/documents/${id(documentId)}/chunks?${query({ limit: 50, cursor })}`);
+/** What a list or a question can be limited to: [{source, documents}] and [{tag, documents}]. */
 export const listSources = async () => (await readJson("/sources"))?.sources ?? [];
 export const listTags = async () => (await readJson("/tags"))?.tags ?? [];
 export const listJobs = async () => (await readJson("/jobs"))?.jobs ?? [];
-export const readJob = (jobId) => readJson(`/jobs/${id(jobId)}`);
 export const followJob = (jobId, signal) => send(`/jobs/${id(jobId)}/stream`, { signal });
 
 /**
@@ -57,4 +58,27 @@ function parsed(text) {
 
 function query(values) {
   return new URLSearchParams(Object.entries(values).filter(([, value]) => value));
+}
+
+/* What the knowledge base says: retrieval alone, what stands around a chunk, and which documents there are. */
+
+const MOST_DOCUMENTS = 2000;
+
+/** `body` as POST /search takes it. */
+export const search = (body) => readJson("/search", withJson("POST", body));
+
+/** A chunk with so many chunks before and after it, and its section. */
+export const readSurroundings = (documentId, chunkId, before, after) =>
+  readJson(`/documents/${id(documentId)}/chunks/${id(chunkId)}?before=${before}&after=${after}&section=true`);
+
+/** The newest documents, as many as a person could look through. */
+export async function allDocuments() {
+  const documents = [];
+  for (let cursor = ""; documents.length < MOST_DOCUMENTS; ) {
+    const page = await readJson(`/documents?limit=500${cursor ? `&cursor=${id(cursor)}` : ""}`);
+    documents.push(...(page?.documents ?? []));
+    cursor = page?.next;
+    if (!cursor) break;
+  }
+  return documents;
 }

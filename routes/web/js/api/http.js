@@ -1,8 +1,6 @@
 /** The server's HTTP API. Every refusal becomes an ApiError; a broken connection stays a TypeError. */
 
 import { tell } from "../base/bus.js";
-import { answered, mayAsk, origin } from "./asking.js";
-import { isSendable, keepKey, readKey } from "./key.js";
 
 export class ApiError extends Error {
   /** `retryAfterS`: when the server asks to come again, 0 when it did not say. */
@@ -29,18 +27,18 @@ export const begin = (method) => ({ ...origin(method), key: readKey() });
 export async function renewKey(begun) {
   if (readKey() !== begun.key) return true;
   if (!mayAsk(begun)) return false;
-  let given = await askForKey(begun.key);
-  while (given && !isSendable(given)) given = await askForKey(given);
-  answered(Boolean(given));
-  if (given) learn(given);
-  return Boolean(given);
+  let key = await askForKey(begun.key);
+  while (key && !isSendable(key)) key = await askForKey(key);
+  answered(Boolean(key));
+  if (key) learn(key);
+  return Boolean(key);
 }
 
 /** Several requests may have waited for the same answer. */
 function learn(key) {
   if (key === readKey()) return;
   keepKey(key);
-  tell("key-given");
+  tell("key-changed");
 }
 
 export async function send(path, options = {}, again = true) {
@@ -68,3 +66,60 @@ export const withJson = (method, body) => ({
   body: JSON.stringify(body),
 });
 export const id = encodeURIComponent;
+
+/* Which refused request may ask the reader for a key: after a decline only one the reader caused since then. */
+
+const ACT_MS = 1000; // a read that begins so soon after a click belongs to it
+const ACTS = "button, a, select, summary, input[type=file]";
+
+let actedMs = -Infinity;
+let declinedMs = null;
+
+addEventListener("click", ({ target }) => target.closest?.(ACTS) && (actedMs = performance.now()), true);
+
+/** To be taken when a request begins: whether the reader caused it. What changes something always is the reader's. */
+function origin(method = "GET") {
+  const beganMs = performance.now();
+  return { beganMs, byReader: method !== "GET" || beganMs - actedMs < ACT_MS };
+}
+
+const mayAsk = ({ beganMs, byReader }) => declinedMs === null || (byReader && beganMs > declinedMs);
+
+/** The reader gave a key, or would not: then what they did before asks no more. */
+function answered(hasKey) {
+  declinedMs = hasKey ? null : performance.now();
+  if (!hasKey) actedMs = -Infinity;
+}
+
+/* The access key of this tab. Storage may be forbidden: then it lasts until reload. */
+
+const NAME = "wenmai.key";
+const SENDABLE = /^[\x21-\x7e]+$/; // what a header may carry; fetch throws on anything else
+
+let known = null;
+
+/** The key, or null: a stored one that no header can carry is none. */
+function readKey() {
+  const key = known ?? stored();
+  return key && SENDABLE.test(key) ? key : null;
+}
+
+function keepKey(key) {
+  known = key;
+  try {
+    sessionStorage.setItem(NAME, key);
+  } catch {
+    // remembered in `known` for this visit
+  }
+}
+
+/** A key that cannot be sent is wrong whatever the server says. */
+const isSendable = (key) => SENDABLE.test(key);
+
+function stored() {
+  try {
+    return sessionStorage.getItem(NAME);
+  } catch {
+    return null;
+  }
+}

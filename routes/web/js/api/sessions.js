@@ -1,4 +1,4 @@
-/** Sessions over HTTP. */
+/** Sessions and their personas over HTTP. */
 
 import { id, readJson, send, withJson } from "./http.js";
 
@@ -19,3 +19,16 @@ export const deleteSession = (sessionId) => readJson(`/sessions/${id(sessionId)}
 export const listTurns = async (sessionId, leaf) =>
   (await readJson(`/sessions/${id(sessionId)}/turns${leaf ? `?leaf=${id(leaf)}` : ""}`)).turns;
 export const readTree = async (sessionId) => (await readJson(`/sessions/${id(sessionId)}/tree`)).turns;
+
+/* A conversation's persona over HTTP. */
+
+const address = (sessionId) => `/sessions/${id(sessionId)}`;
+
+/** null when there is none. */
+export const readPersona = async (sessionId) => (await readJson(address(sessionId)))?.persona ?? null;
+/** `persona`: {text, name?, document_id?, chunk_id?}. Gives it as it is kept. */
+export const setPersona = async (sessionId, persona) =>
+  (await readJson(`${address(sessionId)}/persona`, withJson("PUT", persona)))?.persona ?? null;
+export const clearPersona = (sessionId) => readJson(`${address(sessionId)}/persona`, { method: "DELETE" });
+/** A new conversation's id; it is in the list at once. */
+export const createSession = async () => (await readJson("/sessions", withJson("POST", {}))).session_id;

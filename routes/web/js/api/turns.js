@@ -1,4 +1,4 @@
-/** Questions and turns over HTTP. */
+/** Questions and turns over HTTP, and what the server offers for them. */
 
 import { id, readJson, send, withJson } from "./http.js";
 
@@ -8,7 +8,12 @@ export const resumeTurn = (turnId, after, signal) =>
   send(`/turns/${id(turnId)}/stream?after=${after}`, { signal });
 export const stopTurn = (turnId) => send(`/turns/${id(turnId)}/stop`, { method: "POST" });
 export const readTurn = (turnId) => readJson(`/turns/${id(turnId)}`);
+/** Refused when there is none, or no key for it, which is not asked for then. */
+export const hasTurn = (turnId) => send(`/turns/${id(turnId)}`, {}, false);
 /** `rating` is "up", "down" or null; null without a `comment` takes it away. */
 export const rateTurn = (turnId, { rating, comment }) =>
   send(`/turns/${id(turnId)}/feedback`, withJson("PUT", { rating, comment }));
 export const readPrompt = (turnId) => readJson(`/turns/${id(turnId)}/prompt`);
+
+export const listModels = () => readJson("/models");
+export const publicSettings = () => readJson("/settings/public");

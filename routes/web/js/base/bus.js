@@ -5,9 +5,9 @@
  * "persona" {file_name, text, document_id, chunk_id}: make the passage this conversation's persona.
  * "edit-last": edit the newest question. "filter" {tags, document_ids, names}: ask only of these
  * documents; `names` are theirs, in the same order.
- * "documents-read" {document_ids}: the list of documents was read anew, its first page at least. "document-gone"
+ * "documents-read" {document_ids}: the list of documents was read anew, its first page at least. "document-deleted"
  * {document_id}: it was deleted. "tags-read" {tags}: those that documents have now, at most as many as the server lists.
- * "language": the reader chose the other language. "key-given": another access key, what was refused may be read now.
+ * "language": the reader chose the other language. "key-changed": another access key, what was refused may be read now.
  */
 const bus = new EventTarget();
 

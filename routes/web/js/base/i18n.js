@@ -9,6 +9,8 @@ export const language = () => (document.documentElement.lang.startsWith("zh") ? 
 // In a name they would turn the words of the sentence around.
 const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
 
+const UNITS = ["B", "KB", "MB", "GB"];
+
 export const hasWords = (key) => Object.hasOwn(zh, key);
 
 const plurals = { zh: new Intl.PluralRules("zh"), en: new Intl.PluralRules("en") };
@@ -55,6 +57,13 @@ export function toggleLanguage() {
   tell("language");
 }
 
+/** 1 KB is 1,000 bytes, as the server's limits count. */
+export function formatBytes(bytes) {
+  const step = Math.min(UNITS.length - 1, bytes < 1 ? 0 : Math.floor(Math.log10(bytes) / 3));
+  const value = bytes / 1000 ** step;
+  return `${value.toFixed(step && value < 10 ? 1 : 0)} ${UNITS[step]}`;
+}
+
 /** A stored RFC 3339 time as a person of this language reads it. */
 export function formatTime(timestamp) {
   const date = new Date(timestamp);
@@ -75,4 +84,25 @@ export function formatMonth(timestamp) {
 export function daysAgo(timestamp) {
   const midnight = (date) => new Date(date.getFullYear(), date.getMonth(), date.getDate()).getTime();
   return Math.round((midnight(new Date()) - midnight(new Date(timestamp))) / 86_400_000);
+}
+
+/** A wall-clock hour and minute, for "again at 14:05:10". */
+export function clockOf(moment) {
+  const date = new Date(moment ?? "");
+  return Number.isNaN(date.getTime()) ? "" : date.toLocaleTimeString(document.documentElement.lang);
+}
+
+/* The words for an error of the server's: by its code, or by the kind of its HTTP status where it has none. */
+
+/** The code whose words these are: `code` itself, that of its kind, or "" where the page has none. */
+export function wordedCode(code) {
+  if (hasWords(`cause_${code}`)) return code;
+  const [, kind] = /^http_([45])\d\d$/.exec(code) ?? [];
+  return kind ? `http_${kind}xx` : "";
+}
+
+/** What an ApiError says, as a key of ours or as the server's own sentence. */
+export function causeOf({ code, status, message }) {
+  const known = wordedCode(code || `http_${status}`);
+  return known ? `cause_${known}` : message;
 }

@@ -2,10 +2,10 @@
 
 import { el } from "../base/dom.js";
 import { completions } from "../turn/commands.js";
-import { insertText } from "./insert.js";
+import { insertText } from "../base/insert.js";
 
 export class Completion {
-  #found = [];
+  #matches = [];
   #active = -1;
   #dismissed = false;
   #list = el("ul", { id: "completions", class: "completions", role: "listbox", label: "commands", hidden: true });
@@ -22,7 +22,7 @@ export class Completion {
   }
 
   get open() {
-    return this.#found.length > 0;
+    return this.#matches.length > 0;
   }
 
   close() {
@@ -41,17 +41,17 @@ export class Completion {
   }
 
   #typed() {
-    const found = completions(this.box.value);
+    const matches = completions(this.box.value);
     if (!this.box.value) this.#dismissed = false;
-    this.#show(this.#dismissed ? [] : found);
+    this.#show(this.#dismissed ? [] : matches);
   }
 
   /** An argument that is being typed is not replaced by Enter: nothing is chosen then before an arrow is. */
-  #show(found) {
-    this.#found = found;
-    this.#list.replaceChildren(...found.map(option));
-    this.#list.hidden = !found.length;
-    this.#activate(found.length && !this.box.value.includes(" ") ? 0 : -1);
+  #show(matches) {
+    this.#matches = matches;
+    this.#list.replaceChildren(...matches.map(option));
+    this.#list.hidden = !matches.length;
+    this.#activate(matches.length && !this.box.value.includes(" ") ? 0 : -1);
   }
 
   #dismiss() {
@@ -60,7 +60,7 @@ export class Completion {
   }
 
   #move(by) {
-    const count = this.#found.length;
+    const count = this.#matches.length;
     this.#activate(this.#active < 0 ? (by > 0 ? 0 : count - 1) : (this.#active + by + count) % count);
   }
 
@@ -74,7 +74,7 @@ export class Completion {
 
   /** What is typed in full is sent. */
   #enter() {
-    const chosen = this.#found[this.#active];
+    const chosen = this.#matches[this.#active];
     if (!chosen || chosen.text === this.box.value.normalize("NFKC").toLowerCase()) return false;
     this.#take(this.#active);
     return true;
@@ -85,7 +85,7 @@ export class Completion {
   }
 
   #take(at) {
-    const { text } = this.#found[at];
+    const { text } = this.#matches[at];
     this.box.setSelectionRange(0, this.box.value.length);
     insertText(this.box, text);
     this.close();

@@ -7,15 +7,13 @@
 
 import { hear } from "../base/bus.js";
 import { el, isWriting, setText } from "../base/dom.js";
-import { Composer } from "./composer.js";
+import { insertQuote } from "../base/insert.js";
+import { PersonaCard } from "../persona/card.js";
+import { QuestionBox } from "./box.js";
 import { Drafts } from "./drafts.js";
-import { Filters } from "./filters.js";
-import { beginWithPersona, isGone, lostQuestion, lostTurn } from "./first-question.js";
-import { GoneLimits } from "./gone-limits.js";
-import { insertQuote } from "./insert.js";
-import { keepEnd } from "./keep-end.js";
+import { Filters, StaleLimits } from "./filters.js";
+import { beginWithPersona, isDeleted, lostQuestion, lostTurn } from "./first-question.js";
 import { Options } from "./options.js";
-import { PersonaCard } from "./persona-card.js";
 import { SearchSettings } from "./search-settings.js";
 
 export class Desk {
@@ -30,11 +28,11 @@ export class Desk {
     Object.assign(this, { ask, openSession });
     const say = (...words) => this.say(...words);
     this.filters = new Filters((filters) => this.#drafts.write(this.#conversation, { filters }));
-    this.goneLimits = new GoneLimits(this.filters, say);
+    this.staleLimits = new StaleLimits(this.filters, say);
     this.search = new SearchSettings(form, this.filters);
     this.options = new Options(form, { search: this.search, filters: this.filters, say });
     this.persona = new PersonaCard({ say, keep: (persona) => this.#drafts.write(null, { persona }) });
-    this.box = new Composer(form, { onSend: (question) => this.submit(question), onStop: () => { this.#stopped = true; stop(); },
+    this.box = new QuestionBox(form, { onSend: (question) => this.submit(question), onStop: () => { this.#stopped = true; stop(); },
       onInput: (text) => this.#typed(text), closeFirst: () => this.search.close() });
     form.querySelector("#model").after(this.search.button);
     form.before(el("div", { id: "composer-head" }, this.#note, this.persona.element, this.filters.element));
@@ -65,7 +63,7 @@ export class Desk {
     this.filters.show(filters);
     this.persona.show(id, persona);
     this.say("");
-    this.goneLimits.look();
+    this.staleLimits.look();
     this.#recover(id);
   }
 
@@ -92,10 +90,10 @@ export class Desk {
     if (view.repeats) return;
     const lost = await lostTurn(view, { stoppedHere: this.#stopped });
     if (lost === null || view.status === "running") return; // not known, or tried again meanwhile
-    const gone = lost && sessionId && (await isGone(sessionId));
+    const deleted = lost && sessionId && (await isDeleted(sessionId));
     this.#drafts.settle(view.question, sessionId);
     if (lost) this.#giveBack(view.question, sessionId ?? null);
-    if (gone && sessionId === this.#conversation) this.say("sessionGone", {}, ["askAnew", () => this.#carryOver(sessionId)]);
+    if (deleted && sessionId === this.#conversation) this.say("sessionDeleted", {}, ["askAnew", () => this.#carryOver(sessionId)]);
   }
 
   /** What was typed elsewhere in that conversation, and has no place there any more. */
@@ -196,4 +194,15 @@ export class Desk {
     if (lost && this.#drafts.read(id).sent === sent) this.#giveBack(sent, id);
     else if (lost === false) this.#drafts.write(id, { sent: "" });
   }
+}
+
+/* The box grows over the end of the conversation, where it may say why a question is back in it. */
+
+const NEAR_PX = 300; // an error's card may have come below since the page went along
+
+/** To be called before the box grows; what it gives, after. A reader who went up stays there. */
+function keepEnd() {
+  const page = document.scrollingElement;
+  const near = page.scrollHeight - page.scrollTop - innerHeight < NEAR_PX;
+  return () => near && requestAnimationFrame(() => scrollTo({ top: page.scrollHeight, behavior: "instant" }));
 }

@@ -1,7 +1,10 @@
 /** What the questions of this conversation are limited to, always in view as chips that can be taken away. */
 
-import { readFileName } from "../api/persona.js";
+import { readFileName } from "../api/documents.js";
+import { ApiError } from "../api/http.js";
+import { hear } from "../base/bus.js";
 import { el, icon } from "../base/dom.js";
+import { language } from "../base/i18n.js";
 
 /** As many as a request takes. */
 export const MOST = { tags: 32, sources: 32, documents: 100 };
@@ -86,4 +89,67 @@ export class Filters {
 function chip(name, onRemove, key = "filterName") {
   return el("button", { class: "chip", type: "button", label: ["filterRemove", { name }], on: { click: onRemove } },
     el("span", { i18n: [key, { name }] }), icon("close"));
+}
+
+/* Takes limits away that nothing meets any more, and says so: of deleted documents, and of tags that none has. */
+
+const MOST_TAGS = 200; // that the server lists; of so many, one that is missing may be there
+
+export class StaleLimits {
+  #existing = null; // ids of documents; null until their list was read
+
+  /** `say(key, vars)` tells the reader. */
+  constructor(filters, say) {
+    Object.assign(this, { filters, say });
+    hear("document-deleted", ({ document_id: id }) => this.#deleted(id));
+    hear("documents-read", ({ document_ids: ids }) => {
+      this.#existing = new Set(ids);
+      this.look();
+    });
+    hear("tags-read", ({ tags }) => this.#keepTags(tags));
+  }
+
+  /** To be called when other limits are shown. The list may have more documents than were read: the server is asked. */
+  async look() {
+    const unseen = this.#existing && this.filters.now.documents.filter(({ id }) => !this.#existing.has(id));
+    const asked = await Promise.all((unseen ?? []).map(async ({ id }) => ((await isDeleted(id)) ? id : this.#existing.add(id) && "")));
+    this.#dropDocuments(asked.filter(Boolean));
+  }
+
+  #deleted(id) {
+    this.#existing?.delete(id);
+    this.#dropDocuments([id]);
+  }
+
+  #dropDocuments(ids) {
+    const { documents } = this.filters.now;
+    const stale = documents.filter(({ id }) => ids.includes(id));
+    if (!stale.length) return;
+    this.filters.change({ documents: documents.filter((one) => !stale.includes(one)) });
+    this.#tell("documentLimitStale", stale.map(({ id, name }) => name || id));
+  }
+
+  #keepTags(all) {
+    const { tags } = this.filters.now;
+    const stale = all.length < MOST_TAGS ? tags.filter((tag) => !all.includes(tag)) : [];
+    if (!stale.length) return;
+    this.filters.change({ tags: tags.filter((tag) => !stale.includes(tag)) });
+    this.#tell("tagLimitStale", stale);
+  }
+
+  /** That everything is searched now must be said. */
+  #tell(key, names) {
+    const named = names.join(language() === "zh" ? "”、“" : "”, “");
+    this.say(this.filters.empty ? `${key}All` : key, { n: names.length, names: named });
+  }
+}
+
+/** Not reached is not gone. */
+async function isDeleted(documentId) {
+  try {
+    await readFileName(documentId);
+    return false;
+  } catch (error) {
+    return error instanceof ApiError && error.status === 404;
+  }
 }

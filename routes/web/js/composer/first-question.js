@@ -1,9 +1,9 @@
 /** What comes before a question is asked, and after a page went away in the middle of asking. */
 
 import { ApiError } from "../api/http.js";
-import { createSession, hasTurn, setPersona } from "../api/persona.js";
-import { deleteSession, listTurns, readSession } from "../api/sessions.js";
-import { wordsFor } from "./persona-dialog.js";
+import { createSession, deleteSession, listTurns, readSession, setPersona } from "../api/sessions.js";
+import { hasTurn } from "../api/turns.js";
+import { wordsFor } from "../persona/dialog.js";
 
 const DELETION_MS = [300, 1000, 3000]; // a conversation's running answer is stopped first, then it is deleted
 
@@ -68,7 +68,7 @@ async function neverArrived(turnId) {
 }
 
 /** Whether that conversation was deleted, or has expired; not reached is not gone. */
-export const isGone = (sessionId) => readSession(sessionId).then(() => false, (error) => error.status === 404);
+export const isDeleted = (sessionId) => readSession(sessionId).then(() => false, (error) => error.status === 404);
 
 /** The server brings line breaks to one form. */
 const sameText = (one, other) => one.split(/\s+/).join(" ") === other.split(/\s+/).join(" ");

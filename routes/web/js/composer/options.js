@@ -1,4 +1,4 @@
-/** Which model answers, whether it thinks first, and whether passages are judged one by one; kept on this device. */
+/** Which model answers, whether it thinks first, and whether passages are judged one by one; stored on this device. */
 
 import { el } from "../base/dom.js";
 import { readPref, writePref } from "../base/prefs.js";
@@ -45,8 +45,8 @@ export class Options {
     const { models = [], default: first = "default" } = (await listModels().catch(() => null)) ?? {};
     this.#isKnown = true;
     this.select.replaceChildren(...models.map(({ id, label }) => el("option", { value: id, text: label || id })));
-    const kept = readPref("model");
-    this.select.value = models.some(({ id }) => id === kept) ? kept : first;
+    const stored = readPref("model");
+    this.select.value = models.some(({ id }) => id === stored) ? stored : first;
     this.select.hidden = models.length < 2;
     [this.#models, this.#default] = [models, first];
     this.#offer();

@@ -1,11 +1,10 @@
 /** How many passages the model is shown, and what a question is limited to: a small panel over the box. */
 
-import { listSources, listTags } from "../api/server.js";
+import { listSources, listTags } from "../api/documents.js";
 import { tell } from "../base/bus.js";
 import { el, setText } from "../base/dom.js";
 import { translate } from "../base/i18n.js";
 import { readPref, writePref } from "../base/prefs.js";
-import { checkChips } from "./check-chips.js";
 import { MOST } from "./filters.js";
 
 const DEFAULT_TOP_N = 10;
@@ -57,27 +56,27 @@ export class SearchSettings {
   #offer(tags, sources) {
     const picker = (list, title, items) => items.length > 0 && checkChips({ title, items, most: MOST[list],
       chosen: this.filters.now[list], onToggle: (name, on) => this.filters.set(list, name, on) });
-    const given = [
+    const pickers = [
       picker("tags", "pickTags", tags.map(({ tag, documents }) => ({ name: tag, count: documents }))),
       picker("sources", "pickSources", sources.map(({ source, documents }) => ({ name: source, count: documents }))),
     ].filter(Boolean);
-    this.#panel.querySelector(".passages").after(...given);
+    this.#panel.querySelector(".passages").after(...pickers);
     for (const node of this.#panel.querySelectorAll("[data-i18n-placeholder]")) translate(node);
   }
 
   #passages() {
-    const said = el("output", { i18n: ["passagesCount", { n: this.#topN }] });
+    const count = el("output", { i18n: ["passagesCount", { n: this.#topN }] });
     const range = el("input", { type: "range", min: 1, max: MOST_TOP_N, value: this.#topN, label: "passages" });
     range.addEventListener("input", () => {
       this.#topN = bounded(range.value);
       writePref("rerank_top_n", String(this.#topN));
-      setText(said, "passagesCount", { n: this.#topN });
+      setText(count, "passagesCount", { n: this.#topN });
       this.#say();
     });
-    return el("div", { class: "passages" }, el("span", { i18n: "passages" }), range, said);
+    return el("div", { class: "passages" }, el("span", { i18n: "passages" }), range, count);
   }
 
-  /** The last one given holds: another that does not go with it is taken away, in view of the reader. */
+  /** The last date chosen holds: another that does not go with it is taken away, in view of the reader. */
   #dates() {
     const field = (name, label) => el("input", { type: "date", name, value: this.filters.now[name], label,
       on: { change: ({ target }) => this.#date(name, target.value) } });
@@ -114,3 +113,39 @@ function bounded(value) {
   const n = Math.round(Number(value));
   return n >= 1 && n <= MOST_TOP_N ? n : DEFAULT_TOP_N;
 }
+
+/* A group of names to choose some of: chips that are checkboxes, with a field to find them where there are many. */
+
+const MANY = 12;
+
+/** `items`: [{name, count}]; `chosen`: the names that are; `most`: as many as can be. */
+function checkChips({ title, items, chosen, most, onToggle }) {
+  const chips = items.map((item) => chip(item, chosen.includes(item.name), onToggle));
+  const list = el("div", { class: "check-chips" }, ...chips);
+  const group = el("fieldset", { class: "picker" }, el("legend", { i18n: title }), items.length > MANY && finder(chips), list);
+  const limit = () => bound(chips, most);
+  list.addEventListener("change", limit);
+  limit();
+  return group;
+}
+
+function chip({ name, count }, checked, onToggle) {
+  const box = el("input", { type: "checkbox", class: "offscreen", value: name, on: { change: () => onToggle(name, box.checked) } });
+  box.checked = checked;
+  return el("label", { class: "check-chip" }, box, el("span", { text: name }), el("span", { class: "count", text: count ?? "" }));
+}
+
+function finder(chips) {
+  const filter = (words) => chips.forEach((node) => (node.hidden = !folded(node.textContent).includes(folded(words)) && !boxOf(node).checked));
+  return el("input", { type: "search", class: "finder", label: "pickerFind", "data-i18n-placeholder": "pickerFind",
+    on: { input: ({ target }) => filter(target.value.trim()) } });
+}
+
+/** No more can be chosen than a request takes. */
+function bound(chips, most) {
+  const full = chips.filter((node) => boxOf(node).checked).length >= most;
+  for (const node of chips) boxOf(node).disabled = full && !boxOf(node).checked;
+}
+
+const boxOf = (node) => node.firstElementChild;
+const folded = (text) => text.normalize("NFKC").toLowerCase();

@@ -3,7 +3,7 @@
 import { isWriting } from "../base/dom.js";
 import { t } from "../base/i18n.js";
 import { inPlace } from "./arrivals.js";
-import { QuestionEditor } from "./question-editor.js";
+import { QuestionEditor } from "./editor.js";
 
 export class Acts {
   #editor = null;

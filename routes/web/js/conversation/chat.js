@@ -1,19 +1,17 @@
 /** The conversation on the page: which session and branch is open, its turns, and the turns under way. */
 
-import { Acts } from "./acts.js";
 import { ApiError } from "../api/http.js";
-import { atEnd, atTurn } from "./arrivals.js";
-import { Branching } from "./branching.js";
 import { nextFrame } from "../base/frames.js";
 import { t } from "../base/i18n.js";
-import { ShownTurns } from "./shown.js";
-import { storedRequest, storedView } from "./stored.js";
+import { Branching } from "../branches/display.js";
 import { newTurnId } from "../stream/protocol.js";
-import { Run } from "../stream/run.js";
-import { Runs } from "./runs.js";
-import { Thread } from "./thread.js";
+import { Run, Runs } from "../stream/run.js";
 import { commandOf } from "../turn/commands.js";
-import { TurnView } from "../turn/turn-view.js";
+import { TurnView } from "../turn/view.js";
+import { Acts } from "./acts.js";
+import { atEnd, atTurn } from "./arrivals.js";
+import { ShownTurns } from "./shown.js";
+import { Thread } from "./thread.js";
 
 const TURNS_PER_FRAME = 5;
 
@@ -26,8 +24,8 @@ export class Chat {
    * `onPlace(sessionId, leaf, isStep)` when another branch is shown (no leaf: the newest), by the reader's step or not,
    * `onAsked` and `onTurnEnded(view, sessionId)`, and `onTextLeft(text, sessionId)` for an edited question not sent.
    */
-  constructor(element, follower, { branchLine, composer, ...given }) {
-    Object.assign(this, { element, follower, ...given });
+  constructor(element, follower, { branchLine, composer, ...page }) {
+    Object.assign(this, { element, follower, ...page });
     this.shown = new ShownTurns(element);
     const onTurn = (leaf, turnId) => this.go(leaf, turnId && atTurn(follower, this.shown, turnId));
     this.branching = new Branching(this.shown, { line: branchLine, composer, onGo: onTurn });
@@ -206,4 +204,31 @@ export class Chat {
     this.branching.clear();
     this.shown.say(error instanceof ApiError && error.status === 404 ? "sessionMissing" : "loadFailed");
   }
+}
+
+/* A stored turn on the page, and how it is asked again when it did not get its answer. */
+
+/**
+ * `again(view, body)` asks the same turn once more, `ask(question)` a new one: for a turn that did not keep what
+ * it was asked with.
+ */
+function storedView(turn, acts, { again, ask }) {
+  const view = TurnView.stored(turn, acts);
+  const body = storedRequest(turn);
+  const onRetry = () => (body ? again(view, body) : ask(turn.user_query));
+  if (turn.status === "failed" || turn.status === "interrupted") view.showError({ message: `note_${turn.status}`, onRetry });
+  return view;
+}
+
+/** The request's body, without its place, which the server knows. */
+function storedRequest(turn) {
+  return turn.request && {
+    question: turn.user_query,
+    turn_id: turn.turn_id,
+    session_id: turn.session_id,
+    model_id: turn.model_id,
+    ...turn.request,
+    ...(turn.filters ? { filters: turn.filters } : {}),
+    stream_format: "prefix",
+  };
 }

@@ -57,14 +57,14 @@ export class ShownTurns {
    */
   keep(ids) {
     if (!this.#views.length) this.clear();
-    let [kept, end] = [0, 0];
+    let [matched, end] = [0, 0];
     for (const [at, view] of this.#views.entries()) {
-      if (view.turnId !== ids[kept]) continue;
-      kept += 1;
+      if (view.turnId !== ids[matched]) continue;
+      matched += 1;
       end = at + 1;
     }
     this.#cut(end);
-    return new Set(ids.slice(kept));
+    return new Set(ids.slice(matched));
   }
 
   /** Whether nothing below the turn is what the next question follows, or begins after. */

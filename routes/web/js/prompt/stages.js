@@ -1,7 +1,7 @@
 /** Places and scores of a search as people read them. */
 
 import { el } from "../base/dom.js";
-import { word } from "./prompt-parts.js";
+import { word } from "./parts.js";
 
 /** Dense and fused scores are below 1, sparse ones are sums of a few. */
 const DIGITS = { dense: 3, sparse: 2, fused: 3 };
@@ -28,5 +28,5 @@ export const rankNode = (place) =>
 /** What became of a candidate, in words. */
 export function outcome({ kept, dropped_by: stage, budget }) {
   if (!kept) return el("span", { class: "outcome", i18n: word("stage", stage) });
-  return el("span", { class: "outcome kept", i18n: budget?.index ? ["keptAs", { n: budget.index }] : "stage_shown" });
+  return el("span", { class: "outcome kept", i18n: budget?.index ? ["shownAs", { n: budget.index }] : "stage_shown" });
 }

@@ -1,11 +1,11 @@
 /** "Why not my document?": how far one document came in the search, and which stage stood in its way. */
 
 import { ApiError } from "../api/http.js";
-import { allDocuments, search } from "../api/search.js";
+import { allDocuments, search } from "../api/documents.js";
 import { el, icon } from "../base/dom.js";
 import { markedText } from "../sources/passage.js";
-import { causeOf } from "../turn/error-words.js";
-import { word } from "./prompt-parts.js";
+import { causeOf } from "../base/i18n.js";
+import { word } from "./parts.js";
 import { percentText, scoreText, STAGES } from "./stages.js";
 
 export class WhyNot {

@@ -78,7 +78,7 @@ export class SourcesView {
 
   /** None marked as cited: the model cited nothing it was given, so the list is open and says so. */
   #uncited(citations, noneCited) {
-    const key = noneCited ? "found" : "uncited";
+    const key = noneCited ? "retrieved" : "uncited";
     const box = el("details", { class: "uncited", open: noneCited },
       el("summary", {}, icon("chevron"), el("span", { i18n: [key, { n: citations.length }] })));
     this.#list(box, citations);

@@ -1,7 +1,7 @@
 /** What stands around a passage in its document: its neighbours and its section, inside the card. */
 
 import { ApiError } from "../api/http.js";
-import { readDocument, readSurroundings } from "../api/search.js";
+import { readDocument, readSurroundings } from "../api/documents.js";
 import { el } from "../base/dom.js";
 import { markedText } from "./passage.js";
 
@@ -31,9 +31,9 @@ export class Context {
     if (!this.#loaded) this.#say("contextLoading");
     try {
       const { document_id: documentId, chunk_id: chunkId } = this.citation;
-      const found = await readSurroundings(documentId, chunkId, this.#before, this.#after);
+      const surroundings = await readSurroundings(documentId, chunkId, this.#before, this.#after);
       this.#say(null);
-      this.#draw(found);
+      this.#draw(surroundings);
       this.#loaded = true;
     } catch (error) {
       this.#say(await whyNot(error, this.citation.document_id));
@@ -51,12 +51,12 @@ export class Context {
   }
 
   /** The passage stays where it is on the screen when more comes above it. */
-  #draw(found) {
+  #draw(surroundings) {
     const was = this.#loaded ? this.#offset(this.#here) : 40;
-    const chunks = inOrder(found);
-    const at = chunks.findIndex((chunk) => chunk.chunk_id === found.chunk_id);
-    const more = this.#more(found, at, chunks.length - 1 - at, chunks[0].position);
-    this.#box.replaceChildren(...[more.earlier, ...this.#texts(chunks, found), more.later].filter(Boolean));
+    const chunks = inOrder(surroundings);
+    const at = chunks.findIndex((chunk) => chunk.chunk_id === surroundings.chunk_id);
+    const more = this.#more(surroundings, at, chunks.length - 1 - at, chunks[0].position);
+    this.#box.replaceChildren(...[more.earlier, ...this.#texts(chunks, surroundings), more.later].filter(Boolean));
     this.#scrollTo(this.#here, was);
   }
 
@@ -111,6 +111,6 @@ function inOrder({ neighbours, section, ...chunk }) {
 async function whyNot(error, documentId) {
   if (!(error instanceof ApiError)) return "contextFailed";
   if (error.status !== 404) return error.message;
-  return readDocument(documentId).then(() => "contextChunkGone",
-    (reason) => (reason instanceof ApiError && reason.status === 404 ? "contextDocumentGone" : "contextChunkGone"));
+  return readDocument(documentId).then(() => "contextChunkDeleted",
+    (reason) => (reason instanceof ApiError && reason.status === 404 ? "contextDocumentDeleted" : "contextChunkDeleted"));
 }

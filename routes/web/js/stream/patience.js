@@ -12,16 +12,16 @@ export const patience = {
   attemptsToResume: 18,
 };
 
-/** Calls `listener` when the page is seen again, or the network is back; returns how to stop that. */
+/** Calls `listener` when the page is shown again, or the network is back; returns how to stop that. */
 export function onReturn(listener) {
-  const seen = () => document.hidden || listener();
+  const shown = () => document.hidden || listener();
   addEventListener("online", listener);
-  addEventListener("pageshow", seen);
-  document.addEventListener("visibilitychange", seen);
+  addEventListener("pageshow", shown);
+  document.addEventListener("visibilitychange", shown);
   return () => {
     removeEventListener("online", listener);
-    removeEventListener("pageshow", seen);
-    document.removeEventListener("visibilitychange", seen);
+    removeEventListener("pageshow", shown);
+    document.removeEventListener("visibilitychange", shown);
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { ApiError } from "../api/http.js";
 import { readTurn, stopTurn } from "../api/turns.js";
-import { ConnectionLost, TurnStream } from "./turn-stream.js";
+import { ConnectionLost, TurnStream } from "./connections.js";
 
 const STOP_PATIENCE_MS = 3000;
 // What old clients are shown as progress under PROGRESS_PREFIX=CONTENT; it is no part of the answer.
@@ -66,10 +66,10 @@ export class Run {
   }
 
   async #finish(onRetry) {
-    const told = this.#finished ?? { status: this.#errorText === null ? "completed" : "failed" };
+    const live = this.#finished ?? { status: this.#errorText === null ? "completed" : "failed" };
     const stored = this.stream.reconnected ? await readTurn(this.view.turnId).catch(() => null) : null;
     if (stored && this.#isBetter(stored)) this.view.showStored(stored);
-    const end = this.#finished || !stored ? told : stored;
+    const end = this.#finished || !stored ? live : stored;
     await this.view.finish(end);
     if (this.#errorText === null) return this.#note(end.status, onRetry);
     const { code, request_id: requestId, retryable } = this.#fault ?? {};
@@ -106,5 +106,32 @@ export class Run {
       this.view.showError({ message: "failedUnknown", onRetry });
       console.error(error);
     }
+  }
+}
+
+/** The turns under way, in any session: one left open in the background is not read twice. */
+export class Runs {
+  #byTurn = new Map();
+
+  add(run) {
+    this.#byTurn.set(run.view.turnId, run);
+  }
+
+  remove(run) {
+    this.#byTurn.delete(run.view.turnId);
+  }
+
+  find(turnId) {
+    return this.#byTurn.get(turnId);
+  }
+
+  /** The one that began last in that session. */
+  newestOf(sessionId) {
+    return [...this.#byTurn.values()].findLast((run) => run.sessionId === sessionId);
+  }
+
+  /** Those of one branch, in the order in which they began. */
+  on(thread) {
+    return [...this.#byTurn.values()].filter((run) => run.thread === thread);
   }
 }

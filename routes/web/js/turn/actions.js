@@ -1,11 +1,11 @@
 /** What a reader can do with a turn: its versions, and the quiet buttons under the question. */
 
+import { rateTurn } from "../api/turns.js";
 import { copyText } from "../base/clipboard.js";
-import { el, icon } from "../base/dom.js";
+import { el, icon, setLabel } from "../base/dom.js";
 import { toggleMenu } from "../base/menu.js";
-import { showPrompt } from "../prompt/prompt-dialog.js";
-import { Rating } from "./rating.js";
-import { VersionPager } from "./version-pager.js";
+import { sayFailed } from "../frame/notice.js";
+import { showPrompt } from "../prompt/dialog.js";
 
 export class TurnActions {
   #copy = this.#button("copy-answer", "copy", "copyAnswer", () => copyText(this.view.answer.text, this.#copy));
@@ -60,4 +60,98 @@ function menuItem(button, picture) {
   const { i18n, i18nLabel } = button.dataset;
   const pressed = button.getAttribute("aria-pressed");
   return { i18n: i18n ?? i18nLabel, icon: picture, run: () => button.click(), ...(pressed && { checked: pressed === "true" }) };
+}
+
+/* 👍 and 👎 on an answer, as two buttons of which one may be pressed; pressed again, it says nothing any more. */
+
+const BUTTONS = { up: { words: "rateUp", picture: "thumbUp" }, down: { words: "rateDown", picture: "thumbDown" } };
+
+class Rating {
+  #buttons = new Map();
+  #comment = ""; // given elsewhere: what is said here leaves it as it is
+  #stored = null;
+  #pressed = null;
+  #sending = false;
+
+  constructor(turnId) {
+    this.turnId = turnId;
+    for (const [rating, { words, picture }] of Object.entries(BUTTONS)) {
+      this.#buttons.set(rating, el("button", { class: "quiet rate", type: "button", label: words, "aria-pressed": "false",
+        hidden: true, on: { click: () => this.#press(rating) } }, icon(picture)));
+    }
+  }
+
+  get buttons() {
+    return [...this.#buttons.values()];
+  }
+
+  /** `feedback` as the server tells it, where there is one. */
+  show({ rating = null, comment = "" } = {}) {
+    this.#comment = comment;
+    this.#stored = rating;
+    this.#mark(rating);
+  }
+
+  #mark(pressed) {
+    this.#pressed = pressed;
+    for (const [rating, button] of this.#buttons) button.setAttribute("aria-pressed", String(rating === pressed));
+  }
+
+  /** What is pressed while the server is being told is told next. */
+  async #press(rating) {
+    this.#mark(rating === this.#pressed ? null : rating);
+    if (this.#sending) return;
+    this.#sending = true;
+    while (this.#pressed !== this.#stored) await this.#tell(this.#pressed);
+    this.#sending = false;
+  }
+
+  async #tell(rating) {
+    try {
+      await rateTurn(this.turnId, { rating, comment: this.#comment });
+      this.#stored = rating;
+    } catch (error) {
+      this.#mark(this.#stored);
+      sayFailed("rateFailed", error, "rateMissing");
+    }
+  }
+}
+
+/** ‹ 2/3 ›: leads from one version of a turn to the next. Not there while there is only one. */
+class VersionPager {
+  #buttons = new Map();
+  #count = el("span", { class: "version-count", "aria-hidden": "true" });
+
+  /** `onStep(-1 | 1)` is called only where there is a version on that side. */
+  constructor(onStep) {
+    this.onStep = onStep;
+    const [before, after] = [this.#button(-1, "versionBefore"), this.#button(1, "versionAfter")];
+    this.element = el("span", { class: "versions", role: "group", hidden: true }, before, this.#count, after);
+  }
+
+  /** The turn is number `n` of `of`, from 1. */
+  show(n, of) {
+    this.element.hidden = of < 2;
+    this.#count.textContent = `${n}/${of}`;
+    setLabel(this.element, "versionOf", { n, of });
+    this.#end(-1, n <= 1);
+    this.#end(1, n >= of);
+  }
+
+  focus(step) {
+    this.#buttons.get(step).focus({ preventScroll: true });
+  }
+
+  /** A button at its end stays where it is: the keyboard may stand on it. */
+  #end(step, isEnd) {
+    this.#buttons.get(step).setAttribute("aria-disabled", String(isEnd));
+  }
+
+  #button(step, words) {
+    const click = ({ currentTarget }) => currentTarget.getAttribute("aria-disabled") !== "true" && this.onStep(step);
+    const button = el("button", { class: "quiet version-step", type: "button", "data-step": step, label: words, on: { click } },
+      icon("chevron"));
+    this.#buttons.set(step, button);
+    return button;
+  }
 }

@@ -2,8 +2,7 @@
 
 import { copyText } from "../base/clipboard.js";
 import { el, icon, setText } from "../base/dom.js";
-import { hasWords } from "../base/i18n.js";
-import { wordedCode } from "./error-words.js";
+import { hasWords, wordedCode } from "../base/i18n.js";
 
 /**
  * `message` is a person's sentence or a key of ours, `code` the error's; `onRetry` is null when trying again
@@ -11,12 +10,12 @@ import { wordedCode } from "./error-words.js";
  */
 export function errorCard({ message = "", code = "", requestId, onRetry, retryAfterS = 0 }) {
   const known = wordedCode(code);
-  const said = known && !hasWords(message) ? message : "";
+  const sentence = known && !hasWords(message) ? message : "";
   return el("div", { class: "error-card", "data-code": code },
     el("p", { class: "cause", i18n: known ? `cause_${known}` : message || "failedUnknown" }),
     hint(known, onRetry),
     onRetry && el("div", { class: "error-actions" }, retryButton(onRetry, retryAfterS)),
-    (said || requestId) && details(said, code, requestId));
+    (sentence || requestId) && details(sentence, code, requestId));
 }
 
 /** What to try, by the code. */
@@ -40,9 +39,9 @@ function countDown(button, words, left) {
 }
 
 /** For the one who is to mend it: the server's sentence, the code, the reference. */
-function details(said, code, requestId) {
+function details(sentence, code, requestId) {
   return el("details", { class: "original" }, el("summary", { i18n: "errorDetails" }),
-    said && el("p", { class: "more", text: said }),
+    sentence && el("p", { class: "more", text: sentence }),
     el("p", { class: "error-facts" }, code && el("code", { class: "error-code", text: code }), requestId && reference(requestId)));
 }
 

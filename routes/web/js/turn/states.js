@@ -1,6 +1,6 @@
 /** The states of a turn, as people see them: on the element, in words, and told to a screen reader. */
 
-const TOLD = new Set(["sending", "thinking", "streaming", "retrying", "reconnecting", "cancelled", "interrupted"]);
+const ANNOUNCED = new Set(["sending", "thinking", "streaming", "retrying", "reconnecting", "cancelled", "interrupted"]);
 const CUT = new Set(["cancelled", "interrupted"]);
 const ENDS = new Set(["completed", "error"]);
 const CALM_MS = 350; // a state that passes at once is not told
@@ -30,7 +30,7 @@ export class TurnState {
   set(state, text = "") {
     if (state === this.now) return;
     this.element.dataset.state = state;
-    if (text && TOLD.has(state)) tell(text, this.element);
+    if (text && ANNOUNCED.has(state)) tell(text, this.element);
     else if (ENDS.has(state)) clearTimeout(timer); // what still waits to be told is over
   }
 }

@@ -5,16 +5,13 @@ import * as composer from "./composer.js";
 import * as documents from "./documents.js";
 import * as errors from "./errors.js";
 import * as page from "./page.js";
-import * as persona from "./persona.js";
 import * as prompt from "./prompt.js";
-import * as refusals from "./refusals.js";
-import * as retrieval from "./retrieval.js";
 import * as sessions from "./sessions.js";
 import * as sources from "./sources.js";
 import * as turn from "./turn.js";
 import * as uploads from "./uploads.js";
 
-const all = [branches, composer, documents, errors, page, persona, prompt, refusals, retrieval, sessions, sources, turn, uploads];
+const all = [branches, composer, documents, errors, page, prompt, sessions, sources, turn, uploads];
 
 export const zh = Object.assign({}, ...all.map((words) => words.zh));
 export const en = Object.assign({}, ...all.map((words) => words.en));

@@ -17,7 +17,7 @@ def test_every_reader_exists_and_is_a_llama_index_reader(document_format: Docume
     from importlib import import_module
 
     module, name = READERS[document_format]
-    assert issubclass(getattr(import_module(f"services.adapters.{module}"), name), BaseReader)
+    assert issubclass(getattr(import_module(f"services.adapters.readers.{module}"), name), BaseReader)
 
 
 @pytest.mark.parametrize(

@@ -243,5 +243,5 @@ async def test_another_embedding_is_refused_naming_both_and_the_way_out(
     check_restorable(manifest, None, into_server=False)
     with pytest.raises(StartRefusedError) as raised:
         check_restorable(manifest, Embedding("big", 8), into_server=False)
-    for part in ("small (4 dim", "big (8 dim", "--as-is", "scripts.commands.reembed"):
+    for part in ("small (4 dim", "big (8 dim", "--as-is", "wenmai reembed"):
         assert part in str(raised.value)

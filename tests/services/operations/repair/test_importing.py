@@ -182,13 +182,13 @@ async def test_only_an_old_collection_can_be_imported(store: VectorStore, job: B
         with pytest.raises(BadRequestError, match="in use"):
             await job.plan_import(name, BackfillOptions())
     other = EmbeddingService(HashingEmbedding(), "another", DIMENSION)
-    with pytest.raises(StartRefusedError, match=r"scripts\.reembed"):
+    with pytest.raises(StartRefusedError, match="wenmai reembed"):
         await Backfill(turn_store(store), store, TURNS, SESSIONS, other).plan_import(OLD, BackfillOptions())
     await other.close()
 
 
 async def test_a_collection_of_one_unnamed_vector_is_repaired_in_place() -> None:
-    """CONVERSATION_COLLECTION may be an old one itself; its vectors stay for scripts.commands.reembed."""
+    """CONVERSATION_COLLECTION may be an old one itself; its vectors stay for `wenmai reembed`."""
     client = AsyncQdrantClient(":memory:")
     await client.create_collection(OLD, models.VectorParams(size=3, distance=models.Distance.DOT))
     await client.create_collection(SESSIONS, {})

@@ -1,0 +1,140 @@
+/** The question box. Enter sends, Shift+Enter breaks the line, Esc stops; never while an IME composes. */
+
+import { tell } from "../base/bus.js";
+import { setLabel, setText } from "../base/dom.js";
+import { countChars } from "../base/insert.js";
+import { Completion } from "./completion.js";
+
+const DEFAULT_MAX_CHARS = 8000;
+const COUNT_FROM = 0.9;
+const TALL_CHARS = 5000; // surely taller than the box may be
+const GROWS_BY_ITSELF = CSS.supports("field-sizing", "content");
+
+// 229: Safari ends the composition before it tells us about the key that ended it.
+const composing = (event) => event.isComposing || event.keyCode === 229;
+
+export class QuestionBox {
+  #running = false;
+  #max = DEFAULT_MAX_CHARS;
+  #asked = false;
+
+  /** `closeFirst()` closes what is open over the box and says whether something was; Esc is for that then. */
+  constructor(form, { onSend, onStop, onInput, closeFirst }) {
+    Object.assign(this, { form, onSend, onStop, onInput, closeFirst });
+    this.box = form.querySelector("textarea");
+    this.button = form.querySelector(".send");
+    this.hint = form.querySelector(".hint");
+    this.completion = new Completion(this.box);
+    form.addEventListener("submit", (event) => this.#submitted(event));
+    // The second click of a double click on Send is no Stop.
+    this.button.addEventListener("click", (event) => event.detail > 1 && this.#running && event.preventDefault());
+    this.box.addEventListener("input", () => this.#typed());
+    this.box.addEventListener("keydown", (event) => this.#key(event));
+    document.addEventListener("keydown", (event) => this.#escape(event));
+    this.#changed();
+  }
+
+  get maxChars() {
+    return this.#max;
+  }
+
+  set maxChars(max) {
+    if (Number.isInteger(max) && max > 0) this.#max = max;
+    this.#changed();
+  }
+
+  set running(running) {
+    this.#running = running;
+    this.form.classList.toggle("running", running);
+    setLabel(this.button, running ? "stop" : "send");
+    this.#changed();
+  }
+
+  get text() {
+    return this.box.value;
+  }
+
+  /** Not told to `onInput`, which is for what a person types. */
+  set text(text) {
+    this.box.value = text;
+    this.completion.close();
+    this.#changed();
+  }
+
+  focus() {
+    // On a phone, focus would open the keyboard over the answer.
+    if (matchMedia("(pointer: fine)").matches) this.box.focus();
+  }
+
+  #submitted(event) {
+    event.preventDefault();
+    if (this.#running) this.onStop();
+    else this.#send();
+  }
+
+  #send() {
+    const question = this.box.value.trim();
+    if (!question || this.#running || this.#length > this.#max) return;
+    this.text = "";
+    this.onSend(question);
+  }
+
+  #key(event) {
+    if (composing(event)) return;
+    if (this.completion.key(event)) return taken(event);
+    if (event.key === "ArrowUp" && !this.box.value && !hasModifier(event)) {
+      event.preventDefault();
+      return tell("edit-last");
+    }
+    if (event.key !== "Enter" || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    this.#send();
+  }
+
+  /** In another field, and where something lies over the page, Esc is for that. */
+  #escape(event) {
+    if (event.key !== "Escape" || composing(event) || event.defaultPrevented) return;
+    if (document.querySelector("dialog[open], .sidebar-open")) return;
+    if (this.closeFirst()) return;
+    if (event.target !== this.box && event.target.matches?.("input, textarea")) return;
+    if (this.#running) this.onStop();
+  }
+
+  get #length() {
+    return countChars(this.box.value.trim());
+  }
+
+  #typed() {
+    this.onInput(this.box.value);
+    this.#changed();
+  }
+
+  #changed() {
+    this.#grow();
+    const length = this.#length;
+    const over = length - this.#max;
+    this.button.disabled = !this.#running && (length === 0 || over > 0);
+    this.hint.classList.toggle("warning", over > 0);
+    if (over > 0) setText(this.hint, "tooLong", { over, max: this.#max });
+    else if (length >= this.#max * COUNT_FROM) setText(this.hint, "charsLeft", { left: -over });
+    else setText(this.hint, "hint");
+  }
+
+  /** Where the box does not grow by itself: measured once a frame, and not at all where it is surely full. */
+  #grow() {
+    if (GROWS_BY_ITSELF || this.#asked) return;
+    this.#asked = true;
+    requestAnimationFrame(() => {
+      this.#asked = false;
+      this.box.style.height = "auto";
+      this.box.style.height = this.box.value.length > TALL_CHARS ? "100vh" : `${this.box.scrollHeight}px`;
+    });
+  }
+}
+
+const hasModifier = (event) => event.shiftKey || event.altKey || event.ctrlKey || event.metaKey;
+
+function taken(event) {
+  event.preventDefault();
+  event.stopPropagation();
+}

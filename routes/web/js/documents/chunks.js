@@ -1,0 +1,70 @@
+/** The passages of one document, in its order, with what can be done with each. */
+
+import { listChunks } from "../api/documents.js";
+import { el, icon, setText } from "../base/dom.js";
+
+export class ChunkList {
+  #next = null;
+  #begun = false;
+  #loading = null;
+
+  /** `on`: `quote(chunk)` and `persona(chunk)`. */
+  constructor(documentId, scroller, on) {
+    Object.assign(this, { documentId, on });
+    this.list = el("ol", { class: "chunks", role: "list", label: "docPassages" });
+    this.note = el("p", { class: "faint", role: "status" });
+    this.moreButton = el("button", { class: "text-button", type: "button", i18n: "more", hidden: true, on: { click: () => this.load() } });
+    this.element = el("div", {}, this.list, this.note, this.moreButton);
+    const inSight = (entries) => entries.some((one) => one.isIntersecting) && this.#next && this.load();
+    this.sight = new IntersectionObserver(inSight, { root: scroller, rootMargin: "800px" });
+  }
+
+  /** The next page, once at a time. */
+  load() {
+    if (!this.#begun || this.#next) this.#loading ??= this.#load().finally(() => (this.#loading = null));
+    return this.#loading;
+  }
+
+  async #load() {
+    const page = await listChunks(this.documentId, this.#next ?? "").catch(() => null);
+    if (!page) return this.#failed();
+    this.#begun = true;
+    this.#next = page.next ?? null;
+    this.list.append(...page.chunks.map((chunk) => this.#item(chunk)));
+    this.note.hidden = true;
+    setText(this.moreButton, "more");
+    this.moreButton.hidden = !this.#next;
+    this.sight.unobserve(this.moreButton); // or a button that stays in sight is not seen again
+    this.sight.observe(this.moreButton);
+  }
+
+  #failed() {
+    setText(this.note, "docPassagesFailed");
+    this.note.hidden = false;
+    setText(this.moreButton, "docLoadAgain");
+    this.moreButton.hidden = false;
+  }
+
+  #item(chunk) {
+    const number = chunk.position + 1;
+    return el("li", { class: "chunk", "data-id": chunk.chunk_id },
+      el("div", { class: "chunk-head" }, el("span", { class: "chunk-place" }, ...place(chunk, number)),
+        el("span", { class: "chunk-actions" },
+          this.#action("quote", "docQuotePassage", number, () => this.on.quote(chunk)),
+          this.#action("persona", "docPersonaPassage", number, () => this.on.persona(chunk)))),
+      el("p", { class: "chunk-text", text: chunk.text }));
+  }
+
+  #action(shape, key, n, act) {
+    return el("button", { class: "quiet", type: "button", label: [key, { n }], "data-action": shape, on: { click: act } },
+      icon(shape));
+  }
+}
+
+function place({ heading, page }, number) {
+  return [
+    el("span", { class: "chunk-number", text: number }),
+    heading && el("span", { class: "chunk-heading", text: heading }),
+    page && el("span", { i18n: ["page", { n: page }] }),
+  ].filter(Boolean);
+}

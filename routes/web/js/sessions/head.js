@@ -1,0 +1,58 @@
+/** Above the conversation: its title, which can be edited there, and its menu. */
+
+import { el, icon } from "../base/dom.js";
+import { t } from "../base/i18n.js";
+import { editTitle, pinMark, setPin } from "./title.js";
+
+export class SessionHead {
+  #session = null;
+  #pin = pinMark();
+  #text = el("span", { class: "head-text" });
+  #narrow = matchMedia("(max-width: 860px)");
+
+  /** `list`: the SessionList that knows what can be done with a conversation. `main` and `topbar` are where it stands. */
+  constructor(list, { main, topbar }) {
+    Object.assign(this, { list, main, topbar });
+    this.heading = el("h1", { tabindex: "-1", on: { dblclick: () => this.rename() } }, this.#text, this.#pin);
+    this.button = el("button", { class: "quiet head-menu", type: "button", label: "sessionActions", "aria-haspopup": "menu", "aria-expanded": "false",
+      on: { click: () => list.menu(this.button, this.#session, () => this.rename()) } }, icon("dots"));
+    this.element = el("div", { id: "session-head" }, this.heading, this.button);
+    this.element.addEventListener("keydown", (event) => event.key === "F2" && this.rename());
+    this.#narrow.addEventListener("change", () => this.#stand());
+    this.#stand();
+    this.show(null);
+  }
+
+  /** Null: a conversation of which nothing is known yet. */
+  show(session) {
+    this.#session = session;
+    this.draw();
+  }
+
+  draw() {
+    const session = this.#session;
+    const title = session?.title || t(session ? "untitled" : "newChat");
+    this.#text.textContent = title;
+    this.heading.title = session ? title : "";
+    this.button.hidden = !session;
+    setPin(this.#pin, session?.hold);
+    document.title = session?.title ? `${session.title} · Wenmai` : "Wenmai 问脉";
+  }
+
+  focus() {
+    this.heading.focus({ preventScroll: true });
+  }
+
+  rename() {
+    const session = this.#session;
+    if (!session) return;
+    const save = (title) => this.list.actions.rename(session, title);
+    editTitle(this.heading, { title: session.title ?? "", save, home: this.heading });
+  }
+
+  /** A line of its own on a wide screen; on a narrow one the bar has room for it. */
+  #stand() {
+    if (this.#narrow.matches) this.topbar.querySelector(".brand-name").after(this.element);
+    else this.main.prepend(this.element);
+  }
+}

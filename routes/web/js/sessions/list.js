@@ -1,0 +1,251 @@
+/** The list of conversations: it keeps itself new, and the reader's place in it. */
+
+import { readSession } from "../api/sessions.js";
+import { el, icon } from "../base/dom.js";
+import { daysAgo, formatMonth, t } from "../base/i18n.js";
+import { SessionActions, showSessionMenu } from "./actions.js";
+import { SessionPages } from "./pages.js";
+import { editTitle, pinMark, setPin } from "./title.js";
+
+export class SessionList {
+  #pages = new SessionPages();
+  #rows = new Map();
+  #headings = new Map();
+  #current = null;
+  /** The open session where no page that is read has it. */
+  #apart = null;
+  #more = el("button", { class: "text-button", type: "button", i18n: "more", on: { click: () => this.#loadMore() } });
+
+  /**
+   * `onErased(id)` tells the page, which may have that session open; `onCurrent(session)` what is known of the
+   * open one, null while nothing is; `announce(text)` reads to those who cannot see.
+   */
+  constructor(element, { onErased, onCurrent, announce }) {
+    Object.assign(this, { element, onCurrent, announce });
+    this.actions = new SessionActions({
+      onChanged: (session) => session && this.#changed(session),
+      onErased: (id) => this.#erased(id, onErased),
+    });
+    new IntersectionObserver(([entry]) => entry.isIntersecting && this.#loadMore(), { root: element, rootMargin: "200px" })
+      .observe(this.#more);
+    document.addEventListener("visibilitychange", () => document.hidden || this.refresh());
+    element.addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  async refresh() {
+    await this.#read();
+    await this.#readApart();
+    if (this.#pages.lack(this.#apart)) await this.#read(); // it began while the list was on its way
+  }
+
+  /** Only conversations whose title contains `text`; all for "". */
+  async search(text) {
+    this.#pages.query = text;
+    this.element.setAttribute("aria-busy", "true");
+    await this.refresh();
+    if (this.#pages.query !== text) return; // the search that overtook it tells
+    this.element.removeAttribute("aria-busy");
+    this.element.scrollTop = 0;
+    if (text && this.#pages.shown === text) this.announce(this.#pages.sessions.length ? t("sessionsMatch", { n: this.#count }) : t("sessionsMatchNone"));
+  }
+
+  set current(sessionId) {
+    if (sessionId === this.#current) return;
+    this.#current = sessionId;
+    this.#apart = null;
+    this.#mark();
+  }
+
+  /** The reader went to the open session: its name is read out as soon as it is known. */
+  async opened() {
+    const id = this.#current;
+    if (!this.#known(id)) await (this.#pages.shown === null ? this.#readApart() : this.refresh());
+    const title = this.#known(id)?.title;
+    if (title && id === this.#current) this.announce(t("opened", { title }));
+  }
+
+  /** The menu of the open session, above it; `rename()` begins to edit its title there. */
+  menu(opener, session, rename) {
+    showSessionMenu(opener, session, { actions: this.actions, rename, days: this.expireDays });
+  }
+
+  async #read() {
+    try {
+      await this.#pages.refresh();
+      if (this.#pages.shown !== null) this.draw(); // null: it was overtaken by a search
+    } catch {
+      if (this.#pages.shown !== this.#pages.query) this.#showFailure();
+    }
+  }
+
+  draw() {
+    const { sessions } = this.#pages;
+    const listed = new Set(sessions.map((session) => session.session_id));
+    for (const id of this.#rows.keys()) if (!listed.has(id)) this.#rows.delete(id);
+    arrange(this.element, sessions.length ? [...this.#grouped(sessions), ...(this.#pages.hasMore ? [this.#more] : [])] : [this.#nothing()]);
+    this.#mark();
+  }
+
+  get #count() {
+    return `${this.#pages.sessions.length}${this.#pages.hasMore ? "+" : ""}`;
+  }
+
+  #known(id) {
+    return this.#pages.find(id) ?? (this.#apart?.session_id === id ? this.#apart : null);
+  }
+
+  #grouped(sessions) {
+    const nodes = [];
+    let group = null;
+    for (const session of sessions) {
+      const { key, title } = groupOf(session.updated_at);
+      if (key !== group) nodes.push(this.#heading(key, title));
+      group = key;
+      nodes.push(this.#row(session).element);
+    }
+    return nodes;
+  }
+
+  #heading(key, title) {
+    if (!this.#headings.has(key)) this.#headings.set(key, el("h2"));
+    const heading = this.#headings.get(key);
+    if (heading.textContent !== title) heading.textContent = title;
+    return heading;
+  }
+
+  #row(session) {
+    const id = session.session_id;
+    const acts = { menu: (...about) => this.menu(...about), rename: (...to) => this.actions.rename(...to) };
+    if (this.#rows.has(id)) this.#rows.get(id).show(session);
+    else this.#rows.set(id, new SessionRow(session, acts));
+    return this.#rows.get(id);
+  }
+
+  #nothing() {
+    const { shown } = this.#pages;
+    return el("p", { class: "faint", i18n: shown ? ["noMatches", { text: shown }] : "noSessions" });
+  }
+
+  #showFailure() {
+    this.#rows.clear();
+    const retry = el("button", { class: "text-button", type: "button", i18n: "readAgain", on: { click: () => this.refresh() } });
+    this.element.replaceChildren(el("p", { class: "faint", role: "status", i18n: "sessionsFailed" }), retry);
+  }
+
+  async #loadMore() {
+    try {
+      await this.#pages.more();
+      this.draw();
+    } catch {
+      this.announce(t("sessionsFailed")); // the button stays, to try again
+    }
+  }
+
+  #mark() {
+    for (const [id, row] of this.#rows) row.current = id === this.#current;
+    this.onCurrent(this.#current && this.#known(this.#current));
+  }
+
+  /** An old session, opened by its address, is on no page that is read so far. */
+  async #readApart() {
+    const id = this.#current;
+    if (!id || this.#pages.find(id)) return;
+    const session = await readSession(id).catch(() => null); // the conversation itself says what is wrong
+    if (id !== this.#current) return;
+    this.#apart = session;
+    this.#mark();
+  }
+
+  #changed(session) {
+    this.#pages.change(session);
+    if (this.#apart?.session_id === session.session_id) this.#apart = { ...this.#apart, ...session };
+    this.draw();
+  }
+
+  #erased(id, tell) {
+    const row = this.#rows.get(id)?.element;
+    const at = document.activeElement; // whoever writes elsewhere by now goes on there
+    const next = row?.contains(at) && (row.nextElementSibling ?? row.previousElementSibling);
+    this.#pages.remove(id);
+    this.draw();
+    if (next || at === document.body) (next?.querySelector?.("a") ?? this.element.querySelector("a"))?.focus({ preventScroll: true });
+    tell(id);
+    this.refresh();
+  }
+
+  /** Up and down, from one conversation to the next. */
+  #key(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || !event.target.matches(".session-link")) return;
+    const links = [...this.element.querySelectorAll(".session-link")];
+    links[links.indexOf(event.target) + step]?.focus();
+    event.preventDefault();
+  }
+}
+
+/** One conversation in the list: a link, and a button for its menu. */
+class SessionRow {
+  #pin = pinMark();
+  #title = el("span", { class: "session-title" });
+
+  /** `acts`: {menu(opener, session, rename), rename(session, title)}. */
+  constructor(session, acts) {
+    this.acts = acts;
+    this.link = el("a", { class: "session-link", href: `#/s/${session.session_id}` }, this.#title, this.#pin);
+    this.button = el("button", { class: "quiet row-menu", type: "button", "aria-haspopup": "menu", "aria-expanded": "false",
+      on: { click: () => acts.menu(this.button, this.session, () => this.rename()) } }, icon("dots"));
+    this.element = el("div", { class: "session", "data-session": session.session_id }, this.link, this.button);
+    this.element.addEventListener("keydown", (event) => event.key === "F2" && this.rename());
+    this.show(session);
+  }
+
+  show(session) {
+    this.session = session;
+    const title = session.title || t("untitled");
+    if (this.#title.textContent !== title) this.#title.textContent = title;
+    this.link.title = title;
+    this.button.setAttribute("aria-label", t("sessionMenu", { title }));
+    setPin(this.#pin, session.hold);
+  }
+
+  set current(current) {
+    this.element.classList.toggle("current", current);
+    if (current) this.link.setAttribute("aria-current", "page");
+    else this.link.removeAttribute("aria-current");
+  }
+
+  rename() {
+    const save = (title) => this.acts.rename(this.session, title);
+    editTitle(this.link, { title: this.session.title ?? "", save, home: this.link });
+  }
+}
+
+/* Which heading a conversation stands under, by the day of its newest turn. */
+
+const WEEK_DAYS = 7;
+
+/** {key, title}: those of one group have the same key. A time that is none counts as long ago. */
+function groupOf(updatedAt) {
+  const days = daysAgo(updatedAt);
+  if (days <= 0) return { key: "today", title: t("today") };
+  if (days === 1) return { key: "yesterday", title: t("yesterday") };
+  if (days < WEEK_DAYS) return { key: "week", title: t("week") };
+  if (Number.isNaN(days)) return { key: "earlier", title: t("earlier") };
+  return { key: updatedAt.slice(0, 7), title: formatMonth(updatedAt) };
+}
+
+/* Putting nodes in order without disturbing the one that the reader is at. */
+
+/** `parent` holds exactly `nodes` afterwards, in that order. The one with the focus does not move, nor does the view. */
+function arrange(parent, nodes) {
+  if (parent.childNodes.length === nodes.length && nodes.every((node, at) => node === parent.childNodes[at])) return;
+  const top = parent.scrollTop;
+  const shown = new Set(nodes);
+  for (const node of [...parent.childNodes]) if (!shown.has(node)) node.remove();
+  // A node that moves loses the focus, and a field in it what was typed.
+  const focused = nodes.find((node) => node.parentNode === parent && node.contains(document.activeElement));
+  const at = nodes.indexOf(focused);
+  for (const node of nodes.slice(0, Math.max(at, 0))) parent.insertBefore(node, focused);
+  parent.append(...nodes.slice(at + 1));
+  parent.scrollTop = top;
+}

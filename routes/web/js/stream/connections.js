@@ -1,0 +1,136 @@
+/** One turn's stream, from the question to DONE, over as many connections as it takes. */
+
+import { ApiError } from "../api/http.js";
+import { askQuestion, resumeTurn } from "../api/turns.js";
+import { onReturn, patience, waitBefore } from "./patience.js";
+import { readEvent } from "./protocol.js";
+import { SseParser } from "./sse.js";
+
+const PASSING = [408, 425, 429, 500, 502, 503, 504];
+
+export class ConnectionLost extends Error {}
+
+export class TurnStream {
+  #abort = new AbortController();
+  #last = 0;
+  #done = false;
+
+  /**
+   * `body` is the request, or null to attach to a turn that is already there.
+   * `onEvent` gets every event once and in order; `onReconnect` gets (attempt, of), `onConnected` nothing.
+   */
+  constructor(turnId, body, { onEvent, onReconnect, onConnected = () => {} }) {
+    Object.assign(this, { turnId, body, onEvent, onReconnect, onConnected, reconnected: false });
+  }
+
+  abort() {
+    this.#abort.abort();
+  }
+
+  /** Resolves after DONE. Raises ApiError (refused), ConnectionLost, or AbortError. */
+  async run() {
+    for (let attempt = 0; !this.#done; ) {
+      const before = this.#last;
+      await this.#connect().catch((error) => this.#mustBePassing(error));
+      if (this.#done) return;
+      attempt = this.#last > before ? 1 : attempt + 1;
+      await this.#wait(attempt);
+    }
+  }
+
+  async #wait(attempt) {
+    const most = this.#last ? patience.attemptsToResume : patience.attemptsToBegin;
+    if (attempt > most) throw new ConnectionLost();
+    this.reconnected = true;
+    this.onReconnect(attempt, most);
+    await waitBefore(attempt, this.#abort.signal);
+    this.#abort.signal.throwIfAborted();
+  }
+
+  async #connect() {
+    const connection = new Connection(this.#abort.signal);
+    connection.watch();
+    try {
+      const response = await this.#open(connection.signal);
+      if (response.status === 204) this.#done = true; // it has ended, and there is nothing more to tell
+      else await connection.read(response, this.#reader());
+    } finally {
+      connection.close();
+    }
+  }
+
+  #open(signal) {
+    // Nothing received yet: the question itself is sent again, and its turn_id keeps it from running twice.
+    if (this.body && this.#last === 0) return askQuestion(this.body, signal);
+    return resumeTurn(this.turnId, this.#last, signal);
+  }
+
+  /** A new one for each connection: what the last one cut off is sent again. */
+  #reader() {
+    const parser = new SseParser();
+    return (text) => {
+      if (this.reconnected) this.onConnected();
+      for (const frame of parser.feed(text)) this.#take(readEvent(frame));
+      return !this.#done;
+    };
+  }
+
+  #take(event) {
+    if (!event || this.#done || (event.n && event.n <= this.#last)) return;
+    this.#last = Math.max(this.#last, event.n);
+    this.#done = event.type === "DONE";
+    this.onEvent(event);
+  }
+
+  /** Once the turn has begun, a server that restarts or is busy is waited for. */
+  #mustBePassing(error) {
+    if (this.#abort.signal.aborted) throw error;
+    const refused = error instanceof ApiError && !(this.#last > 0 && PASSING.includes(error.status));
+    if (refused) throw error;
+  }
+}
+
+/* One connection of a stream: aborted from outside, or when the server has been silent for too long. */
+
+const CHECKS = 9; // in one time of silence
+
+class Connection {
+  #abort = new AbortController();
+  #lastByteAt = Date.now(); // a clock that goes on while the machine sleeps
+  #timer = 0;
+  #unwatch = () => {};
+
+  /** `outer` ends it, too. */
+  constructor(outer) {
+    this.signal = AbortSignal.any([outer, this.#abort.signal]);
+  }
+
+  /** Calls `onPiece(text)` for what arrives until it returns false, or the body ends. Raises when it breaks off. */
+  async read(response, onPiece) {
+    const reader = response.body.getReader();
+    const decoder = new TextDecoder();
+    for (;;) {
+      const { done, value } = await reader.read();
+      this.#lastByteAt = Date.now();
+      if (done) return;
+      if (onPiece(decoder.decode(value, { stream: true })) === false) break;
+    }
+    reader.cancel().catch(() => {}); // the server may already have closed it
+  }
+
+  /** Begins to watch for silence. */
+  watch() {
+    this.#lastByteAt = Date.now();
+    this.#timer = setInterval(() => this.#check(patience.silentMs), patience.silentMs / CHECKS);
+    this.#unwatch = onReturn(() => this.#check(patience.silentOnReturnMs));
+  }
+
+  close() {
+    clearInterval(this.#timer);
+    this.#unwatch();
+  }
+
+  #check(limitMs) {
+    if (Date.now() - this.#lastByteAt > limitMs) this.#abort.abort();
+  }
+}

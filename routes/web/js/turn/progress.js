@@ -1,0 +1,141 @@
+/** The quiet line under a question: the stages as they pass, and what they took when it is over. */
+
+import { el, icon, setText } from "../base/dom.js";
+import { formatTime, hasWords } from "../base/i18n.js";
+
+let count = 0;
+
+export class ProgressLine {
+  #startedMs = 0;
+  #startedAt = "";
+  #stage = null;
+  #done = el("span", { class: "passed" });
+  #now = el("span", { class: "now" });
+  #ended = el("span", { class: "ended" });
+  #took = el("span", { class: "took-time" });
+  #clock = el("time", {});
+  #list = el("ol", { class: "stages", hidden: true });
+  #button = el("button", { class: "took", type: "button", "aria-expanded": "false", hidden: true,
+    on: { click: () => this.#fold(this.#list.hidden) } }, icon("chevron"), this.#took);
+
+  constructor() {
+    this.#list.id = `stages-${++count}`;
+    this.#button.setAttribute("aria-controls", this.#list.id);
+    this.element = el("div", { class: "progress" }, this.#done, this.#now, this.#ended, this.#button, this.#clock);
+    /** What is folded away behind the line; it stands below it. */
+    this.folded = this.#list;
+  }
+
+  start(key = "stageSending") {
+    this.#startedMs = performance.now();
+    this.#startedAt = new Date().toISOString();
+    this.#stage = null;
+    this.#done.replaceChildren();
+    this.#fold(false);
+    for (const node of [this.#button, this.#ended, this.#clock]) node.hidden = true;
+    this.say(key);
+  }
+
+  /** What happens now. */
+  say(key, vars) {
+    this.#now.hidden = false;
+    setText(this.#now, key, vars);
+  }
+
+  /** What happens, in words; its key, to say it again. */
+  get words() {
+    return this.#now.hidden ? this.#ended.textContent : this.#now.textContent;
+  }
+
+  get key() {
+    return this.#now.dataset.i18n;
+  }
+
+  /** A stage begins, which ends the one before. One that this page has no words for is shown in the server's. */
+  stage({ stage, message }) {
+    if (stage === this.#stage?.name) return;
+    this.#endStage();
+    this.#stage = { name: stage, startedMs: performance.now() };
+    if (hasWords(`stage_${stage}`)) this.say(`stage_${stage}`);
+    else if (message) this.say(message);
+  }
+
+  #endStage() {
+    const { name, startedMs } = this.#stage ?? {};
+    if (!name || !hasWords(`short_${name}`)) return;
+    const s = seconds(performance.now() - startedMs);
+    this.#done.append(el("span", { i18n: [`short_${name}`, { s }] }));
+  }
+
+  /** The turn is over. `timings` as the server tells them; `at` is the stored time of a turn that was read back. */
+  settle({ status, reason, at, usage, timings = {} }) {
+    this.#done.replaceChildren();
+    this.#say(this.#now, "");
+    this.#say(this.#ended, endWords(status, reason));
+    const ms = wholeMs(timings) ?? (this.#startedMs ? performance.now() - this.#startedMs : null);
+    this.#button.hidden = ms === null;
+    if (ms !== null) setText(this.#took, "doneIn", { s: seconds(ms) });
+    this.#clock.hidden = !at;
+    this.#clock.textContent = at ? formatTime(at) : "";
+    this.#showStages(timings, usage, at);
+  }
+
+  #say(node, key) {
+    node.hidden = !key;
+    if (key) return setText(node, key);
+    node.textContent = "";
+    delete node.dataset.i18n;
+    delete node.dataset.i18nVars;
+  }
+
+  /** On a phone the time stands among them, there is no room for it in the line. */
+  #showStages(timings, usage, at) {
+    const rows = stagesOf(timings).map(({ stage, ms }) => row(`took_${stage}`, ms));
+    if (timings.thinking) rows.push(row("took_thinking", timings.thinking));
+    if (usage?.completion_tokens) rows.push(tokens(usage));
+    this.#list.replaceChildren(...rows, askedAt(at ?? this.#startedAt));
+    this.#button.disabled = rows.length === 0;
+  }
+
+  #fold(open) {
+    this.#list.hidden = !open;
+    this.#button.setAttribute("aria-expanded", String(open));
+  }
+}
+
+const row = (key, ms) => el("li", {}, el("span", { i18n: key }), el("span", { class: "ms", i18n: ["secondsShort", { s: seconds(ms) }] }));
+
+const askedAt = (at) => el("li", { class: "asked-at" }, el("span", { i18n: "askedAt" }), el("time", { class: "ms", text: at ? formatTime(at) : "" }));
+
+/** What a command costs is nothing; what the model's server did not tell is estimated, and says so. */
+function tokens({ prompt_tokens: read, completion_tokens: written, estimated }) {
+  return el("li", {}, el("span", { i18n: "tokens" }),
+    el("span", { class: "ms", i18n: [estimated ? "tokensEstimated" : "tokensCounted", { read, written }] }));
+}
+
+/** The words of an end that is not a whole answer; "" for one that is. */
+function endWords(status, reason) {
+  if (hasWords(`status_${status}`)) return `status_${status}`;
+  return reason === "length" ? "cutAtLength" : "";
+}
+
+/* How long the stages of a turn took, from the server's laps. */
+
+// In a lap's own words; what is not named is not shown.
+const STAGES = ["retrieve", "rewrite", "rerank", "first_token", "generate"];
+
+const seconds = (ms) => (ms / 1000).toFixed(1);
+
+/** How long the answer took; null when it is not known. Storing it is told to live readers only, and left out. */
+const wholeMs = (timings) => timings.generate ?? timings.total ?? null;
+
+/**
+ * `timings` are milliseconds from the turn's beginning to each stage's end, as the server tells them.
+ * Returns [{stage, ms}] in order: how long each took.
+ */
+function stagesOf(timings) {
+  const laps = STAGES.filter((stage) => Number.isFinite(timings[stage]))
+    .map((stage) => ({ stage, at: timings[stage] }))
+    .sort((one, other) => one.at - other.at);
+  return laps.map(({ stage, at }, number) => ({ stage, ms: at - (laps[number - 1]?.at ?? 0) }));
+}

@@ -1,0 +1,224 @@
+/** One turn on the page: question, progress, thinking, answer, error, sources. */
+
+import { AnswerView } from "../answer/view.js";
+import { copyText } from "../base/clipboard.js";
+import { el } from "../base/dom.js";
+import { hasWords } from "../base/i18n.js";
+import { SourcesView } from "../sources/cards.js";
+import { TurnActions } from "./actions.js";
+import { commandOf } from "./commands.js";
+import { errorCard } from "./error-card.js";
+import { ProgressLine } from "./progress.js";
+import { leadsOn, stateOf, TurnState } from "./states.js";
+import { ThinkingView } from "./thinking.js";
+
+export class TurnView {
+  #sources = null;
+  #waiting = null; // sources that stand below an answer which is still being rendered
+  #again = false;
+  #before = null; // the state and words that a lost connection interrupted
+  #sourceBox = el("div", { class: "source-box" });
+  #errorBox = el("div", { class: "error-box", role: "alert" });
+
+  /** `acts`: as TurnActions takes them. */
+  constructor(turnId, question, acts = {}) {
+    Object.assign(this, { turnId, question });
+    this.command = commandOf(question);
+    this.thinking = new ThinkingView();
+    this.answer = new AnswerView();
+    this.progress = new ProgressLine();
+    this.notes = new Notes();
+    this.actions = new TurnActions(this, acts);
+    this.element = el("article", { class: "turn", "data-turn": turnId });
+    this.state = new TurnState(this.element);
+    this.#lay();
+    this.element.addEventListener("click", (event) => this.#click(event));
+  }
+
+  static stored(turn, acts) {
+    const view = new TurnView(turn.turn_id, turn.user_query, acts);
+    view.showStored(turn);
+    return view;
+  }
+
+  showStored(turn) {
+    this.#clear();
+    this.command = turn.command ?? "";
+    this.notes.showStored(turn);
+    this.thinking.showStored(turn.thinking ?? "", turn.timings_ms?.thinking);
+    this.answer.append(turn.assistant_response ?? "");
+    this.answer.end();
+    this.#sources = new SourcesView(turn.sources ?? []);
+    this.#placeSources();
+    this.actions.rating.show(turn.feedback);
+    this.#settle(turn, turn.timestamp);
+  }
+
+  /** Back to the bare question, to be asked again. */
+  reset() {
+    this.#again = true;
+    this.#clear();
+  }
+
+  start() {
+    this.element.dataset.status = "running";
+    this.#errorBox.replaceChildren();
+    const key = this.#again ? "stageRetrying" : "stageSending";
+    this.progress.start(key);
+    this.state.set(this.#again ? "retrying" : "sending", this.progress.words);
+    this.actions.refresh();
+  }
+
+  /** A STATUS event of a stage or a warning. */
+  stage(value) {
+    if (value.stage === "warning") return this.notes.warn(value);
+    if (value.stage === "rewriting" && value.question) this.notes.rewritten(value.question);
+    this.progress.stage(value);
+    if (value.stage === "retrying") this.state.set("retrying", this.progress.words);
+    else this.state.set("searching");
+  }
+
+  reconnecting(n, of) {
+    this.#before ??= { state: this.state.now, words: this.progress.key };
+    this.progress.say("reconnecting", { n, of });
+    this.state.set("reconnecting", this.progress.words);
+  }
+
+  /** The connection is back: what was going on goes on. */
+  reconnected() {
+    if (!this.#before) return;
+    const { state, words } = this.#before;
+    this.#before = null;
+    this.progress.say(words);
+    this.state.set(state);
+  }
+
+  stopping() {
+    this.progress.say("stopping");
+  }
+
+  appendThinking(text) {
+    this.thinking.append(text);
+    this.state.set("thinking", this.thinking.title.textContent);
+  }
+
+  appendAnswer(text) {
+    this.thinking.end();
+    this.answer.append(text);
+    this.state.set("streaming", this.progress.words);
+  }
+
+  /** They are shown when the answer is all there, below it: nothing that is being read moves. */
+  setSources(citations) {
+    this.#sources = new SourcesView(citations);
+    this.answer.setValidMarks(this.#sources.numbers);
+    this.#waiting = this.#sources;
+  }
+
+  /** As the last STATUS event says; resolves when all is shown. */
+  async finish({ status, finish_reason, timings_ms, usage }) {
+    this.thinking.end();
+    this.answer.end();
+    if (!this.#sources) this.setSources([]);
+    await Promise.all([this.answer.drained, this.thinking.shown]);
+    this.element.dispatchEvent(new CustomEvent("answered", { bubbles: true }));
+    if (this.#waiting) this.#placeSources();
+    this.#settle({ status, finish_reason, timings_ms, usage });
+  }
+
+  /** As `errorCard` takes it. */
+  showError(error) {
+    this.#errorBox.replaceChildren(errorCard(error));
+  }
+
+  get status() {
+    return this.element.dataset.status;
+  }
+
+  /** Whether a question may follow this one. */
+  get leadsOn() {
+    return leadsOn({ status: this.status, command: this.command, answer: !this.answer.empty });
+  }
+
+  get sourceCount() {
+    return this.#sources?.numbers.size ?? 0;
+  }
+
+  #placeSources() {
+    this.#waiting = null;
+    this.#sourceBox.replaceChildren(this.#sources.element);
+    this.answer.setValidMarks(this.#sources.numbers);
+  }
+
+  #settle({ status, finish_reason: reason, timings_ms: timings, usage }, at) {
+    this.#again = false;
+    this.element.dataset.status = status;
+    this.thinking.took(timings?.thinking);
+    this.progress.settle({ status, reason, at, timings, usage });
+    this.state.set(stateOf(status), this.progress.words);
+    this.actions.refresh();
+  }
+
+  #clear() {
+    this.thinking = new ThinkingView();
+    this.answer = new AnswerView();
+    this.notes = new Notes();
+    this.#sourceBox.replaceChildren();
+    this.#errorBox.replaceChildren();
+    this.actions.rating.show(); // it was of the answer that goes
+    this.#sources = this.#waiting = this.#before = null;
+    this.#lay();
+  }
+
+  #lay() {
+    this.element.replaceChildren(
+      el("h2", { class: "asked", text: this.question }),
+      el("div", { class: "meta" }, this.progress.element, this.actions.element),
+      this.progress.folded, this.notes.element,
+      this.thinking.element, this.answer.element, this.#errorBox, this.#sourceBox);
+  }
+
+  #click({ target }) {
+    const cite = target.closest(".cite");
+    if (cite) return this.#sources?.open(Number(cite.dataset.index));
+    const code = target.closest(".copy-code");
+    if (code) copyText(code.closest(".code").querySelector("pre").textContent, code);
+  }
+}
+
+/* What a reader should know about how the answer came to be: warnings, and the question as it was searched. */
+
+// Told by the line above the answer, in the same place after a reload.
+const ELSEWHERE = new Set(["answer_cut"]);
+
+class Notes {
+  #shown = new Set();
+  element = el("ul", { class: "notes", hidden: true });
+
+  /** A `warning` status. One that this page has no words for is shown in the server's. */
+  warn({ code = "", message = "", ...counts }) {
+    if (ELSEWHERE.has(code) || this.#shown.has(code)) return;
+    this.#shown.add(code);
+    this.#add(hasWords(`warn_${code}`) ? [`warn_${code}`, { n: counts.turns ?? "" }] : [message]);
+  }
+
+  /** It stands first, whatever was told before it: a stored turn does not say in which order they came. */
+  rewritten(question) {
+    this.#show(el("li", { i18n: ["searchedFor", { question }] }), this.element.firstChild);
+  }
+
+  /** What a stored turn kept of them. */
+  showStored({ rewritten_question: question, warnings = [] }) {
+    if (question) this.rewritten(question);
+    for (const warning of warnings) this.warn(warning);
+  }
+
+  #add(words) {
+    if (words[0]) this.#show(el("li", { i18n: words }));
+  }
+
+  #show(item, before = null) {
+    this.element.insertBefore(item, before);
+    this.element.hidden = false;
+  }
+}

@@ -1,0 +1,47 @@
+/** Files that are dropped anywhere on the page; of a folder, the files in it. */
+
+const carriesFiles = (event) => Boolean(event.dataTransfer?.types.includes("Files"));
+
+/** `onOver(true)` while files hang over the page, `onFiles(files)` when they are let go. */
+export function acceptDrops({ onOver, onFiles }) {
+  let isOver = false;
+  const over = (now) => {
+    if (now !== isOver) onOver(now);
+    isOver = now;
+  };
+  const enter = (event) => {
+    if (!carriesFiles(event)) return;
+    event.preventDefault();
+    over(true);
+  };
+  addEventListener("dragenter", enter);
+  addEventListener("dragover", enter);
+  addEventListener("dragleave", (event) => !event.relatedTarget && over(false));
+  addEventListener("drop", (event) => {
+    if (!carriesFiles(event)) return;
+    event.preventDefault();
+    over(false);
+    filesOf(event.dataTransfer).then(onFiles);
+  });
+}
+
+/** What is dropped can be asked for only now; what is in its folders, later. */
+async function filesOf({ items, files }) {
+  const entries = [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.some((entry) => entry.isDirectory)) return [...files];
+  return (await Promise.all(entries.map(inEntry))).flat();
+}
+
+/** Hidden files are the system's, not the reader's; what cannot be opened is left out. */
+async function inEntry(entry) {
+  if (entry.name.startsWith(".")) return [];
+  if (entry.isFile) return new Promise((resolve) => entry.file((file) => resolve([file]), () => resolve([])));
+  const reader = entry.createReader();
+  const entries = [];
+  let some;
+  do {
+    some = await new Promise((resolve) => reader.readEntries(resolve, () => resolve([])));
+    entries.push(...some);
+  } while (some.length);
+  return (await Promise.all(entries.map(inEntry))).flat();
+}

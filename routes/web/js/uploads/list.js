@@ -1,0 +1,175 @@
+/** The files on their way, above the list: a line that sums them up, and a row for each. */
+
+import { el, icon, setLabel, setText } from "../base/dom.js";
+import { clockOf, formatBytes, t } from "../base/i18n.js";
+import { originalWords, reasonOf, showReason } from "./reasons.js";
+
+export class UploadList {
+  #rows = new Map();
+
+  /** `uploads` does what the rows' buttons ask for; `onEmptied` hears when the focus lost its row. */
+  constructor(uploads, onEmptied) {
+    Object.assign(this, { uploads, onEmptied });
+    this.summary = el("p", { class: "upload-summary" });
+    this.clear = el("button", { class: "text-button", type: "button", i18n: "docClearEnded", on: { click: () => this.#clear() } });
+    this.list = el("ul", { class: "upload-list", role: "list", label: "docUploads" });
+    this.element = el("section", { class: "uploads", hidden: true },
+      el("div", { class: "upload-head" }, this.summary, this.clear), this.list);
+  }
+
+  show(upload) {
+    const row = this.#rows.get(upload);
+    if (!this.uploads.has(upload)) this.#remove(upload, row);
+    else if (row) row.show(upload);
+    else this.#add(upload);
+    this.#sum();
+  }
+
+  #add(upload) {
+    const row = new UploadRow(upload, {
+      cancel: () => this.uploads.cancel(upload),
+      retry: () => this.uploads.retry(upload),
+      dismiss: () => this.uploads.dismiss(upload),
+    });
+    this.#rows.set(upload, row);
+    this.list.append(row.element);
+  }
+
+  #remove(upload, row) {
+    if (!row) return;
+    const hadFocus = row.element.contains(document.activeElement);
+    const next = row.element.nextElementSibling ?? row.element.previousElementSibling;
+    row.element.remove();
+    this.#rows.delete(upload);
+    if (!hadFocus) return;
+    const button = next?.querySelector("button");
+    if (button) button.focus();
+    else this.onEmptied();
+  }
+
+  #clear() {
+    for (const upload of [...this.#rows.keys()]) if (!upload.isGoing) this.uploads.dismiss(upload);
+    this.onEmptied();
+  }
+
+  #sum() {
+    const all = [...this.#rows.keys()];
+    const going = all.filter((upload) => upload.isGoing).length;
+    const failed = all.filter(({ state }) => state === "failed" || state === "refused").length;
+    this.element.hidden = !all.length;
+    this.clear.hidden = going === all.length;
+    if (going) setText(this.summary, failed ? "docGoingAndFailed" : "docGoing", { n: going, failed });
+    else setText(this.summary, failed ? "docSomeFailed" : "docUploadsEnded", { n: failed });
+  }
+}
+
+/* The row of a file on its way in. */
+
+const STAGES = {
+  waiting: "docStageWaiting", parsing: "docStageParsing", embedding: "docStageEmbedding", storing: "docStageStoring",
+  verifying: "docStageVerifying", lost: "docStageLost",
+};
+const STATES = {
+  queued: "docUploadQueued", checking: "docUploadChecking", cancelling: "docUploadCancelling", cancelled: "docUploadCancelled",
+  same: "docSame", done: "docReady", failed: "docFailed",
+};
+
+class UploadRow {
+  #drawn = "";
+
+  /** `on`: `cancel`, `retry` and `dismiss`, called without arguments. */
+  constructor(upload, on) {
+    this.on = on;
+    this.text = el("span", { class: "document-state" });
+    this.bar = el("progress", { max: 1 });
+    setLabel(this.bar, "docProgressOf", { name: upload.name });
+    this.actions = el("span", { class: "upload-actions" });
+    this.element = el("li", { class: "upload" }, icon("upload"),
+      el("span", { class: "document-name", text: upload.name }), this.text, this.bar, this.actions);
+    this.show(upload);
+  }
+
+  show(upload) {
+    const { state, job } = upload;
+    const stage = state === "reading" ? job.stage : "";
+    Object.assign(this.element.dataset, { state, stage });
+    this.text.classList.remove("failed");
+    this.#words(upload, stage);
+    this.#progress(upload, stage);
+    if (this.#drawn !== state) this.#offer(upload);
+    this.#drawn = state;
+  }
+
+  #words({ state, reason, sent, of, job }, stage) {
+    if (reason) return showReason(this.text, reason);
+    if (state === "uploading") return setText(this.text, "docUploadingOf", { sent: formatBytes(sent), of: formatBytes(of) });
+    if (stage === "retrying") return setText(this.text, "docStageRetrying", retryOf(job));
+    if (stage === "embedding" && job.total) return setText(this.text, "ingestingOf", { done: job.done, total: job.total });
+    setText(this.text, stage ? (STAGES[stage] ?? "ingesting") : STATES[state]);
+  }
+
+  #progress({ state, sent, of, job }, stage) {
+    const part = state === "uploading" ? sent / of : stage === "embedding" && job.total ? job.done / job.total : null;
+    this.bar.hidden = part === null;
+    if (part !== null) this.bar.value = part || 0;
+  }
+
+  #offer(upload) {
+    const hadFocus = this.actions.contains(document.activeElement);
+    const offered = [
+      upload.canRetry && this.#button("retry", "docRetryUpload", upload),
+      upload.canCancel && this.#button("cancel", "docCancelUpload", upload),
+      !upload.isGoing && this.#button("dismiss", "docDismissUpload", upload),
+    ].filter(Boolean);
+    this.actions.replaceChildren(...offered);
+    this.element.querySelector(".original")?.remove();
+    const words = upload.isGoing ? null : originalWords(upload.message);
+    if (words) this.element.append(words);
+    if (hadFocus) offered[0]?.focus();
+  }
+
+  #button(action, label, { name }) {
+    const shape = action === "retry" ? "retry" : "close";
+    return el("button", { class: "quiet", type: "button", label: [label, { name }], "data-action": action,
+      on: { click: this.on[action] } }, icon(shape));
+  }
+}
+
+function retryOf({ error, error_code: code, next_try_at: at, attempt }) {
+  return { why: t(reasonOf({ code: code ?? "", message: error ?? "" })), time: clockOf(at), attempt: attempt + 1 };
+}
+
+/* Tells how uploads ended, for those who do not see it: one by one, or as a number when many end at once. */
+
+const TOGETHER_MS = 700;
+
+export class Endings {
+  #ended = [];
+  #timer = 0;
+
+  constructor(say) {
+    this.say = say;
+  }
+
+  add(upload, document) {
+    this.#ended.push({ upload, document });
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#tell(), TOGETHER_MS);
+  }
+
+  #tell() {
+    const ended = this.#ended.splice(0);
+    if (ended.length === 1) return this.say(sentence(ended[0]));
+    const done = ended.filter(({ upload }) => ["done", "same"].includes(upload.state)).length;
+    const others = ended.length - done;
+    this.say(t(others ? "docEndedTogether" : "docAllRead", { done, others }));
+  }
+}
+
+function sentence({ upload, document }) {
+  const { name, state, reason } = upload;
+  if (state === "done") return t("docReadIn", { name, n: document.chunk_count });
+  if (state === "same") return t("docSameNamed", { name });
+  if (state === "cancelled") return t("docCancelledNamed", { name });
+  return t("docFailedNamed", { name, why: t(...reason) });
+}

@@ -1,0 +1,238 @@
+/** Files on their way: three are sent at a time, all that were sent are followed until they are read in. */
+
+import { deleteDocument, readDocument, uploadDocument } from "../api/documents.js";
+import { formatBytes } from "../base/i18n.js";
+import { JobWatcher } from "./jobs.js";
+import { reasonOf, reasonOfRequest } from "./reasons.js";
+
+const AT_A_TIME = 3;
+const PASSING = new Set([408, 429, 500, 502, 503, 504, 507]);
+
+export class Uploads {
+  #all = new Set();
+  #queue = [];
+  #sending = 0;
+
+  /** What the server takes: `maxBytes` and `formats`; empty until it told. */
+  limits = {};
+
+  /** `onChange(upload)` after every change; `onEnd(upload, document)`, the document only where it was read in. */
+  constructor({ onChange, onEnd }) {
+    Object.assign(this, { onChange, onEnd });
+    this.watcher = new JobWatcher((job) => this.#adopt(job));
+    addEventListener("beforeunload", (event) => {
+      if (this.all.some((upload) => upload.needsThisPage)) event.preventDefault();
+    });
+  }
+
+  get all() {
+    return [...this.#all];
+  }
+
+  has(upload) {
+    return this.#all.has(upload);
+  }
+
+  add(files) {
+    for (const file of files) {
+      const upload = new Upload(file.name, file);
+      this.#all.add(upload);
+      const refusal = refusalOf(file, this.limits);
+      if (refusal) this.#end(upload, "refused", { reason: refusal });
+      else this.#line(upload);
+    }
+  }
+
+  /** Jobs that run at the server since before this page was opened, or that others began. */
+  async look() {
+    await this.watcher.look().catch(() => {});
+  }
+
+  retry(upload) {
+    upload.forget();
+    this.#line(upload);
+  }
+
+  dismiss(upload) {
+    this.#all.delete(upload);
+    this.onChange(upload);
+  }
+
+  /** What was sent is taken back, also when the server's reply to it is still to come. */
+  async cancel(upload) {
+    const { state } = upload;
+    if (state === "queued") this.#queue = this.#queue.filter((other) => other !== upload);
+    if (state === "queued") return this.#end(upload, "cancelled");
+    this.#set(upload, { state: "cancelling" });
+    if (state === "uploading") upload.abort.abort();
+    if (state === "reading") await this.#takeBack(upload);
+  }
+
+  /** A file of this page whose reply is still to come may be meant: its own row waits for that. */
+  #adopt(job) {
+    const isKnown = ({ documentId, state, name }) =>
+      documentId === job.document_id || (["checking", "cancelling"].includes(state) && name === job.file_name);
+    if (this.all.some(isKnown)) return;
+    const upload = Object.assign(new Upload(job.file_name), { documentId: job.document_id });
+    this.#all.add(upload);
+    this.#follow(upload, job);
+  }
+
+  #line(upload) {
+    this.#set(upload, { state: "queued" });
+    this.#queue.push(upload);
+    this.#pump();
+  }
+
+  async #pump() {
+    while (this.#sending < AT_A_TIME && this.#queue.length) {
+      this.#sending += 1;
+      this.#send(this.#queue.shift()).finally(() => {
+        this.#sending -= 1;
+        this.#pump();
+      });
+    }
+  }
+
+  async #send(upload) {
+    this.#set(upload, { state: "uploading", sent: 0 });
+    const onProgress = (sent, of) => this.#progress(upload, sent, of);
+    try {
+      const reply = await uploadDocument(upload.file, { onProgress, signal: upload.abort.signal });
+      await this.#accepted(upload, reply);
+    } catch (error) {
+      if (upload.abort.signal.aborted) return this.#end(upload, "cancelled");
+      const retryable = error.retryable || error instanceof TypeError || PASSING.has(error.status);
+      this.#end(upload, "failed", { reason: [reasonOfRequest(error)], message: error.status ? error.message : "", retryable });
+    }
+  }
+
+  #progress(upload, sent, of) {
+    if (!["uploading", "checking"].includes(upload.state)) return;
+    this.#set(upload, { sent, of, state: sent < of ? "uploading" : "checking" });
+  }
+
+  async #accepted(upload, { document, job_id: jobId, existing }) {
+    const cancelled = upload.state === "cancelling";
+    Object.assign(upload, { documentId: document.document_id, isOurs: !existing });
+    if (cancelled && upload.isOurs) return this.#takeBack(upload);
+    if (!jobId) return this.#end(upload, "same", {}, document);
+    this.#follow(upload, { job_id: jobId, stage: "waiting" });
+  }
+
+  #follow(upload, job) {
+    this.#set(upload, { state: "reading", job });
+    this.watcher.watch(job.job_id, (change) => this.#hear(upload, change));
+  }
+
+  async #takeBack(upload) {
+    try {
+      await deleteDocument(upload.documentId);
+      this.#end(upload, "cancelled");
+    } catch (error) {
+      if (error.status === 404) return this.#end(upload, "cancelled");
+      this.#end(upload, "failed", { reason: [reasonOfRequest(error)], message: error.message });
+    }
+  }
+
+  #hear(upload, job) {
+    if (upload.state === "cancelling" || !this.#all.has(upload)) return;
+    const { stage, error: message, error_code: code, retryable } = job;
+    if (stage === "failed") this.#end(upload, "failed", { reason: [reasonOf({ code, message })], message, retryable });
+    else if (stage === "cancelled") this.#end(upload, "cancelled");
+    else if (["done", "missing"].includes(stage)) this.#look(upload, job);
+    else this.#set(upload, { state: "reading", job: stage === "lost" ? { ...upload.job, stage } : job });
+  }
+
+  /** The document says what became of it. A job that is not known may be another process's, and still run. */
+  async #look(upload, job) {
+    try {
+      const document = await readDocument(upload.documentId);
+      if (document.status === "ingesting") return this.#follow(upload, { ...upload.job, job_id: job.job_id });
+      if (document.status === "ready") return this.#end(upload, "done", {}, document);
+      this.#end(upload, "failed", { reason: [reasonOf({ message: document.error })], message: document.error });
+    } catch (error) {
+      if (error.status === 404) return this.#end(upload, "cancelled");
+      this.#end(upload, "failed", { reason: [reasonOfRequest(error)], message: error.message });
+    }
+  }
+
+  #end(upload, state, more = {}, document = null) {
+    if (state === "done") this.#all.delete(upload);
+    this.#set(upload, { ...more, state });
+    this.onEnd(upload, document);
+  }
+
+  #set(upload, changes) {
+    Object.assign(upload, changes);
+    this.onChange(upload);
+  }
+}
+
+/* One file on its way into the knowledge base: what state it is in, as the rows show it. */
+
+const AT_REST = new Set(["done", "same", "failed", "refused", "cancelled"]);
+const ON_THE_WAY = new Set(["queued", "uploading"]);
+
+/**
+ * `state`: queued, uploading, checking (all bytes are sent, no reply yet), reading (`job` says how far), done,
+ * same (these bytes are here already), failed, refused (was never sent), cancelling, cancelled.
+ * `reason` is [key, vars] where it failed, `message` the server's own sentence.
+ */
+class Upload {
+  constructor(name, file = null) {
+    Object.assign(this, { name, file, state: "queued", sent: 0, of: file?.size ?? 0, job: null, documentId: "" });
+    this.forget();
+  }
+
+  /** As before its first try. */
+  forget() {
+    Object.assign(this, { reason: null, message: "", retryable: false, isOurs: false, abort: new AbortController() });
+  }
+
+  get isGoing() {
+    return !AT_REST.has(this.state);
+  }
+
+  /** Closing the page would lose it. */
+  get needsThisPage() {
+    return ON_THE_WAY.has(this.state);
+  }
+
+  /** A job that was found, or a document that others read in, too, is not this page's to stop. */
+  get canCancel() {
+    return ["queued", "uploading", "checking"].includes(this.state) || (this.state === "reading" && this.isOurs);
+  }
+
+  get canRetry() {
+    return (this.state === "failed" && this.retryable || this.state === "cancelled") && this.file !== null;
+  }
+}
+
+/* What need not be sent: the server would not read it. */
+
+const FORM_BYTES = 2_000; // what the form adds to the file
+// What people have and the server cannot read: the format that their own program can save it as.
+const SAVE_AS = new Map(Object.entries({
+  DOCX: "doc docm dot dotx wps rtf odt pages",
+  XLSX: "xls xlsb xlt xltx et ods numbers",
+  PPTX: "ppt pptm pps ppsx pot potx dps odp key",
+  EPUB: "mobi azw azw3",
+  EML: "msg",
+  PDF: "caj ofd djvu ps",
+}).flatMap(([better, endings]) => endings.split(" ").map((ending) => [`.${ending}`, better])));
+
+/**
+ * Why a file is not sent, as [key, vars]; null when it may go. `limits`: `maxBytes`, and `formats`, the
+ * endings that are read; undefined where the server did not tell. A name without an ending promises nothing.
+ */
+function refusalOf({ name, size }, { maxBytes, formats }) {
+  const ending = /.\.[^./\\]*$/.exec(name)?.[0].slice(1).toLowerCase() ?? "";
+  if (maxBytes && size + FORM_BYTES > maxBytes) {
+    return ["docFileTooLarge", { size: formatBytes(size), most: formatBytes(maxBytes) }];
+  }
+  if (size === 0) return ["docWhyEmpty"];
+  if (!formats || ending.length < 2 || formats.includes(ending)) return null;
+  const better = SAVE_AS.get(ending);
+  return better ? ["docFileSaveAs", { ending, better }] : ["docFileKind", { ending }];
+}
