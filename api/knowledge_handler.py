@@ -12,8 +12,7 @@ from api.turn.pipeline import Pipeline, TurnModels
 from api.turn.replay import replay
 from api.turn.request import TurnRequest, repeats
 from api.turn.run import TurnPlan, TurnRun
-from api.turn.running import RunningTurns
-from api.turn.seats import StreamSeats
+from api.turn.running import RunningTurns, StreamSeats
 from config.settings import ConversationSettings, ServerSettings
 from core.conversation.commands import Command, CommandName, parse_command
 from core.conversation.events import Event

@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -51,14 +51,6 @@ class Progress:
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class File:
-    """`external_id` is its full path: what two folders call the same are different documents."""
-
-    path: Path
-    external_id: str
-
-
 @dataclass
 class Summary:
     added: int = 0
@@ -77,9 +69,9 @@ class Ingester:
         self._fields = ({} if tags is None else {"tags": tags}) | ({"date": date} if date else {})
         self.summary = Summary()
 
-    async def run(self, files: Sequence[File], bar: tqdm[NoReturn]) -> Summary:
+    async def run(self, files: Sequence[Path], bar: tqdm[NoReturn]) -> Summary:
         """Raises CommandError when the server cannot be reached."""
-        running: deque[tuple[File, AddedDocument]] = deque()
+        running: deque[tuple[Path, AddedDocument]] = deque()
         for file in files:
             if len(running) == IN_FLIGHT:
                 await self._follow(*running.popleft(), bar)
@@ -92,13 +84,13 @@ class Ingester:
             await self._follow(*running.popleft(), bar)
         return self.summary
 
-    async def _send(self, file: File) -> AddedDocument | str:
+    async def _send(self, file: Path) -> AddedDocument | str:
         """Why not, when it cannot be read or the server refuses it."""
         try:
-            files = {"file": (file.path.name, file.path.read_bytes())}
+            files = {"file": (file.name, await asyncio.to_thread(file.read_bytes))}
         except OSError as error:
             return str(error)
-        data = self._fields | {"external_id": file.external_id}
+        data = self._fields | {"external_id": external_id_of(file)}
         for _ in range(BUSY_ATTEMPTS):
             response = await self._client.request("POST", "/documents", files=files, data=data)
             if response.status_code not in (429, 503):
@@ -106,8 +98,8 @@ class Ingester:
             await asyncio.sleep(_retry_after_s(response))
         return read(response, AddedDocument) if response.is_success else reason_of(response)
 
-    async def _follow(self, file: File, addition: AddedDocument, bar: tqdm[NoReturn]) -> None:
-        bar.set_description(file.path.name[:40])
+    async def _follow(self, file: Path, addition: AddedDocument, bar: tqdm[NoReturn]) -> None:
+        bar.set_description(file.name[:40])
         reason = await self._outcome(addition, bar) if addition.job_id else None
         if reason is not None:
             self._fail(file, reason, bar)
@@ -143,8 +135,8 @@ class Ingester:
         stage = {"ready": "done", "failed": "failed"}.get(document.status, document.status)
         return Progress(stage=stage, error=document.error)
 
-    def _fail(self, file: File, reason: str, bar: tqdm[NoReturn]) -> None:
-        self.summary.failed.append(f"{file.path}: {reason}")
+    def _fail(self, file: Path, reason: str, bar: tqdm[NoReturn]) -> None:
+        self.summary.failed.append(f"{file}: {reason}")
         bar.update()
 
 
@@ -153,30 +145,25 @@ def _retry_after_s(response: httpx.Response) -> float:
     return min(float(value), 30.0) if value.isdigit() else 1.0
 
 
-def files_of(paths: Sequence[Path]) -> Iterator[File]:
+def files_of(paths: Sequence[Path]) -> list[Path]:
     """Named files as they are, whatever their kind; of folders the files that can be read, sorted."""
-    for path in paths:
-        if path.is_dir():
-            for file in supported_files(path):
-                yield File(file, external_id_of(file))
-        else:
-            yield File(path, external_id_of(path))
+    return [file for path in paths for file in (supported_files(path) if path.is_dir() else [path])]
 
 
 def external_id_of(path: Path) -> str:
-    """Of a path that is too long for an id, the end."""
+    """The full path, for what two folders call the same are different documents; of a long one the end."""
     return Path(os.path.abspath(path)).as_posix()[-MAX_EXTERNAL_ID_CHARS:]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 all files are there, 1 some failed or the server is not there."""
     arguments = _arguments(argv)
-    files = list(files_of(arguments.paths))
+    files = files_of(arguments.paths)
     server = Server(arguments.url, arguments.api_key or local_key())
     return run_with(server, REQUEST_TIMEOUT_S, lambda client: _ingest(client, files, arguments))
 
 
-async def _ingest(client: ServerClient, files: Sequence[File], arguments: argparse.Namespace) -> int:
+async def _ingest(client: ServerClient, files: Sequence[Path], arguments: argparse.Namespace) -> int:
     with tqdm(total=len(files), unit="file") as bar:
         summary = await Ingester(client, arguments.tags, arguments.date).run(files, bar)
     for failure in summary.failed:

@@ -1,4 +1,4 @@
-"""The turns that run in this process: who may attach, which session is busy, what a stop reaches."""
+"""The turns that run in this process: how many may, which session is busy, what a stop reaches."""
 
 from __future__ import annotations
 
@@ -9,12 +9,50 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from api.turn.run import TurnRun
-from api.turn.seats import StreamSeats
 from core.conversation.turns import TurnStatus
-from core.errors import SessionBusyError, ShuttingDownError
+from core.errors import SessionBusyError, ShuttingDownError, TooManyStreamsError
 from services.store.activity import Activity
 
 STORING_S = 3.0  # for what was cut to be stored
+
+
+class StreamSeats:
+    """`per_owner` None: only the number in all is bounded (without keys every caller is the same owner)."""
+
+    def __init__(self, limit: int, per_owner: int | None = None) -> None:
+        self._limit = limit
+        self._per_owner = per_owner
+        self._owners: Counter[str] = Counter()
+        self._taken = 0
+
+    def check(self, owner: str) -> None:
+        """Raises TooManyStreamsError when no seat is free."""
+        if self._taken >= self._limit:
+            raise TooManyStreamsError("Too many answers are being written just now. Try again shortly.")
+        if self._per_owner is not None and self._owners[owner] >= self._per_owner:
+            raise TooManyStreamsError(
+                f"This key has {self._per_owner} answers open, as many as it may. Wait for one to end."
+            )
+
+    def take(self, owner: str) -> None:
+        """The seat is the caller's until `give_back`, whether one was free or not: `check` before."""
+        self._taken += 1
+        self._owners[owner] += 1
+
+    def give_back(self, owner: str) -> None:
+        self._taken -= 1
+        self._owners[owner] -= 1
+        if self._owners[owner] <= 0:
+            del self._owners[owner]
+
+    @contextmanager
+    def seat(self, owner: str) -> Iterator[None]:
+        """Taken when entered."""
+        self.take(owner)
+        try:
+            yield
+        finally:
+            self.give_back(owner)
 
 
 @dataclass(frozen=True, slots=True)

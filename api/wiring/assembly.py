@@ -28,8 +28,7 @@ from api.sessions.handler import SessionsHandler
 from api.turn.commands import CommandRunner
 from api.turn.pipeline import Pipeline
 from api.turn.prompt import PromptBuilder
-from api.turn.running import RunningTurns
-from api.turn.seats import StreamSeats
+from api.turn.running import RunningTurns, StreamSeats
 from api.wiring.parts import (
     EMBEDDED_FOLDER,
     SAMPLE_FOLDER,

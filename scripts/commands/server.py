@@ -6,22 +6,14 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scripts.commands.maintenance import (
-    EXIT_FAILED,
-    EXIT_REFUSED,
-    CommandError,
-    print_refusal,
-    unsendable,
-)
+from scripts.commands.maintenance import EXIT_FAILED, EXIT_REFUSED, CommandError, print_refusal, unsendable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import httpx
 
     from config.settings import Settings

@@ -21,7 +21,6 @@ from core.errors import UnavailableError
 from routes.admin.repair import router as repair_router
 from routes.errors import install_error_handlers
 from scripts import backfill_parent_turns
-from scripts.commands import backfill_report
 from scripts.commands.maintenance import CommandError
 from scripts.commands.restore import _parse as restore_options
 from scripts.commands.restore import _restore
@@ -267,7 +266,7 @@ def test_contradicting_options_are_refused() -> None:
 def test_every_kind_of_trouble_has_a_line_in_the_table() -> None:
     from core.operations.backfill_turns import Trouble
 
-    assert list(backfill_report.TROUBLES) == [trouble.value for trouble in Trouble]
+    assert list(backfill_parent_turns.TROUBLES) == [trouble.value for trouble in Trouble]
 
 
 @asynccontextmanager
