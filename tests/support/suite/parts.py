@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Command = tuple[str, ...]
-TOGETHER = (
+TOGETHER = ("-n", "2", "--dist", "loadfile")  # two cores; a file's tests share a server and a browser
     "-n",
     "2",
     "--dist",
