@@ -60,18 +60,6 @@ class ReembedState:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reembedding:
-    """For a command: what is copied from, with which embedding, and how the store to copy into is opened.
-
-    The embedded store is copied into a folder beside it; a Qdrant server into other collections.
-    """
-
-    source: VectorStore
-    embedding: EmbeddingService
-    open_target: Callable[[], AbstractAsyncContextManager[VectorStore]]
-
-
 class StoreReembedding:
     """One at a time. `close` stops it; what is made stays and is gone on with."""
 

@@ -17,7 +17,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from api.admin.backups import BackupsHandler
 from api.admin.erasure import ErasureHandler, halting
 from api.admin.gauges import Gauges
-from api.admin.reembedding import Reembedding, StoreReembedding
+from api.admin.reembedding import StoreReembedding
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
 from api.container import Container
 from api.knowledge_handler import KnowledgeHandler
@@ -72,7 +72,6 @@ from services.operations.erasure.parts import ErasureParts, nothing_runs
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
 from services.operations.reembedding.beside import OpenFolder, switch_if_prepared
-from services.operations.reembedding.folders import COPY_SUFFIX
 from services.operations.repair.run import Backfill
 from services.operations.retention.cleanup import Retention, SessionRecords
 from services.operations.retention.traces import TurnTraces
@@ -203,16 +202,6 @@ async def open_maintenance(settings: Settings) -> AsyncIterator[History]:
         history = make_history(settings, store, embedding, LLMService({}), snapshots=snapshots)
         stack.push_async_callback(history.close)
         yield history
-
-
-@asynccontextmanager
-async def open_reembedding(settings: Settings) -> AsyncIterator[Reembedding]:
-    """The store as it is, nothing made or checked. Raises StoreLockedError when a server has it open."""
-    async with AsyncExitStack() as stack:
-        source = await stack.enter_async_context(open_store(settings.store))
-        embedding = await stack.enter_async_context(open_embedding(settings.models))
-        open_target = partial(open_store, settings.store, EMBEDDED_FOLDER + COPY_SUFFIX)
-        yield Reembedding(source, embedding, open_target)
 
 
 def make_history(

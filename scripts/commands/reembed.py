@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,8 @@ from scripts.commands.server import Server, ServerClient, add_server_options, as
 from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
-    from api.admin.reembedding import Reembedding
+    from api.offline.reembedding import OnProgress, Reembedding
     from config.settings import ModelSettings, Settings, StoreSettings
-    from services.operations.reembedding.folders import StoreFolders
-    from services.operations.reembedding.run import Reembed, ReembedPlan, ReembedReport, SyncProgress
 
 
 PATH = "/admin/reembed"
@@ -64,7 +62,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 async def _reembed(settings: Settings, options: argparse.Namespace) -> int:
     settings = with_embedding(settings, options.embedding)
     if settings.store.qdrant_url:
-        from api.wiring.assembly import open_reembedding
+        from api.offline.reembedding import open_reembedding
 
         async with open_reembedding(settings) as parts:
             await _into_collections(parts, settings.store, options)
@@ -98,13 +96,13 @@ def with_embedding(settings: Settings, embedding: str | None) -> Settings:
 
 async def _beside(settings: Settings, options: argparse.Namespace) -> int:
     """The embedded store: by the server that has it open, else here."""
-    from api.wiring.assembly import open_reembedding
-    from api.wiring.parts import EMBEDDED_FOLDER
+    from api.offline.reembedding import folders_of, open_reembedding
     from core.errors import StoreLockedError
-    from services.operations.reembedding.folders import StoreFolders
 
-    folders = StoreFolders(settings.store.data_dir / EMBEDDED_FOLDER)
-    _finish_interrupted(folders)
+    folders = folders_of(settings.store)
+    old = folders.finish_interrupted()
+    if old is not None:
+        print(f"Finished what an interrupted run had left: the old store is kept in {old}.")
     if not folders.exists():
         print(f"Nothing to do: {folders.store} does not exist yet.")
         return EXIT_OK
@@ -114,7 +112,7 @@ async def _beside(settings: Settings, options: argparse.Namespace) -> int:
         except StoreLockedError:
             server = server_of(settings, options.url, options.api_key)
             return await reembed_in_server(server, settings.models, options)
-        copied = not options.cancel and await _into_folder(parts, settings.store, folders, options)
+        copied = not options.cancel and await _into_folder(parts, settings.store, options)
     if copied:
         old = await asyncio.to_thread(folders.replace)
         print(f"Done: start with EMBEDDING={settings.models.embedding}. The old store is kept in {old};")
@@ -122,48 +120,37 @@ async def _beside(settings: Settings, options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _finish_interrupted(folders: StoreFolders) -> None:
-    old = folders.finish_interrupted()
-    if old is not None:
-        print(f"Finished what an interrupted run had left: the old store is kept in {old}.")
-
-
-async def _into_folder(
-    parts: Reembedding, names: StoreSettings, folders: StoreFolders, options: argparse.Namespace
-) -> bool:
+async def _into_folder(parts: Reembedding, names: StoreSettings, options: argparse.Namespace) -> bool:
     """Whether there is a complete copy now."""
-    from services.operations.reembedding.beside import CopyBeside
-    from services.operations.reembedding.run import Reembed
+    from api.offline.reembedding import collections_of, folders_of
 
-    plan = await _shown_plan(Reembed(parts.source, names, parts.embedding), parts)
-    if not plan.needed:
+    if not await _is_needed(parts, names):
         return False
-    others = folders.others(collections_of(names))
+    others = folders_of(names).others(collections_of(names))
     if others:
         print(f"Named by no setting, so left in the old store: {', '.join(others)}")
     if not _go_on(options):
         return False
-    copy = CopyBeside(folders, names, parts.embedding, parts.open_target)
     with _bar() as on_progress:
-        report = await copy.make(parts.source, on_progress, reason="command")
-    _print_report(report)
+        done = await parts.into_folder(names, on_progress)
+    print("\n".join(done))
     return True
 
 
 async def _into_collections(parts: Reembedding, names: StoreSettings, options: argparse.Namespace) -> None:
-    from services.operations.reembedding.marks import CollectionsBeside
-    from services.operations.reembedding.run import Reembed
+    from api.offline.reembedding import collections_of
 
     old, new = _sides(parts, names, options)
-    if not (await _shown_plan(Reembed(parts.source, old, parts.embedding), parts)).needed:
+    if not await _is_needed(parts, old):
         return
     print(f"New collections: {', '.join(collections_of(new))}")
     if not _go_on(options):
         return
-    beside = CollectionsBeside(parts.source, old, new, parts.embedding)
     with _bar() as on_progress:
-        report = await beside.make(on_progress, catch_up=options.catch_up, replace=options.replace)
-    _print_report(report)
+        done = await parts.into_collections(
+            old, new, on_progress, catch_up=options.catch_up, replace=options.replace
+        )
+    print("\n".join(done))
     print("Done. The old collections are kept. From now on start with these settings:")
     print(f"CONVERSATION_COLLECTION={new.conversation_collection}")
     print(f"COLLECTION_SUFFIX={new.collection_suffix}")
@@ -181,18 +168,19 @@ def _sides(
     return names, renamed(names, options.suffix or safe_suffix(parts.embedding.name))
 
 
-async def _shown_plan(reembed: Reembed, parts: Reembedding) -> ReembedPlan:
-    plan = await reembed.plan()
+async def _is_needed(parts: Reembedding, names: StoreSettings) -> bool:
+    """The plan is shown."""
+    plan = await parts.plan(names)
     configured = f"{parts.embedding.name} ({parts.embedding.dimension} dimensions)"
     if not plan.needed:
         print(f"Nothing to do: what is stored is embedded with {configured}.")
-        return plan
+        return False
     print_table([(f"{each.name}, points", each.points) for each in plan.collections])
     for embedding in sorted({each.embedding for each in plan.collections if each.embedding}):
         print(f"embedded with   {embedding}")
     print(f"configured is   {configured}")
     print(f"estimated time  {_duration(plan.seconds)}, less when a part is there already")
-    return plan
+    return True
 
 
 def _go_on(options: argparse.Namespace) -> bool:
@@ -208,22 +196,16 @@ def _go_on(options: argparse.Namespace) -> bool:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[SyncProgress], None]]:
+def _bar() -> Iterator[OnProgress]:
     from tqdm import tqdm
 
     with tqdm(unit="point", disable=None) as bar:
 
-        def show(progress: SyncProgress) -> None:
-            bar.total, bar.n = progress.total, progress.done
-            bar.set_description(f"round {progress.round}")
+        def show(number: int, done: int, total: int) -> None:
+            bar.total, bar.n = total, done
+            bar.set_description(f"round {number}")
 
         yield show
-
-
-def _print_report(report: ReembedReport) -> None:
-    for each in report.collections:
-        print(f"{each.target}: {each.points} points, {each.embedded} of them embedded")
-    print(f"checked: counts, missing vectors, {report.counts['checked']} vectors made again")
 
 
 def safe_suffix(embedding_name: str) -> str:
@@ -231,16 +213,11 @@ def safe_suffix(embedding_name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", embedding_name)[:LONGEST_SUFFIX].strip("-").lower() or "new"
 
 
-def collections_of(names: StoreSettings) -> list[str]:
-    from services.store.collections import collection_specs
-
-    return [spec.name for spec in collection_specs(names)]
-
-
 def renamed(names: StoreSettings, suffix: str) -> StoreSettings:
     """The same settings with the new collections' names. Raises CommandError."""
     from pydantic import ValidationError
 
+    from api.offline.reembedding import collections_of
     from config.settings import StoreSettings
 
     before = f"{names.collection_suffix}_" if names.collection_suffix else ""

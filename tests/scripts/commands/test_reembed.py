@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from api.admin.reembedding import Reembedding
-from api.wiring.assembly import open_container, open_reembedding
+from api.offline.reembedding import Reembedding, open_reembedding
+from api.wiring.assembly import open_container
 from config.settings import Settings, StoreSettings
 from core.errors import StartRefusedError
 from scripts.commands import reembed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from api.wiring.assembly import open_reembedding
+from api.offline.reembedding import open_reembedding
 from config.settings import StoreSettings
 from core.errors import EmbeddingUnavailableError, StartRefusedError
 from core.relevance.sparse import encode_document

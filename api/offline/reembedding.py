@@ -1,0 +1,84 @@
+"""Everything embedded again by a command: beside the embedded store, or into other collections."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from api.wiring.parts import EMBEDDED_FOLDER, open_embedding, open_store
+from config.settings import Settings, StoreSettings
+from services.models.embedding import EmbeddingService
+from services.operations.reembedding.beside import CopyBeside
+from services.operations.reembedding.folders import COPY_SUFFIX, StoreFolders
+from services.operations.reembedding.marks import CollectionsBeside
+from services.operations.reembedding.run import Reembed, ReembedPlan, ReembedReport, SyncProgress
+from services.store.collections import collection_specs
+from services.store.dialect import VectorStore
+
+OnProgress = Callable[[int, int, int], None]
+"""The round, and how many of how many points are done in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reembedding:
+    """What is copied from, with which embedding, and how the folder to copy into is opened."""
+
+    source: VectorStore
+    embedding: EmbeddingService
+    open_target: Callable[[], AbstractAsyncContextManager[VectorStore]]
+
+    async def plan(self, names: StoreSettings) -> ReembedPlan:
+        return await Reembed(self.source, names, self.embedding).plan()
+
+    async def into_folder(self, names: StoreSettings, on_progress: OnProgress) -> list[str]:
+        """A complete copy beside the embedded store; what was done, line by line."""
+        copy = CopyBeside(folders_of(names), names, self.embedding, self.open_target)
+        return _lines(await copy.make(self.source, _telling(on_progress), reason="command"))
+
+    async def into_collections(
+        self,
+        old: StoreSettings,
+        new: StoreSettings,
+        on_progress: OnProgress,
+        *,
+        catch_up: bool,
+        replace: bool,
+    ) -> list[str]:
+        """The collections of `new` filled from those of `old`; what was done, line by line."""
+        beside = CollectionsBeside(self.source, old, new, self.embedding)
+        return _lines(await beside.make(_telling(on_progress), catch_up=catch_up, replace=replace))
+
+
+@asynccontextmanager
+async def open_reembedding(settings: Settings) -> AsyncIterator[Reembedding]:
+    """The store as it is, nothing made or checked. Raises StoreLockedError when a server has it open."""
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(open_store(settings.store))
+        embedding = await stack.enter_async_context(open_embedding(settings.models))
+        open_target = partial(open_store, settings.store, EMBEDDED_FOLDER + COPY_SUFFIX)
+        yield Reembedding(source, embedding, open_target)
+
+
+def folders_of(names: StoreSettings) -> StoreFolders:
+    """The embedded store's, and what lies beside it."""
+    return StoreFolders(names.data_dir / EMBEDDED_FOLDER)
+
+
+def collections_of(names: StoreSettings) -> list[str]:
+    return [spec.name for spec in collection_specs(names)]
+
+
+def _telling(on_progress: OnProgress) -> Callable[[SyncProgress], None]:
+    return lambda progress: on_progress(progress.round, progress.done, progress.total)
+
+
+def _lines(report: ReembedReport) -> list[str]:
+    return [
+        *(
+            f"{each.target}: {each.points} points, {each.embedded} of them embedded"
+            for each in report.collections
+        ),
+        f"checked: counts, missing vectors, {report.counts['checked']} vectors made again",
+    ]
