@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.commands.backfill_report import check_writable, print_import, print_report, read_plan, save_plan
+from scripts.backfill_report import check_writable, print_import, print_report, read_plan, save_plan
 from scripts.commands.maintenance import EXIT_OK, EXIT_REFUSED, CommandError, run, time_zone
 from scripts.commands.server import add_server_options, ask_server, server_of
 

@@ -20,8 +20,7 @@ from config.settings import Settings
 from core.errors import UnavailableError
 from routes.admin.repair import router as repair_router
 from routes.errors import install_error_handlers
-from scripts import backfill_parent_turns
-from scripts.commands import backfill_report
+from scripts import backfill_parent_turns, backfill_report
 from scripts.commands.maintenance import CommandError
 from scripts.commands.restore import _parse as restore_options
 from scripts.commands.restore import _restore
