@@ -186,9 +186,9 @@ class SummaryService:
                 break
         return turns if tokens > least else []
 
-    def _limit(self, told: ModelEntry) -> int:
-        """Tokens of a summary: no more than has a place in the prompts of the model that is told it."""
-        share = int(self._share * (told.context_window - told.max_tokens))
+    def _limit(self, model: ModelEntry) -> int:
+        """Tokens of a summary: no more than has a place in the prompts of the model that is model it."""
+        share = int(self._share * (model.context_window - model.max_tokens))
         return max(MIN_SUMMARY_TOKENS, min(self._most_tokens, share * 3 // 4))
 
     async def _summarise(self, work: _Work, model: ModelEntry, limit: int) -> None:

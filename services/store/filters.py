@@ -58,5 +58,5 @@ def by_ids(point_ids: Iterable[models.ExtendedPointId]) -> PointSelector:
     return models.PointIdsList(points=list(point_ids))
 
 
-def matching(wanted: Filter) -> PointSelector:
-    return models.FilterSelector(filter=wanted)
+def matching(point_filter: Filter) -> PointSelector:
+    return models.FilterSelector(filter=point_filter)

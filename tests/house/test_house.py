@@ -9,10 +9,8 @@ from tests.house.measure import Figure, cheap
 
 # What is not at its goal yet may only shrink: lower the number when it does, and drop the line at the goal.
 AT_MOST = {
-    "files a room of the page: largest": 21,
-    "source modules": 424,
+    "source modules": 423,
     "source lines": 50_440,
-    "definitions named by a word that says nothing": 4,
 }
 
 

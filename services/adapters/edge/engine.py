@@ -168,8 +168,8 @@ def plain_id(point_id: Any) -> wire.PointId:
     return str(point_id) if isinstance(point_id, UUID) else point_id
 
 
-def record(found: edge.Record) -> wire.Record:
-    return wire.Record(plain_id(found.id), found.payload, _vectors_out(found.vector))
+def record(stored: edge.Record) -> wire.Record:
+    return wire.Record(plain_id(stored.id), stored.payload, _vectors_out(stored.vector))
 
 
 def _vectors_out(vectors: Any) -> wire.Vectors | None:

@@ -13,8 +13,8 @@ from services.adapters.edge import wire
 from services.adapters.edge.convert import unsupported
 
 
-def record(found: wire.Record) -> models.Record:
-    return models.Record(id=found.id, payload=found.payload, vector=_vectors_out(found.vectors))
+def record(stored: wire.Record) -> models.Record:
+    return models.Record(id=stored.id, payload=stored.payload, vector=_vectors_out(stored.vectors))
 
 
 def rankings(answer: wire.Rankings) -> list[list[models.ScoredPoint]]:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Command = tuple[str, ...]
-TOGETHER = (
-    "-n",
-    "2",
-    "--dist",
-    "loadfile",
-)  # two cores; the tests of a file share its server and its browser
+TOGETHER = ("-n", "2", "--dist", "loadfile")  # two cores; the tests of a file share a server and a browser
 
 
 @dataclass(frozen=True, slots=True)
