@@ -1,6 +1,6 @@
 /** The API's reference, made from /openapi.json with text nodes alone: no library, nothing from elsewhere. */
 
-import { isSendable, keepKey, readKey } from "/web/js/api/key.js";
+import { isSendable, keepKey, readKey } from "/web/js/api/http.js";
 
 const ZH = {
   summary: "由 /openapi.json 生成，客户端生成器也可以用它。",

@@ -48,7 +48,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.url
 
 
-@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_empty_panel_says_what_can_be_read(page: Page, url: str) -> None:
     await open_panel(page, url)
     await page.wait_for_selector(".no-documents:visible")
@@ -75,7 +74,6 @@ async def test_a_chosen_file_is_read_in_and_cited(page: Page, url: str) -> None:
     assert await page.locator(".source .file").first.inner_text() == "年假规定.md"
 
 
-@pytest.mark.full("a journey of seconds in a real browser")
 async def test_dropped_files_go_in_and_what_is_there_already_says_so(page: Page, url: str) -> None:
     """Discriminates: a drop that only the drop zone hears; `existing` taken for a job."""
     await page.goto(url)
@@ -89,7 +87,6 @@ async def test_dropped_files_go_in_and_what_is_there_already_says_so(page: Page,
     assert await page.locator(row("年假规定.md")).count() == 1
 
 
-@pytest.mark.full("a journey of seconds in a real browser")
 async def test_what_cannot_be_read_is_told_in_words_and_not_sent_where_that_is_known(
     page: Page, url: str
 ) -> None:
@@ -117,7 +114,6 @@ async def test_what_cannot_be_read_is_told_in_words_and_not_sent_where_that_is_k
     assert await page.locator(".upload").count() == 0
 
 
-@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_stages_are_seen_and_the_panel_may_be_closed_meanwhile(page: Page, url: str) -> None:
     """Discriminates: a progress that begins and ends with "reading"; a badge that is not taken back."""
     await open_panel(page, url)
@@ -135,7 +131,6 @@ async def test_the_stages_are_seen_and_the_panel_may_be_closed_meanwhile(page: P
     await page.wait_for_selector("#announcer:has-text('规定汇编.md 已读入')", state="attached")
 
 
-@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_reload_finds_the_running_job_and_a_cancelled_one_leaves_nothing(
     page: Page, url: str
 ) -> None:
@@ -158,7 +153,6 @@ async def test_a_reload_finds_the_running_job_and_a_cancelled_one_leaves_nothing
     await page.wait_for_selector(f"{upload_row('案例.md')}[data-state=cancelled]")
 
 
-@pytest.mark.full("a journey of seconds in a real browser")
 async def test_passages_are_read_and_handed_to_the_question(page: Page, url: str) -> None:
     """Discriminates: telling before the panel is closed; a passage of another row."""
     await open_panel(page, url)

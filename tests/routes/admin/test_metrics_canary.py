@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
+from tests.support.waiting import until
 from tests.support.wire.metrics import Figures
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -73,6 +74,7 @@ async def test_the_same_requests_with_other_words_make_no_new_series(app: App) -
     """Discriminates: any label that is not out of a list of ours."""
     cleaned = await app.client.post("/admin/cleanup")  # or the scheduled one adds its time meanwhile
     assert cleaned.status_code == 200
+    await until(lambda: app.container.schedule.state().last_slot is not None)  # its first look has been
     await send(app, "Quokka")
     before = Figures(await scrape(app)).values.keys()
     for number in range(3):

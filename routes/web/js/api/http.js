@@ -99,12 +99,12 @@ const SENDABLE = /^[\x21-\x7e]+$/; // what a header may carry; fetch throws on a
 let known = null;
 
 /** The key, or null: a stored one that no header can carry is none. */
-function readKey() {
+export function readKey() {
   const key = known ?? stored();
   return key && SENDABLE.test(key) ? key : null;
 }
 
-function keepKey(key) {
+export function keepKey(key) {
   known = key;
   try {
     sessionStorage.setItem(NAME, key);
@@ -114,7 +114,7 @@ function keepKey(key) {
 }
 
 /** A key that cannot be sent is wrong whatever the server says. */
-const isSendable = (key) => SENDABLE.test(key);
+export const isSendable = (key) => SENDABLE.test(key);
 
 function stored() {
   try {
