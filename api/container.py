@@ -13,10 +13,10 @@ from api.search.handler import SearchHandler
 from api.sessions.handler import SessionsHandler
 from api.turn.running import RunningTurns
 from config.settings import Settings
+from core.formats import FORMATS
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
-from services.knowledge.parsing.formats import FORMATS
 from services.llm_service import LLMService
 from services.models.embedding import EmbeddingService
 from services.operations.metrics import Metrics

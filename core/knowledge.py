@@ -183,3 +183,107 @@ class Citation:
     passage_end: int | None = None
     version: str = ""
     date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """`file_name` may be a path of any style; `date` is YYYY, YYYY-MM or YYYY-MM-DD.
+
+    Without a date it gets the one that the document itself bears. `source` names the folder that is followed,
+    in which it was found; `modified_us` is when that file was changed last. With `comes_again`, which is
+    always so for a source, whoever hands it in will do so again should the server stop before it is read in.
+    `tags` None: those of the version before stay.
+    """
+
+    owner: str
+    file_name: str
+    content: bytes
+    external_id: str | None = None
+    tags: tuple[str, ...] | None = None
+    date: str | None = None
+    source: str = ""
+    modified_us: int = 0
+    comes_again: bool = False
+
+    @property
+    def survives_crash(self) -> bool:
+        """Whether its bytes must outlive a crash until it is read in."""
+        return not (self.comes_again or self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """`document` is as it is stored: while a new version is read in, the version that is searched.
+
+    `existing`: the same content was there, or is being read in. `job_id` is None when nothing is left to do.
+    """
+
+    document: Document
+    job_id: str | None
+    existing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What of a document is changed without reading it in again. `tags` None: they stay. `date` counts where
+    `changes_date`; None takes it away."""
+
+    tags: tuple[str, ...] | None = None
+    date: str | None = None
+    changes_date: bool = False
+
+
+class JobStage(StrEnum):
+    """`RETRYING`: an outside part did not answer, and is tried again."""
+
+    WAITING = "waiting"
+    PARSING = "parsing"
+    EMBEDDING = "embedding"
+    STORING = "storing"
+    VERIFYING = "verifying"
+    RETRYING = "retrying"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (JobStage.DONE, JobStage.FAILED, JobStage.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """`done` of `total` chunks are embedded and stored; the vectors of `reused` of them were there before.
+
+    `error` is one plain sentence, of the last attempt; `retryable` says whether trying again can help.
+    `attempt` counts from 1. Times are UTC microseconds, None where that has not happened.
+    """
+
+    job_id: str
+    document_id: str
+    file_name: str
+    stage: JobStage
+    done: int
+    total: int
+    error: str | None = None
+    error_code: str | None = None
+    retryable: bool = False
+    attempt: int = 1
+    reused: int = 0
+    started_us: int | None = None
+    next_try_us: int | None = None
+    ended_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """How many there are now, `retrying` those that wait for their next attempt, `waiting_chunks` of both;
+    how many ended since the start."""
+
+    waiting: int
+    running: int
+    retrying: int
+    waiting_chunks: int
+    done: int
+    failed: int
+    cancelled: int

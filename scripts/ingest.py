@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tqdm import tqdm
 
+from core.formats import supported_files
 from core.knowledge import MAX_EXTERNAL_ID_CHARS
 from routes.wire.documents import AddedDocument, Document, Job
 from scripts.commands.server import (
@@ -29,7 +30,6 @@ from scripts.commands.server import (
     reason_of,
     run_with,
 )
-from services.knowledge.sample import supported_files
 
 if TYPE_CHECKING:
     import httpx

@@ -13,6 +13,7 @@ import structlog
 from config.settings import StoreSettings
 from core.errors import StoreUnavailableError, WenmaiError
 from core.operations.receipts import Receipt, ReceiptKind
+from core.operations.sync import SyncReport
 from services.models.embedding import EmbeddingService
 from services.operations.backup.target import refuse_half_filled
 from services.store.collections import ensure_collections
@@ -20,7 +21,6 @@ from services.store.dialect import StoreUpkeep, VectorStore
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
-from services.sync.reports import SyncReport
 
 log = structlog.get_logger()
 

@@ -20,7 +20,7 @@ import uvloop
 from api.container import Container
 from api.wiring.assembly import open_container
 from config.settings import load_settings
-from services.knowledge.upload import Upload
+from core.knowledge import Upload
 
 EMBEDDING = "llama_index:benchmarks.store.sleeping_embedding:SleepingEmbedding"
 OWNER = "local"

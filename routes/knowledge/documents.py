@@ -13,7 +13,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaError
-from core.knowledge import MAX_TAG_CHARS, DocumentStatus
+from core.knowledge import MAX_TAG_CHARS, Changes, DocumentStatus, Upload
 from core.operations.erasure import ErasedKind
 from routes.dependencies import ContainerDep, Owner, erasable, readable
 from routes.erasing import Thorough, WithAnswers, asked, proof_of
@@ -31,7 +31,6 @@ from routes.wire.documents import (
     TagList,
 )
 from services.knowledge.documents import Narrowed
-from services.knowledge.upload import Changes, Upload
 from services.retrieval.surroundings import Neighbours
 
 router = APIRouter(tags=["documents"], responses=errors(401, 404, 422, 503), route_class=WireRoute)

@@ -9,11 +9,10 @@ from api.search.handler import SearchReport
 from api.search.stages import Judged
 from api.search.why_not import ChunkPlaces, DocumentReport
 from core.conversation.turns import rfc3339
-from core.knowledge import SHARED_OWNER, Chunk, Document
+from core.knowledge import SHARED_OWNER, Chunk, Document, JobSnapshot
+from core.operations.sync import SourceSummary
 from routes.wire import documents, search
-from services.knowledge.jobs.job import JobSnapshot
 from services.retrieval.surroundings import Surroundings
-from services.sync.state import SourceSummary
 
 _TIMES = ("started", "next_try", "ended")
 

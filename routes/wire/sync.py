@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.conversation.turns import rfc3339
+from core.operations import sync as domain
 from routes.wire.fields import Moment, Reply, example
 
 
@@ -53,6 +56,16 @@ class SyncReport(Reply):
     began_at: Moment = Field(description="When it began.")
     ended_at: Moment = Field(description="When it ended.")
 
+    @classmethod
+    def of(cls, report: domain.SyncReport) -> SyncReport:
+        body = asdict(report)
+        began_us, ended_us = body.pop("began_us"), body.pop("ended_us")
+        body["failures"] = [
+            SyncFailure(path=each.path, reason=each.reason, since=rfc3339(each.since_us))
+            for each in report.failures
+        ]
+        return cls(**body, began_at=rfc3339(began_us), ended_at=rfc3339(ended_us))
+
 
 class SyncProgress(Reply):
     """How far a running sync is."""
@@ -99,6 +112,26 @@ class SyncState(Reply):
     progress: SyncProgress | None = Field(description="How far it is.")
     sources: list[SourceState] = Field(description="Every configured source.")
     left: list[UnconfiguredSource] = Field(description="Sources that are configured no longer.")
+
+    @classmethod
+    def of(cls, state: domain.SyncState) -> SyncState:
+        sources = [
+            SourceState(
+                source=each.source,
+                folder=each.folder,
+                owner=each.owner,
+                tags=list(each.tags),
+                last=SyncReport.of(each.last) if each.last else None,
+            )
+            for each in state.sources
+        ]
+        return cls(
+            running=state.running,
+            began_at=rfc3339(state.began_us) if state.began_us else None,
+            progress=SyncProgress(**asdict(state.progress)) if state.progress else None,
+            sources=sources,
+            left=[UnconfiguredSource(**asdict(left), message=str(left)) for left in state.left],
+        )
 
 
 class RemovedSource(Reply):

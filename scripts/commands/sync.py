@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport, skipped_words
 from routes.wire.sync import RemovedSource, SyncState
 from routes.wire.sync import SyncReport as ReportReply
 from scripts.commands.maintenance import (
@@ -28,9 +29,6 @@ from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from services.sync.reports import SyncReport
-    from services.sync.state import LeftSource
-
 
 PATH = "/admin/sync"
 LOOK_EVERY_S = 0.5
@@ -103,8 +101,6 @@ def print_reports(reports: Sequence[SyncReport], left: Sequence[LeftSource]) -> 
 
 
 def _print_report(report: SyncReport) -> None:
-    from services.sync.reports import skipped_words
-
     print(shown(report.source))
     rows: list[tuple[str, int | str]] = [
         ("  added", report.added),
@@ -140,8 +136,6 @@ async def sync_in_server(
     server: Server, source: str | None, allow_removals: bool
 ) -> tuple[Sequence[SyncReport], Sequence[LeftSource]]:
     """The reports of the run, once it has ended. Raises CommandError."""
-    from services.sync.state import LeftSource
-
     body = {"source": source, "allow_removals": allow_removals}
     async with asking_for_store(server) as client:
         began = await client.send("POST", PATH, SyncState, body)
@@ -180,9 +174,6 @@ async def _followed(client: ServerClient) -> SyncState:
 
 
 def _report(report: ReportReply) -> SyncReport:
-    from services.sync.reports import SyncFailure, SyncReport
-    from services.sync.scanner import KindCount
-
     numbers = report.model_dump(exclude={"began_at", "ended_at", "failures", "skipped"})
     return SyncReport(
         began_us=_us(report.began_at),

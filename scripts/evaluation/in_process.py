@@ -16,12 +16,10 @@ from api.search.handler import SearchRequest
 from api.wiring.assembly import open_container
 from config.settings import load_settings
 from core.errors import WenmaiError
-from core.knowledge import Candidate
+from core.knowledge import Candidate, JobStage, Upload
 from scripts.evaluation.cached_embedding import CachedEmbedding
 from scripts.evaluation.figures import quantile
 from scripts.evaluation.target import Hit, NotReadError, SearchResult
-from services.knowledge.jobs.job import JobStage
-from services.knowledge.upload import Upload
 
 READS_AT_ONCE = 32
 TIMED_QUESTIONS = 20

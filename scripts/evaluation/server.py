@@ -21,10 +21,10 @@ from typing import Any
 import httpx
 
 from api.search.handler import SearchRequest
+from core.knowledge import Upload
 from routes.wire.documents import AddedDocument, Document, DocumentPage, Job
 from routes.wire.search import SearchResult as SearchReply
 from scripts.evaluation.target import Hit, NotReadError, SearchResult
-from services.knowledge.upload import Upload
 
 ROOT = Path(__file__).parent.parent.parent
 READS_AT_ONCE = 8

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from api.search.handler import SearchRequest
-from services.knowledge.upload import Upload
+from core.knowledge import Upload
 
 
 class NotReadError(Exception):

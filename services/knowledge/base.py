@@ -13,7 +13,7 @@ from config.settings import StoreSettings
 from core.citing.citations import KnownDocuments
 from core.errors import ConflictError, UnknownDocumentError, WenmaiError
 from core.failpoints import failpoint
-from core.knowledge import Document
+from core.knowledge import Addition, Changes, Document, JobFigures, JobSnapshot, Upload
 from services.knowledge.chunks import ChunkPage, ChunkStore
 from services.knowledge.documents import (
     EVERY,
@@ -26,15 +26,13 @@ from services.knowledge.documents import (
 from services.knowledge.ingestion import Parts
 from services.knowledge.intake import Intake
 from services.knowledge.jobs.byte_budget import ByteBudget
-from services.knowledge.jobs.heartbeat import STALE_AFTER_US, Heartbeat
-from services.knowledge.jobs.job import JobFigures, JobSnapshot
+from services.knowledge.jobs.heartbeat import Heartbeat
 from services.knowledge.jobs.locks import Locks
 from services.knowledge.jobs.queue import RETRIES, Jobs, Retries
-from services.knowledge.jobs.recovery import recover
 from services.knowledge.jobs.spool import FOLDER, Spool
 from services.knowledge.parsing.process import DocumentParser
 from services.knowledge.size import KnowledgeSize
-from services.knowledge.upload import Addition, Changes, Upload, checked_changes
+from services.knowledge.upload import checked_changes
 from services.knowledge.versions import Versions
 from services.models.embedding import EmbeddingService
 from services.store.clock import Clock, utc_now_us
@@ -58,20 +56,18 @@ class KnowledgeBase:
     ) -> None:
         self._documents = DocumentStore(store, store_settings, clock)
         self._chunks = ChunkStore(store, store_settings)
-        self._versions = Versions(self._documents, self._chunks)
         self.uploads = ByteBudget(UPLOADED_BYTES)
         """Held by who brings an upload, from before its bytes are read until `add` returns."""
         self.size = KnowledgeSize(store, store_settings)
-        self._clock = clock
         self._one_process = store_settings.qdrant_url is None
         self._jobs = Jobs(clock, retries)
         self._spool = Spool(store_settings.data_dir / FOLDER)
         self._locks = Locks()
         self._heartbeat = Heartbeat(self._documents, self._jobs)
-        parts = Parts(self._chunks, self._versions, embedding, self.size)
+        parts = Parts(self._chunks, Versions(self._documents, self._chunks), embedding, self.size)
         self._intake = Intake(
             self._documents, self._chunks, parts, self._jobs, self._spool, self._locks, parse, clock,
-            self._is_alive,
+            one_process=self._one_process,
         )  # fmt: skip
 
     async def __aenter__(self) -> Self:
@@ -212,10 +208,7 @@ class KnowledgeBase:
     async def recover(self) -> int:
         """At start, before anything is searched: what was accepted goes on being read in, in the background;
         other documents whose ingestion died become what they were before, or failed. Returns how many."""
-        return await recover(
-            self._documents, self._versions, self._spool, self._intake.resume,
-            lambda document_id: self._jobs.active(document_id) is not None, self._is_alive,
-        )  # fmt: skip
+        return await self._intake.recover()
 
     async def _remove(self, document_id: str) -> None:
         async with self._locks.of(document_id):
@@ -231,11 +224,3 @@ class KnowledgeBase:
         if stored is None or stored.document.owner not in owners:
             raise UnknownDocumentError("document_id: there is no such document.")
         return stored
-
-    def _is_alive(self, stored: StoredDocument) -> bool:
-        """Somebody reads it in: this process, or another one that showed signs of life lately."""
-        if stored.is_settled:
-            return False
-        if self._jobs.active(stored.document.document_id) is not None:
-            return True
-        return not self._one_process and self._clock() - stored.updated_us < STALE_AFTER_US

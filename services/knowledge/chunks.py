@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 from pydantic import BaseModel, ConfigDict
 
@@ -56,44 +56,14 @@ class ChunkPayload(BaseModel):
         ready: bool = False,
         source: str = "",
     ) -> ChunkPayload:
-        return cls(
-            chunk_id=chunk.chunk_id,
-            document_id=chunk.document_id,
-            owner=owner,
-            file_name=chunk.file_name,
-            text=chunk.text,
-            position=chunk.position,
-            heading=chunk.heading,
-            page=chunk.page,
-            char_start=chunk.char_start,
-            char_end=chunk.char_end,
-            ready=ready,
-            tags=tuple(tags),
-            created_us=created_us,
-            date=chunk.date,
-            version=chunk.version,
-            source=source,
-            day=first_day(chunk.date),
-        )
+        payload = {**asdict(chunk), "tags": tuple(tags), "source": source}
+        return cls(**payload, owner=owner, created_us=created_us, ready=ready, day=first_day(chunk.date))
 
     def to_chunk(self) -> Chunk:
-        return Chunk(
-            chunk_id=self.chunk_id,
-            document_id=self.document_id,
-            file_name=self.file_name,
-            text=self.text,
-            position=self.position,
-            heading=self.heading,
-            page=self.page,
-            char_start=self.char_start,
-            char_end=self.char_end,
-            date=self.date,
-            version=self.version,
-            tags=self.tags,
-            source=self.source,
-        )
+        return Chunk(**{name: getattr(self, name) for name in _CHUNK_FIELDS})
 
 
+_CHUNK_FIELDS = tuple(field.name for field in fields(Chunk))
 _DELETE_ATTEMPTS = 3
 _SCROLL_PAGE = 256
 # What `Chunk.indexed_text` is made of, and what a payload must have.

@@ -13,10 +13,10 @@ import structlog
 
 from core.errors import StoreUnavailableError, WenmaiError
 from core.failpoints import failpoint
-from core.knowledge import Chunk, Document
+from core.knowledge import Chunk, Document, JobStage
 from core.relevance.sparse import encode_document
 from services.knowledge.chunks import ChunkPayload, ChunkStore, ChunkVectors
-from services.knowledge.jobs.job import JobStage, Progress
+from services.knowledge.jobs.job import Job
 from services.knowledge.parsing.pieces import Pieces
 from services.knowledge.size import KnowledgeSize
 from services.knowledge.upload import chunk_id_of, version_of
@@ -90,7 +90,7 @@ class Ingestion:
         self._ended = ended
         self._is_stored = False
 
-    async def run(self, progress: Progress) -> None:
+    async def run(self, progress: Job) -> None:
         """No chunk is found before all are stored. Raises UnavailableError and BadRequestError kinds."""
         pieces = await self._parsed(progress)
         if not self._is_stored:
@@ -112,7 +112,7 @@ class Ingestion:
         await self._parts.versions.fail(self._document, error)
         await self._ended()
 
-    async def _parsed(self, progress: Progress) -> Pieces:
+    async def _parsed(self, progress: Job) -> Pieces:
         if self._pieces is None:
             progress.enter(JobStage.PARSING)
             self._pieces = await self._read()
@@ -121,7 +121,7 @@ class Ingestion:
         self._document = replace(document, date=document.date or self._pieces.date or None)
         return self._pieces
 
-    async def _store(self, pieces: Pieces, progress: Progress) -> None:
+    async def _store(self, pieces: Pieces, progress: Job) -> None:
         """While one batch is stored the next is embedded."""
         progress.enter(JobStage.EMBEDDING)
         known = await KnownVectors.of(self._parts.chunks, self._document.document_id)
@@ -149,7 +149,7 @@ class Ingestion:
         await self._parts.chunks.add(points)
         failpoint("ingest.batch")
 
-    async def _verify(self, total: int, progress: Progress) -> None:
+    async def _verify(self, total: int, progress: Job) -> None:
         progress.enter(JobStage.VERIFYING)
         document_id, version = self._document.document_id, version_of(self._document.content_hash)
         stored = await self._parts.chunks.count(document_id, version)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 import structlog
 
 from core.errors import BadRequestError, UnavailableError, WenmaiError
-from core.knowledge import Document, DocumentStatus
+from core.knowledge import Addition, Document, DocumentStatus, Upload
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore, StoredDocument
 from services.knowledge.ingestion import Ingestion, Parts, to_the_end
+from services.knowledge.jobs.heartbeat import STALE_AFTER_US
 from services.knowledge.jobs.locks import Locks
 from services.knowledge.jobs.queue import Jobs
 from services.knowledge.jobs.spool import Spool, UploadHeader
 from services.knowledge.parsing.names import base_name
 from services.knowledge.parsing.pieces import Pieces
 from services.knowledge.parsing.process import DocumentParser
-from services.knowledge.upload import Addition, Identity, Upload, checked, content_hash
+from services.knowledge.upload import Identity, checked, content_hash
 from services.store.clock import Clock
 
 ELSEWHERE = "The document is being read in by another worker; try again in a moment."
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class Intake:
-    """`is_alive` says whether somebody is at work on a stored document."""
+    """`one_process`: nobody else works on the store."""
 
     def __init__(
         self,
@@ -41,7 +41,8 @@ class Intake:
         locks: Locks,
         parse: DocumentParser,
         clock: Clock,
-        is_alive: Callable[[StoredDocument], bool],
+        *,
+        one_process: bool,
     ) -> None:
         self._documents = documents
         self._chunks = chunks
@@ -51,7 +52,7 @@ class Intake:
         self._locks = locks
         self._parse = parse
         self._clock = clock
-        self._is_alive = is_alive
+        self._one_process = one_process
         self._identity = Identity(documents)
 
     async def add(self, upload: Upload) -> Addition:
@@ -112,6 +113,36 @@ class Intake:
         work = Ingestion(self._parts, document, read, lambda: self._spool.drop(header.job_id))
         self._jobs.submit(document, 0, work, header.job_id)
         log.info("ingestion_resumed", document_id=header.document_id)
+
+    async def recover(self) -> int:
+        """What was accepted goes on being read in; other documents whose ingestion died become what they were
+        before, or failed. Returns how many could not go on; may be called again after it failed."""
+        waiting = {
+            (each.document_id, each.content_hash): each
+            for each in await self._spool.claim()
+            if self._jobs.active(each.document_id) is None
+        }
+        mended = 0
+        for stored in [each async for each in self._documents.unsettled()]:
+            header = waiting.pop((stored.document.document_id, _awaited(stored)), None)
+            if header is not None:  # what is in our spool is nobody else's
+                await self.resume(header, stored)
+            elif not self._is_alive(stored):
+                await self._parts.versions.mend(stored)
+                mended += 1
+        for left in waiting.values():  # it was read in, or never accepted
+            await self._spool.drop(left.job_id)
+        if mended:
+            log.warning("ingestion_interrupted", documents=mended)
+        return mended
+
+    def _is_alive(self, stored: StoredDocument) -> bool:
+        """Somebody reads it in: this process, or another one that showed signs of life lately."""
+        if stored.is_settled:
+            return False
+        if self._jobs.active(stored.document.document_id) is not None:
+            return True
+        return not self._one_process and self._clock() - stored.updated_us < STALE_AFTER_US
 
     async def _known(self, upload: Upload, hash_hex: str, stored: StoredDocument) -> Addition | None:
         """What needs no reading in: the same content is there, or is being read in."""
@@ -201,6 +232,14 @@ class Intake:
         if job is not None:
             return job.document.tags
         return stored.document.tags if stored else ()
+
+
+def _awaited(stored: StoredDocument) -> str:
+    """The hash of the content that is not searched yet; "" when it is."""
+    document = stored.document
+    if document.status is DocumentStatus.INGESTING:
+        return document.content_hash
+    return stored.incoming if stored.incoming != document.content_hash else ""
 
 
 def _header(upload: Upload, document: Document, job_id: str) -> UploadHeader:

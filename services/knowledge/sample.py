@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import WenmaiError
+from core.formats import supported_files
+from core.knowledge import Addition, JobStage, Upload
 from services.knowledge.base import KnowledgeBase
-from services.knowledge.jobs.job import JobStage
-from services.knowledge.parsing.formats import is_supported
-from services.knowledge.upload import Addition, Upload
 
 IN_FLIGHT = 4  # the next files are parsed while one is embedded
 
@@ -30,18 +29,6 @@ class FolderReport:
     added: int
     existing: int
     failed: tuple[Failure, ...]
-
-
-def supported_files(folder: Path) -> list[Path]:
-    """Every file under the folder that can be read, sorted by path; hidden ones and links are left out."""
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file()
-        and not path.is_symlink()
-        and is_supported(path.name)
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
 
 
 async def load_folder(

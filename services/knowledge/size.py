@@ -26,25 +26,21 @@ class KnowledgeSize:
     ) -> None:
         self._store = store
         self._collection = settings.knowledge_collection
-        self._most = most_chunks
+        self.most_chunks = most_chunks
         self._chunks = 0
         self._done = bool(settings.qdrant_url)
-
-    @property
-    def most_chunks(self) -> int:
-        return self._most
 
     async def look(self) -> None:
         """At start, when the collection is there."""
         if self._done:
             return
         self._chunks = (await self._store.count(self._collection)).count
-        if self._chunks > self._most:
+        if self._chunks > self.most_chunks:
             self._done = True
-            log.warning("knowledge_large", chunks=self._chunks, made_for=self._most, advice=ADVICE)
+            log.warning("knowledge_large", chunks=self._chunks, made_for=self.most_chunks, advice=ADVICE)
 
     async def grew(self, chunks: int) -> None:
         """So many were stored; some of them may have taken the place of others."""
         self._chunks += chunks
-        if not self._done and self._chunks > self._most:
+        if not self._done and self._chunks > self.most_chunks:
             await self.look()

@@ -6,65 +6,17 @@ import asyncio
 import hashlib
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from core.errors import BadRequestError, EmptyFileError
-from core.knowledge import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, MAX_TAGS, Document
+from core.formats import format_of
+from core.knowledge import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, MAX_TAGS, Changes, Document, Upload
 from core.relevance.iso_dates import is_iso_date
 from services.knowledge.documents import DocumentStore
-from services.knowledge.parsing.formats import format_of
 from services.knowledge.parsing.names import base_name
 
 VERSION_CHARS = 16  # of the content's hash
 _DOCUMENTS = uuid.UUID("8f1b2c36-9d5e-5f0a-9a53-6d1f7a0e2b41")
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """`file_name` may be a path of any style; `date` is YYYY, YYYY-MM or YYYY-MM-DD.
-
-    Without a date it gets the one that the document itself bears. `source` names the folder that is followed,
-    in which it was found; `modified_us` is when that file was changed last. With `comes_again`, which is
-    always so for a source, whoever hands it in will do so again should the server stop before it is read in.
-    `tags` None: those of the version before stay.
-    """
-
-    owner: str
-    file_name: str
-    content: bytes
-    external_id: str | None = None
-    tags: tuple[str, ...] | None = None
-    date: str | None = None
-    source: str = ""
-    modified_us: int = 0
-    comes_again: bool = False
-
-    @property
-    def survives_crash(self) -> bool:
-        """Whether its bytes must outlive a crash until it is read in."""
-        return not (self.comes_again or self.source)
-
-
-@dataclass(frozen=True, slots=True)
-class Addition:
-    """`document` is as it is stored: while a new version is read in, the version that is searched.
-
-    `existing`: the same content was there, or is being read in. `job_id` is None when nothing is left to do.
-    """
-
-    document: Document
-    job_id: str | None
-    existing: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What of a document is changed without reading it in again. `tags` None: they stay. `date` counts where
-    `changes_date`; None takes it away."""
-
-    tags: tuple[str, ...] | None = None
-    date: str | None = None
-    changes_date: bool = False
 
 
 def checked(upload: Upload) -> Upload:

@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from core.errors import WenmaiError
-from core.knowledge import Document
-from services.knowledge.jobs.job import JobSnapshot
-from services.knowledge.upload import Addition, Upload
+from core.knowledge import Addition, Document, JobSnapshot, Upload
 
 
 class SyncedKnowledge(Protocol):

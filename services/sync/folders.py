@@ -11,6 +11,7 @@ import structlog
 from config.knowledge import SourceSettings
 from config.settings import StoreSettings
 from core.errors import BadRequestError, ConflictError, ShuttingDownError, StoreUnavailableError, WenmaiError
+from core.operations.sync import SourceState, SourceSummary, SyncProgress, SyncReport, SyncState
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import VectorStore
 from services.sync.contract import SyncedKnowledge
@@ -18,12 +19,15 @@ from services.sync.in_flight import SyncPace
 from services.sync.intake import Origin
 from services.sync.only_one import SyncLock
 from services.sync.plan import ExpectedDocument
-from services.sync.reports import SyncReport, SyncReports, Tally
-from services.sync.run import SourceParts, SourceRun, SyncProgress
+from services.sync.reports import SourceCounts, SyncReports, Tally
+from services.sync.run import SourceRun
 from services.sync.scanner import FolderScanner
-from services.sync.state import SourceCounts, SourceState, SourceSummary, SyncState, check_left, check_source
 
 log = structlog.get_logger()
+
+
+class UnknownSourceError(BadRequestError):
+    code = "unknown_source"
 
 
 class FolderSync:
@@ -50,7 +54,10 @@ class FolderSync:
         self._scanners = {
             name: FolderScanner(name, source, max_file_bytes) for name, source in sources.items()
         }
-        self._expected = {name: _expected(source, shared_owner) for name, source in sources.items()}
+        self._origins = {
+            name: Origin(name, source.folder, _expected(source, shared_owner))
+            for name, source in sources.items()
+        }
         self._counts = SourceCounts(store, names.document_collection)
         self._reports = SyncReports(store, names.operations_collection)
         self._lock = SyncLock(names.data_dir)
@@ -91,8 +98,8 @@ class FolderSync:
             log.debug("sync_state_unknown", error=str(error))
             last, left = {}, []
         states = [
-            SourceState(name, str(self._sources[name].folder), expected.owner, expected.tags, last.get(name))
-            for name, expected in self._expected.items()
+            SourceState(name, str(each.folder), each.expected.owner, each.expected.tags, last.get(name))
+            for name, each in self._origins.items()
         ]
         return SyncState(bool(self._began_us), self._began_us, self._progress, tuple(states), tuple(left))
 
@@ -102,12 +109,12 @@ class FolderSync:
 
     async def summaries(self, owners: Sequence[str]) -> list[SourceSummary]:
         """The sources whose documents these owners may read. Raises StoreUnavailableError."""
-        names = [name for name, expected in self._expected.items() if expected.owner in owners]
+        names = [name for name, each in self._origins.items() if each.expected.owner in owners]
         last = await self._reports.last(names)
         return [
             SourceSummary(
                 name,
-                await self._counts.ready(name, self._expected[name].owner),
+                await self._counts.ready(name, self._origins[name].expected.owner),
                 last[name].ended_us if name in last else 0,
             )
             for name in names
@@ -118,7 +125,11 @@ class FolderSync:
 
         Raises BadRequestError when it is configured, ConflictError, StoreUnavailableError.
         """
-        check_left(source, self._sources)
+        if source in self._sources:
+            raise BadRequestError(
+                f"source: {source} is configured, so its documents would come back: take it out of the "
+                f"configuration first."
+            )
         self._begin()
         self._task = asyncio.current_task()
         try:
@@ -144,7 +155,9 @@ class FolderSync:
     def _chosen(self, source: str | None) -> list[str]:
         if source is None:
             return list(self._sources)
-        check_source(source, self._sources)
+        if source not in self._sources:
+            known = ", ".join(self._sources) or "none"
+            raise UnknownSourceError(f"source: no source of this name is configured; configured: {known}.")
         return [source]
 
     def _begin(self) -> None:
@@ -174,12 +187,12 @@ class FolderSync:
 
     async def _run_one(self, name: str, allow_removals: bool) -> SyncReport:
         tally = Tally(name, self._clock(), await self._last(name))
-        parts = SourceParts(
-            self._knowledge, self._scanners[name],
-            Origin(name, self._sources[name].folder, self._expected[name]), tally, self._pace, self._tell,
+        run = SourceRun(
+            self._knowledge, self._scanners[name], self._origins[name], tally, self._pace, self._tell,
+            allow_removals=allow_removals,
         )  # fmt: skip
         try:
-            await SourceRun(parts, allow_removals=allow_removals).run()
+            await run.run()
         except asyncio.CancelledError:
             self._reports.note(tally.report(self._clock(), cancelled=True))
             raise

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import BadRequestError, UnavailableError, WenmaiError
-from core.knowledge import Document, DocumentStatus
+from core.knowledge import Addition, Document, DocumentStatus, JobStage, Upload
 from services.knowledge.jobs.byte_budget import ByteBudget
-from services.knowledge.jobs.job import JobStage
-from services.knowledge.upload import Addition, Upload
 from services.sync.contract import SyncedKnowledge
 from services.sync.in_flight import Patience, SyncPace
 from services.sync.plan import UNSETTLED_US, ExpectedDocument, ToRead

@@ -1,65 +1,28 @@
-"""The last report of every source, in memory and as one record each in the operations collection."""
+"""What a run did with every file, the last report of each source, and how many documents a source has."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from services.store.dialect import AnyPointId, Point, VectorStore
-from services.store.filters import by_ids
-from services.sync.scanner import KindCount
-
-# What a run did, for the operator: counts, and every file that could not be read with its reason.
-
+from core.knowledge import DocumentStatus
+from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport
+from services.store.dialect import AnyPointId, Condition, Filter, Point, VectorStore
+from services.store.filters import by_ids, equals
 
 MOST_FAILURES = 1_000
 MOST_KINDS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class SyncFailure:
-    """`path` is below the source's folder; `since_us` is when a run first said so, UTC microseconds."""
-
-    path: str
-    reason: str
-    since_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class SyncReport:
-    """One run over one source. Times are UTC microseconds.
-
-    `failed` files cannot be read as they are; `failures` names at most 1,000 of them. `changing` were being
-    written and `not_reached` were left, for the reason in `stopped`; the next run takes both up. `skipped`
-    are kinds of files that cannot be read at all. `problem` is a plain sentence when the folder could not be
-    followed, or when `held_back` documents were not removed. `cancelled`: a shutdown ended it early.
-    """
-
-    source: str
-    began_us: int
-    ended_us: int
-    added: int = 0
-    changed: int = 0
-    removed: int = 0
-    unchanged: int = 0
-    failed: int = 0
-    failures: tuple[SyncFailure, ...] = ()
-    skipped: tuple[KindCount, ...] = ()
-    held_back: int = 0
-    changing: int = 0
-    not_reached: int = 0
-    problem: str = ""
-    stopped: str = ""
-    cancelled: bool = False
-
-    @property
-    def is_fine(self) -> bool:
-        return not (self.failed or self.held_back or self.not_reached or self.problem or self.cancelled)
+MOST_SOURCES = 1_000
+RECORD = "sync"
+WRITE_EVERY_US = 3_600_000_000  # a report that says nothing new is not worth a write at every run
+_NAMESPACE = uuid.UUID("5f0f7a0e-3b64-5a53-8d2e-0c9c5b0f6a77")
+_REPORT = TypeAdapter(SyncReport)
+log = structlog.get_logger()
 
 
 class Tally:
@@ -107,24 +70,6 @@ class Tally:
 def _known_since(before: SyncReport | None) -> Mapping[tuple[str, str], int]:
     failures = before.failures if before else ()
     return {(failure.path, failure.reason): failure.since_us for failure in failures}
-
-
-def skipped_words(skipped: Sequence[KindCount]) -> str:
-    """12 files of kinds that cannot be read: .exe ×10, .mp4 ×2. Empty when there are none."""
-    if not skipped:
-        return ""
-    total = sum(kind.count for kind in skipped)
-    shown = ", ".join(f"{kind.ending or 'no ending'} ×{kind.count}" for kind in skipped)
-    files, kinds = ("file", "a kind") if total == 1 else ("files", "kinds")
-    return f"{total} {files} of {kinds} that cannot be read: {shown}"
-
-
-log = structlog.get_logger()
-
-RECORD = "sync"
-WRITE_EVERY_US = 3_600_000_000  # a report that says nothing new is not worth a write at every run
-_NAMESPACE = uuid.UUID("5f0f7a0e-3b64-5a53-8d2e-0c9c5b0f6a77")
-_REPORT = TypeAdapter(SyncReport)
 
 
 class SyncReports:
@@ -185,3 +130,26 @@ def _read(payload: dict[str, Any]) -> SyncReport | None:
     except ValidationError as error:
         log.warning("sync_report_unreadable", errors=error.error_count())
         return None
+
+
+class SourceCounts:
+    """Methods raise StoreUnavailableError."""
+
+    def __init__(self, store: VectorStore, collection: str) -> None:
+        self._store = store
+        self._collection = collection
+
+    async def left(self, configured: Container[str]) -> list[LeftSource]:
+        """Sources that documents name and the configuration does not, by name."""
+        facet = await self._store.facet(self._collection, "source", limit=MOST_SOURCES)
+        counts = {str(hit.value): hit.count for hit in facet.hits if hit.count}  # the engine names gone ones
+        return [LeftSource(name, counts[name]) for name in sorted(counts) if name and name not in configured]
+
+    async def ready(self, source: str, owner: str) -> int:
+        """Documents that can be searched."""
+        conditions: list[Condition] = [
+            equals("source", source),
+            equals("owner", owner),
+            equals("status", DocumentStatus.READY.value),
+        ]
+        return (await self._store.count(self._collection, Filter(must=conditions))).count

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from core.errors import UnavailableError
 from core.knowledge import Document
+from core.operations.sync import SyncProgress, SyncStep
 from services.sync.contract import SyncedKnowledge
 from services.sync.in_flight import Patience, SyncPace
 from services.sync.intake import FileIntake, Origin
@@ -17,50 +17,34 @@ from services.sync.reports import Tally
 from services.sync.scanner import FolderScanner, Scan, plain, shown_path
 
 
-class SyncStep(StrEnum):
-    LOOKING = "looking"
-    READING = "reading"
-    REMOVING = "removing"
-
-
-@dataclass(frozen=True, slots=True)
-class SyncProgress:
-    """Of the source that is followed just now; `done` of `total` files are read in, or documents removed."""
-
-    source: str
-    step: SyncStep
-    done: int = 0
-    total: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SourceParts:
-    """What one run works with; `tell` hears how far it is."""
-
-    knowledge: SyncedKnowledge
-    scanner: FolderScanner
-    origin: Origin
-    tally: Tally
-    pace: SyncPace
-    tell: Callable[[SyncProgress], None]
-
-
 class SourceRun:
-    """`allow_removals`: do it even when most files are gone."""
+    """`allow_removals`: do it even when most files are gone; `on_progress` hears how far it is."""
 
-    def __init__(self, parts: SourceParts, *, allow_removals: bool = False) -> None:
-        self._parts = parts
-        self._knowledge = parts.knowledge
-        self._tally = parts.tally
+    def __init__(
+        self,
+        knowledge: SyncedKnowledge,
+        scanner: FolderScanner,
+        origin: Origin,
+        tally: Tally,
+        pace: SyncPace,
+        on_progress: Callable[[SyncProgress], None],
+        *,
+        allow_removals: bool,
+    ) -> None:
+        self._knowledge = knowledge
+        self._scanner = scanner
+        self._origin = origin
+        self._tally = tally
+        self._on_progress = on_progress
         self._allow_removals = allow_removals
-        self._patience = Patience(parts.pace.pauses_s)
-        self._intake = FileIntake(parts.knowledge, parts.origin, parts.tally, self._patience, parts.pace)
-        self._progress = SyncProgress(parts.origin.name, SyncStep.LOOKING)
+        self._patience = Patience(pace.pauses_s)
+        self._intake = FileIntake(knowledge, origin, tally, self._patience, pace)
+        self._progress = SyncProgress(origin.name, SyncStep.LOOKING)
 
     async def run(self) -> None:
         """What happened is in the tally, also when it is cancelled half-way."""
         self._tell(SyncStep.LOOKING, 0)
-        scan = await self._parts.scanner.scan()
+        scan = await self._scanner.scan()
         try:
             documents = await self._patience.call(self._documents)
         except UnavailableError as error:
@@ -68,7 +52,7 @@ class SourceRun:
             return
         if not self._may_go_on(scan, len(documents)):
             return
-        plan = await asyncio.to_thread(make_plan, documents, scan, self._parts.origin.expected)
+        plan = await asyncio.to_thread(make_plan, documents, scan, self._origin.expected)
         self._note(scan, plan)
         early: Sequence[Document] = plan.deleted
         later: Sequence[Document] = plan.moved
@@ -82,15 +66,15 @@ class SourceRun:
         self._tally.stopped = self._patience.lost
 
     def _tell(self, step: SyncStep, total: int) -> None:
-        self._progress = SyncProgress(self._parts.origin.name, step, 0, total)
-        self._parts.tell(self._progress)
+        self._progress = SyncProgress(self._origin.name, step, 0, total)
+        self._on_progress(self._progress)
 
     def _tell_done(self) -> None:
         self._progress = replace(self._progress, done=self._progress.done + 1)
-        self._parts.tell(self._progress)
+        self._on_progress(self._progress)
 
     async def _documents(self) -> list[Document]:
-        return [document async for document in self._knowledge.of_source(self._parts.origin.name)]
+        return [document async for document in self._knowledge.of_source(self._origin.name)]
 
     def _may_go_on(self, scan: Scan, known: int) -> bool:
         """A folder that is away must not be taken for one whose files were all removed."""
@@ -106,7 +90,7 @@ class SourceRun:
 
     @property
     def _command(self) -> str:
-        return f"wenmai sync --source {self._parts.origin.name} --yes"
+        return f"wenmai sync --source {self._origin.name} --yes"
 
     def _note(self, scan: Scan, plan: Plan) -> None:
         self._tally.skipped = scan.kinds

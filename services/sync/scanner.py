@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from config.knowledge import SourceSettings
 from core.errors import BadRequestError, StartRefusedError
+from core.formats import is_supported, save_as
 from core.knowledge import MAX_EXTERNAL_ID_CHARS
-from services.knowledge.parsing.formats import is_supported, save_as
+from core.operations.sync import KindCount
 from services.knowledge.parsing.names import base_name
 
 if TYPE_CHECKING:
@@ -55,14 +56,6 @@ class BadFile:
     path: str
     external_id: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class KindCount:
-    """How many files have an ending that cannot be read; "" for those without one."""
-
-    ending: str
-    count: int
 
 
 @dataclass(frozen=True, slots=True)

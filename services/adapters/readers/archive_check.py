@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from io import BytesIO
 
 from core.errors import UnreadableDocumentError, UnsupportedMediaError
-from services.knowledge.parsing.formats import DocumentFormat
+from core.formats import DocumentFormat
 
 MAX_MEMBERS = 1_000
 MAX_EXPANDED_BYTES = 200_000_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.errors import UnsupportedMediaError
+from core.formats import DocumentFormat
 from services.adapters.readers.archive_check import ARCHIVES, check_archive, kind_of_archive, protected
-from services.knowledge.parsing.formats import DocumentFormat
 
 _PDF_HEADER_WITHIN = 1024  # readers accept junk before %PDF-
 _ZIP = b"PK\x03\x04"

@@ -13,11 +13,11 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
 from core.errors import EmptyFileError, UnreadableDocumentError
+from core.formats import DocumentFormat, format_of, language_of
 from core.knowledge import ParsedDocument, Section
 from core.text import scrub
 from services.adapters.readers.content_check import check_content, sniff
 from services.knowledge.parsing.dates import HEAD_CHARS, DateClues, document_date
-from services.knowledge.parsing.formats import DocumentFormat, format_of, language_of
 
 SECTION_BREAK = "\n\n"
 # Module and class; imported when a file of the kind comes: the process that reads must start in a moment.

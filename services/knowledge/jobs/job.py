@@ -5,91 +5,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Protocol
 
 from core.errors import WenmaiError
-from core.knowledge import Document
+from core.knowledge import Document, JobSnapshot, JobStage
 from services.store.clock import Clock
-
-
-class JobStage(StrEnum):
-    """`RETRYING`: an outside part did not answer, and is tried again."""
-
-    WAITING = "waiting"
-    PARSING = "parsing"
-    EMBEDDING = "embedding"
-    STORING = "storing"
-    VERIFYING = "verifying"
-    RETRYING = "retrying"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-    @property
-    def is_final(self) -> bool:
-        return self in (JobStage.DONE, JobStage.FAILED, JobStage.CANCELLED)
-
-
-@dataclass(frozen=True, slots=True)
-class JobSnapshot:
-    """`done` of `total` chunks are embedded and stored; the vectors of `reused` of them were there before.
-
-    `error` is one plain sentence, of the last attempt; `retryable` says whether trying again can help.
-    `attempt` counts from 1. Times are UTC microseconds, None where that has not happened.
-    """
-
-    job_id: str
-    document_id: str
-    file_name: str
-    stage: JobStage
-    done: int
-    total: int
-    error: str | None = None
-    error_code: str | None = None
-    retryable: bool = False
-    attempt: int = 1
-    reused: int = 0
-    started_us: int | None = None
-    next_try_us: int | None = None
-    ended_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobFigures:
-    """How many there are now, `retrying` those that wait for their next attempt, `waiting_chunks` of both;
-    how many ended since the start."""
-
-    waiting: int
-    running: int
-    retrying: int
-    waiting_chunks: int
-    done: int
-    failed: int
-    cancelled: int
-
-
-class Progress(Protocol):
-    """Where work says how far it is."""
-
-    def enter(self, stage: JobStage) -> None: ...
-
-    def expect(self, total: int) -> None:
-        """So many chunks it has."""
-        ...
-
-    def report(self, done: int, reused: int = 0) -> None: ...
-
-
-class Work(Protocol):
-    async def run(self, progress: Progress) -> None:
-        """Do it. It may be called again after an error that is retryable, and goes on then."""
-        ...
-
-    async def undo(self, error: WenmaiError) -> None:
-        """It failed for good: leave nothing half done."""
-        ...
 
 
 class Job:
@@ -131,6 +52,7 @@ class Job:
         self._set(replace(self._now, stage=stage))
 
     def expect(self, total: int) -> None:
+        """So many chunks it has."""
         self._set(replace(self._now, total=total))
 
     def report(self, done: int, reused: int = 0) -> None:
@@ -163,3 +85,13 @@ def _with(snapshot: JobSnapshot, error: WenmaiError | None) -> JobSnapshot:
     if error is None:
         return replace(snapshot, error=None, error_code=None, retryable=False)
     return replace(snapshot, error=str(error), error_code=error.code, retryable=error.retryable)
+
+
+class Work(Protocol):
+    async def run(self, progress: Job) -> None:
+        """Do it. It may be called again after an error that is retryable, and goes on then."""
+        ...
+
+    async def undo(self, error: WenmaiError) -> None:
+        """It failed for good: leave nothing half done."""
+        ...

@@ -13,8 +13,8 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
 from core.errors import StoreUnavailableError, UnavailableError, UnknownJobError, WenmaiError
-from core.knowledge import Document
-from services.knowledge.jobs.job import Job, JobFigures, JobSnapshot, JobStage, Work
+from core.knowledge import Document, JobFigures, JobSnapshot, JobStage
+from services.knowledge.jobs.job import Job, Work
 from services.knowledge.jobs.lanes import Lanes
 from services.store.clock import Clock, utc_now_us
 
@@ -106,15 +106,14 @@ class Jobs:
         if job is not None:
             await self._stop(job)
 
-    def forget(self, document_id: str) -> int:
-        """Remember the document's ended jobs no more. Returns how many."""
+    def forget(self, document_id: str) -> None:
+        """Remember the document's ended jobs no more."""
         ended = [
             job for job in self._jobs.values() if job.document.document_id == document_id and job.is_final
         ]
         for job in ended:
             del self._jobs[job.job_id]
             self._ended.remove(job.job_id)
-        return len(ended)
 
     def remembered(self, document_ids: Collection[str]) -> tuple[int, int]:
         """How many jobs are remembered, and how many of them are of these documents."""

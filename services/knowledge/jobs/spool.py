@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from core.errors import DiskFullError, StoreUnavailableError
-from services.knowledge.upload import Upload
+from core.knowledge import Upload
 from services.store.durable import sync_folder, try_lock
 
 # An upload as a file: the length of a header, the header, the bytes as they came. Blocking.

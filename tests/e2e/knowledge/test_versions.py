@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from services.knowledge.upload import Upload
+from core.knowledge import Upload
 from tests.support.servers.app import App, make_settings, open_app
 from tests.support.wire.sse import Streamed
 

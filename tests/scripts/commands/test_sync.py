@@ -12,14 +12,12 @@ import pytest
 import uvicorn
 
 from config.settings import Settings
+from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport
 from routes.app import create_app
 from scripts import wenmai
 from scripts.commands import sync
 from scripts.commands.maintenance import CommandError
 from scripts.commands.sync import print_reports
-from services.sync.reports import SyncFailure, SyncReport
-from services.sync.scanner import KindCount
-from services.sync.state import LeftSource
 from tests.support.servers.app import HASHING, make_settings
 from tests.support.servers.commands import command
 from tests.support.waiting import until

@@ -15,10 +15,8 @@ from core.errors import (
     UnreadableDocumentError,
     UnsupportedMediaError,
 )
-from core.knowledge import DocumentStatus
+from core.knowledge import DocumentStatus, JobStage, Upload
 from services.adapters.edge.client import open_edge_client
-from services.knowledge.jobs.job import JobStage
-from services.knowledge.upload import Upload
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from tests.support.models.hashing_embedding import DIMENSION

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from core.errors import StoreUnavailableError, WenmaiError
-from core.knowledge import Document, DocumentStatus
+from core.knowledge import Document, DocumentStatus, Upload
 from services.adapters.edge.client import open_edge_client
-from services.knowledge.upload import Upload, version_of
+from services.knowledge.upload import version_of
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from tests.support.models.hashing_embedding import DIMENSION

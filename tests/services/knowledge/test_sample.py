@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.knowledge.sample import Failure, FolderReport, load_folder, supported_files
+from core.formats import supported_files
+from services.knowledge.sample import Failure, FolderReport, load_folder
 from tests.support.stores.knowledge import Bench, memory_store, open_bench
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConflictError, UnknownDocumentError, UnreadableDocumentError
-from core.knowledge import DocumentStatus
+from core.knowledge import Changes, DocumentStatus, JobStage, Upload
 from services.adapters.edge.client import open_edge_client
 from services.knowledge.documents import Narrowed
-from services.knowledge.jobs.job import JobStage
-from services.knowledge.upload import Changes, Upload, another_id_of
+from services.knowledge.upload import another_id_of
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from tests.support.models.hashing_embedding import DIMENSION

@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.errors import EmptyFileError, StoreUnavailableError, UnreadableDocumentError, WenmaiError
-from core.knowledge import Document, DocumentStatus
-from services.knowledge.jobs.job import JobSnapshot, JobStage
-from services.knowledge.upload import Addition, Upload
+from core.knowledge import Addition, Document, DocumentStatus, JobSnapshot, JobStage, Upload
 
 BROKEN = "The file is broken."
 

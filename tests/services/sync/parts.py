@@ -13,10 +13,10 @@ from qdrant_client import AsyncQdrantClient
 
 from config.knowledge import SourceSettings
 from config.settings import StoreSettings
+from core.operations.sync import SyncReport
 from services.store.dialect import VectorStore
 from services.sync.folders import FolderSync
 from services.sync.in_flight import SyncPace
-from services.sync.reports import SyncReport
 from tests.services.sync.fake_knowledge import FakeKnowledge
 
 QUICK = SyncPace(pauses_s=(0, 0, 0), settle_s=0)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import BadRequestError, ConflictError, ShuttingDownError
-from services.sync.reports import SyncReport
-from services.sync.state import UnknownSourceError
+from core.operations.sync import SyncReport
+from services.sync.folders import UnknownSourceError
 from tests.services.sync.fake_knowledge import BROKEN
 from tests.services.sync.parts import QUICK, Bench, open_bench
 

@@ -8,7 +8,7 @@ import pytest
 from config.knowledge import SourceSettings
 from core.errors import StartRefusedError
 from core.knowledge import MAX_EXTERNAL_ID_CHARS
-from services.sync.reports import skipped_words
+from core.operations.sync import skipped_words
 from services.sync.scanner import FolderScanner, Scan
 
 SOURCE = "docs"

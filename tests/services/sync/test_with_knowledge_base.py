@@ -17,6 +17,7 @@ from config.knowledge import SourceSettings
 from config.settings import StoreSettings
 from core.errors import UnavailableError
 from core.knowledge import Document, DocumentStatus
+from core.operations.sync import SyncReport
 from services.adapters.edge.client import open_edge_client
 from services.adapters.readers.documents import parse_document
 from services.knowledge.base import KnowledgeBase
@@ -27,7 +28,6 @@ from services.models.embedding import EmbeddingService
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
 from services.sync.folders import FolderSync
-from services.sync.reports import SyncReport
 from tests.services.sync.parts import QUICK as QUICK_PACE
 from tests.services.sync.parts import SOURCE, reports_store
 from tests.support.models.hashing_embedding import DIMENSION

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from services.knowledge.sample import supported_files
+from core.formats import supported_files
 from tests.support.servers.server import running_server
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guide"

@@ -15,15 +15,13 @@ from pydantic import PrivateAttr
 from qdrant_client import AsyncQdrantClient, models
 
 from config.settings import StoreSettings
-from core.knowledge import Document
+from core.knowledge import Document, JobStage, Upload
 from services.adapters.readers.documents import parse_document
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.chunking.splitter import StructureSplitter, cut
 from services.knowledge.documents import DocumentPayload
-from services.knowledge.jobs.job import JobStage
 from services.knowledge.jobs.queue import Retries
 from services.knowledge.parsing.pieces import Pieces
-from services.knowledge.upload import Upload
 from services.models.embedding import EmbeddingService
 from services.store.dialect import VectorStore
 from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding

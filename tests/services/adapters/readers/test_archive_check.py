@@ -10,9 +10,9 @@ from io import BytesIO
 import pytest
 
 from core.errors import BadRequestError, UnreadableDocumentError, UnsupportedMediaError
+from core.formats import DocumentFormat
 from services.adapters.readers.archive_check import check_archive
 from services.adapters.readers.documents import parse_document
-from services.knowledge.parsing.formats import DocumentFormat
 from tests.support.stores.documents import OFFICE, fixture, members_of, with_members
 from tests.support.stores.make_files import archive
 

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from core.errors import StoreUnavailableError, UnreadableDocumentError
-from services.knowledge.jobs.job import JobFigures
+from core.knowledge import JobFigures
 from services.knowledge.jobs.lanes import AT_ONCE
 from services.knowledge.jobs.queue import Jobs, Retries
 from tests.services.knowledge.jobs.test_jobs import ME, Steps, at_once, document

@@ -13,9 +13,9 @@ from core.errors import (
     UnreadableDocumentError,
     WenmaiError,
 )
-from core.knowledge import Document, DocumentStatus
+from core.knowledge import Document, DocumentStatus, JobSnapshot, JobStage
 from services.knowledge.jobs import queue as jobs_module
-from services.knowledge.jobs.job import JobSnapshot, JobStage, Progress
+from services.knowledge.jobs.job import Job
 from services.knowledge.jobs.lanes import LARGE_AT_ONCE, SMALL_BYTES, SMALL_CHUNKS
 from services.knowledge.jobs.queue import MAX_WAITING_CHUNKS, Jobs, Retries
 from tests.support.stores.knowledge import Clock
@@ -40,7 +40,7 @@ class Steps:
     runs: int = 0
     undone: WenmaiError | None = None
 
-    async def run(self, progress: Progress) -> None:
+    async def run(self, progress: Job) -> None:
         self.runs += 1
         progress.enter(JobStage.EMBEDDING)
         for done in range(1, self.steps + 1):

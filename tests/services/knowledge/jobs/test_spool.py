@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import DiskFullError, StoreUnavailableError, UnavailableError
-from core.knowledge import DocumentStatus
+from core.knowledge import DocumentStatus, JobStage
 from services.knowledge.jobs import queue as jobs_module
-from services.knowledge.jobs.job import JobStage
 from services.knowledge.jobs.spool import FOLDER, Spool, UploadHeader, unwritable
 from services.store.dialect import VectorStore
 from tests.support.stores.knowledge import (

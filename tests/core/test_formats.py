@@ -4,8 +4,8 @@ import pytest
 from llama_index.core.readers.base import BaseReader
 
 from core.errors import UnsupportedMediaError
+from core.formats import FORMATS, DocumentFormat, format_of, is_supported, language_of
 from services.adapters.readers.documents import READERS
-from services.knowledge.parsing.formats import FORMATS, DocumentFormat, format_of, is_supported, language_of
 
 
 def test_every_format_has_an_ending_and_a_reader() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from core.errors import UnsupportedMediaError
 
@@ -101,3 +101,15 @@ def is_supported(file_name: str) -> bool:
 def language_of(file_name: str) -> str:
     """The language that a source file's ending stands for, as a Markdown fence names it; "" when unknown."""
     return _LANGUAGES.get(PurePath(file_name).suffix.lower(), "")
+
+
+def supported_files(folder: Path) -> list[Path]:
+    """Every file under the folder that can be read, sorted by path; hidden ones and links are left out."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and not path.is_symlink()
+        and is_supported(path.name)
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )

@@ -1,0 +1,127 @@
+"""What a sync of followed folders does and did, as operators and readers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class KindCount:
+    """How many files have an ending that cannot be read; "" for those without one."""
+
+    ending: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFailure:
+    """`path` is below the source's folder; `since_us` is when a run first said so, UTC microseconds."""
+
+    path: str
+    reason: str
+    since_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """One run over one source. Times are UTC microseconds.
+
+    `failed` files cannot be read as they are; `failures` names at most 1,000 of them. `changing` were being
+    written and `not_reached` were left, for the reason in `stopped`; the next run takes both up. `skipped`
+    are kinds of files that cannot be read at all. `problem` is a plain sentence when the folder could not be
+    followed, or when `held_back` documents were not removed. `cancelled`: a shutdown ended it early.
+    """
+
+    source: str
+    began_us: int
+    ended_us: int
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    failed: int = 0
+    failures: tuple[SyncFailure, ...] = ()
+    skipped: tuple[KindCount, ...] = ()
+    held_back: int = 0
+    changing: int = 0
+    not_reached: int = 0
+    problem: str = ""
+    stopped: str = ""
+    cancelled: bool = False
+
+    @property
+    def is_fine(self) -> bool:
+        return not (self.failed or self.held_back or self.not_reached or self.problem or self.cancelled)
+
+
+def skipped_words(skipped: Sequence[KindCount]) -> str:
+    """12 files of kinds that cannot be read: .exe ×10, .mp4 ×2. Empty when there are none."""
+    if not skipped:
+        return ""
+    total = sum(kind.count for kind in skipped)
+    shown = ", ".join(f"{kind.ending or 'no ending'} ×{kind.count}" for kind in skipped)
+    files, kinds = ("file", "a kind") if total == 1 else ("files", "kinds")
+    return f"{total} {files} of {kinds} that cannot be read: {shown}"
+
+
+class SyncStep(StrEnum):
+    LOOKING = "looking"
+    READING = "reading"
+    REMOVING = "removing"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncProgress:
+    """Of the source that is followed just now; `done` of `total` files are read in, or documents removed."""
+
+    source: str
+    step: SyncStep
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """A configured source; `last` is None before its first run."""
+
+    source: str
+    folder: str
+    owner: str
+    tags: tuple[str, ...]
+    last: SyncReport | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSource:
+    """A source that is configured no longer, and how many of its documents are still there."""
+
+    source: str
+    documents: int
+
+    def __str__(self) -> str:
+        return (
+            f"source {self.source} is no longer configured: {self.documents} documents stay; "
+            f"wenmai sync --forget {self.source} removes them"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SyncState:
+    """`began_us` is the running run's, 0 while none runs."""
+
+    running: bool
+    began_us: int
+    progress: SyncProgress | None
+    sources: tuple[SourceState, ...]
+    left: tuple[LeftSource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSummary:
+    """What a reader may know of a source; `synced_us` is 0 before its first run."""
+
+    source: str
+    documents: int
+    synced_us: int
