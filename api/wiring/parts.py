@@ -22,7 +22,7 @@ from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
 from services.adapters.readers.documents import parse_document
 from services.adapters.schedule.cleanup import open_schedule
 from services.adapters.schedule.crontab import slots_of, zone_named
-from services.adapters.schedule.sync import check_sync_times, open_sync_schedule, sync_times
+from services.adapters.schedule.sync import open_sync_schedule, sync_slots
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.parsing.process import ParserProcess
 from services.llm_service import DEFAULT_MODEL_ID, ModelEntry
@@ -336,7 +336,7 @@ def make_parser(settings: Settings) -> ParserProcess:
 def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:
     """Raises StartRefusedError when CLEANUP_CRON, SYNC_CRON or TIMEZONE cannot be understood."""
     slots_of(settings.cleanup_cron, zone_named(settings.timezone))
-    check_sync_times(sync_cron, settings.timezone)
+    sync_slots(sync_cron, settings.timezone)
 
 
 def scheduled_cleanup(
@@ -350,7 +350,8 @@ def scheduled_cleanup(
 def scheduled_sync(
     sync: Callable[[], Awaitable[object]], settings: Settings
 ) -> AbstractAsyncContextManager[None]:
-    return open_sync_schedule(sync, sync_times(settings.knowledge, settings.conversation.timezone))
+    slots = sync_slots(settings.knowledge.sync_cron, settings.conversation.timezone)
+    return open_sync_schedule(sync, slots, at_start=slots is not None)
 
 
 # The sample knowledge base.

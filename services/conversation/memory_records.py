@@ -108,11 +108,4 @@ def _read(record: Record) -> Memory | None:
     except ValidationError as error:
         log.warning("memory_unreadable", memory_id=str(record.id), errors=error.error_count())
         return None
-    return Memory(
-        str(record.id),
-        stored.owner,
-        stored.session_id,
-        stored.text,
-        tuple(stored.turn_ids),
-        stored.created_us,
-    )
+    return Memory(memory_id=str(record.id), **stored.model_dump() | {"turn_ids": tuple(stored.turn_ids)})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Annotated, Any, TypeVar
+from dataclasses import asdict, fields
+from typing import Annotated, Any, TypeVar, cast
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from core.conversation.turns import (
     MAX_WARNINGS,
@@ -23,25 +24,25 @@ from core.conversation.turns import (
     Usage,
 )
 from core.knowledge import Citation, KnowledgeFilter
-from core.limits import NO_LIMITS
 from core.prompt.manifest import PromptManifest
-from core.relevance.query import SparseTerms
-from services.store.dialect import SparseVector
 from services.store.lenient import read_leniently
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
 SKELETON_FIELDS = ["turn_id", "parent_turn_id", "created_us", "seq", "status", "command", "summary_start"]
-_MANIFEST = TypeAdapter(PromptManifest)
-_SUMMARY = TypeAdapter(Summary)
 _CITATION = TypeAdapter(Citation)
-_USAGE = TypeAdapter(Usage)
-_FILTERS = TypeAdapter(KnowledgeFilter)
-_REQUEST = TypeAdapter(AskedWith)
-_FEEDBACK = TypeAdapter(Feedback)
 _WARNING = TypeAdapter(TurnWarning)
-_REWRITTEN = TypeAdapter(RewrittenQuestion)
+_PARTS: Mapping[str, TypeAdapter[Any]] = {
+    "usage": TypeAdapter(Usage),
+    "prompt": TypeAdapter(PromptManifest),
+    "summary": TypeAdapter(Summary),
+    "filters": TypeAdapter(KnowledgeFilter),
+    "request": TypeAdapter(AskedWith),
+    "feedback": TypeAdapter(Feedback),
+    "rewritten": TypeAdapter(RewrittenQuestion),
+}
+_PLAIN = frozenset(each.name for each in fields(Turn)) - {*_PARTS, "sources", "warnings"}
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -72,50 +73,30 @@ class TurnPayload(BaseModel):
     usage: Any = None
     timings_ms: dict[str, _Finite] = Field(default_factory=dict)
     request_hash: str = ""
-    layout: list[int] = Field(default_factory=list)
+    layout: tuple[int, ...] = ()
     finish_reason: str = ""
     filters: Any = None
     request: Any = None
     feedback: Any = None
     warnings: list[Any] = Field(default_factory=list)
-    rewritten_question: Any = None
+    rewritten: Any = Field(None, alias="rewritten_question")
     schema_version: int = Field(TURN_SCHEMA, alias="schema")
 
 
 def to_payload(turn: Turn) -> dict[str, Any]:
     """The JSON object that is stored; `context_docs` names the chunks shown to the model, best first."""
-    payload = TurnPayload(
-        session_id=turn.session_id,
-        user_query=turn.user_query,
-        assistant_response=turn.assistant_response,
-        timestamp=turn.timestamp,
-        context_docs=[citation.chunk_id for citation in turn.sources],
-        token_count=turn.token_count,
-        turn_id=turn.turn_id,
-        parent_turn_id=turn.parent_turn_id,
-        owner=turn.owner,
-        status=turn.status,
-        model_id=turn.model_id,
-        thinking=turn.thinking,
-        sources=[asdict(citation) for citation in turn.sources],
-        seq=turn.seq,
-        created_us=turn.created_us,
-        prompt=asdict(turn.prompt) if turn.prompt else None,
-        command=turn.command,
-        usage=asdict(turn.usage),
-        timings_ms=turn.timings_ms,
-        request_hash=turn.request_hash,
-        layout=list(turn.layout),
-        finish_reason=turn.finish_reason,
-        filters=None if turn.filters.limits_nothing else asdict(turn.filters),
-        request=asdict(turn.request) if turn.request else None,
+    payload = {
+        **asdict(turn),
+        "timestamp": turn.timestamp,
+        "context_docs": [citation.chunk_id for citation in turn.sources],
+        "filters": None if turn.filters.limits_nothing else asdict(turn.filters),
+        **summary_payload(turn.summary),
         **feedback_payload(turn.feedback),
-        warnings=[asdict(warning) for warning in turn.warnings],
         **rewritten_payload(turn.rewritten),
-        schema=TURN_SCHEMA,
-    )
-    summary = summary_payload(turn.summary) if turn.summary else {}
-    return {**payload.model_dump(mode="json", by_alias=True), **summary}
+        "schema": TURN_SCHEMA,
+    }
+    del payload["rewritten"]
+    return cast(dict[str, Any], to_jsonable_python(payload))
 
 
 def summary_payload(summary: Summary | None) -> dict[str, Any]:
@@ -141,33 +122,12 @@ def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
     when there is no session or no question.
     """
     payload = read_leniently(TurnPayload, {**stored, "turn_id": turn_id}, turn_id)
+    read = {name: _read(form, getattr(payload, name), turn_id) for name, form in _PARTS.items()}
     return Turn(
-        turn_id=turn_id,
-        session_id=payload.session_id,
-        owner=payload.owner,
-        user_query=payload.user_query,
-        created_us=payload.created_us,
-        status=payload.status,
-        parent_turn_id=payload.parent_turn_id,
-        assistant_response=payload.assistant_response,
-        thinking=payload.thinking,
+        **{name: value for name, value in payload if name in _PLAIN},
+        **{name: part for name, part in read.items() if part is not None},
         sources=_sources(payload.sources, turn_id),
-        seq=payload.seq,
-        model_id=payload.model_id,
-        token_count=payload.token_count,
-        usage=_read(_USAGE, payload.usage, turn_id) or Usage(),
-        timings_ms=payload.timings_ms,
-        prompt=_read(_MANIFEST, payload.prompt, turn_id),
-        summary=_read(_SUMMARY, payload.summary, turn_id),
-        command=payload.command,
-        request_hash=payload.request_hash,
-        layout=tuple(payload.layout),
-        finish_reason=payload.finish_reason,
-        filters=_read(_FILTERS, payload.filters, turn_id) or NO_LIMITS,
-        request=_read(_REQUEST, payload.request, turn_id),
-        feedback=_read(_FEEDBACK, payload.feedback, turn_id),
         warnings=_warnings(payload.warnings, turn_id),
-        rewritten=_read(_REWRITTEN, payload.rewritten_question, turn_id),
     )
 
 
@@ -190,7 +150,3 @@ def _sources(stored: Sequence[Any], turn_id: str) -> tuple[Citation, ...]:
 def _warnings(stored: Sequence[Any], turn_id: str) -> tuple[TurnWarning, ...]:
     read = [_read(_WARNING, warning, turn_id) for warning in stored[:MAX_WARNINGS]]
     return tuple([warning for warning in read if warning is not None])
-
-
-def sparse_vector(terms: SparseTerms) -> SparseVector:
-    return SparseVector(indices=terms.indices, values=terms.values)

@@ -12,9 +12,8 @@ from core.conversation.branch import Branch
 from core.conversation.recall import DEFAULT_THRESHOLD, QuestionMatch, Ranked, Scores, rank_turns, spread_of
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import Query
-from services.conversation.payload import sparse_vector
 from services.conversation.turns import TurnStore
-from services.store.dialect import Condition, Filter, QueryRequest, SparseVector
+from services.store.dialect import Condition, Filter, QueryRequest, SparseVector, sparse_vector
 from services.store.filters import equals, has_id, in_session
 
 # of each list: deeper brought nothing more on the sets of core.conversation.recall, 16 lost a hundredth

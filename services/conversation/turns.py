@@ -7,34 +7,31 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from core.conversation.branch import SessionTree, TurnNode
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import SparseTerms
-from services.conversation.payload import SKELETON_FIELDS, from_payload, sparse_vector, to_payload
+from services.conversation.payload import SKELETON_FIELDS, from_payload, to_payload
 from services.conversation.tree_cache import SessionCache
-from services.store.dialect import Filter, Point, PointVectors, QueryRequest, Record, ScoredPoint, VectorStore
+from services.store.dialect import (
+    Filter,
+    Point,
+    PointVectors,
+    QueryRequest,
+    Record,
+    ScoredPoint,
+    VectorStore,
+    sparse_vector,
+)
 from services.store.filters import by_ids, in_session, matching
 from services.store.pages import scroll_all
 
 log = structlog.get_logger()
 
 PAGE = 1_000
+_NODE = TypeAdapter(TurnNode)
 _TREE_FIELDS = frozenset((*SKELETON_FIELDS, "session_id", "owner"))
-
-
-class _Skeleton(BaseModel):
-    """SKELETON_FIELDS as they are stored; earlier versions wrote fewer."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    parent_turn_id: str | None = None
-    created_us: int = 0
-    seq: int = 0
-    status: TurnStatus = TurnStatus.COMPLETED
-    command: str = ""
-    summary_start: Any = None  # only asked whether there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +112,7 @@ class TurnStore:
         async for record in self.scroll(point_filter, with_payload=SKELETON_FIELDS):
             payload = record.payload or {}
             try:
-                nodes.append(_node(str(record.id), _Skeleton.model_validate(payload)))
+                nodes.append(_node(str(record.id), payload))
             except ValidationError:
                 parent = payload.get("parent_turn_id")
                 gaps[str(record.id)] = parent if isinstance(parent, str) else None
@@ -158,16 +155,11 @@ class TurnStore:
             await self._store.set_payload(self._collection, payload, points=list(turn_ids))
 
 
-def _node(turn_id: str, stored: _Skeleton) -> TurnNode:
-    return TurnNode(
-        turn_id=turn_id,
-        parent_turn_id=stored.parent_turn_id,
-        created_us=stored.created_us,
-        seq=stored.seq,
-        status=stored.status,
-        command=stored.command,
-        has_summary=bool(stored.summary_start),
-    )
+def _node(turn_id: str, stored: Mapping[str, Any]) -> TurnNode:
+    """Of SKELETON_FIELDS, of which earlier versions wrote fewer."""
+    missing = {"parent_turn_id": None, "created_us": 0, "seq": 0, "status": TurnStatus.COMPLETED}
+    has_summary = bool(stored.get("summary_start"))
+    return _NODE.validate_python({**missing, **stored, "turn_id": turn_id, "has_summary": has_summary})
 
 
 def _readable(record: Record) -> Turn | None:

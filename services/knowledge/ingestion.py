@@ -22,7 +22,7 @@ from services.knowledge.size import KnowledgeSize
 from services.knowledge.upload import chunk_id_of, version_of
 from services.knowledge.versions import Versions
 from services.models.embedding import EmbeddingService
-from services.store.dialect import Point, SparseVector
+from services.store.dialect import Point, SparseVector, sparse_vector
 
 # Chunks whose text is stored already: their vectors are taken over, not made again.
 
@@ -225,4 +225,4 @@ def _chunks(document: Document, pieces: Pieces) -> Iterator[Chunk]:
 def _sparse_vectors(texts: Sequence[str]) -> list[SparseVector | None]:
     """None where a text has no words at all."""
     encoded = [encode_document(text) for text in texts]
-    return [SparseVector(indices=e.indices, values=e.values) if e.indices else None for e in encoded]
+    return [sparse_vector(terms) if terms.indices else None for terms in encoded]

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import Any
 
-from llama_index.core.base.llms.types import (
-    ChatMessage,
-    ChatResponse,
-    ChatResponseAsyncGen,
-    CompletionResponse,
-    CompletionResponseGen,
-    LLMMetadata,
-    MessageRole,
-)
-from llama_index.core.llms.custom import CustomLLM
+from llama_index.core.base.llms.types import LLMMetadata
 
 from core.citing.key_passages import key_spans
 from core.citing.passages import presence
+from core.deltas import LLMDelta
 from core.limits import scope_in_prompt
+from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.knowledge_context import Passage, parse_knowledge
 from core.prompt.layouts import ReadBack, read_back, read_flat
-from core.prompt.messages import Message, Part, Role
+from core.prompt.messages import Message, Role
 from core.relevance.follow_ups import follow_up_weight, joined_wordings
 from core.relevance.query import Query, QueryForm, SparseTerms
 from core.relevance.sparse import WeightedTerm, question_terms
 from core.text import is_mostly_chinese
+from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
 MAX_QUOTES = 3
@@ -44,7 +37,7 @@ _NOTHING_WITHIN = {
 }
 
 
-class ExtractiveLLM(CustomLLM):
+class ExtractiveLLM(LeanLLM):
     """A LlamaIndex LLM that reads the knowledge blocks of its prompt and quotes what answers."""
 
     @property
@@ -55,24 +48,17 @@ class ExtractiveLLM(CustomLLM):
     def class_name(cls) -> str:
         return "ExtractiveLLM"
 
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        return CompletionResponse(text=_answer_flat(prompt))
-
-    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        pieces = _pieces(_answer_flat(prompt))
-        return (CompletionResponse(text="", delta=piece) for piece in pieces)
-
-    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        laid = [Message(_role(message), message.content or "", Part.RECENT) for message in messages]
-        system = "\n\n".join(message.content for message in laid[:-1] if message.role is Role.SYSTEM)
-        return _stream(answer(read_back(laid), scope_in_prompt(system or laid[0].content)))
-
-    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
-        return _stream(_answer_flat(prompt))
-
-
-def _answer_flat(prompt: str) -> str:
-    return answer(read_flat(prompt), scope_in_prompt(prompt))
+    async def stream_deltas(
+        self, messages: Sequence[Message], exchange: Exchange, *, flat: bool = False
+    ) -> AsyncGenerator[LLMDelta, None]:
+        exchange.note_messages(messages, PROMPT if flat else MESSAGES)
+        system = "\n\n".join(message.content for message in messages[:-1] if message.role is Role.SYSTEM)
+        first = messages[0].content
+        text = answer(read_flat(first) if flat else read_back(messages), scope_in_prompt(system or first))
+        for start in range(0, len(text), PIECE_CHARS):
+            yield LLMDelta(text[start : start + PIECE_CHARS])
+        exchange.finish_reason = "stop"
+        yield LLMDelta(finish_reason="stop")
 
 
 def answer(prompt: ReadBack, scope: str = "") -> str:
@@ -92,11 +78,6 @@ def answer(prompt: ReadBack, scope: str = "") -> str:
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
     quotes = "\n\n".join(_block(quote, index) for index, quote in _quotes(Query(asked, forms), passages))
     return f"{_INTRO[chinese]}\n\n{quotes}"
-
-
-def _role(message: ChatMessage) -> Role:
-    known = {role.value: role for role in Role}
-    return known.get(message.role.value, Role.USER)  # "developer" and the like are never ours
 
 
 def _quotes(query: Query, passages: Sequence[Passage]) -> Iterator[tuple[int, str]]:
@@ -128,20 +109,3 @@ def _share(terms: Sequence[WeightedTerm], quote: str) -> float:
 def _block(quote: str, index: int) -> str:
     lines = [f"> {line}".rstrip() for line in quote.splitlines()]
     return "\n".join(lines) + f" [{index}]"
-
-
-def _pieces(text: str) -> Iterator[str]:
-    return (text[start : start + PIECE_CHARS] for start in range(0, len(text), PIECE_CHARS))
-
-
-async def _stream(text: str) -> AsyncGenerator[ChatResponse, None]:
-    for piece in _pieces(text):
-        yield ChatResponse(
-            message=ChatMessage(role=MessageRole.ASSISTANT, content=""),
-            delta=piece,
-        )
-    yield ChatResponse(
-        message=ChatMessage(role=MessageRole.ASSISTANT, content=text),
-        delta="",
-        additional_kwargs={"finish_reason": "stop"},
-    )

@@ -58,4 +58,5 @@ class LeanLLM(CustomLLM):
 
 
 def _message(message: ChatMessage) -> Message:
-    return Message(Role(message.role.value), message.content or "", Part.RECENT)
+    known = {role.value: role for role in Role}  # "developer" and the like are never ours
+    return Message(known.get(message.role.value, Role.USER), message.content or "", Part.RECENT)

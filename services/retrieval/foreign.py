@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
 
 import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
 from core.errors import UnavailableError
 from core.knowledge import Candidate
@@ -19,8 +19,7 @@ from core.relevance.query import Query
 from core.tracing import where
 from services.models.circuit import Circuit
 
-# What rerankers return, as probabilities.
-
+log = structlog.get_logger()
 
 Scores = list[list[float | None]]
 """Probabilities: a row for each question, in it one for each text, None for what was left out."""
@@ -54,8 +53,6 @@ def probability(score: float) -> float:
     return grown / (1.0 + grown)
 
 
-log = structlog.get_logger()
-
 FAILURES = 3  # in a row, until the circuit opens: a dead reranker must not cost its time-out every turn
 RECOVERY_S = 30  # then one question is let through to see
 LONGEST_PAUSE_S = 60.0  # however long a server asks to be left alone
@@ -71,11 +68,33 @@ class RerankerUnavailableError(UnavailableError):
         self.retry_after_s = retry_after_s
 
 
-@runtime_checkable
-class JudgesPairs(Protocol):
-    """A reranker that scores several questions at once: LlamaIndex's interface knows one a call."""
+class PairReranker(BaseNodePostprocessor):
+    """One that scores several questions at once: LlamaIndex's interface knows one a call."""
 
-    async def judge_pairs(self, questions: Sequence[str], texts: Sequence[str]) -> Scores: ...
+    @abstractmethod
+    async def judge_pairs(self, questions: Sequence[str], texts: Sequence[str]) -> Scores:
+        """Raises RerankerUnavailableError."""
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        """Those that were judged, a probability 0…1 as score, best first; equal ones as they were."""
+        if query_bundle is None or not nodes:
+            return nodes
+        texts = [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
+        (row,) = await self.judge_pairs([query_bundle.query_str], texts)
+        judged = [
+            NodeWithScore(node=node.node, score=chance)
+            for node, chance in zip(nodes, row, strict=True)
+            if chance is not None
+        ]
+        return sorted(judged, key=lambda node: -(node.score or 0.0))
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        """LlamaIndex's blocking side; the server itself uses only the other."""
+        return asyncio.run(self._apostprocess_nodes(nodes, query_bundle))
 
 
 class ForeignReranker:
@@ -121,7 +140,7 @@ class ForeignReranker:
         return [max(column, default=None) for column in scored]
 
     async def _scores(self, questions: Sequence[str], candidates: Sequence[Candidate]) -> Scores:
-        if isinstance(self._reranker, JudgesPairs):
+        if isinstance(self._reranker, PairReranker):
             return await self._reranker.judge_pairs(
                 questions, [each.chunk.indexed_text for each in candidates]
             )

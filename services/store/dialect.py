@@ -17,6 +17,7 @@ from qdrant_client import models
 from qdrant_client.http.models import QueryResponse
 
 from core.errors import WenmaiError
+from core.relevance.query import SparseTerms
 
 PointId = str
 AnyPointId = models.ExtendedPointId
@@ -29,6 +30,10 @@ SparseVector = models.SparseVector
 QueryRequest = models.QueryRequest
 Filter = models.Filter
 Condition = models.Condition
+
+
+def sparse_vector(terms: SparseTerms) -> SparseVector:
+    return SparseVector(indices=terms.indices, values=terms.values)
 
 
 class StoreRequestError(WenmaiError, ValueError):
@@ -172,6 +177,13 @@ class StoreUpkeep(Protocol):
         """What the store takes on the disk."""
         ...
 
+    async def sizes(self, collection_name: str) -> Reclaimed:
+        """What a collection takes, and about what it would take after a compaction.
+
+        Raises StoreUnavailableError, StoreRequestError.
+        """
+        ...
+
     async def room(self) -> DiskRoom: ...
 
     async def compact(self, collection_name: str) -> Reclaimed:
@@ -183,16 +195,4 @@ class StoreUpkeep(Protocol):
 
     def follow(self, collections: Sequence[str] | None = None) -> AbstractAsyncContextManager[ChangeFeed]:
         """From now on changes of these collections (None: all) are noted; several may follow at once."""
-        ...
-
-
-class Space(Protocol):
-    """Space as retention sees it."""
-
-    async def size_bytes(self) -> int | None:
-        """None: the engine does not say."""
-        ...
-
-    async def reclaim(self) -> Reclaimed | None:
-        """Give the disk back what deletion left, where it is worth the work; None: nothing was done."""
         ...

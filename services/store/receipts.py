@@ -8,11 +8,10 @@ from typing import Any
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
-from qdrant_client import models
 
 from core.operations.receipts import Receipt, ReceiptKind
-from services.store.dialect import VectorStore
-from services.store.filters import equals
+from services.store.dialect import Condition, Filter, Point, VectorStore
+from services.store.filters import equals, in_range, newest_first
 
 log = structlog.get_logger()
 
@@ -31,7 +30,7 @@ class ReceiptStore:
         """Written under a fresh id when it has none. Raises StoreUnavailableError."""
         receipt = replace(receipt, receipt_id=receipt.receipt_id or str(uuid.uuid4()))
         payload = {**asdict(receipt), "record": RECORD}
-        point = models.PointStruct(id=receipt.receipt_id, vector={}, payload=payload)
+        point = Point(id=receipt.receipt_id, vector={}, payload=payload)
         await self._store.upsert(self._collection, [point])
         return receipt
 
@@ -43,18 +42,18 @@ class ReceiptStore:
         before_us: int | None = None,
     ) -> list[Receipt]:
         """The latest first; `before_us` goes on after a page. Raises StoreUnavailableError."""
-        conditions: list[models.Condition] = [equals("record", RECORD)]
+        conditions: list[Condition] = [equals("record", RECORD)]
         if kind is not None:
             conditions.append(equals("kind", kind.value))
         if before_us is not None:
-            conditions.append(models.FieldCondition(key="began_us", range=models.Range(lt=before_us)))
+            conditions.append(in_range("began_us", lt=before_us))
         if subject:
             conditions.append(equals("subject", subject))
         records, _ = await self._store.scroll(
             self._collection,
-            scroll_filter=models.Filter(must=conditions),
+            scroll_filter=Filter(must=conditions),
             limit=limit,
-            order_by=models.OrderBy(key="began_us", direction=models.Direction.DESC),
+            order_by=newest_first("began_us"),
         )
         receipts = [_read(record.payload or {}) for record in records]
         return [receipt for receipt in receipts if receipt is not None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import structlog
 
@@ -19,18 +18,8 @@ _LEAST_BYTES = 1 << 20
 _LEAST_SHARE = 0.1
 
 
-@runtime_checkable
-class Compactable(StoreUpkeep, Protocol):
-    """The embedded engine, which also knows what a compaction would give."""
-
-    async def sizes(self, collection_name: str) -> Reclaimed:
-        """What it takes, and about what it would take. Raises StoreUnavailableError, StoreRequestError."""
-        ...
-
-
 class StoreSpace:
-    """Satisfies `services.store.dialect.Space`. A Qdrant server sees to its space itself: nothing is done
-    there.
+    """The store's space on the disk. A Qdrant server sees to its own: nothing is done there.
 
     A collection is compacted when by a sample of its points at least a tenth of what it takes, and 1 MB,
     would come back, beyond what the last compaction here left in spite of such an expectation.
@@ -55,7 +44,7 @@ class StoreSpace:
         Raises StoreUnavailableError, DiskFullError among them, after the others were compacted.
         """
         store = self._store
-        if not isinstance(store, Compactable):
+        if not isinstance(store, StoreUpkeep):
             return None
         worth = [
             (sizes.bytes_after, name)
@@ -68,7 +57,7 @@ class StoreSpace:
     async def rewrite(self, collections: Sequence[str]) -> Reclaimed | None:
         """Compact these, however little comes back: what was erased is then in none of their files. None with
         a Qdrant server. Raises StoreUnavailableError, DiskFullError among them."""
-        if not isinstance(self._store, Compactable):
+        if not isinstance(self._store, StoreUpkeep):
             return None
         existing = [name for name in collections if await self._store.collection_exists(name)]
         return await self._compact(self._store, existing, "request") if existing else None
@@ -78,7 +67,7 @@ class StoreSpace:
         return excess >= max(_LEAST_BYTES, _LEAST_SHARE * sizes.bytes_before)
 
     async def _compact(
-        self, store: Compactable, collections: Sequence[str], reason: str = "schedule"
+        self, store: StoreUpkeep, collections: Sequence[str], reason: str = "schedule"
     ) -> Reclaimed:
         began_us, before = self._clock(), await store.size_bytes()
         done = 0
@@ -96,7 +85,7 @@ class StoreSpace:
             raise failure
         return reclaimed
 
-    async def _compact_one(self, store: Compactable, collection: str) -> None:
+    async def _compact_one(self, store: StoreUpkeep, collection: str) -> None:
         reclaimed = await store.compact(collection)
         sizes = await store.sizes(collection)
         self._left_over[collection] = max(0, sizes.bytes_before - sizes.bytes_after)

@@ -283,28 +283,31 @@ class Shards:
         self._update_known(request.collection, [point.id for point in request.points], write)
 
     def _set_payload(self, request: wire.SetPayload) -> None:
-        if request.filter is not None:
-            self._note_matching(request.collection, request.filter)
-            chosen = engine.filter_(request.filter)
-            operation = edge.UpdateOperation.set_payload_by_filter(chosen, request.payload)
-            return self._update(request.collection, operation)
-        return self._update_known(
-            request.collection,
-            request.ids or [],
+        self._change(
+            request,
+            lambda chosen: edge.UpdateOperation.set_payload_by_filter(chosen, request.payload),
             lambda ids: edge.UpdateOperation.set_payload(list(ids), request.payload),
         )
 
     def _delete_payload(self, request: wire.DeletePayload) -> None:
-        if request.filter is not None:
-            self._note_matching(request.collection, request.filter)
-            chosen = engine.filter_(request.filter)
-            operation = edge.UpdateOperation.delete_payload_by_filter(chosen, request.keys)
-            return self._update(request.collection, operation)
-        return self._update_known(
-            request.collection,
-            request.ids or [],
+        self._change(
+            request,
+            lambda chosen: edge.UpdateOperation.delete_payload_by_filter(chosen, request.keys),
             lambda ids: edge.UpdateOperation.delete_payload(list(ids), request.keys),
         )
+
+    def _change(
+        self,
+        request: wire.SetPayload | wire.DeletePayload,
+        matching: Callable[[edge.Filter], edge.UpdateOperation],
+        named: Callable[[set[wire.PointId]], edge.UpdateOperation],
+    ) -> None:
+        """The points that match its filter, or those that it names."""
+        if request.filter is None:
+            self._update_known(request.collection, request.ids or [], named)
+        else:
+            self._note_matching(request.collection, request.filter)
+            self._update(request.collection, matching(engine.filter_(request.filter)))
 
     def _update_known(
         self,

@@ -10,12 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
 from core.errors import StartRefusedError
-from services.retrieval.foreign import RerankerUnavailableError, Scores, probability
+from services.retrieval.foreign import PairReranker, RerankerUnavailableError, Scores, probability
 
 BATCH = 8
 MAX_PAIR_TOKENS = 512
@@ -24,7 +22,7 @@ MAX_SIDE_CHARS = 8 * MAX_PAIR_TOKENS  # more is not worth cutting into tokens: i
 Pair = tuple[str, str]
 
 
-class CrossEncoderReranker(BaseNodePostprocessor):
+class CrossEncoderReranker(PairReranker):
     """Judges on one thread of its own, in small batches, so that nobody else waits behind it.
 
     Raises StartRefusedError when the model is neither a folder nor in the local hub cache. Nothing is
@@ -64,23 +62,6 @@ class CrossEncoderReranker(BaseNodePostprocessor):
             left.set()
         return [list(chances[at : at + len(texts)]) for at in range(0, len(pairs), len(texts))]
 
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        if query_bundle is None or not nodes:
-            return nodes
-        (row,) = await self.judge_pairs([query_bundle.query_str], _texts(nodes))
-        return _ranked(nodes, row)
-
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        """The nodes with a probability 0…1 as score, best first; equal ones keep their order."""
-        if query_bundle is None or not nodes:
-            return nodes
-        pairs = [(query_bundle.query_str, text) for text in _texts(nodes)]
-        return _ranked(nodes, self._chances(pairs, threading.Event()))
-
     def _chances(self, pairs: Sequence[Pair], left: threading.Event) -> list[float | None]:
         """Probabilities in the order of the pairs; once `left` is set, no batch is begun."""
         chances: list[float | None] = [None] * len(pairs)
@@ -106,20 +87,9 @@ class CrossEncoderReranker(BaseNodePostprocessor):
         return [float(score) for score in scores]
 
 
-def _texts(nodes: Sequence[NodeWithScore]) -> list[str]:
-    return [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
-
-
 def _cut(pair: Pair) -> Pair:
     question, text = pair
     return question[:MAX_SIDE_CHARS], text[:MAX_SIDE_CHARS]
-
-
-def _ranked(nodes: Sequence[NodeWithScore], chances: Sequence[float | None]) -> list[NodeWithScore]:
-    scored = [
-        NodeWithScore(node=node.node, score=chance) for node, chance in zip(nodes, chances, strict=True)
-    ]
-    return sorted(scored, key=lambda node: -(node.score or 0.0))
 
 
 def _bound_torch_threads() -> None:

@@ -8,12 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from pydantic import BaseModel, PrivateAttr, SecretStr, TypeAdapter, ValidationError
 
 from services.adapters.http.transport import retry_after_s
-from services.retrieval.foreign import RerankerUnavailableError, Scores, ScoreScale
+from services.retrieval.foreign import PairReranker, RerankerUnavailableError, Scores, ScoreScale
 
 TEI_BATCH = 32  # texts it takes in a request unless its operator says otherwise
 MAX_REPLY_BYTES = 4_000_000  # of 200 candidates, with their texts sent back
@@ -36,7 +34,7 @@ class _Results(BaseModel):
 _REPLY: TypeAdapter[list[_TEIRow] | _Results] = TypeAdapter(list[_TEIRow] | _Results)
 
 
-class HttpReranker(BaseNodePostprocessor):
+class HttpReranker(PairReranker):
     """`url` is the endpoint, or its base, to which `/rerank` is added.
 
     Without a model name the request is TEI's (`texts`), with one it is the others' (`documents`, `model`);
@@ -77,41 +75,13 @@ class HttpReranker(BaseNodePostprocessor):
         scores = self._scale.chances([score for reply in replies for score in reply])
         return [list(scores[at : at + len(texts)]) for at in range(0, len(scores), len(texts))]
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        """LlamaIndex's blocking side; the server itself uses only the other."""
-        raise NotImplementedError("HttpReranker is asynchronous: use apostprocess_nodes.")
-
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        if query_bundle is None or not nodes:
-            return nodes
-        texts = [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
-        (row,) = await self.judge_pairs([query_bundle.query_str], texts)
-        ranked = [
-            NodeWithScore(node=node.node, score=score)
-            for node, score in zip(nodes, row, strict=True)
-            if score is not None
-        ]
-        return sorted(ranked, key=lambda node: -(node.score or 0.0))
-
     async def _ask(self, question: str, texts: Sequence[str]) -> list[float | None]:
         """Scores as they came, in the order of the texts."""
-        body: dict[str, Any] = {
-            "query": question,
-            "texts": list(texts),
-            "raw_scores": False,
-            "truncate": True,
-        }
+        body: dict[str, Any] = {"query": question}
         if self.model_name:
-            body = {
-                "query": question,
-                "documents": list(texts),
-                "model": self.model_name,
-                "top_n": len(texts),
-            }
+            body |= {"documents": list(texts), "model": self.model_name, "top_n": len(texts)}
+        else:
+            body |= {"texts": list(texts), "raw_scores": False, "truncate": True}
         try:
             async with self._client.stream("POST", self.url, json=body) as response:
                 content = await _content(response)

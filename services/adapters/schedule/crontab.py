@@ -28,8 +28,8 @@ def zone_named(name: str | None) -> tzinfo:
     return zone
 
 
-def slots_of(cron: str, zone: tzinfo) -> LocalSlots:
-    """Raises StartRefusedError in one line.
+def slots_of(cron: str, zone: tzinfo, setting: str = "CLEANUP_CRON") -> LocalSlots:
+    """Raises StartRefusedError in one line that names the setting.
 
     APScheduler counts in UTC here, as on a clock that is never put forward or back: asked for a zone's own
     times it runs a doubled time twice and leaves a day out whose time was leapt over.
@@ -39,10 +39,10 @@ def slots_of(cron: str, zone: tzinfo) -> LocalSlots:
         fires = calendar.get_next_fire_time(None, datetime.now(UTC)) is not None
     except ValueError as error:
         raise StartRefusedError(
-            f"CLEANUP_CRON = {cron!r} is refused: five crontab fields such as '0 3 * * *' ({error})."
+            f"{setting} = {cron!r} is refused: five crontab fields such as '0 3 * * *' ({error})."
         ) from None
     if not fires:
-        raise StartRefusedError(f"CLEANUP_CRON = {cron!r} is refused: no such day ever comes.")
+        raise StartRefusedError(f"{setting} = {cron!r} is refused: no such day ever comes.")
 
     def next_reading(reading: datetime) -> datetime | None:
         following: datetime | None = calendar.get_next_fire_time(

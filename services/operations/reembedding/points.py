@@ -13,10 +13,9 @@ from core.relevance.follow_ups import embedded_part
 from core.relevance.query import SparseTerms
 from core.relevance.sparse import encode_document
 from services.conversation.indexing import EMBEDDED_TURN_CHARS
-from services.conversation.payload import sparse_vector
 from services.models.embedding import EmbeddingService, Vector
 from services.store.collections import SPARSE, CollectionSpec
-from services.store.dialect import Filter, Point, Record, SparseVector
+from services.store.dialect import Filter, Point, Record, SparseVector, sparse_vector
 from services.store.filters import has_vector
 
 # What a stored point was embedded from: its texts, read from its payload as the rest of Wenmai makes them.

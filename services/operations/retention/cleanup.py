@@ -24,9 +24,10 @@ from services.operations.retention.report import ExpiryReport as ExpiryReport
 from services.operations.retention.sessions import SessionRecords as SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.store.clock import Clock, utc_now_us
-from services.store.dialect import Filter, Space
+from services.store.dialect import Filter
 from services.store.filters import in_range
 from services.store.receipts import ReceiptStore
+from services.store.space import StoreSpace
 
 log = structlog.get_logger()
 
@@ -45,7 +46,7 @@ class Retention:
         records: SessionRecords | None = None,
         traces: TurnTraces | None = None,
         receipts: ReceiptStore | None = None,
-        space: Space | None = None,
+        space: StoreSpace | None = None,
         clock: Clock = utc_now_us,
     ) -> None:
         self._turns = turns

@@ -17,11 +17,11 @@ from core.conversation.recall import Ranked, rank_turns
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import Query
 from core.relevance.sparse import encode_document
-from services.conversation.payload import sparse_vector
 from services.conversation.recall import DEPTH, FEW
 from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.models.embedding import EmbeddingService
+from services.store.dialect import sparse_vector
 from services.store.filters import in_session
 from tests.services.conversation.stores import uid
 from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding

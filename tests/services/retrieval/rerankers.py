@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import Field, PrivateAttr
 
 from core.knowledge import Candidate
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
-from services.retrieval.foreign import RerankerUnavailableError
+from services.retrieval.foreign import PairReranker, RerankerUnavailableError
 from tests.support.guide import chunk_of
 
 
-class PairReranker(BaseNodePostprocessor):
+class ScriptedPairs(PairReranker):
     """Scores by question; one it does not know gives 0.5 for every text. Records the calls."""
 
     rows: dict[str, list[float | None]] = Field(default_factory=dict)
@@ -31,11 +29,6 @@ class PairReranker(BaseNodePostprocessor):
         if self.fails:
             raise RerankerUnavailableError("gone", retry_after_s=self.retry_after_s)
         return [self.rows.get(question, [0.5] * len(texts)) for question in questions]
-
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        raise NotImplementedError
 
 
 def ask(*texts: str, weight: float = 1.0) -> Query:

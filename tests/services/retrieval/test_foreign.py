@@ -15,7 +15,7 @@ from services.retrieval.foreign import (
     probability,
     two_wordings,
 )
-from tests.services.retrieval.rerankers import PairReranker, ask, candidates
+from tests.services.retrieval.rerankers import ScriptedPairs, ask, candidates
 
 ASKED = "它呢？"
 LAST, ALL = f"乙 {ASKED}", f"甲 乙 {ASKED}"
@@ -46,7 +46,7 @@ def test_of_many_forms_the_question_and_at_most_one_joined_form_are_asked(
 
 async def test_a_dead_reranker_is_left_alone_after_some_failures_and_tried_again_later() -> None:
     """Discriminates: no circuit, so that every turn waits for the time-out; a circuit that never closes."""
-    dead = PairReranker(fails=True)
+    dead = ScriptedPairs(fails=True)
     guard = ForeignReranker(dead, timeout_s=5, recovery_s=1)
     for _ in range(FAILURES + 3):
         with pytest.raises(RerankerUnavailableError):
@@ -64,7 +64,7 @@ async def test_a_dead_reranker_is_left_alone_after_some_failures_and_tried_again
 
 async def test_a_server_that_asks_for_a_pause_is_not_waited_for_but_left_alone() -> None:
     """Discriminates: sleeping for Retry-After inside a turn; asking again at once."""
-    busy = PairReranker(fails=True, retry_after_s=60)
+    busy = ScriptedPairs(fails=True, retry_after_s=60)
     guard = ForeignReranker(busy, timeout_s=5)
     for _ in range(2):
         with pytest.raises(RerankerUnavailableError):
@@ -73,7 +73,7 @@ async def test_a_server_that_asks_for_a_pause_is_not_waited_for_but_left_alone()
 
 
 async def test_who_leaves_while_a_reranker_judges_says_nothing_of_its_health() -> None:
-    slow = PairReranker(wait_s=30)
+    slow = ScriptedPairs(wait_s=30)
     guard = ForeignReranker(slow, timeout_s=60)
     for _ in range(FAILURES + 1):
         task = asyncio.create_task(guard.judge(ask("退款"), candidates("fees")))

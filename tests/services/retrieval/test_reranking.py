@@ -16,7 +16,7 @@ from services.retrieval.calibrated import CalibratedReranker
 from services.retrieval.foreign import to_node
 from services.retrieval.reranking import Reranked, RerankService
 from tests.services.retrieval.pipeline import SETTINGS, Pipeline, names, open_pipeline
-from tests.services.retrieval.rerankers import PairReranker, ask, candidates
+from tests.services.retrieval.rerankers import ScriptedPairs, ask, candidates
 
 
 class ScriptedReranker(BaseNodePostprocessor):
@@ -97,7 +97,7 @@ async def test_a_blocking_reranker_runs_off_the_event_loop() -> None:
 async def test_a_follow_up_is_scored_in_both_forms_and_the_joined_one_by_how_far_it_leans() -> None:
     """The question has words of its own and points back, so the joined form's scores count half."""
     asked, joined = "它的有效期是多久？", "怎么分享链接？ 它的有效期是多久？"
-    reranker = PairReranker(rows={asked: [0.1, 0.3], joined: [0.8, None]})
+    reranker = ScriptedPairs(rows={asked: [0.1, 0.3], joined: [0.8, None]})
     hits = await rerank_with(reranker, ask(asked, joined), candidates("fees", "refund"))
     assert reranker._calls == [[asked, joined]]
     assert [item.probability for item in hits] == [0.4, 0.3]
@@ -127,12 +127,12 @@ async def test_what_judged_is_named() -> None:
     hits = candidates("fees")
     assert (await reranked(None, ask("退款"), hits)).reranker == "none"
     assert (await reranked(CalibratedReranker(), ask("退款"), hits)).reranker == "calibrated"
-    assert (await reranked(PairReranker(), ask("退款"), hits)).reranker == "PairReranker"
+    assert (await reranked(ScriptedPairs(), ask("退款"), hits)).reranker == "ScriptedPairs"
 
 
 async def test_a_reranker_that_is_late_is_not_waited_for() -> None:
     settings = RetrievalSettings(rerank_timeout_s=0.1)
-    service = RerankService(PairReranker(wait_s=30), settings)
+    service = RerankService(ScriptedPairs(wait_s=30), settings)
     hits = await asyncio.wait_for(service.rerank(ask("退款"), candidates("fees")), 5)
     assert hits.fell_back
 

@@ -14,9 +14,9 @@ from qdrant_client import AsyncQdrantClient, models
 from core.errors import DiskFullError, StoreUnavailableError
 from core.operations.receipts import Receipt, ReceiptKind
 from services.adapters.edge.client import open_edge_client
-from services.store.dialect import DiskRoom, Reclaimed, VectorStore
+from services.store.dialect import DiskRoom, Reclaimed, StoreUpkeep, VectorStore
 from services.store.receipts import ReceiptStore
-from services.store.space import Compactable, DiskWatch, StoreSpace
+from services.store.space import DiskWatch, StoreSpace
 
 MB = 1 << 20
 OPERATIONS = "operations"
@@ -159,7 +159,7 @@ async def test_a_store_that_does_not_answer_is_not_told_to_be_full() -> None:
 @pytest.mark.full("works through many cases, for seconds")
 async def test_the_embedded_store_gives_back_what_was_deleted_and_keeps_a_receipt(tmp_path: Path) -> None:
     async with open_edge_client(tmp_path) as store:
-        assert isinstance(store, Compactable)
+        assert isinstance(store, StoreUpkeep)
         sparse = {"sparse": models.SparseVectorParams()}
         for name in ("turns", OPERATIONS):
             await store.create_collection(name, sparse_vectors_config=sparse)

@@ -18,6 +18,7 @@ from services.operations.retention.report import ExpiryReport
 from services.operations.retention.traces import TurnTraces
 from services.store.dialect import Reclaimed, VectorStore
 from services.store.receipts import ReceiptStore
+from services.store.space import StoreSpace
 from tests.services.conversation.stores import SESSIONS, turn_store, uid
 
 MEMORIES = "memories"
@@ -25,7 +26,7 @@ OPERATIONS = "operations"
 NOW = 1_750_000_000_000_000
 
 
-class Disk:
+class Disk(StoreSpace):
     """Says what it is told to; a store's space as retention sees it."""
 
     def __init__(self, *sizes: int, broken: bool = False) -> None:

@@ -21,8 +21,8 @@ from qdrant_client import models
 
 from core.conversation.transcript import readable_parents
 from core.operations.receipts import ReceiptKind
-from services.conversation.payload import sparse_vector
 from services.operations.retention.cleanup import ExpiryReport
+from services.store.dialect import sparse_vector
 from tests.services.conversation.stores import uid
 from tests.services.operations.retention.many_turns import (
     EACH,
