@@ -8,16 +8,40 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from config.conversation import ConversationSettings as ConversationSettings
-from config.fields import Fraction, Positive, Section, Url, split_list
-from config.knowledge import KnowledgeSettings as KnowledgeSettings
-from config.knowledge import overlap
 from config.sources import FlatSource, explain_refusals, read_toml
+
+
+def _checked_url(value: str | None) -> str | None:
+    if not value:
+        return None
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or " " in value:
+        raise ValueError("must be an address like http://127.0.0.1:6333")
+    return value
+
+
+Url = Annotated[str | None, AfterValidator(_checked_url)]
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=0.9, allow_inf_nan=False)]
+FilterPath = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def split_list(value: object) -> object:
+    """In the environment a list is written with commas."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
 class ServerSettings(Section):
@@ -114,6 +138,122 @@ class StoreSettings(Section):
     def backups(self) -> Path:
         """Where backups are written and looked for."""
         return self.backup_dir or self.data_dir / "backups"
+
+
+SHORTEST_COMPRESSED = 200  # tokens; a summary of less is hardly shorter
+
+
+class ConversationSettings(Section):
+    """What of a conversation is remembered, for how long, and how it goes into prompts."""
+
+    max_recent_turns: int = Field(5, ge=0, le=100)
+    max_relevant_turns: int = Field(2, ge=0, le=50)
+    relevant_turn_threshold: Fraction | None = None
+    conversation_expire_days: int = Field(30, ge=1, le=36_500)
+    cleanup_cron: str = "0 3 * * *"
+    timezone: str | None = None
+    use_chat_mode: bool = True
+    max_question_chars: int = Field(8_000, ge=1, le=100_000)
+    max_persona_chars: int = Field(4_000, ge=1, le=100_000)
+    answer_share: float = Field(0.25, ge=0.05, le=0.9, allow_inf_nan=False)
+    memory_share: Share = 0.05
+    knowledge_share: Share = 0.45
+    compress_after_tokens: int = Field(3_000, ge=0, le=1_000_000)
+    summary_model_id: str = "default"
+    prompt_keep_days: int = Field(30, ge=0, le=36_500)
+    qa_log: Path | None = None
+    question_filters: tuple[FilterPath, ...] = ()
+    answer_filters: tuple[FilterPath, ...] = ()
+
+    @field_validator("question_filters", "answer_filters", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return split_list(value)
+
+    @field_validator("compress_after_tokens")
+    @classmethod
+    def _worth_a_summary(cls, tokens: int) -> int:
+        if 0 < tokens < SHORTEST_COMPRESSED:
+            raise ValueError(f"must be 0 (no summaries) or at least {SHORTEST_COMPRESSED}")
+        return tokens
+
+    @field_validator("qa_log", mode="before")
+    @classmethod
+    def _blank_is_off(cls, value: object) -> object:
+        return None if value == "" else value
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> Self:
+        if self.memory_share + self.knowledge_share > 1 + 1e-9:
+            raise ValueError("memory_share and knowledge_share must not be more than 1 together")
+        return self
+
+
+MAX_TAGS = 32
+MAX_TAG_CHARS = 64
+
+
+class SourceSettings(Section):
+    """One `[sources.<name>]` table: a folder whose files are followed, added, changed and removed.
+
+    `include` and `exclude` are patterns of paths below the folder, as in .gitignore; hidden files and links
+    are left out. Without an `owner` its documents are everybody's.
+    """
+
+    folder: Path
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    owner: str | None = Field(None, min_length=1, max_length=200)
+
+    @field_validator("folder", mode="before")
+    @classmethod
+    def _whole_path(cls, folder: object) -> object:
+        """A relative one would mean another folder for a command that is started elsewhere."""
+        whole = Path(folder).expanduser() if isinstance(folder, str) and folder else folder
+        if not isinstance(whole, Path) or not whole.is_absolute():
+            raise ValueError("folder must be a whole path, such as /srv/handbook or ~/handbook")
+        return whole
+
+    @field_validator("tags")
+    @classmethod
+    def _short_tags(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
+        if len(tags) > MAX_TAGS or any(len(tag.strip()) > MAX_TAG_CHARS for tag in tags):
+            raise ValueError(f"at most {MAX_TAGS} tags, of at most {MAX_TAG_CHARS} characters each")
+        return tags
+
+    @field_validator("include")
+    @classmethod
+    def _includes_something(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        if not patterns:
+            raise ValueError("include must name at least one pattern, such as *.md")
+        return patterns
+
+
+class KnowledgeSettings(Section):
+    """Sizes are tokens of the embedding model."""
+
+    load_sample: bool = True
+    chunk_tokens: int = Field(192, ge=32, le=4_096)
+    sources: dict[str, SourceSettings] = Field(default_factory=dict)
+    sync_cron: str = "*/10 * * * *"
+
+    @field_validator("sources")
+    @classmethod
+    def _named_plainly(cls, sources: dict[str, SourceSettings]) -> dict[str, SourceSettings]:
+        for name in sources:
+            if not name.replace("-", "").replace("_", "").isalnum() or len(name) > 64:
+                raise ValueError(f"source {name!r} must be named with letters, digits, - and _ only")
+        folders = [os.path.realpath(source.folder) for source in sources.values()]
+        if len(set(folders)) < len(folders):
+            raise ValueError("two sources name the same folder")
+        return sources
+
+
+def overlap(one: Path, other: Path) -> bool:
+    """Whether one folder is the other, or lies in it; links are followed."""
+    first, second = Path(os.path.realpath(one)), Path(os.path.realpath(other))
+    return first.is_relative_to(second) or second.is_relative_to(first)
 
 
 class RetrievalSettings(Section):

@@ -1,4 +1,5 @@
-"""Documents, chunks, candidates and citations: what is ingested, and what a search returns."""
+"""Documents, chunks, candidates and citations: what is ingested, how far that is, and what a search
+returns."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ import uvloop
 from fastapi import FastAPI
 
 from api.wiring.parts import sample_is_pending
-from config.removed import still_set
 from config.settings import ServerSettings, Settings, not_as_fitted
+from config.sources import still_set
 from core.errors import StartRefusedError, StoreLockedError, WenmaiError
 from routes.app import create_app
 from routes.http_protocol import LimitedProtocol

@@ -12,10 +12,8 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.knowledge import SourceSettings
-from config.removed import REMOVED
-from config.settings import LLMSettings, Settings
-from config.sources import section_of
+from config.settings import LLMSettings, Settings, SourceSettings
+from config.sources import REMOVED, section_of
 
 ROOT = Path(__file__).parent.parent
 GUIDE = ROOT / "docs" / "guide"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from api.turn.request import Gathered, TurnRequest
-from config.conversation import ConversationSettings
 from config.prompt_library import Language, PromptLibrary
+from config.settings import ConversationSettings
 from core.errors import BadRequestError, QuestionTooLongError
 from core.knowledge import Candidate
 from core.limits import nothing_within, scope_line

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from config.conversation import ConversationSettings
+from config.settings import ConversationSettings
 from core.conversation.branch import Branch
 from core.conversation.recall import DEFAULT_THRESHOLD, QuestionMatch, Ranked, Scores, rank_turns, spread_of
 from core.conversation.turns import Turn, TurnStatus

@@ -14,7 +14,7 @@ from core.citing.citations import KnownDocuments
 from core.errors import ConflictError, UnknownDocumentError, WenmaiError
 from core.failpoints import failpoint
 from core.knowledge import Addition, Changes, Document, JobFigures, JobSnapshot, Upload
-from services.knowledge.chunks import ChunkPage, ChunkStore
+from services.knowledge.chunks import ChunkPage, ChunkStore, KnowledgeSize
 from services.knowledge.documents import (
     EVERY,
     DocumentPage,
@@ -23,17 +23,13 @@ from services.knowledge.documents import (
     StoredDocument,
     TagCount,
 )
-from services.knowledge.ingestion import Parts
+from services.knowledge.ingestion import Parts, Versions
 from services.knowledge.intake import Intake
-from services.knowledge.jobs.byte_budget import ByteBudget
-from services.knowledge.jobs.heartbeat import Heartbeat
-from services.knowledge.jobs.locks import Locks
-from services.knowledge.jobs.queue import RETRIES, Jobs, Retries
+from services.knowledge.jobs.lanes import ByteBudget, Locks
+from services.knowledge.jobs.queue import RETRIES, Heartbeat, Jobs, Retries
 from services.knowledge.jobs.spool import FOLDER, Spool
 from services.knowledge.parsing.process import DocumentParser
-from services.knowledge.size import KnowledgeSize
 from services.knowledge.upload import checked_changes
-from services.knowledge.versions import Versions
 from services.models.embedding import EmbeddingService
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import VectorStore

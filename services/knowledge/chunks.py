@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, fields
 
+import structlog
 from pydantic import BaseModel, ConfigDict
 
 from config.settings import StoreSettings
@@ -16,11 +17,13 @@ from services.store.dialect import Filter, Point, SparseVector, VectorStore
 from services.store.filters import ascending, equals, in_range, is_empty, matching
 from services.store.pages import scroll_all
 
-# A chunk as it is stored: the payload of one point of the knowledge collection (point id = chunk_id).
+log = structlog.get_logger()
 
 
 class ChunkPayload(BaseModel):
-    """`ready` becomes true when the whole document is indexed; only ready chunks are searched.
+    """A chunk as it is stored: the payload of one point of the knowledge collection (point id = chunk_id).
+
+    `ready` becomes true when the whole document is indexed; only ready chunks are searched.
 
     `created_us` is UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without
     one. Write with `model_dump()`, read with `model_validate(payload)`.
@@ -65,7 +68,6 @@ class ChunkPayload(BaseModel):
 
 _CHUNK_FIELDS = tuple(field.name for field in fields(Chunk))
 _DELETE_ATTEMPTS = 3
-_SCROLL_PAGE = 256
 # What `Chunk.indexed_text` is made of, and what a payload must have.
 _TEXT_FIELDS = ["chunk_id", "document_id", "owner", "file_name", "text", "position", "heading", "date"]
 
@@ -207,3 +209,41 @@ def _read_position(cursor: str | None) -> int:
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 9):
         raise BadRequestError("cursor: not one that this server gave out.")
     return int(cursor)
+
+
+# Measured on two cores (docs/decisions/0022): with so many, a retrieval takes 30 to 50 ms. The embedded store
+# looks at every chunk, so it takes twice as long for twice as many.
+MOST_EMBEDDED_CHUNKS = 200_000
+ADVICE = "set QDRANT_URL: a Qdrant server searches an index, this store looks at every chunk"
+
+
+class KnowledgeSize:
+    """How many chunks the embedded store is made for. Warns once, and asks the store only when what was added
+    may have passed the limit.
+
+    With QDRANT_URL there is no limit. Raises StoreUnavailableError where the store cannot be asked.
+    """
+
+    def __init__(
+        self, store: VectorStore, settings: StoreSettings, most_chunks: int = MOST_EMBEDDED_CHUNKS
+    ) -> None:
+        self._store = store
+        self._collection = settings.knowledge_collection
+        self.most_chunks = most_chunks
+        self._chunks = 0
+        self._done = bool(settings.qdrant_url)
+
+    async def look(self) -> None:
+        """At start, when the collection is there."""
+        if self._done:
+            return
+        self._chunks = (await self._store.count(self._collection)).count
+        if self._chunks > self.most_chunks:
+            self._done = True
+            log.warning("knowledge_large", chunks=self._chunks, made_for=self.most_chunks, advice=ADVICE)
+
+    async def grew(self, chunks: int) -> None:
+        """So many were stored; some of them may have taken the place of others."""
+        self._chunks += chunks
+        if not self._done and self._chunks > self.most_chunks:
+            await self.look()

@@ -17,11 +17,12 @@ from services.store.dialect import Condition, Filter, Point, Record, VectorStore
 from services.store.filters import any_of, by_ids, equals, has_id, in_range, is_empty, newest_first
 from services.store.pages import batches, scroll_all
 
-# A document as it is stored: the payload of one point of the document collection (id = document_id).
-
 
 class DocumentPayload(BaseModel):
-    """`updated_us` is the last sign of life of its ingestion, in UTC microseconds."""
+    """A document as it is stored: the payload of one point of the document collection (id = document_id).
+
+    `updated_us` is the last sign of life of its ingestion, in UTC microseconds.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -51,7 +52,6 @@ class DocumentPayload(BaseModel):
 
 
 _TIES = 16  # documents that may share one microsecond at the edge of a page
-_SCROLL_PAGE = 256
 _TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
 _INCOMING = "incoming"

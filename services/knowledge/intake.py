@@ -13,14 +13,12 @@ from core.knowledge import Addition, Document, DocumentStatus, Upload
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore, StoredDocument
 from services.knowledge.ingestion import Ingestion, Parts, to_the_end
-from services.knowledge.jobs.heartbeat import STALE_AFTER_US
-from services.knowledge.jobs.locks import Locks
-from services.knowledge.jobs.queue import Jobs
+from services.knowledge.jobs.lanes import Locks
+from services.knowledge.jobs.queue import STALE_AFTER_US, Jobs
 from services.knowledge.jobs.spool import Spool, UploadHeader
-from services.knowledge.parsing.names import base_name
 from services.knowledge.parsing.pieces import Pieces
 from services.knowledge.parsing.process import DocumentParser
-from services.knowledge.upload import Identity, checked, content_hash
+from services.knowledge.upload import Identity, base_name, checked, content_hash
 from services.store.clock import Clock
 
 ELSEWHERE = "The document is being read in by another worker; try again in a moment."

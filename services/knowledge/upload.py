@@ -1,9 +1,11 @@
-"""What a caller hands in, and the checks it passes before anything is parsed."""
+"""The checks that an upload passes before anything is parsed, and which document it is."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
+import unicodedata
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,8 +14,34 @@ from core.errors import BadRequestError, EmptyFileError
 from core.formats import format_of
 from core.knowledge import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, MAX_TAGS, Changes, Document, Upload
 from core.relevance.iso_dates import is_iso_date
+from core.text import scrub
 from services.knowledge.documents import DocumentStore
-from services.knowledge.parsing.names import base_name
+
+MAX_NAME_CHARS = 255
+_RESERVED = re.compile(
+    r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)\s*(?:\.|$)", re.IGNORECASE
+)
+_UNSHOWABLE = frozenset(("Cc", "Zl", "Zp"))
+
+
+def base_name(name: str) -> str:
+    """The last part of any style of path, in NFC. Raises BadRequestError naming `file`.
+
+    It is metadata only: shown, and never used as a path. Characters that reorder text are kept: whoever shows
+    the name must show it as inert text.
+    """
+    if any(unicodedata.category(char) in _UNSHOWABLE for char in name):
+        raise BadRequestError("file: the name has a control character in it.")
+    last = re.split(r"[/\\]", name)[-1]
+    last = unicodedata.normalize("NFC", scrub(re.sub(r"^[A-Za-z]:", "", last))).strip()
+    if not last.strip(". "):
+        raise BadRequestError("file: the name is missing.")
+    if len(last) > MAX_NAME_CHARS:
+        raise BadRequestError(f"file: the name is longer than {MAX_NAME_CHARS} characters.")
+    if _RESERVED.match(last):
+        raise BadRequestError("file: the name is reserved by some operating systems.")
+    return last
+
 
 VERSION_CHARS = 16  # of the content's hash
 _DOCUMENTS = uuid.UUID("8f1b2c36-9d5e-5f0a-9a53-6d1f7a0e2b41")
@@ -82,10 +110,9 @@ def chunk_id_of(document_id: str, version: str, position: int) -> str:
     return str(uuid.uuid5(uuid.UUID(document_id), f"{version}\0{position}"))
 
 
-# Which document an upload is: by its external id where it has one, else by its bytes.
-
-
 class Identity:
+    """Which document an upload is: by its external id where it has one, else by its bytes."""
+
     def __init__(self, documents: DocumentStore) -> None:
         self._documents = documents
 

@@ -4,19 +4,97 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from core.errors import BadRequestError, UnavailableError, WenmaiError
-from core.knowledge import Addition, Document, DocumentStatus, JobStage, Upload
-from services.knowledge.jobs.byte_budget import ByteBudget
-from services.sync.contract import SyncedKnowledge
-from services.sync.in_flight import Patience, SyncPace
+from core.knowledge import Addition, Document, DocumentStatus, JobSnapshot, JobStage, Upload
+from services.knowledge.jobs.lanes import ByteBudget
 from services.sync.plan import UNSETTLED_US, ExpectedDocument, ToRead
-from services.sync.reading import FileChangedError, FileContent, read_scanned
 from services.sync.reports import Tally
-from services.sync.scanner import ScannedFile, plain, shown_path
+from services.sync.scanner import FileChangedError, FileContent, ScannedFile, plain, read_scanned, shown_path
+
+T = TypeVar("T")
+
+
+class SyncedKnowledge(Protocol):
+    """What folder sync asks of the knowledge base. Every method raises StoreUnavailableError when the store
+    is away."""
+
+    async def add(self, upload: Upload) -> Addition:
+        """Other bytes under the same external id become a new version of its document.
+
+        Raises BadRequestError kinds for a file that cannot be read, UnavailableError kinds for what passes.
+        """
+        ...
+
+    async def refuse(self, upload: Upload, error: WenmaiError) -> Document:
+        """Keep that this content cannot be read, and why; an older version stays, with its owner."""
+        ...
+
+    def of_source(self, source: str) -> AsyncIterator[Document]:
+        """Every document of it, whoever owns it and whatever its status."""
+        ...
+
+    async def note_modified(self, document_id: str, modified_us: int) -> None:
+        """Its file was touched, its content is the same."""
+        ...
+
+    async def erase(self, document_id: str) -> None:
+        """Nothing of it is found or stored afterwards."""
+        ...
+
+    async def wait(self, job_id: str, owners: Sequence[str]) -> JobSnapshot:
+        """The job's final state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPace:
+    """`documents` are read, parsed or embedded at once, with at most `content_bytes` of files in memory (one
+    file that is larger has it alone). What is away is tried again after each of `pauses_s`. A file is read
+    when it has been left alone for `settle_s`: clocks of file systems are that coarse.
+    """
+
+    documents: int = 8
+    content_bytes: int = 64 << 20
+    pauses_s: Sequence[float] = (1, 2, 4, 8, 15)
+    settle_s: float = 1.0
+
+
+class Patience:
+    """One for a whole run: what one file waited for in vain is not waited for again."""
+
+    def __init__(self, pauses_s: Sequence[float]) -> None:
+        self._pauses_s = pauses_s
+        self._done = 0
+        self.lost = ""
+        """Why nothing more is tried; "" while it is."""
+
+    async def call(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Raises UnavailableError when all tries were in vain. Where others got through meanwhile it is this
+        work's own fault, and patience is not lost."""
+        done_before = self._done
+        for pause_s in (*self._pauses_s, None):
+            if self.lost:
+                raise UnavailableError(self.lost)
+            try:
+                result = await work()
+            except UnavailableError as error:
+                if pause_s is None:
+                    if self._done == done_before:
+                        self.lose(str(error))
+                    raise
+                await asyncio.sleep(pause_s)
+            else:
+                self._done += 1
+                return result
+        raise AssertionError("the last try returns or raises")
+
+    def lose(self, why: str) -> None:
+        self.lost = self.lost or why
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,7 @@ from dataclasses import replace
 from core.errors import UnavailableError
 from core.knowledge import Document
 from core.operations.sync import SyncProgress, SyncStep
-from services.sync.contract import SyncedKnowledge
-from services.sync.in_flight import Patience, SyncPace
-from services.sync.intake import FileIntake, Origin
+from services.sync.intake import FileIntake, Origin, Patience, SyncedKnowledge, SyncPace
 from services.sync.plan import Plan, make_plan, too_many_missing
 from services.sync.reports import Tally
 from services.sync.scanner import FolderScanner, Scan, plain, shown_path

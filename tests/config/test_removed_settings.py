@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from config.removed import REMOVED, must_be_refused, removal_of
 from config.settings import Settings, load_settings
-from config.sources import ConfigurationError, section_of
+from config.sources import REMOVED, ConfigurationError, must_be_refused, removal_of, section_of
 from routes.server import warn_of_settings
 from tests.support.servers.commands import command
 

@@ -22,19 +22,19 @@ from services.knowledge.parsing.dates import HEAD_CHARS, DateClues, document_dat
 SECTION_BREAK = "\n\n"
 # Module and class; imported when a file of the kind comes: the process that reads must start in a moment.
 READERS = {
-    DocumentFormat.MARKDOWN: ("plain.markdown", "MarkdownReader"),
-    DocumentFormat.TEXT: ("plain.code", "PlainTextReader"),
+    DocumentFormat.MARKDOWN: ("markdown", "MarkdownReader"),
+    DocumentFormat.TEXT: ("code", "PlainTextReader"),
     DocumentFormat.HTML: ("web.html", "HtmlReader"),
     DocumentFormat.PDF: ("pdf", "PdfReader"),
     DocumentFormat.DOCX: ("office.docx", "DocxReader"),
     DocumentFormat.PPTX: ("office.pptx", "PptxReader"),
     DocumentFormat.XLSX: ("office.xlsx", "XlsxReader"),
-    DocumentFormat.CSV: ("plain.csv", "CsvReader"),
-    DocumentFormat.JSON: ("plain.json", "JsonReader"),
-    DocumentFormat.JSON_LINES: ("plain.json", "JsonLinesReader"),
+    DocumentFormat.CSV: ("csv", "CsvReader"),
+    DocumentFormat.JSON: ("json", "JsonReader"),
+    DocumentFormat.JSON_LINES: ("json", "JsonLinesReader"),
     DocumentFormat.EPUB: ("web.epub", "EpubReader"),
     DocumentFormat.EMAIL: ("web.email", "EmailReader"),
-    DocumentFormat.CODE: ("plain.code", "CodeReader"),
+    DocumentFormat.CODE: ("code", "CodeReader"),
 }
 # What the libraries are known to raise on hostile bytes, besides their own errors.
 _CONFUSED = (ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError,

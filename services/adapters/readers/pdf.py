@@ -1,6 +1,6 @@
 """PDF: one section per page and bookmark, its lines joined back into paragraphs.
 
-Bookmarks are the headings. Running heads, footers and page numbers are left out (pdf_margins.py). Tables are
+Bookmarks are the headings. Running heads, footers and page numbers are left out. Tables are
 lines with their cells in order: to find them, pdfplumber takes three times as long again as all the rest, and
 it finds only those with ruled lines.
 """

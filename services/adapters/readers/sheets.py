@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from core.errors import UnreadableDocumentError
-from services.adapters.readers.outline import Outline
-from services.adapters.readers.tables import joined_header, markdown_table, spread
+from services.adapters.readers.outline import Outline, joined_header, markdown_table, spread
 
 MAX_CELLS = 1_000_000
 """Cells with text in one file. About what can be read in the parser's time and memory."""

@@ -1,12 +1,52 @@
-"""Whose turn it is: big documents take hours, and the small ones do not wait for them."""
+"""Who waits for whom: for the same document, for room in memory, for a turn among the jobs."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
 
 from services.knowledge.jobs.job import Job
+
+
+class Locks:
+    """One lock for each name, kept only while somebody holds or awaits it."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, name: str) -> asyncio.Lock:
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
+
+
+class ByteBudget:
+    """How many bytes of documents are in memory at once. First come, first served: one that is large is not
+    passed by for ever."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._held = 0
+        self._line = asyncio.Lock()
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def hold(self, size_bytes: int) -> AsyncIterator[None]:
+        """Waits until there is room."""
+        size_bytes = min(size_bytes, self._most)
+        async with self._line, self._changed:
+            await self._changed.wait_for(lambda: self._held + size_bytes <= self._most)
+            self._held += size_bytes
+        try:
+            yield
+        finally:
+            self._held -= size_bytes
+            async with self._changed:
+                self._changed.notify_all()
+
 
 LARGE_AT_ONCE = 2  # so that the embedding never waits until a document is stored
 AT_ONCE = LARGE_AT_ONCE + 1  # one more, that only small ones take
@@ -15,7 +55,8 @@ SMALL_BYTES = 256 << 10  # of what is not parsed yet: rather more chunks than th
 
 
 class Lanes:
-    """First come, first served among the large and among the small."""
+    """Big documents take hours, and the small ones do not wait for them. First come, first served among the
+    large and among the small."""
 
     def __init__(self) -> None:
         self._running: list[Job] = []

@@ -14,6 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from core.errors import StoreUnavailableError, UnavailableError, UnknownJobError, WenmaiError
 from core.knowledge import Document, JobFigures, JobSnapshot, JobStage
+from services.knowledge.documents import DocumentStore
 from services.knowledge.jobs.job import Job, Work
 from services.knowledge.jobs.lanes import Lanes
 from services.store.clock import Clock, utc_now_us
@@ -21,6 +22,7 @@ from services.store.clock import Clock, utc_now_us
 MAX_WAITING_JOBS = 1_000
 MAX_WAITING_CHUNKS = 200_000  # their texts are held in memory
 MAX_REMEMBERED = 1_000
+STALE_AFTER_US = 300_000_000  # ten times as long as a living ingestion is silent
 log = structlog.get_logger()
 
 
@@ -206,3 +208,31 @@ class Jobs:
 
 def _may_pass(error: BaseException) -> bool:
     return isinstance(error, WenmaiError) and error.retryable
+
+
+class Heartbeat:
+    """Signs of life of this process's ingestions, for the other workers on the same store. Also for documents
+    that wait in line, or for their next attempt."""
+
+    def __init__(self, documents: DocumentStore, jobs: Jobs, every_s: float = 30.0) -> None:
+        self._documents = documents
+        self._jobs = jobs
+        self._every_s = every_s
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._beat(), name="ingestion heartbeat")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            if documents := self._jobs.active_documents():
+                try:
+                    await self._documents.touch(documents)
+                except StoreUnavailableError:
+                    log.warning("no_sign_of_life", documents=len(documents))

@@ -23,18 +23,18 @@ from core.errors import DiskFullError, StoreUnavailableError
 from core.knowledge import Upload
 from services.store.durable import sync_folder, try_lock
 
-# An upload as a file: the length of a header, the header, the bytes as they came. Blocking.
-
-
+FOLDER = "incoming"  # below DATA_DIR
+LOCK = "lock"
 SUFFIX = ".upload"
 PARTIAL = ".partial"
 _SIZE_BYTES = 4
 _MAX_HEADER = 1 << 16
+log = structlog.get_logger()
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class UploadHeader(msgspec.Struct, frozen=True):
-    """What stands before an upload's bytes in its file."""
+    """What stands before an upload's bytes in its file: its length, this header, the bytes as they came."""
 
     job_id: str
     document_id: str
@@ -111,11 +111,6 @@ def unwritable(error: OSError) -> StoreUnavailableError:
     if error.errno in _FULL:
         return DiskFullError("The disk is full: the upload was not accepted. What is stored can be read.")
     return StoreUnavailableError(f"The upload cannot be kept on the disk: {error.strerror}.")
-
-
-FOLDER = "incoming"  # below DATA_DIR
-LOCK = "lock"
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from config.knowledge import SourceSettings
-from config.settings import ConversationSettings, StoreSettings
+from config.settings import ConversationSettings, SourceSettings, StoreSettings
 from core.errors import StartRefusedError
 from core.operations.findings import Finding, fail, ok, warn
 from services.operations.reembedding.folders import StoreFolders, folder_bytes

@@ -12,7 +12,7 @@ from core.conversation.turns import TurnStatus
 from core.errors import StartRefusedError, WenmaiError
 from core.knowledge import DocumentStatus
 from core.operations.findings import Finding, fail, ok, warn
-from services.knowledge.size import ADVICE, MOST_EMBEDDED_CHUNKS
+from services.knowledge.chunks import ADVICE, MOST_EMBEDDED_CHUNKS
 from services.operations.reembedding.points import lacks
 from services.store.collections import REEMBED_COMMAND, StoredAs, collection_specs
 from services.store.dialect import Filter, VectorStore

@@ -14,8 +14,7 @@ import pytest
 from qdrant_client import models
 
 from api.wiring.parts import check_schedule as refuse_schedule
-from config.knowledge import SourceSettings
-from config.settings import LLMSettings, ModelSettings, StoreSettings, load_settings
+from config.settings import LLMSettings, ModelSettings, SourceSettings, StoreSettings, load_settings
 from core.operations.findings import Finding, Level
 from scripts import wenmai
 from scripts.commands import doctor

@@ -11,12 +11,11 @@ from typing import Any, cast
 
 from qdrant_client import AsyncQdrantClient
 
-from config.knowledge import SourceSettings
-from config.settings import StoreSettings
+from config.settings import SourceSettings, StoreSettings
 from core.operations.sync import SyncReport
 from services.store.dialect import VectorStore
 from services.sync.folders import FolderSync
-from services.sync.in_flight import SyncPace
+from services.sync.intake import SyncPace
 from tests.services.sync.fake_knowledge import FakeKnowledge
 
 QUICK = SyncPace(pauses_s=(0, 0, 0), settle_s=0)

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from qdrant_client import models
 
-from config.knowledge import SourceSettings
-from config.settings import StoreSettings
+from config.settings import SourceSettings, StoreSettings
 from core.errors import UnavailableError
 from core.knowledge import Document, DocumentStatus
 from core.operations.sync import SyncReport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from services.sync.only_one import SyncLock
+from services.sync.folders import SyncLock
 
 if __name__ == "__main__":
     SyncLock(Path(sys.argv[1])).take()

@@ -27,9 +27,7 @@ from llama_index.core.schema import Document
 from lxml.etree import XMLSyntaxError, _Element
 
 from core.errors import UnreadableDocumentError
-from services.adapters.readers.office.parts import saved
-from services.adapters.readers.outline import Outline, with_dates
-from services.adapters.readers.tables import joined_header, markdown_table, spread
+from services.adapters.readers.outline import Outline, saved, spanned_table, with_dates
 
 # The words of Word's XML: what a reader of the page sees, tracked insertions made and deletions left out.
 
@@ -134,10 +132,7 @@ def table_text(table: _Element) -> str:
     rows: list[_Row] = []
     for element in _children(table, ROW):
         rows.append(_row(element, rows[-1].cells if rows else []))
-    width = max((len(row.cells) for row in rows), default=0)
-    count = _header_rows(rows, width)
-    header = joined_header([spread(row.cells, row.spans) for row in rows[:count]])
-    return markdown_table([header, *(row.cells for row in rows[count:])])
+    return spanned_table([row.cells for row in rows], [row.spans for row in rows], _MAX_HEADER_ROWS)
 
 
 def only_cell(table: _Element) -> _Element | None:
@@ -163,14 +158,6 @@ def _row(element: _Element, above: list[str]) -> _Row:
 def _goes_on(cell: _Element) -> bool:
     merge = cell.find("w:tcPr/w:vMerge", {"w": WORD})
     return merge is not None and merge.get(qn("w:val"), "continue") == "continue"
-
-
-def _header_rows(rows: list[_Row], width: int) -> int:
-    """A header goes on below a row of it in which a cell spans columns, though not all of them."""
-    count = 1
-    while count < min(_MAX_HEADER_ROWS, len(rows) - 1) and 1 < max(rows[count - 1].spans, default=1) < width:
-        count += 1
-    return min(count, len(rows))
 
 
 def _children(parent: _Element, tag: str) -> Iterator[_Element]:

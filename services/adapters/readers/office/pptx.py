@@ -24,9 +24,13 @@ from pptx.table import Table
 from pptx.text.text import TextFrame
 
 from core.errors import UnreadableDocumentError
-from services.adapters.readers.office.parts import saved
-from services.adapters.readers.outline import section_document, with_dates
-from services.adapters.readers.tables import joined_header, markdown_table, spread
+from services.adapters.readers.outline import (
+    markdown_table,
+    saved,
+    section_document,
+    spanned_table,
+    with_dates,
+)
 
 # What stands on a slide: its shapes from top to bottom as text blocks.
 
@@ -96,11 +100,7 @@ def _table(table: Table) -> str:
         rows.append([clean(cell.text_frame.text) for cell in row.cells])
         spans.append([cell.span_width if cell.is_merge_origin else 1 for cell in row.cells])
     _fill_downwards(table, rows)
-    count = 1
-    while count < min(_MAX_HEADER_ROWS, len(rows) - 1) and 1 < max(spans[count - 1]) < len(rows[0]):
-        count += 1
-    header = joined_header([spread(row, span) for row, span in zip(rows[:count], spans, strict=False)])
-    return markdown_table([header, *rows[count:]])
+    return spanned_table(rows, spans, _MAX_HEADER_ROWS)
 
 
 def _fill_downwards(table: Table, rows: list[list[str]]) -> None:

@@ -1,6 +1,6 @@
 """XLSX: one section per sheet and titled table, under the sheet's name; tables with their header.
 
-Formulas are their last computed values; values read as a person reads them (cell_values.py). Hidden sheets,
+Formulas are their last computed values; values read as a person reads them. Hidden sheets,
 which hold lists for other sheets, are left out: whoever opens the file does not see them. Hidden rows and
 columns are read. openpyxl's own loop is not used: it fails on whatever a foreign program wrote into a sheet
 besides cells, and does not tell of merged cells.
@@ -28,8 +28,7 @@ from openpyxl.worksheet._reader import MERGE_TAG, ROW_TAG, WorkSheetParser
 from openpyxl.xml.functions import iterparse
 
 from core.errors import UnreadableDocumentError
-from services.adapters.readers.office.parts import saved
-from services.adapters.readers.outline import Outline, with_dates
+from services.adapters.readers.outline import Outline, saved, with_dates
 from services.adapters.readers.sheets import Merged, Sheet, check_size, read_sheet
 
 # Spreadsheet values as a person reads them: number formats for per cent, thousands, currencies and dates.

@@ -15,8 +15,8 @@ from llama_index.core.schema import Document
 
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.decoding import decode
+from services.adapters.readers.markdown import MarkdownReader
 from services.adapters.readers.outline import Outline, with_dates
-from services.adapters.readers.plain.markdown import MarkdownReader
 from services.adapters.readers.web.html import read_html
 
 # What an e-mail's headers and parts say, whatever charset they claim.

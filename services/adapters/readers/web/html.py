@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from services.adapters.readers.decoding import decode
-from services.adapters.readers.outline import Outline, fenced, with_dates
-from services.adapters.readers.web.dates import declared_dates
-from services.adapters.readers.web.tables import read_table
+from services.adapters.readers.outline import Outline, fenced, joined_header, markdown_table, with_dates
 from services.adapters.readers.web.tree import Step, Steps, is_unseen, parse_html, rest_of, text_of, visible
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
@@ -122,3 +124,185 @@ def _layouts(page: LexborHTMLParser) -> frozenset[int]:
                 break
             node = node.parent
     return frozenset(layouts)
+
+
+_META_PUBLISHED = (
+    "article:published_time", "datepublished", "citation_publication_date", "dc.date.issued",
+    "dcterms.issued", "dc.date", "dcterms.date", "pubdate", "publishdate", "publish_date", "publication_date",
+    "date",
+)  # fmt: skip
+_META_CHANGED = (
+    "article:modified_time", "og:updated_time", "datemodified", "dcterms.modified", "last-modified",
+)  # fmt: skip
+_TIME_PUBLISHED = ("datepublished", "datemodified")
+_MAX_TIMES = 50
+_MAX_NOTES = 20
+_MAX_NOTE_CHARS = 200_000
+
+
+def declared_dates(page: LexborHTMLParser) -> list[str]:
+    """The dates that a page declares for machines: meta tags, JSON-LD, and <time> where it is the page's own.
+    As written, the most trusted first: when it was published before when it was changed."""
+    metas: dict[str, str] = {}
+    for tag in page.css("meta"):
+        name = _text(tag, "property") or _text(tag, "name") or _text(tag, "itemprop")
+        metas.setdefault(name.lower(), _text(tag, "content"))
+    notes = list(_notes(page))
+    dates = [
+        *(metas.get(name, "") for name in _META_PUBLISHED),
+        *_noted(notes, "datePublished"),
+        *(metas.get(name, "") for name in _META_CHANGED),
+        *_noted(notes, "dateModified"),
+        *_times(page),
+    ]
+    return [date for date in dates if date]
+
+
+def _notes(page: LexborHTMLParser) -> Iterator[dict[str, Any]]:
+    """The page's JSON-LD objects: those at the top, in a list at the top, or in its @graph."""
+    for script in page.css('script[type="application/ld+json"]')[:_MAX_NOTES]:
+        text = script.text()
+        if len(text) > _MAX_NOTE_CHARS:
+            continue
+        try:
+            note = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        graph = note.get("@graph", [note]) if isinstance(note, dict) else note
+        yield from (item for item in graph if isinstance(item, dict)) if isinstance(graph, list) else ()
+
+
+def _noted(notes: list[dict[str, Any]], field: str) -> list[str]:
+    """One page, one date: several things with dates of their own say nothing of the page."""
+    dates = {note[field].strip() for note in notes if isinstance(note.get(field), str)}
+    return list(dates) if len({date[:10] for date in dates}) == 1 else []
+
+
+def _times(page: LexborHTMLParser) -> list[str]:
+    """A page of many times (comments, other articles) has none of its own, unless one says so."""
+    times = page.css("time[datetime]")[:_MAX_TIMES]
+    for time in times:
+        if "pubdate" in time.attributes or _text(time, "itemprop").lower() in _TIME_PUBLISHED:
+            return [_text(time, "datetime")]
+    days = {_text(time, "datetime")[:10] for time in times}
+    return list(days) if len(days) == 1 else []
+
+
+def _text(tag: LexborNode, attribute: str) -> str:
+    return (tag.attributes.get(attribute) or "").strip()
+
+
+_MAX_COLUMNS = 200
+_MAX_REPEATED_CHARS = 200_000  # a small file must not become a huge table
+
+
+@dataclass(slots=True)
+class _Cell:
+    is_header: bool
+    columns: int
+    rows: int
+    words: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What stands in a table: its caption's words, and its rows of cells as they are written."""
+
+    caption: list[str] = field(default_factory=list)
+    rows: list[list[_Cell]] = field(default_factory=list)
+    header_rows: int = 0
+
+
+def read_table(steps: Steps) -> str:
+    """As rows of cells; a cell that spans several says its words where they are needed. `steps` are those
+    below the table."""
+    parts = _parts(steps)
+    rows = [row for row in parts.rows if row]
+    heads = min(parts.header_rows or _leading_header_rows(rows), len(rows))
+    grid = _Grid(heads).lines(rows)
+    if 1 < heads < len(grid):
+        grid = [joined_header(grid[:heads]), *grid[heads:]]
+    caption = " ".join(" ".join(parts.caption).split())
+    return "\n\n".join(filter(None, (caption, markdown_table(grid))))
+
+
+def _parts(steps: Steps) -> _Parts:
+    parts = _Parts()
+    words: list[str] | None = None
+    in_head = False
+    for step, node in steps:
+        tag = node.tag
+        if step is Step.TEXT:
+            if words is not None:
+                words.append(node.text_content or "")
+        elif tag == "thead":
+            in_head = step is Step.ENTER
+        elif tag == "caption":
+            words = parts.caption if step is Step.ENTER else None
+        elif tag == "tr" and step is Step.ENTER:
+            parts.rows.append([])
+            parts.header_rows += in_head
+        elif tag in ("td", "th"):
+            words = _open_cell(parts, node) if step is Step.ENTER else None
+    return parts
+
+
+def _open_cell(parts: _Parts, node: LexborNode) -> list[str]:
+    attributes = node.attributes
+    columns, rows = _number(attributes.get("colspan")), _number(attributes.get("rowspan"))
+    cell = _Cell(node.tag == "th", min(columns, _MAX_COLUMNS), rows)
+    if not parts.rows:
+        parts.rows.append([])
+    parts.rows[-1].append(cell)
+    return cell.words
+
+
+def _number(value: str | None) -> int:
+    value = (value or "1").strip()
+    return max(1, int(value[:4])) if value.isascii() and value.isdigit() else 1
+
+
+class _Grid:
+    """A cell over several rows is said in each of them; one over several columns once, a header in each."""
+
+    def __init__(self, header_rows: int) -> None:
+        self._header_rows = header_rows
+        self._above: dict[int, tuple[int, str]] = {}  # column → how many more rows, and the words
+        self._room_chars = _MAX_REPEATED_CHARS
+
+    def lines(self, rows: Sequence[Sequence[_Cell]]) -> list[list[str]]:
+        return [self._line(row, at < self._header_rows) for at, row in enumerate(rows)]
+
+    def _line(self, row: Iterable[_Cell], is_header: bool) -> list[str]:
+        line: list[str] = []
+        for cell in row:
+            self._from_above(line)
+            if len(line) + cell.columns > _MAX_COLUMNS:
+                break
+            texts = [cell.text, *[cell.text if is_header else ""] * (cell.columns - 1)]
+            if cell.rows > 1:
+                self._above.update({len(line) + at: (cell.rows - 1, text) for at, text in enumerate(texts)})
+            line += texts
+        self._from_above(line)
+        return line
+
+    def _from_above(self, line: list[str]) -> None:
+        """The cells of earlier rows that reach into this one, up to the next free column."""
+        while held := self._above.pop(len(line), None):
+            more, text = held
+            if more > 1:
+                self._above[len(line)] = (more - 1, text)
+            self._room_chars -= len(text)
+            line.append(text if self._room_chars > 0 else "")
+
+
+def _leading_header_rows(rows: list[list[_Cell]]) -> int:
+    """How many rows at the top have header cells only."""
+    count = 0
+    while count < len(rows) and rows[count] and all(cell.is_header for cell in rows[count]):
+        count += 1
+    return count

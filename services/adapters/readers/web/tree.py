@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from enum import Enum
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
-
-from services.adapters.readers.web.styles import hide_by_sheets, hides
 
 TEXT = "-text"
 _UNREAD = frozenset(
@@ -78,3 +77,121 @@ def rest_of(node: LexborNode, steps: Steps) -> Steps:
 
 def text_of(steps: Steps) -> str:
     return "".join(node.text_content or "" for step, node in steps if step is Step.TEXT)
+
+
+_HIDING = re.compile(
+    r"(?<![\w-])(?:display\s{0,4}:\s{0,4}none|visibility\s{0,4}:\s{0,4}hidden"
+    r"|font-size\s{0,4}:\s{0,4}0(?![.\d]*[1-9])|opacity\s{0,4}:\s{0,4}0(?![.\d]*[1-9]))",
+    re.IGNORECASE,
+)
+_RULE_HIDES = re.compile(
+    r"(?<![\w-])(?:display\s{0,4}:\s{0,4}none|visibility\s{0,4}:\s{0,4}hidden)", re.IGNORECASE
+)
+_SHOWS = re.compile(
+    r"(?<![\w-])(?:display\s{0,4}:\s{0,4}(?!none)[a-z]|visibility\s{0,4}:\s{0,4}visible)", re.IGNORECASE
+)
+_BRACES = re.compile("[{};]")
+_PLAIN_SELECTOR = re.compile(r"[.#][\w-]+")
+_LENGTH = re.compile(r"([-+]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}))(px|r?em|pt|%)?$")
+_OFF_SCREEN = -999.0
+_SMALLEST_PX = 1.0
+
+
+def hides(style: str) -> bool:
+    """Whether a `style` attribute leaves nothing of the element to be seen."""
+    if _HIDING.search(style):
+        return True
+    declared = _declarations(style)
+    return _is_off_screen(declared) or _is_closed(declared) or _is_tiny(declared.get("font-size", ""))
+
+
+def hide_by_sheets(page: LexborHTMLParser) -> None:
+    """Gives `hidden` to what `.class` and `#id` rules of the page's <style> hide. Linear time.
+
+    No cascade is worked out. A class or id that any rule shows again is taken for seen, and rules within
+    @media and its like hide nothing: text that some reader sees is worth more than text that none does.
+    """
+    hidden = _hidden_selectors(page)
+    if not hidden:
+        return
+    for node in page.css("[class], [id]"):
+        names = [f".{name}" for name in (node.attributes.get("class") or "").split()]
+        names.append(f"#{node.attributes.get('id') or ''}")
+        if not hidden.isdisjoint(names) and not _SHOWS.search(node.attributes.get("style") or ""):
+            node.attrs["hidden"] = ""
+
+
+def _declarations(style: str) -> dict[str, str]:
+    pairs = (each.partition(":") for each in style.lower().split(";"))
+    return {name.strip(): value.partition("!")[0].strip() for name, _, value in pairs}
+
+
+def _is_off_screen(declared: Mapping[str, str]) -> bool:
+    moved = declared.get("position", "static") in ("absolute", "fixed", "relative")
+    places = [declared.get("text-indent", ""), *(declared.get(side, "") for side in ("left", "top") if moved)]
+    return any(_size(place, ("px", "em", "rem", "pt")) <= _OFF_SCREEN for place in places)
+
+
+def _is_closed(declared: Mapping[str, str]) -> bool:
+    """Padding keeps an element open: frames for films are made so."""
+    if declared.get("overflow") not in ("hidden", "clip") or any(
+        name.startswith("padding") for name in declared
+    ):
+        return False
+    return any(_size(declared.get(side, "")) == 0 for side in ("height", "width"))
+
+
+def _is_tiny(font_size: str) -> bool:
+    return 0 <= _size(font_size, ("px",)) <= _SMALLEST_PX
+
+
+def _size(value: str, units: tuple[str, ...] = ()) -> float:
+    """Infinite when it says nothing in these units; 0 is 0 in all."""
+    match = _LENGTH.match(value)
+    if match is None:
+        return float("inf")
+    size = float(match[1])
+    return size if size == 0 or match[2] in units else float("inf")
+
+
+def _hidden_selectors(page: LexborHTMLParser) -> set[str]:
+    hidden: set[str] = set()
+    shown: set[str] = set()
+    for sheet in page.css("style"):
+        if "print" in (sheet.attributes.get("media") or "").lower():
+            continue
+        for selectors, body, is_plain in _rules(_without_comments(sheet.text())):
+            if _SHOWS.search(body):
+                shown.update(_PLAIN_SELECTOR.findall(selectors))
+            elif is_plain and _RULE_HIDES.search(body):
+                names = map(str.strip, selectors.split(","))
+                hidden.update(name for name in names if _PLAIN_SELECTOR.fullmatch(name))
+    return hidden - shown
+
+
+def _rules(css: str) -> Iterator[tuple[str, str, bool]]:
+    """Selectors and body of each rule without rules in it, and whether it stands in no other."""
+    depth = start = 0
+    selectors = ""
+    for mark in _BRACES.finditer(css):
+        if mark[0] == ";" and selectors:
+            continue
+        text = css[start : mark.start()].strip()
+        start = mark.end()
+        if mark[0] == "{":
+            depth, selectors = depth + 1, text
+        elif mark[0] == "}":
+            if selectors and not selectors.startswith("@"):
+                yield selectors, text, depth == 1
+            depth, selectors = max(0, depth - 1), ""
+
+
+def _without_comments(css: str) -> str:
+    """As a loop: an expression searches to the end for each comment that is never closed."""
+    parts: list[str] = []
+    at = 0
+    while (start := css.find("/*", at)) >= 0:
+        parts.append(css[at:start])
+        end = css.find("*/", start + 2)
+        at = end + 2 if end >= 0 else len(css)
+    return "".join([*parts, css[at:]])

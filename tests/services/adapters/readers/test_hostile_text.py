@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import BadRequestError
+from services.adapters.readers.code import CodeReader
 from services.adapters.readers.decoding import decode
 from services.adapters.readers.documents import parse_document
-from services.adapters.readers.plain.code import CodeReader
-from services.adapters.readers.plain.json import JsonLinesReader, JsonReader
-from services.adapters.readers.plain.markdown import front_matter
+from services.adapters.readers.json import JsonLinesReader, JsonReader
+from services.adapters.readers.markdown import front_matter
 from services.adapters.readers.web.email import EmailReader
 from services.adapters.readers.web.epub import _CLOSED
 from services.adapters.readers.web.html import HtmlReader

@@ -15,7 +15,7 @@ from services.adapters.e5.tokens import count_tokens
 from services.adapters.readers import sheets
 from services.adapters.readers.documents import parse_document
 from services.adapters.readers.office.xlsx import Value, shown
-from services.adapters.readers.tables import HEADER_TOKENS, ROW_TOKENS, markdown_table
+from services.adapters.readers.outline import HEADER_TOKENS, ROW_TOKENS, markdown_table
 from services.knowledge.chunking.splitter import StructureSplitter, cut
 from tests.support.stores.documents import members_of, with_members
 

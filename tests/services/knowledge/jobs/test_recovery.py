@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from core.knowledge import DocumentStatus, JobStage
-from services.knowledge.jobs.heartbeat import STALE_AFTER_US
+from services.knowledge.jobs.queue import STALE_AFTER_US
 from services.store.dialect import VectorStore
 from tests.support.stores.knowledge import (
     ME,

@@ -12,8 +12,7 @@ from llama_index.core.schema import Document
 
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.decoding import decode
-from services.adapters.readers.outline import Outline, with_dates
-from services.adapters.readers.tables import markdown_table
+from services.adapters.readers.outline import Outline, markdown_table, with_dates
 
 # JSON values, and the plain `path: value` lines that say them.
 
@@ -127,19 +126,8 @@ _MAX_COLUMNS = 8
 _TITLE_CHARS = 80
 _MAX_LEVELS = 8
 _NAMES = (
-    "title",
-    "name",
-    "subject",
-    "question",
-    "heading",
-    "id",
-    "key",
-    "标题",
-    "名称",
-    "姓名",
-    "问题",
-    "编号",
-)
+    "title", "name", "subject", "question", "heading", "id", "key", "标题", "名称", "姓名", "问题", "编号",
+)  # fmt: skip
 
 
 def tell(value: JsonValue, outline: Outline, level: int = 1) -> None:
@@ -250,15 +238,8 @@ def _one_line(text: str) -> str:
 
 
 _DATES = (
-    "date",
-    "published",
-    "datePublished",
-    "published_at",
-    "updated",
-    "updated_at",
-    "dateModified",
-    "日期",
-)
+    "date", "published", "datePublished", "published_at", "updated", "updated_at", "dateModified", "日期",
+)  # fmt: skip
 
 
 class JsonReader(BaseReader):

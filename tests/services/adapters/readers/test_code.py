@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from services.adapters.readers.code import CodeReader
 from services.adapters.readers.documents import parse_document
-from services.adapters.readers.plain.code import CodeReader
 
 DOCUMENTS = Path("tests/fixtures/documents")
 
@@ -64,7 +64,7 @@ def test_a_long_class_is_told_by_its_methods() -> None:
 @pytest.mark.parametrize("language", ["python", "javascript", ""])
 def test_every_line_of_the_code_is_kept_once_and_in_order(language: str) -> None:
     """Discriminates: losing what stands between definitions."""
-    code = Path("services/adapters/readers/plain/code.py").read_text(encoding="utf-8")
+    code = Path("services/adapters/readers/code.py").read_text(encoding="utf-8")
     sections = CodeReader(language).load_data(code.encode())
     remaining = [line for section in sections for line in section.text.split("\n")[1:-1] if line.strip()]
     assert remaining == [line for line in code.split("\n") if line.strip()]

@@ -11,7 +11,7 @@ from qdrant_client import AsyncQdrantClient, models
 from structlog.testing import capture_logs
 
 from config.settings import StoreSettings
-from services.knowledge.size import KnowledgeSize
+from services.knowledge.chunks import KnowledgeSize
 from services.store.dialect import VectorStore
 
 NAMES = StoreSettings()

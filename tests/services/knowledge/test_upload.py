@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import BadRequestError
-from services.knowledge.parsing.names import MAX_NAME_CHARS, base_name
+from services.knowledge.upload import MAX_NAME_CHARS, base_name
 
 
 @pytest.mark.parametrize(

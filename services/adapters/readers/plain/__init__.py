@@ -1,1 +1,0 @@
-"""Readers of formats that are text: Markdown, plain text and code, CSV, JSON."""
