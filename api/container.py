@@ -11,7 +11,7 @@ from api.admin.store_look import Readiness, StoreLook
 from api.knowledge_handler import KnowledgeHandler
 from api.search.handler import SearchHandler
 from api.sessions.handler import SessionsHandler
-from api.turn.running import RunningTurns
+from api.turn.run import RunningTurns
 from config.settings import Settings
 from core.formats import FORMATS
 from services.conversation.summaries import SummaryService

@@ -8,15 +8,15 @@ from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 
 from api.turn.citing import known_documents
-from api.turn.pipeline import Pipeline, TurnModels
-from api.turn.replay import replay
-from api.turn.request import TurnRequest, repeats
-from api.turn.run import TurnPlan, TurnRun
-from api.turn.running import RunningTurns, StreamSeats
+from api.turn.gathering import Pipeline, TurnModels
+from api.turn.run import RunningTurns, StreamSeats, TurnPlan, TurnRun
+from api.turn.stream import TurnStream, replay
 from config.settings import ConversationSettings, ServerSettings
+from core.conversation.branch import Branch
 from core.conversation.commands import Command, CommandName, parse_command
 from core.conversation.events import Event
-from core.conversation.turns import Turn, TurnStatus
+from core.conversation.sessions import Session
+from core.conversation.turns import UNSET, Turn, TurnRequest, TurnStatus, repeats
 from core.errors import (
     EmptyQuestionError,
     InvalidParentError,
@@ -25,11 +25,9 @@ from core.errors import (
     UnknownTurnError,
 )
 from core.failpoints import failpoint
-from core.limits import NO_LIMITS
+from core.knowledge import NO_LIMITS
 from core.text import preprocess_question
-from services.conversation.sessions import Session, SessionStore
-from services.conversation.stream import TurnStream
-from services.conversation_manager import UNSET, Branch
+from services.conversation.sessions import SessionStore
 from services.llm_service import LLMService
 from services.store.clock import Clock, utc_now_us
 

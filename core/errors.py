@@ -1,4 +1,5 @@
-"""Domain errors. Each knows its wire `code` and whether trying again can help.
+"""Domain errors. Each knows its wire `code` and whether trying again can help; and where an
+error comes from, in words that are safe to log.
 
 WenmaiError
 ├── BadRequestError                  malformed or out of range; the message names the field
@@ -41,6 +42,8 @@ tests/core/test_errors.py compares this drawing with the classes.
 """
 
 from __future__ import annotations
+
+import traceback
 
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 529})  # refusals that a moment may mend
 
@@ -237,3 +240,18 @@ class StoreLockedError(StartRefusedError):
     """Another process owns the embedded store. Exit code 1."""
 
     code = "store_locked"
+
+
+LOGGED_FRAMES = 5
+
+
+def where(error: BaseException) -> list[str]:
+    """The error's innermost frames, at most five, as "module:line in function", innermost last.
+
+    Neither the message nor a source line nor a value: those may hold the question, the prompt or a key.
+    """
+    frames = list(traceback.walk_tb(error.__traceback__))[-LOGGED_FRAMES:]
+    return [
+        f"{frame.f_globals.get('__name__', '?')}:{line} in {frame.f_code.co_qualname}"
+        for frame, line in frames
+    ]

@@ -1,10 +1,13 @@
-"""Documents, chunks, candidates and citations: what is ingested, how far that is, and what a search
-returns."""
+"""Documents and how they are handed in, their chunks, candidates and citations; and what a question is
+limited to: which documents match, and how the limits are worded for people."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from core.relevance.dates import first_day, last_day
+from core.text import Language
 
 SHARED_OWNER = "shared"  # of documents that every owner may search, such as the sample knowledge base
 MAX_TAGS = 32  # of one document
@@ -69,6 +72,9 @@ class KnowledgeFilter:
         return KnowledgeFilter(tags, document_ids, sources, self.since, self.until)
 
 
+NO_LIMITS = KnowledgeFilter()
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One file. `content_hash` is the SHA-256 of its bytes in hex; times are UTC microseconds.
@@ -94,96 +100,6 @@ class Document:
     source: str = ""
     modified_us: int = 0
     refused_hash: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A piece of a document as it is indexed. Offsets are characters into the document's text.
-
-    `date` is the document's: ISO 8601, a day, a month or a year ("2026-01-31", "2026-01", "2026"), or ""
-    when it has none. `version` distinguishes one content of the document from another. `tags` and `source`
-    are the document's, as they were stored with the chunk.
-    """
-
-    chunk_id: str
-    document_id: str
-    file_name: str
-    text: str
-    position: int
-    heading: str = ""
-    page: int | None = None
-    char_start: int = 0
-    char_end: int = 0
-    date: str = ""
-    version: str = ""
-    tags: tuple[str, ...] = ()
-    source: str = ""
-
-    @property
-    def indexed_text(self) -> str:
-        """What is embedded: heading path and date say what the text is about when the text does not."""
-        above = " ".join(filter(None, (self.heading, self.date)))
-        return f"{above}\n{self.text}" if above else self.text
-
-
-@dataclass(frozen=True, slots=True)
-class FormMatch:
-    """What one form of the question found of a chunk: its cosine, the score by words (0 beyond that list's
-    end), and its rank in either list, from 1, None beyond the end."""
-
-    dense: float | None = None
-    dense_rank: int | None = None
-    sparse: float = 0.0
-    sparse_rank: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A chunk on its way through ranking.
-
-    Scores are raw (`dense` cosine −1…1, `sparse` a BM25 sum ≥ 0) and None when that list did not
-    return the chunk; ranks count from 1. `matches` has the same for each form of the question, in their
-    order. `fused` is the weighted RRF score. `probability` is the
-    reranker's, 0…1. `key_passage` is verbatim text of the chunk. `reason` comes from InsertBlock.
-    """
-
-    chunk: Chunk
-    dense: float | None = None
-    sparse: float | None = None
-    dense_rank: int | None = None
-    sparse_rank: int | None = None
-    fused: float = 0.0
-    matches: tuple[FormMatch, ...] = ()
-    probability: float = 0.0
-    key_passage: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """A chunk as the answer's source (PROTOCOL section 5), as it was then; `index` counts from 1.
-
-    `passage_start` and `passage_end` are where the key passage stands in `text` (characters), None where
-    it is no verbatim part of it. `version` is the document's at that time.
-    """
-
-    index: int
-    document_id: str
-    file_name: str
-    chunk_id: str
-    score: float
-    page: int | None
-    heading: str
-    char_start: int
-    char_end: int
-    key_passage: str
-    text: str
-    reason: str = ""
-    cited: bool = False
-    passage_start: int | None = None
-    passage_end: int | None = None
-    version: str = ""
-    date: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +148,15 @@ class Changes:
     tags: tuple[str, ...] | None = None
     date: str | None = None
     changes_date: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """Which documents a list is limited to; None is no limit."""
+
+    status: DocumentStatus | None = None
+    source: str | None = None
+    tag: str | None = None
 
 
 class JobStage(StrEnum):
@@ -288,3 +213,168 @@ class JobFigures:
     done: int
     failed: int
     cancelled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document as it is indexed. Offsets are characters into the document's text.
+
+    `date` is the document's: ISO 8601, a day, a month or a year ("2026-01-31", "2026-01", "2026"), or ""
+    when it has none. `version` distinguishes one content of the document from another. `tags` and `source`
+    are the document's, as they were stored with the chunk.
+    """
+
+    chunk_id: str
+    document_id: str
+    file_name: str
+    text: str
+    position: int
+    heading: str = ""
+    page: int | None = None
+    char_start: int = 0
+    char_end: int = 0
+    date: str = ""
+    version: str = ""
+    tags: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def indexed_text(self) -> str:
+        """What is embedded: heading path and date say what the text is about when the text does not."""
+        above = " ".join(filter(None, (self.heading, self.date)))
+        return f"{above}\n{self.text}" if above else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """All in document order. `section` has the chunk itself, and is empty when it was not asked for."""
+
+    chunk: Chunk
+    before: tuple[Chunk, ...] = ()
+    after: tuple[Chunk, ...] = ()
+    section: tuple[Chunk, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FormMatch:
+    """What one form of the question found of a chunk: its cosine, the score by words (0 beyond that list's
+    end), and its rank in either list, from 1, None beyond the end."""
+
+    dense: float | None = None
+    dense_rank: int | None = None
+    sparse: float = 0.0
+    sparse_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A chunk on its way through ranking.
+
+    Scores are raw (`dense` cosine −1…1, `sparse` a BM25 sum ≥ 0) and None when that list did not
+    return the chunk; ranks count from 1. `matches` has the same for each form of the question, in their
+    order. `fused` is the weighted RRF score. `probability` is the
+    reranker's, 0…1. `key_passage` is verbatim text of the chunk. `reason` comes from InsertBlock.
+    """
+
+    chunk: Chunk
+    dense: float | None = None
+    sparse: float | None = None
+    dense_rank: int | None = None
+    sparse_rank: int | None = None
+    fused: float = 0.0
+    matches: tuple[FormMatch, ...] = ()
+    probability: float = 0.0
+    key_passage: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A chunk as the answer's source, as it was then; `index` counts from 1.
+
+    `passage_start` and `passage_end` are where the key passage stands in `text` (characters), None where
+    it is no verbatim part of it. `version` is the document's at that time.
+    """
+
+    index: int
+    document_id: str
+    file_name: str
+    chunk_id: str
+    score: float
+    page: int | None
+    heading: str
+    char_start: int
+    char_end: int
+    key_passage: str
+    text: str
+    reason: str = ""
+    cited: bool = False
+    passage_start: int | None = None
+    passage_end: int | None = None
+    version: str = ""
+    date: str = ""
+
+
+def fits(limits: KnowledgeFilter, chunk: Chunk) -> bool:
+    """As the store's query decides it."""
+    return (
+        _one_of(limits.tags, chunk.tags)
+        and _one_of(limits.document_ids, (chunk.document_id,))
+        and _one_of(limits.sources, (chunk.source,))
+        and _within(limits, first_day(chunk.date))
+    )
+
+
+def days(limits: KnowledgeFilter) -> tuple[int, int | None] | None:
+    """The first and the last day that fit, as numbers (20260131); None: any date fits, and none does."""
+    if not limits.since and not limits.until:
+        return None
+    return max(1, first_day(limits.since)), last_day(limits.until) or None
+
+
+def scope_of(limits: KnowledgeFilter, language: Language) -> str:
+    """In one line for a person; "" when nothing is limited. Documents are counted, not named."""
+    chinese = language == "zh"
+    fields = [
+        _listed("标签：" if chinese else "tags: ", limits.tags, chinese),
+        _documents(len(limits.document_ids), chinese),
+        _listed("来源：" if chinese else "sources: ", limits.sources, chinese),
+        _dates(limits, chinese),
+    ]
+    return ("；" if chinese else "; ").join(filter(None, fields))
+
+
+def _one_of(allowed: tuple[str, ...], values: tuple[str, ...]) -> bool:
+    return not allowed or not set(allowed).isdisjoint(values)
+
+
+def _within(limits: KnowledgeFilter, day: int) -> bool:
+    bounds = days(limits)
+    if bounds is None:
+        return True
+    return bounds[0] <= day and (bounds[1] is None or day <= bounds[1])
+
+
+def _listed(name: str, values: tuple[str, ...], chinese: bool) -> str:
+    plain = ("、" if chinese else ", ").join(" ".join(value.split()) for value in values)
+    return f"{name}{plain}" if plain else ""
+
+
+def _documents(number: int, chinese: bool) -> str:
+    if not number:
+        return ""
+    if chinese:
+        return f"指定的 {number} 份文档"
+    return "one chosen document" if number == 1 else f"{number} chosen documents"
+
+
+def _dates(limits: KnowledgeFilter, chinese: bool) -> str:
+    match limits.since, limits.until:
+        case "", "":
+            return ""
+        case since, "":
+            return f"日期：{since} 起" if chinese else f"dated {since} or later"
+        case "", until:
+            return f"日期：{until} 止" if chinese else f"dated {until} or earlier"
+        case since, until:
+            return f"日期：{since} 至 {until}" if chinese else f"dated {since} to {until}"

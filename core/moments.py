@@ -1,4 +1,4 @@
-"""Times written as text, read as UTC microseconds."""
+"""Times written as text, and as UTC microseconds."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ def parse_time(text: str, zone: tzinfo) -> int | None:
     except (ValueError, OverflowError):
         return None
     return created_us if is_moment(created_us) else None
+
+
+def rfc3339(created_us: int) -> str:
+    """UTC microseconds as RFC 3339 with microseconds and Z, which sorts as text in time order.
+
+    A time that cannot be one, as a damaged record may hold, is shown as the nearest that can: the beginning
+    of 1970, or the end of the year 9999.
+    """
+    created_us = min(max(created_us, 0), END_US - 1)
+    moment = datetime.fromtimestamp(created_us // 1_000_000, UTC).replace(microsecond=created_us % 1_000_000)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def names_zone(text: str) -> bool | None:

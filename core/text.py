@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Literal
+
+Language = Literal["zh", "en"]
 
 _LINE_BREAKS = re.compile("\r\n|[\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -13,7 +16,7 @@ _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
 
 
 def scrub(text: str) -> str:
-    """Every Unicode line break becomes LF, NUL is dropped, a lone surrogate becomes U+FFFD (PROTOCOL 2)."""
+    """Every Unicode line break becomes LF, NUL is dropped, a lone surrogate becomes U+FFFD."""
     if text.isascii() and text.isprintable():
         return text
     text = _LINE_BREAKS.sub("\n", text.replace("\0", ""))

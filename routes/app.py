@@ -11,11 +11,11 @@ from fastapi import FastAPI
 from api.wiring.assembly import open_container
 from config.settings import Settings
 from routes import knowledge_routes
-from routes.admin import backups, cleanup, erasure, health, metrics, reembedding, repair, sync
-from routes.conversation import exports, imports, sessions, turns
+from routes.admin import cleanup, health, store, sync
+from routes.conversation import sessions, transfer
 from routes.edge import EdgeMiddleware
 from routes.errors import install_error_handlers
-from routes.knowledge import documents, jobs, search, sources
+from routes.knowledge import documents, search
 from routes.openapi import describe
 from routes.web import page
 
@@ -40,27 +40,20 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url=None,  # served by admin.health, where a key is asked for
         generate_unique_id_function=lambda route: route.name,
     )
-    for module in (
-        knowledge_routes,
-        sessions,
-        turns,
-        imports,
-        exports,
-        documents,
-        jobs,
-        search,
-        sources,
-        cleanup,
-        erasure,
-        repair,
-        backups,
-        reembedding,
-        sync,
-        health,
-        metrics,
-        page,
+    for router in (
+        knowledge_routes.router,
+        sessions.router,
+        transfer.router,
+        documents.router,
+        documents.beside,
+        search.router,
+        cleanup.router,
+        store.router,
+        sync.router,
+        health.router,
+        page.router,
     ):
-        app.include_router(module.router)
+        app.include_router(router)
     app.openapi = partial(describe, app)  # type: ignore[method-assign]
     install_error_handlers(app)
     app.add_middleware(EdgeMiddleware, settings=settings.server)

@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
-from typing import Annotated, cast
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any, Literal, TypeVar, cast
 
-from fastapi import Depends, Request
-from pydantic import SecretStr
+from fastapi import Depends, Query, Request
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from api.container import Container
-from core.errors import ForbiddenError, UnauthorizedError
+from core.errors import (
+    BadRequestError,
+    ForbiddenError,
+    MalformedRequestError,
+    UnauthorizedError,
+    UnsupportedMediaError,
+)
 from core.knowledge import SHARED_OWNER
+from core.operations.erasure import Erased, ErasedKind, ErasureOptions
+from routes.errors import describe
+from routes.wire.erasure import Proof
+from services.operations.erasure.erase import options_of
 
 LOCAL_OWNER = "local"
 
@@ -77,3 +89,112 @@ def _matching(sent: str, keys: Sequence[SecretStr]) -> str | None:
     secrets = [key.get_secret_value() for key in keys]
     matches = [secret for secret in secrets if hmac.compare_digest(secret.encode(), sent.encode())]
     return matches[0] if matches else None
+
+
+Thorough = Annotated[
+    Literal["references", "full"] | None,
+    Query(
+        alias="proof", description="full: everything stored is read; references: each field that can name it"
+    ),
+]
+Backups = Annotated[Literal["keep", "delete"], Query(description="delete: archives that hold it go, too")]
+WithAnswers = Annotated[bool, Query(description="true: answers that quote an erased document go, too")]
+
+
+def asked(
+    kind: ErasedKind, proof: str | None = None, *, with_answers: bool = False, backups: str = "keep"
+) -> ErasureOptions:
+    full = None if proof is None else proof == "full"
+    return options_of(kind, full=full, with_answers=with_answers, delete_backups=backups == "delete")
+
+
+def proof_of(erased: Erased) -> Proof | None:
+    """`left` and `backups` are set only when there are any; who quotes it only of a document."""
+    if erased.proof is None:
+        return None
+    body = asdict(erased.proof)
+    for name in ("left", "backups"):
+        if not body[name]:
+            del body[name]
+    if erased.kind is ErasedKind.DOCUMENT:
+        body["quoted_in"] = list(erased.quoted_in.turn_ids)
+        body["summed_up_in"] = list(erased.quoted_in.summary_turn_ids)
+    return Proof(**body)
+
+
+M = TypeVar("M", bound=BaseModel)
+_LONGEST_INTEGER = 18  # digits; longer ones are no number of ours, and cost quadratic time to parse
+
+
+class RefusedFieldError(BadRequestError):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def json_body(model: type[M]) -> Callable[[Request], Awaitable[M]]:
+    """A dependency that reads the body as strict JSON for `model`.
+
+    Raises UnsupportedMediaError (415), MalformedRequestError (400) or a 422 that names the field.
+    """
+
+    async def read(request: Request) -> M:
+        check_headers(request)
+        return read_model(model, await request.body())
+
+    return read
+
+
+def read_model(model: type[M], body: bytes) -> M:
+    """The body as `model`. Raises MalformedRequestError (400) or a 422 that names the field."""
+    value = parse_strict(body)
+    if not isinstance(value, dict):
+        raise MalformedRequestError("The body must be one JSON object.")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise RefusedFieldError(*describe(error)) from error
+
+
+def body_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The requestBody for OpenAPI, since the dependency reads the raw body; its schema: `routes.openapi`."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def parse_strict(body: bytes) -> Any:
+    """JSON as RFC 8259 has it: UTF-8, one value, unique keys, no NaN. Raises MalformedRequestError."""
+    try:
+        return json.loads(
+            body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_integer
+        )
+    except UnicodeDecodeError as error:
+        raise MalformedRequestError("The body is not UTF-8.") from error
+    except RecursionError as error:
+        raise MalformedRequestError("The body is nested too deeply.") from error
+    except ValueError as error:
+        raise MalformedRequestError(f"The body is not valid JSON: {error}.") from error
+
+
+def check_headers(request: Request) -> None:
+    """Raises UnsupportedMediaError unless the body is said to be plain JSON."""
+    content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise UnsupportedMediaError("Content-Type must be application/json.")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise UnsupportedMediaError("A compressed body (Content-Encoding) is not accepted.")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = dict(pairs)
+    if len(keys) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return keys
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _LONGEST_INTEGER else float("inf")

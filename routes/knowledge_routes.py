@@ -9,20 +9,17 @@ from uuid import UUID
 import anyio
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
-from api.turn.request import TurnRequest
-from routes.dependencies import ContainerDep, Owner
+from api.turn.stream import TurnStream
+from core.conversation.turns import UNSET, TurnRequest
+from routes.dependencies import ContainerDep, Owner, body_schema, json_body
 from routes.errors import RETRY_AFTER_S, request_id
-from routes.json_body import body_schema, json_body
 from routes.openapi import TURN_STREAM, Responses, WireRoute, errors
-from routes.stream.frames import stream_response
+from routes.stream.frames import WholeTurn, stream_response
 from routes.stream.response import EventStreamResponse
-from routes.stream.whole import WholeTurn
 from routes.wire.chat import Answer, ChatBody, StreamFormat
 from routes.wire.fields import ErrorResponse
 from routes.wire.search import filter_of
 from routes.wire.turns import StoppedTurn
-from services.conversation.stream import TurnStream
-from services.conversation_manager import UNSET
 
 router = APIRouter(tags=["conversation"], route_class=WireRoute)
 

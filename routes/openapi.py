@@ -14,12 +14,10 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from routes.wire.chat import ChatBody, StreamEvent
 from routes.wire.documents import DocumentPatch, DocumentUpload, Job
 from routes.wire.fields import ErrorResponse
-from routes.wire.operations import ReembedBody
+from routes.wire.operations import ReembedBody, SyncBody
 from routes.wire.search import SearchBody
-from routes.wire.sessions import PersonaBody, SessionBody, SessionChanges
-from routes.wire.sync import SyncBody
 from routes.wire.transfer import ImportBody
-from routes.wire.turns import FeedbackBody
+from routes.wire.turns import FeedbackBody, PersonaBody, SessionBody, SessionChanges
 
 Responses = dict[int | str, dict[str, Any]]
 

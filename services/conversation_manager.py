@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from config.settings import ConversationSettings
-from core.conversation.branch import Branch as Branch
-from core.conversation.turns import Turn, TurnStatus
+from core.conversation.branch import Branch
+from core.conversation.turns import UNSET, Turn, TurnStatus
 from core.errors import InvalidParentError
 from core.knowledge import Candidate
 from core.prompt.messages import History, Message, PromptTexts, assemble
@@ -22,7 +22,6 @@ from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Filter
 from services.store.filters import equals, in_range
 
-UNSET = "unset"
 _WITH_ANSWER = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
 
 

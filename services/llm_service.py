@@ -10,15 +10,14 @@ from typing import Literal
 
 import structlog
 
-from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, UnknownModelError
-from core.llm_wrapper import LLMStreamWrapper
+from core.llm_wrapper import LLMDelta, LLMStreamWrapper
 from core.prompt.exchange import Exchange
 from core.prompt.layouts import lay_out, next_after_refusal
 from core.prompt.messages import Layout, Message, PromptTexts
 from core.prompt.tokens import estimate_prompt_tokens
 from core.text import TextScrubber
-from core.thinking.splitter import without_thinking
+from core.thinking import without_thinking
 from services.models.calls import GuardedCalls, Report, untold
 
 log = structlog.get_logger()

@@ -1,24 +1,86 @@
-"""Retrieval alone: every candidate with its rank and score at each stage, and the stage that dropped it."""
+"""Retrieval alone, with what bears on it: what the caller says was asked before, or the branch that a session
+has come to. Every candidate with its rank and score at each stage, and the stage that dropped it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from api.search.context import SearchContext, SearchContexts
-from api.search.context import SearchRequest as SearchRequest
-from api.search.stages import Judged, Ranking
-from api.search.why_not import DocumentReport, WhyNot
-from api.turn.pipeline import Pipeline
-from api.turn.prompt import Prompt
-from api.turn.request import Gathered, TurnRequest
-from core.citing.key_passages import with_key_passages
+from api.search.why_not import DocumentReport, Judged, Ranking, WhyNot
+from api.turn.gathering import Pipeline, asked_before
+from api.turn.prompt import Gathered, Prompt
+from core.citing.passages import with_key_passages
+from core.conversation.branch import Branch
+from core.conversation.turns import UNSET, Turn, TurnRequest
 from core.errors import EmptyQuestionError
-from core.knowledge import Document
+from core.knowledge import NO_LIMITS, Document, KnowledgeFilter, Surroundings
 from core.relevance.probability import apply_threshold
+from core.relevance.query import Query
 from core.text import preprocess_question
+from services.conversation.sessions import SessionStore
 from services.knowledge.base import KnowledgeBase
 from services.llm_service import LLMService, ModelEntry
+from services.retrieval.surroundings import Neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A question with what bears on it: earlier questions of its conversation (oldest first), the answer
+    to the last of them, and the date it asks about (ISO 8601: a day, a month or a year) if that is known.
+
+    With `session_id` the branch that a turn below `parent_turn_id` grows on says what was asked before
+    (UNSET: below the latest completed turn, None: a new root). `document_id`: why was it not found?
+    Nothing is found beyond `filters`.
+    """
+
+    question: str
+    owner: str
+    top_n: int = 10
+    document_id: str | None = None
+    previous_questions: tuple[str, ...] = ()
+    last_answer: str = ""
+    date: str = ""
+    session_id: str | None = None
+    parent_turn_id: str | None = UNSET
+    model_id: str = "default"
+    filters: KnowledgeFilter = NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class SearchContext:
+    """`recent` is oldest first; without a session there is no branch and nothing else of one."""
+
+    previous_questions: tuple[str, ...] = ()
+    last_answer: str = ""
+    branch: Branch | None = None
+    recent: tuple[Turn, ...] = ()
+    persona: str = ""
+
+
+class SearchContexts:
+    def __init__(self, pipeline: Pipeline, sessions: SessionStore) -> None:
+        self._pipeline = pipeline
+        self._sessions = sessions
+
+    async def of(self, request: SearchRequest) -> SearchContext:
+        """Raises UnknownSessionError (also for somebody else's), InvalidParentError."""
+        if request.session_id is None:
+            return SearchContext(request.previous_questions, request.last_answer)
+        session = await self._sessions.get(request.session_id, request.owner)
+        conversations = self._pipeline.conversations
+        branch = await conversations.find_branch(session.session_id, request.owner, request.parent_turn_id)
+        recent = tuple(await conversations.get_recent_history(branch))
+        return SearchContext(*asked_before(recent), branch, recent, session.persona_text)
+
+    async def history(self, context: SearchContext, query: Query, owner: str) -> Gathered:
+        """The history that the prompt would hold beside the passages."""
+        if context.branch is None:
+            return Gathered()
+        conversations = self._pipeline.conversations
+        relevant = await conversations.retrieve_relevant_history(query, context.branch, context.recent, owner)
+        summary = await self._pipeline.summaries.applicable(context.branch.nodes)
+        return Gathered(context.recent, tuple(relevant), summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +106,14 @@ class SearchHandler:
         llms: LLMService,
         knowledge: KnowledgeBase,
         why_not: WhyNot,
+        neighbours: Neighbours,
     ) -> None:
         self._pipeline = pipeline
         self._contexts = contexts
         self._llms = llms
         self._knowledge = knowledge
         self._why_not = why_not
+        self._neighbours = neighbours
 
     async def search(self, request: SearchRequest) -> SearchReport:
         """Raises EmptyQuestionError, InvalidParentError, NotFoundError kinds (session, document, model),
@@ -79,6 +143,21 @@ class SearchHandler:
         if document is not None:
             why = await self._why_not.explain(query, document, owners, judged, request.filters)
         return SearchReport(judged, reranked.reranker, reranked.fell_back, why)
+
+    async def chunk_in_place(
+        self,
+        document_id: str,
+        chunk_id: str,
+        owners: Sequence[str],
+        *,
+        before: int,
+        after: int,
+        section: bool,
+    ) -> Surroundings:
+        """A chunk with that many before and after it, and its section. Raises NotFoundError, also for
+        somebody else's; StoreUnavailableError."""
+        chunk = await self._neighbours.get(document_id, chunk_id, owners)
+        return await self._neighbours.surroundings(chunk, owners, before=before, after=after, section=section)
 
     def _checked(self, request: SearchRequest) -> SearchRequest:
         """The question as the chat cleans and filters it."""

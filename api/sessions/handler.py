@@ -6,17 +6,16 @@ import uuid
 from dataclasses import dataclass, replace
 
 from api.admin.erasure import ErasureHandler
-from api.sessions.export import SessionCopy, copy_session
-from api.sessions.importing import Imported, Index, SessionImporter, leave_for_later
 from api.sessions.shown_prompt import ShownPrompt, show_prompt
+from api.sessions.transfer import Imported, Index, SessionCopy, SessionImporter, copy_session, leave_for_later
 from core.conversation.branch import TurnNode, walk_branch
 from core.conversation.importing import ImportedSession
-from core.conversation.persona import PersonaDraft, PersonaRules
+from core.conversation.sessions import PersonaDraft, PersonaRules, Session, SessionChange
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Feedback, Turn
 from core.errors import ConflictError, UnknownTurnError
 from services.conversation.payload import feedback_payload
-from services.conversation.sessions import Session, SessionChange, SessionStore, find_titled, read_questions
+from services.conversation.sessions import SessionStore, find_titled, read_questions
 from services.conversation.turns import TurnStore
 from services.store.dialect import Filter, UnknownPointError
 from services.store.filters import in_session

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from core.conversation.turns import Turn
+from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.knowledge import Candidate, Chunk, Citation
 from core.prompt.exchange import MESSAGES, PROMPT, rebuild_body, wire_messages
 from core.prompt.knowledge_context import render_knowledge
 from core.prompt.layouts import is_fielded, lay_out, rebuild_fielded
-from core.prompt.manifest import ManifestPart, PromptManifest
 from core.prompt.messages import Layout, Message, Part, PromptTexts, Role
 from services.conversation.turns import TurnStore
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 
 from core.conversation.events import ContentEvent, ThinkEvent
-from core.deltas import LLMDelta
+from core.llm_wrapper import LLMDelta
 from core.prompt.tokens import estimate_tokens
 from core.text import TextScrubber
-from core.thinking.splitter import Piece, ThinkSplitter
+from core.thinking import Piece, ThinkSplitter
 from services.models.text_filters import AnswerFilters
 
 TextEvents = list[ContentEvent | ThinkEvent]

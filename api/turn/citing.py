@@ -10,11 +10,11 @@ from typing import TypeVar
 import structlog
 
 from core.citing.citations import KnownDocuments, Mark, cite, claims, find_marks, mark_cited
-from core.citing.key_passages import KeyPassages
-from core.citing.passages import Span
+from core.citing.passages import KeyPassages, Span
 from core.conversation.turns import Turn
 from core.knowledge import Candidate, Citation
-from core.relevance.query import Query, QueryForm, SparseTerms
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import SparseTerms
 
 log = structlog.get_logger()
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import assert_never
 
 from core.conversation.commands import Command, CommandLanguage, CommandName
-from core.conversation.persona import Persona, PersonaDraft, PersonaRules
-from services.conversation.sessions import Session, SessionStore
+from core.conversation.sessions import Persona, PersonaDraft, PersonaRules, Session
+from services.conversation.sessions import SessionStore
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "help": (

@@ -1,19 +1,86 @@
-"""What a turn is answered from: the history of its branch, and passages from the knowledge base."""
+"""The parts that turns go through, and what a turn is answered from: the history of its branch, and passages
+from the knowledge base."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from api.search.context import asked_before
-from api.turn.pipeline import Pipeline, TurnModels
-from api.turn.request import Gathered
-from core.conversation.turns import Turn
+from api.turn.citing import FindDocuments
+from api.turn.commands import CommandRunner
+from api.turn.prompt import Gathered, PromptBuilder
+from core.conversation.branch import Branch
+from core.conversation.turns import Turn, TurnStatus
+from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
-from services.conversation_manager import Branch
-from services.retrieval.insert_block import Asked
+from services.conversation.summaries import SummaryService
+from services.conversation_manager import ConversationManager
+from services.llm_service import ModelEntry
+from services.models.text_filters import AnswerFilters
+from services.operations.metrics import Metrics
+from services.operations.qa_log import QALog
+from services.retrieval.insert_block import Asked, InsertBlock
+from services.retrieval.query_forms import MAX_PREVIOUS, QueryBuilder
+from services.retrieval.reranking import RerankService
+from services.retrieval.retriever import Retriever
+from services.retrieval.rewriting import QueryRewriter
+from services.retrieval.surroundings import Widener
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Shared by all turns. `question_filter` and `answer_filters` are the deployment's own; `qa_log` and
+    `widener` are None when they are off."""
+
+    conversations: ConversationManager
+    summaries: SummaryService
+    queries: QueryBuilder
+    retriever: Retriever
+    reranking: RerankService
+    insert_block: InsertBlock
+    rewriter: QueryRewriter
+    prompts: PromptBuilder
+    commands: CommandRunner
+    metrics: Metrics
+    question_filter: Callable[[str], str]
+    answer_filters: AnswerFilters | None
+    qa_log: QALog | None
+    keeps_prompts: bool
+    max_answer_chars: int
+    threshold: float
+    shared_owner: str
+    is_reading: Callable[[tuple[str, ...]], bool]
+    find_documents: FindDocuments
+    widener: Widener | None = None
+
+    def owners(self, owner: str) -> tuple[str, ...]:
+        """Whose documents this owner may search: the own ones and the shared ones."""
+        return (owner, self.shared_owner)
+
+    async def widened(self, candidates: Sequence[Candidate], owners: Sequence[str]) -> tuple[Candidate, ...]:
+        """With the text that goes into the prompt. Raises StoreUnavailableError."""
+        return await self.widener.widen(candidates, owners) if self.widener else tuple(candidates)
+
+    def after_turn(self, turn: Turn, branch: Branch, failure: WenmaiError | None = None) -> None:
+        """What is done once the answer has been sent; it returns at once. `failure` was sent to its
+        reader."""
+        self.metrics.turn_ended(turn, failure)
+        if self.qa_log is not None:
+            self.qa_log.write(turn)
+        if turn.status is TurnStatus.COMPLETED and not turn.command:
+            self.summaries.after_turn(branch.nodes, turn)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnModels:
+    """The model that answers and the one that judges candidates (None: no judging)."""
+
+    answer: ModelEntry
+    judge: ModelEntry | None
+
 
 Report = Callable[..., None]  # stage, message=None, and the numbers and words that go with it
 Lap = Callable[[str], None]
@@ -127,6 +194,12 @@ class Gathering:
         if self._pipeline.is_reading(self._owners):
             return "nothing_found_yet"
         return "nothing_found" if self._turn.filters.limits_nothing else "nothing_found_within"
+
+
+def asked_before(recent: Sequence[Turn]) -> tuple[tuple[str, ...], str]:
+    """The last questions of a branch, oldest first, and what was answered to the last of them."""
+    questions = tuple(turn.user_query for turn in recent[-MAX_PREVIOUS:])
+    return questions, recent[-1].assistant_response if recent else ""
 
 
 def _asked(turns: Iterable[Turn]) -> tuple[str, ...]:

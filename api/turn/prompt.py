@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from api.turn.request import Gathered, TurnRequest
 from config.prompt_library import Language, PromptLibrary
 from config.settings import ConversationSettings
+from core.conversation.summaries import AppliedSummary
+from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequest
 from core.errors import BadRequestError, QuestionTooLongError
 from core.knowledge import Candidate
-from core.limits import nothing_within, scope_line
 from core.prompt.budget import PERSONA_SHARE, Budget, Dropped, Fitted, fit, fits_alone, shares_of
 from core.prompt.exchange import Exchange
+from core.prompt.knowledge_context import nothing_within, scope_line
 from core.prompt.layouts import lay_out
-from core.prompt.manifest import ManifestPart, PromptManifest
 from core.prompt.messages import Assembled, History, Layout, Message, Part, PromptTexts, Role, assemble
 from core.text import is_mostly_chinese
 from services.llm_service import ModelEntry
@@ -36,6 +36,25 @@ _WHY = {
     Part.QUESTION: "always",
 }
 _STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM, Part.MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """History oldest first; `ranked` is every candidate, best first, `candidates` what may be shown.
+
+    `expanded` are these with the text that goes into the prompt, which may be longer (none: their own).
+    `refused` are the chunks that InsertBlock judged useless; `rewritten` is the wording that the question was
+    searched with once more, or "".
+    """
+
+    recent: tuple[Turn, ...] = ()
+    relevant: tuple[Turn, ...] = ()
+    summary: AppliedSummary | None = None
+    ranked: tuple[Candidate, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    expanded: tuple[Candidate, ...] = ()
+    refused: frozenset[str] = frozenset()
+    rewritten: str = ""
 
 
 @dataclass(frozen=True, slots=True)

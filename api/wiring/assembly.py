@@ -21,14 +21,13 @@ from api.admin.reembedding import StoreReembedding
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
 from api.container import Container
 from api.knowledge_handler import KnowledgeHandler
-from api.search.context import SearchContexts
-from api.search.handler import SearchHandler
+from api.search.handler import SearchContexts, SearchHandler
 from api.search.why_not import WhyNot
 from api.sessions.handler import SessionsHandler
 from api.turn.commands import CommandRunner
-from api.turn.pipeline import Pipeline
+from api.turn.gathering import Pipeline
 from api.turn.prompt import PromptBuilder
-from api.turn.running import RunningTurns, StreamSeats
+from api.turn.run import RunningTurns, StreamSeats
 from api.wiring.parts import (
     EMBEDDED_FOLDER,
     SAMPLE_FOLDER,
@@ -48,7 +47,7 @@ from api.wiring.parts import (
 )
 from config.prompt_library import PromptLibrary
 from config.settings import ServerSettings, Settings, StoreSettings
-from core.conversation.persona import PersonaRules
+from core.conversation.sessions import PersonaRules
 from core.errors import StartRefusedError, UnknownModelError, WenmaiError
 from core.knowledge import SHARED_OWNER
 from services.conversation.memory_records import MemoryRecords
@@ -336,7 +335,8 @@ def _search(history: History, knowledge: KnowledgeBase, pipeline: Pipeline) -> S
     depth = math.ceil(settings.retrieval.reranker_input_top_n * LIST_DEPTH)
     lists = ListPlaces(history.store, settings.store.knowledge_collection, depth)
     contexts = SearchContexts(pipeline, history.sessions)
-    return SearchHandler(pipeline, contexts, history.llms, knowledge, WhyNot(pipeline, lists))
+    neighbours = Neighbours(history.store, settings.store.knowledge_collection)
+    return SearchHandler(pipeline, contexts, history.llms, knowledge, WhyNot(pipeline, lists), neighbours)
 
 
 def _pipeline(

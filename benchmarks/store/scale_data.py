@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from qdrant_client import models
 
 from core.knowledge import Chunk
-from core.relevance.query import Query, QueryForm, SparseTerms
-from core.relevance.sparse import encode_document, encode_query
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import SparseTerms, encode_document, encode_query
 from services.knowledge.chunks import ChunkPayload
 
 DIMENSION = 384

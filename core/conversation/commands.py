@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
 
-from core.text import fold_width, is_mostly_chinese
+from core.text import Language, fold_width, is_mostly_chinese
 
-CommandLanguage = Literal["zh", "en"] | None
+CommandLanguage = Language | None
 """None: the language is unknown; the answer is in both."""
 
 

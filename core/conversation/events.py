@@ -1,4 +1,4 @@
-"""The events of one streamed turn: a closed union, in the grammar of PROTOCOL section 2."""
+"""The events of one streamed turn: a closed union; docs/guide/en/api.md shows them on the wire."""
 
 from __future__ import annotations
 
@@ -58,15 +58,12 @@ class DoneEvent:
 
 Event = SessionEvent | StatusEvent | ThinkEvent | ContentEvent | SourceEvent | ErrorEvent | DoneEvent
 
-
-# Cut a text event so that text never continues after a line break inside one event (PROTOCOL section 2).
-
-
 _PIECE = re.compile(r"[^\n]*\n+|[^\n]+")
 
 
 def line_safe(event: Event) -> Iterator[Event]:
-    """The same event, or several whose texts have newlines only at their end; nothing for an empty text.
+    """The same event, or several whose texts have newlines only at their end: in the prefix format each line
+    of an event is a line of its own. Nothing for an empty text.
 
     Text that nobody scrubbed is, so that no other line break is left.
     """

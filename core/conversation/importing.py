@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from core.conversation.branch import AHEAD_US
-from core.conversation.persona import PersonaDraft
+from core.conversation.sessions import PersonaDraft
 from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus
 from core.errors import BadRequestError
 from core.text import preprocess_question, scrub

@@ -8,16 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from core.conversation.branch import TurnNode
-from core.conversation.persona import Persona
-from core.conversation.turns import Turn, TurnStatus, rfc3339
-from core.knowledge import Citation
-from core.limits import scope_of
-from core.text import scrub
-
-TranscriptLanguage = Literal["zh", "en"]
+from core.conversation.sessions import Persona
+from core.conversation.turns import Turn, TurnStatus
+from core.knowledge import Citation, scope_of
+from core.moments import rfc3339
+from core.text import Language, scrub
 
 _WORDS: dict[str, tuple[str, str]] = {
     "untitled": ("未命名的对话", "Untitled conversation"),
@@ -124,7 +121,7 @@ def stretches(nodes: Mapping[str, TurnNode], parents: Mapping[str, str | None]) 
 class MarkdownTranscript:
     """Renders the parts of the document; joined in order they are the whole."""
 
-    def __init__(self, language: TranscriptLanguage) -> None:
+    def __init__(self, language: Language) -> None:
         self._language = language
 
     def head(

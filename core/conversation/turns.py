@@ -1,17 +1,72 @@
-"""Turns: one question and its answer, the unit that is stored and that forms a tree by its parents."""
+"""Turns: a question as it was asked and its answer, the unit that is stored and that forms a tree by its
+parents.
+
+A turn's prompt manifest is what was sent to the model, part by part, and what came back. Texts that are
+stored elsewhere (turns, summaries, the passages of the turn's own sources) are named there, not copied:
+erasing a turn erases it from every prompt that contained it. `request_sha256` proves that a request that is
+put together again is the one that was sent.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from core.knowledge import Citation, KnowledgeFilter
-from core.moments import END_US
-from core.prompt.manifest import PromptManifest
+from core.knowledge import NO_LIMITS, Citation, KnowledgeFilter
+from core.moments import rfc3339
+from core.text import preprocess_question
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPart:
+    """One message of the logical order, or one that was left out.
+
+    `part` and `role` are values of core.prompt.messages.Part and Role. `turn_id` names the turn it repeats,
+    or that holds the summary; `chunk_id` the passage, for parts left out of the knowledge context. `text`
+    is kept only for what is stored nowhere else. `reason` says why it is included, or why it is not.
+    """
+
+    part: str
+    role: str
+    tokens: int
+    kept: bool = True
+    reason: str = ""
+    turn_id: str | None = None
+    chunk_id: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptManifest:
+    """`layout` is the wire form that was used; `params` the request without its messages, as
+    JSON text, since a store may not keep the order of keys.
+
+    `window` and `answer_tokens` are the model's; `texts` the fixed introductions by name.
+    `request_sha256` is of the body as sent, in hex ("" when nothing was sent). `response` holds what the
+    provider reported of its answer: id, finish_reason, usage.
+    """
+
+    model: str
+    layout: str
+    parts: tuple[ManifestPart, ...]
+    window: int = 0
+    answer_tokens: int = 0
+    texts: dict[str, str] = field(default_factory=dict)
+    params: str = "{}"
+    request_sha256: str = ""
+    response: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """As counted before sending."""
+        return sum(part.tokens for part in self.parts if part.kept)
+
 
 TURN_SCHEMA = 1
+UNSET = "unset"  # the parent of a question that names none: it grows below the latest completed turn
 MAX_WARNINGS = 20  # of one turn
 MAX_WARNING_CHARS = 500
 MAX_WARNING_COUNTS = 20
@@ -114,11 +169,11 @@ class Turn:
     model. `prompt` is the manifest of what was sent; `summary` says what came before, where one was made.
     `request_hash` distinguishes a retry of the same request from another request under the same id. `layout`
     is how the streamed events followed each other until the turn was stored
-    (core.conversation.events.layout_of), so that
-    a late reader can go on. `finish_reason` is why the model ended; "length": at a limit. `filters` are what
-    the question was limited to. `request` is None where it is not known: earlier versions did not keep it.
-    `feedback` is of this answer: one that is given anew has none. `warnings`, in the order sent, and
-    `rewritten` are what its stream carried beside the answer, MAX_WARNINGS at most.
+    (core.conversation.events.layout_of), so that a late reader can go on. `finish_reason` is why the model
+    ended; "length": at a limit. `filters` are what the question was limited to. `request` is None where it is
+    not known: earlier versions did not keep it. `feedback` is of this answer: one that is given anew has
+    none. `warnings`, in the order sent, and `rewritten` are what its stream carried beside the answer,
+    MAX_WARNINGS at most.
     """
 
     turn_id: str
@@ -158,12 +213,56 @@ class Turn:
         return f"用户: {self.user_query}\n助手: {self.assistant_response}"
 
 
-def rfc3339(created_us: int) -> str:
-    """UTC microseconds as RFC 3339 with microseconds and Z, which sorts as text in time order.
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """One question. `parent_turn_id`: UNSET for the session's latest completed turn, None for a new root."""
 
-    A time that cannot be one, as a damaged record may hold, is shown as the nearest that can: the beginning
-    of 1970, or the end of the year 9999.
-    """
-    created_us = min(max(created_us, 0), END_US - 1)
-    moment = datetime.fromtimestamp(created_us // 1_000_000, UTC).replace(microsecond=created_us % 1_000_000)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    question: str
+    owner: str
+    request_id: str = ""
+    session_id: str | None = None
+    turn_id: str | None = None
+    parent_turn_id: str | None = UNSET
+    thinking: bool = False
+    model_id: str = "default"
+    rerank_top_n: int = 10
+    use_insert_block: bool = False
+    insert_block_llm_id: str | None = None
+    filters: KnowledgeFilter = NO_LIMITS
+
+    @property
+    def asked_with(self) -> AskedWith:
+        return AskedWith(self.thinking, self.rerank_top_n, self.use_insert_block, self.insert_block_llm_id)
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells a retry from another request under the same turn id; ids are compared apart from it."""
+        return _fingerprint(self.question, self.model_id, self.asked_with, self.filters)
+
+
+def repeats(request: TurnRequest, stored: Turn) -> bool:
+    """Whether the request is made of what can be read of the stored turn: all that a client may know of it,
+    where the question was filtered, a document it was limited to was erased, or the turn was imported."""
+    if stored.request is None:
+        return False
+    filters = NO_LIMITS if stored.command else request.filters
+    requested = _fingerprint(
+        preprocess_question(request.question), request.model_id, request.asked_with, filters
+    )
+    return requested == _fingerprint(
+        stored.user_query, stored.model_id, stored.request, stored.filters.in_order()
+    )
+
+
+def _fingerprint(question: str, model_id: str, how: AskedWith, filters: KnowledgeFilter) -> str:
+    asked: list[object] = [
+        question,
+        how.thinking,
+        model_id,
+        how.rerank_top_n,
+        how.use_insert_block,
+        how.insert_block_llm_id,
+    ]
+    if not filters.limits_nothing:  # turns of before there were filters keep their fingerprint
+        asked.append(asdict(filters))
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from uuid import NAMESPACE_URL, uuid5
 
-from core.conversation.turns import TURN_SCHEMA, TurnStatus, rfc3339
-from core.moments import is_moment, parse_time
+from core.conversation.turns import TURN_SCHEMA, TurnStatus
+from core.moments import is_moment, parse_time, rfc3339
 from core.operations.backfill_findings import Diagnosis, diagnose
 from core.operations.backfill_turns import (
     PointId,

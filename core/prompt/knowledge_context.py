@@ -1,4 +1,5 @@
-"""The knowledge context: numbered, fenced blocks that a document cannot close, and their reading back."""
+"""The knowledge context: its scope, numbered and fenced blocks that a document cannot close, and the way back
+for models of ours that read a prompt."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.knowledge import Candidate
+from core.knowledge import Candidate, KnowledgeFilter, scope_of
+from core.text import Language
 
 BLOCK_GAP = "\n\n"
 
@@ -33,6 +35,21 @@ _BLOCK_SOURCE = (
 )
 _BLOCK = re.compile("^" + _BLOCK_SOURCE, re.M | re.S)
 _NEXT_BLOCK = re.compile(re.escape(BLOCK_GAP) + _BLOCK_SOURCE, re.M | re.S)
+_SCOPE = {"zh": "检索范围：{}", "en": "Search scope: {}"}
+_NOTHING_WITHIN = {
+    "zh": "本次提问只检索了这个范围，其中没有相关资料。"
+    "请在第一句说明：在所限定的范围内没有找到；范围之外没有检索。",
+    "en": "Only this scope was searched, and nothing relevant is in it. Say in the first sentence that "
+    "nothing was found within these limits, and that nothing beyond them was searched.",
+}
+_SCOPE_IN_PROMPT = re.compile(
+    "|".join(
+        re.escape(_SCOPE[language]).replace(r"\{\}", f"(?P<{language}>.+)")
+        + "\n"
+        + re.escape(_NOTHING_WITHIN[language])
+        for language in ("zh", "en")
+    )
+)
 
 
 def render_knowledge(candidates: Sequence[Candidate]) -> str:
@@ -75,6 +92,24 @@ def find_blocks(text: str) -> tuple[int, int] | None:
 def escape_fences(text: str) -> str:
     """Text that can neither open nor close a block."""
     return _FENCE_IN_TEXT.sub(r"<\\\1\2", text)
+
+
+def scope_line(limits: KnowledgeFilter, language: Language) -> str:
+    """For the knowledge context; it can close no fence."""
+    scope = scope_of(limits, language)
+    return escape_fences(_SCOPE[language].format(scope)) if scope else ""
+
+
+def nothing_within(limits: KnowledgeFilter, language: Language) -> str:
+    """For a prompt without passages; "" when nothing is limited."""
+    line = scope_line(limits, language)
+    return f"{line}\n{_NOTHING_WITHIN[language]}" if line else ""
+
+
+def scope_in_prompt(prompt: str) -> str:
+    """The scope that `nothing_within` wrote into this prompt; "" when it is absent."""
+    match = _SCOPE_IN_PROMPT.search(prompt)
+    return next(filter(None, match.groups()), "") if match else ""
 
 
 def _attribute(value: str) -> str:

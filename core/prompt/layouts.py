@@ -35,10 +35,9 @@ def lay_out(messages: Sequence[Message], layout: Layout, texts: PromptTexts) -> 
     """The messages as they go over the wire, the question at the end of the last one.
 
     `messages` as core.prompt.messages.assemble gives them. ONE_SYSTEM (and AUTO) and SYSTEM_FIELD: a single
-    leading
-    system message, then strictly user, assistant, user …, tool results behind their calls; Claude's adapter
-    hoists the system text. MANY_SYSTEM: each part a message of its own. FLAT: one user message, a prompt to
-    complete.
+    leading system message, then strictly user, assistant, user …, tool results behind their calls; Claude's
+    adapter hoists the system text. MANY_SYSTEM: each part a message of its own. FLAT: one user message, a
+    prompt to complete.
     """
     if layout is Layout.MANY_SYSTEM:
         return _many_system(messages, texts)

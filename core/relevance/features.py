@@ -1,17 +1,174 @@
-"""What is known of a question's candidates, in numbers: a row for each, and one for all of them together."""
+"""What is known of a question's candidates, in numbers: a row for each, and one for all of them together.
+
+What of the question's words a text holds and how near to each other they stand; part numbers and error codes,
+which an embedding barely sees; and what the lists of the search say.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from core.knowledge import Candidate, FormMatch
-from core.relevance.matching import NEAR_CHARS, NEAR_CHARS_CJK, Hits, Matrix, QuestionWords, covered_nearby
 from core.relevance.query import Query
-from core.relevance.sparse import folded
+from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
 from core.text import is_mostly_chinese
+
+Matrix = npt.NDArray[np.float64]
+MAX_QUESTION_CHARS = 400  # of a form, for matching; enough to know what a longer question is about
+MAX_ANSWER_CHARS = 800  # of the last answer; enough to know what it is about
+MAX_TERMS = 160
+MAX_TEXT_CHARS = 8_000  # of a candidate; far beyond any chunk
+MAX_REPEATS = 8  # of one term that are looked at in one text
+NEAR_CHARS = 160  # about a sentence of an alphabet
+NEAR_CHARS_CJK = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Where a text has the question's terms: positions ascending, each with the number of its term."""
+
+    positions: list[int]
+    terms: list[int]
+
+    def here(self, count: int) -> Matrix:
+        """1 for each of `count` terms that the text has at all."""
+        row = np.zeros(count)
+        row[self.terms] = 1.0
+        return row
+
+
+@dataclass(slots=True)
+class QuestionWords:
+    """The terms of a question and of what it may lean on.
+
+    `rows`: the weight of each term in the question as it was asked, in the one before, in all before, and
+    in the last answer.
+    """
+
+    terms: list[str]
+    rows: Matrix
+    _cjk: list[int] = field(default_factory=list)
+    _latin: dict[str, int] = field(default_factory=dict)
+    _known: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, query: Query) -> QuestionWords:
+        previous = query.previous
+        texts = [query.forms[0].text, *previous[-1:], *([""] if not previous else []), " ".join(previous)]
+        weighted = [_weights(text[-MAX_QUESTION_CHARS:]) for text in texts] + [
+            _weights(query.last_answer[:MAX_ANSWER_CHARS])
+        ]
+        terms = list(dict.fromkeys(term for form in weighted for term in form))[:MAX_TERMS]
+        words = cls(
+            terms, np.array([[form.get(term, 0.0) for term in terms] for form in weighted]).reshape(4, -1)
+        )
+        for number, term in enumerate(terms):
+            if is_cjk(term):
+                words._cjk.append(number)
+            else:
+                words._latin[term] = number
+        return words
+
+    def hits(self, text: str) -> Hits:
+        lowered = folded(text[:MAX_TEXT_CHARS])
+        hits = self._words(lowered) if self._latin else []
+        if self._cjk:
+            lowered = lowered.lower()
+            for number in self._cjk:
+                hits += [(at, number) for at in _places(lowered, self.terms[number])]
+        hits.sort()
+        return Hits([at for at, _ in hits], [number for _, number in hits])
+
+    def _words(self, text: str) -> list[tuple[int, int]]:
+        places: list[tuple[int, int]] = []
+        for at, word in words_of(text):
+            numbers = self._known.get(word)
+            if numbers is None:
+                known = (self._latin.get(piece) for piece in word_pieces(word))
+                numbers = self._known[word] = tuple(number for number in known if number is not None)
+            if numbers:  # few words are of the question
+                places.extend((at, number) for number in numbers)
+        return places
+
+
+def _places(text: str, term: str) -> list[int]:
+    places: list[int] = []
+    at = text.find(term)
+    while at >= 0 and len(places) < MAX_REPEATS:
+        places.append(at)
+        at = text.find(term, at + 1)
+    return places
+
+
+def _weights(text: str) -> dict[str, float]:
+    return {term.text: term.weight for term in question_terms(text)}
+
+
+def covered_nearby(weight: Matrix, hits: Hits, width: int) -> float:
+    """The largest weight of different terms within `width` characters."""
+    shares = weight.tolist()
+    counts = [0] * len(shares)
+    best = held = 0.0
+    first = 0
+    for at, number in zip(hits.positions, hits.terms, strict=True):
+        if not counts[number]:
+            held += shares[number]
+        counts[number] += 1
+        while hits.positions[first] < at - width:
+            passed = hits.terms[first]
+            counts[passed] -= 1
+            if not counts[passed]:
+                held -= shares[passed]
+            first += 1
+        best = max(best, held)
+    return best
+
+
+MOST_CODES = 16
+
+_WORD = re.compile(r"[A-Za-z0-9]+(?:[-_./:][A-Za-z0-9]+)*")
+_MANY_DIGITS = re.compile(r"\d{4}")
+_YEAR = r"(?:1\d|20)\d\d"
+_NO_CODE = re.compile(
+    rf"{_YEAR}(?:[-/.]\d{{1,2}}){{0,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}|{_YEAR}[-/]{_YEAR}|\d+(?:st|nd|rd|th|s)"
+)
+_LONGEST = 64
+
+
+def identifiers(text: str) -> tuple[str, ...]:
+    """Those of a text, in lower case, each once, in its order: words with four digits in a row that are no
+    year or date, and words of letters with at least two digits that are no ordinal."""
+    names: dict[str, None] = {}
+    for match in _WORD.finditer(text):
+        word = match.group().lower()
+        if _is_identifier(word):
+            names[word] = None
+            if len(names) == MOST_CODES:
+                break
+    return tuple(names)
+
+
+def shares(names: tuple[str, ...], texts: list[str]) -> list[float]:
+    """Which share of the identifiers each text has, 0…1, as whole words."""
+    if not names:
+        return [0.0] * len(texts)
+    patterns = [re.compile(rf"(?<![a-z0-9]){re.escape(code)}(?![a-z0-9])") for code in names]
+    lowered = [text.lower() for text in texts]
+    return [sum(bool(pattern.search(text)) for pattern in patterns) / len(names) for text in lowered]
+
+
+def _is_identifier(word: str) -> bool:
+    if len(word) > _LONGEST or _NO_CODE.fullmatch(word):
+        return False
+    digits = sum(char.isdigit() for char in word)
+    mixed = digits >= 2 and any(char.isalpha() for char in word)
+    return mixed or _MANY_DIGITS.search(word) is not None
+
 
 FORMS = ("question", "previous", "conversation")
 FORM_FEATURES = ("dense_lead", "dense_gap", "dense_rank", "sparse_share", "sparse_rank")

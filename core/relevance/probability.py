@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 
 from core.knowledge import Candidate
-from core.relevance.features import FEATURES, QUESTION_FEATURES, Features
-from core.relevance.identifiers import identifiers, shares
-from core.relevance.matching import Matrix
+from core.relevance.features import FEATURES, QUESTION_FEATURES, Features, Matrix, identifiers, shares
 from core.relevance.query import Query
 
 ANY_EMBEDDING = "any"

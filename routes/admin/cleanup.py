@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Annotated, Literal
+from uuid import UUID
 
 from fastapi import APIRouter, Query
 
-from core.conversation.turns import rfc3339
+from core.errors import BadRequestError
+from core.moments import rfc3339
+from core.operations.erasure import ErasedKind
 from core.operations.receipts import Receipt, ReceiptKind
-from routes.dependencies import Admin, ContainerDep
+from routes.dependencies import Admin, Backups, ContainerDep, Thorough, WithAnswers, asked, proof_of
 from routes.openapi import WireRoute, errors
 from routes.wire import operations as wire
+from routes.wire.erasure import ErasedOwner, Erasure
+from services.operations.erasure.erase import as_dry_run
 
 router = APIRouter(
     prefix="/admin", tags=["admin"], responses=errors(401, 403, 422, 503), route_class=WireRoute
@@ -62,3 +67,50 @@ def _receipt(receipt: Receipt) -> wire.Receipt:
     body = asdict(receipt)
     del body["began_us"], body["ended_us"]
     return wire.Receipt(**body, began_at=rfc3339(receipt.began_us), ended_at=rfc3339(receipt.ended_us))
+
+
+Name = Annotated[str, Query(min_length=1, max_length=200, description="The id; the owner's name.")]
+Confirm = Annotated[str, Query(max_length=200, description="The owner's name once more.")]
+
+
+@router.delete("/owners/{owner}")
+async def erase_owner(
+    owner: str,
+    container: ContainerDep,
+    admin: Admin,
+    confirm: Confirm = "",
+    proof: Thorough = None,
+    backups: Backups = "keep",
+) -> ErasedOwner:
+    """Erase all sessions, turns, documents, memories and log lines of one owner."""
+    options = asked(ErasedKind.OWNER, proof, backups=backups)
+    erased = await container.sessions.erasure.anything(ErasedKind.OWNER, owner, confirm, options)
+    return ErasedOwner(
+        owner=owner, erased=erased.counts, proof=proof_of(erased), receipt_id=erased.receipt_id
+    )
+
+
+@router.post("/erase")
+async def erase(
+    container: ContainerDep,
+    admin: Admin,
+    kind: Annotated[ErasedKind, Query(description="What it is.")],
+    name: Name,
+    dry_run: Annotated[bool, Query(description="true: only count, change nothing")] = True,
+    confirm: Confirm = "",
+    proof: Thorough = "full",
+    with_answers: WithAnswers = False,
+    backups: Backups = "keep",
+) -> Erasure:
+    """Erase a turn, a session, a document or an owner, or what is left of one that is gone already."""
+    options = asked(kind, proof, with_answers=with_answers, backups=backups)
+    options = as_dry_run(options) if dry_run else options
+    name = name if kind is ErasedKind.OWNER else _id(name)
+    return Erasure.model_validate(await container.sessions.erasure.anything(kind, name, confirm, options))
+
+
+def _id(name: str) -> str:
+    try:
+        return str(UUID(name))
+    except ValueError as error:
+        raise BadRequestError("name: must be a UUID.") from error

@@ -6,10 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path
 
-from routes.dependencies import Admin, ContainerDep
-from routes.json_body import body_schema, json_body
+from routes.dependencies import Admin, ContainerDep, body_schema, json_body
 from routes.openapi import WireRoute, errors
-from routes.wire import sync as wire
+from routes.wire import operations as wire
 
 router = APIRouter(
     prefix="/admin/sync", tags=["admin"], responses=errors(401, 403, 503), route_class=WireRoute

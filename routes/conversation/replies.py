@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from api.sessions.importing import Imported
 from api.sessions.shown_prompt import ShownPrompt
+from api.sessions.transfer import Imported
 from core.citing.citations import KnownDocuments
 from core.conversation.branch import TurnNode
-from core.conversation.persona import Persona
-from core.conversation.turns import Summary, Turn, rfc3339
+from core.conversation.sessions import Persona, Session
+from core.conversation.turns import Summary, Turn
 from core.knowledge import KnowledgeFilter
-from routes.stream.parts import citation_reply, warning_reply
-from routes.wire import sessions, transfer, turns
-from services.conversation.sessions import Session
+from core.moments import rfc3339
+from routes.stream.frames import citation_reply, warning_reply
+from routes.wire import transfer, turns
 
 
-def session_reply(session: Session, turn_count: int | None = None) -> sessions.Session:
+def session_reply(session: Session, turn_count: int | None = None) -> turns.Session:
     """`turn_count` is absent when it is not known."""
     counted = {} if turn_count is None else {"turn_count": turn_count}
-    return sessions.Session(
+    return turns.Session(
         session_id=session.session_id,
         title=session.title,
         created_at=session.created_at,
@@ -33,10 +33,10 @@ def session_reply(session: Session, turn_count: int | None = None) -> sessions.S
     )
 
 
-def persona_reply(persona: Persona) -> sessions.Persona:
+def persona_reply(persona: Persona) -> turns.Persona:
     body = asdict(persona)
     del body["updated_us"]
-    return sessions.Persona(**body, updated_at=rfc3339(persona.updated_us))
+    return turns.Persona(**body, updated_at=rfc3339(persona.updated_us))
 
 
 def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:

@@ -8,24 +8,44 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query
 
 from api.turn.citing import known_documents
+from core.conversation.sessions import KEEP, SessionChange
 from core.operations.erasure import ErasedKind
-from routes.conversation.replies import branch_reply, session_reply, tree_reply
-from routes.dependencies import ContainerDep, Owner, readable
-from routes.erasing import Thorough, asked, proof_of
-from routes.json_body import body_schema, json_body
+from routes.conversation.replies import (
+    branch_reply,
+    prompt_reply,
+    rated_reply,
+    session_reply,
+    tree_reply,
+    turn_reply,
+)
+from routes.dependencies import (
+    ContainerDep,
+    Owner,
+    Thorough,
+    asked,
+    body_schema,
+    json_body,
+    proof_of,
+    readable,
+)
 from routes.openapi import WireRoute, errors
 from routes.wire.fields import AtMost, PlainText
-from routes.wire.sessions import (
+from routes.wire.turns import (
     MAX_TITLE_CHARS,
+    Branch,
     ErasedSession,
+    ErasedTurn,
+    FeedbackBody,
     PersonaBody,
+    Prompt,
+    RatedTurn,
     Session,
     SessionBody,
     SessionChanges,
     SessionPage,
+    Tree,
+    Turn,
 )
-from routes.wire.turns import Branch, Tree
-from services.conversation.sessions import KEEP, SessionChange
 
 router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
 
@@ -134,3 +154,41 @@ async def clear_persona(session_id: UUID, container: ContainerDep, owner: Owner)
 def _change(body: SessionChanges) -> SessionChange:
     sent = "expire_days" in body.model_fields_set
     return SessionChange(body.title, body.hold, body.expire_days if sent else KEEP)
+
+
+@router.get("/turns/{turn_id}")
+async def get_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> Turn:
+    """One turn with its citations."""
+    turn = await container.sessions.turn(str(turn_id), owner)
+    documents = await known_documents(container.knowledge.find_documents, [turn], readable(owner))
+    return turn_reply(turn, documents)
+
+
+@router.get("/turns/{turn_id}/prompt")
+async def get_prompt(turn_id: UUID, container: ContainerDep, owner: Owner) -> Prompt:
+    """The request sent for this turn, part by part and byte for byte, and what the provider said of its
+    answer. Parts that were erased since are named and empty."""
+    return prompt_reply(await container.sessions.prompt(str(turn_id), owner))
+
+
+@router.put(
+    "/turns/{turn_id}/feedback", openapi_extra=body_schema(FeedbackBody), responses=errors(400, 409, 413, 415)
+)
+async def rate_turn(
+    turn_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[FeedbackBody, Depends(json_body(FeedbackBody))],
+) -> RatedTurn:
+    """Say what you think of an answer, in place of what was said before."""
+    return rated_reply(await container.sessions.rate(str(turn_id), owner, body.to_feedback()))
+
+
+@router.delete("/turns/{turn_id}")
+async def erase_turn(
+    turn_id: UUID, container: ContainerDep, owner: Owner, proof: Thorough = None
+) -> ErasedTurn:
+    """Erase one turn, and prove it; its children become roots."""
+    options = asked(ErasedKind.TURN, proof)
+    erased = await container.sessions.erasure.turn(str(turn_id), owner, options)
+    return ErasedTurn(turn_id=str(turn_id), erased=True, proof=proof_of(erased), receipt_id=erased.receipt_id)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 from uuid import UUID
@@ -13,12 +14,21 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
 from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaError
-from core.knowledge import MAX_TAG_CHARS, Changes, DocumentStatus, Upload
+from core.knowledge import MAX_TAG_CHARS, Changes, DocumentStatus, Narrowed, Upload
 from core.operations.erasure import ErasedKind
-from routes.dependencies import ContainerDep, Owner, erasable, readable
-from routes.erasing import Thorough, WithAnswers, asked, proof_of
-from routes.knowledge.replies import chunk_reply, document_reply, surroundings_reply
-from routes.openapi import WireRoute, errors
+from routes.dependencies import (
+    ContainerDep,
+    Owner,
+    Thorough,
+    WithAnswers,
+    asked,
+    erasable,
+    proof_of,
+    readable,
+)
+from routes.knowledge.replies import chunk_reply, document_reply, job_reply, source_reply, surroundings_reply
+from routes.openapi import JOB_STREAM, WireRoute, errors
+from routes.stream.response import EventStreamResponse
 from routes.wire.documents import (
     AddedDocument,
     ChunkInPlace,
@@ -27,13 +37,15 @@ from routes.wire.documents import (
     DocumentPage,
     DocumentPatch,
     ErasedDocument,
+    Job,
+    JobList,
+    SourceList,
     TagCount,
     TagList,
 )
-from services.knowledge.documents import Narrowed
-from services.retrieval.surroundings import Neighbours
 
 router = APIRouter(tags=["documents"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
+beside = APIRouter(tags=["documents"], route_class=WireRoute)  # jobs and sources, which answer other errors
 
 MAX_FIELDS = 8
 TAGS_LISTED = 200
@@ -137,12 +149,10 @@ async def get_chunk(
     section: Annotated[bool, Query(description="Whether to answer with its section.")] = True,
 ) -> ChunkInPlace:
     """A chunk, its neighbours, and the section it is of: the chunks under the same heading, in order."""
-    neighbours = Neighbours(container.store, container.settings.store.knowledge_collection)
-    owners = readable(owner)
-    chunk = await neighbours.get(str(document_id), str(chunk_id), owners)
-    return surroundings_reply(
-        await neighbours.surroundings(chunk, owners, before=before, after=after, section=section)
+    around = await container.search.chunk_in_place(
+        str(document_id), str(chunk_id), readable(owner), before=before, after=after, section=section
     )
+    return surroundings_reply(around)
 
 
 @router.delete("/documents/{document_id}")
@@ -218,3 +228,41 @@ def _field(form: FormData, name: str) -> str | None:
 def _changes(body: DocumentPatch) -> Changes:
     tags = None if body.tags is None else tuple(body.tags)
     return Changes(tags, body.date, changes_date="date" in body.model_fields_set)
+
+
+@beside.get("/jobs", responses=errors(401, 404, 422))
+async def list_jobs(container: ContainerDep, owner: Owner) -> JobList:
+    """The jobs that wait, run, or ended lately; the newest first."""
+    jobs = container.knowledge.list_jobs(readable(owner))
+    return JobList(jobs=[job_reply(job) for job in jobs])
+
+
+@beside.get("/jobs/{job_id}", responses=errors(401, 404, 422))
+async def get_job(job_id: UUID, container: ContainerDep, owner: Owner) -> Job:
+    """How far a job is: stage, attempt, done, total, error."""
+    return job_reply(container.knowledge.job(str(job_id), readable(owner)))
+
+
+@beside.get(
+    "/jobs/{job_id}/stream",
+    status_code=200,
+    response_class=EventStreamResponse,
+    responses={200: JOB_STREAM, **errors(401, 404, 422)},
+)
+async def follow_job(job_id: UUID, container: ContainerDep, owner: Owner) -> EventStreamResponse:
+    """The job's state now and after every change, as JSON events; ends with the final one."""
+    changes = container.knowledge.job_changes(str(job_id), readable(owner))
+    ping_interval_s = container.settings.server.ping_interval_s
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        async for snapshot in changes:
+            yield f"event: job\ndata: {json.dumps(job_reply(snapshot).model_dump(mode='json'))}\n\n".encode()
+
+    return EventStreamResponse(events(), ping_interval_s)
+
+
+@beside.get("/sources", responses=errors(401, 503))
+async def list_sources(container: ContainerDep, owner: Owner) -> SourceList:
+    """The folders that are followed, whose documents you may read. A question can be limited to them."""
+    summaries = await container.sync.summaries(readable(owner))
+    return SourceList(sources=[source_reply(summary) for summary in summaries])

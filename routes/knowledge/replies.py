@@ -6,13 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from api.search.handler import SearchReport
-from api.search.stages import Judged
-from api.search.why_not import ChunkPlaces, DocumentReport
-from core.conversation.turns import rfc3339
-from core.knowledge import SHARED_OWNER, Chunk, Document, JobSnapshot
+from api.search.why_not import ChunkPlaces, DocumentReport, Judged
+from core.knowledge import SHARED_OWNER, Chunk, Document, JobSnapshot, Surroundings
+from core.moments import rfc3339
 from core.operations.sync import SourceSummary
 from routes.wire import documents, search
-from services.retrieval.surroundings import Surroundings
 
 _TIMES = ("started", "next_try", "ended")
 

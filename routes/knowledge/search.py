@@ -8,13 +8,12 @@ from uuid import UUID
 from fastapi import APIRouter, Depends
 
 from api.search.handler import SearchRequest
+from core.conversation.turns import UNSET
 from core.errors import BadRequestError
-from routes.dependencies import ContainerDep, Owner
-from routes.json_body import body_schema, json_body
+from routes.dependencies import ContainerDep, Owner, body_schema, json_body
 from routes.knowledge.replies import search_reply
 from routes.openapi import WireRoute, errors
 from routes.wire.search import SearchBody, SearchResult, filter_of
-from services.conversation_manager import UNSET
 
 router = APIRouter(
     tags=["search"], responses=errors(400, 401, 404, 413, 415, 422, 503), route_class=WireRoute

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
+from dataclasses import fields
 from json.encoder import encode_basestring_ascii
-from typing import assert_never
+from typing import Any, assert_never
 
+from api.turn.stream import TurnNotes, TurnStream
 from config.settings import ServerSettings
+from core.citing.citations import KnownDocuments
 from core.conversation.events import (
     ContentEvent,
     DoneEvent,
@@ -19,11 +22,47 @@ from core.conversation.events import (
     StatusEvent,
     ThinkEvent,
 )
+from core.conversation.turns import TurnWarning
+from core.knowledge import Citation
 from core.text import scrub
-from routes.stream.parts import citation_objects, status_object
 from routes.stream.response import EventStreamResponse
-from routes.wire.chat import StreamFormat
-from services.conversation.stream import TurnStream
+from routes.wire import turns
+from routes.wire.chat import Answer, StreamFormat
+
+_CITED = tuple(field.name for field in fields(Citation))  # asdict copies them one by one: twice the time
+
+
+def status_object(event: StatusEvent) -> dict[str, Any]:
+    return {"stage": event.stage, "message": event.message, **event.fields}
+
+
+def citation_objects(event: SourceEvent) -> list[dict[str, Any]]:
+    """As JSON objects, for a frame."""
+    return [
+        citation_reply(citation, event.documents).model_dump(exclude_unset=True)
+        for citation in event.citations
+    ]
+
+
+def citation_reply(citation: Citation, documents: KnownDocuments | None = None) -> turns.Citation:
+    """`cited`, `removed` and `outdated` are set only when they are true.
+
+    The last two need the `documents` that are stored.
+    """
+    body: dict[str, Any] = {name: getattr(citation, name) for name in _CITED}
+    if not citation.cited:
+        del body["cited"]
+    if documents is not None and documents.lack(citation):
+        body["removed"] = True
+    if documents is not None and documents.changed(citation):
+        body["outdated"] = True
+    return turns.Citation(**body)
+
+
+def warning_reply(warning: TurnWarning) -> turns.TurnWarning:
+    """As the STATUS event had it, but for its stage."""
+    return turns.TurnWarning(code=warning.code, message=warning.message, **warning.counts)
+
 
 WRITE_BYTES = 16_384
 
@@ -144,3 +183,45 @@ def _writes(
             frames, size = [], 0
     if frames:
         yield b"".join(frames)
+
+
+class WholeTurn:
+    """Gathers the events of one turn."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {"thinking": [], "content": []}
+        self._body: dict[str, Any] = {"sources": []}
+        self._notes = TurnNotes()
+
+    def add(self, event: Event) -> None:
+        match event:
+            case SessionEvent(session_id):
+                self._body["session_id"] = session_id
+            case ThinkEvent(text):
+                self._texts["thinking"].append(text)
+            case ContentEvent(text):
+                self._texts["content"].append(text)
+            case SourceEvent(citations, documents):
+                self._body["sources"] = [citation_reply(each, documents) for each in citations]
+            case StatusEvent("error", message, fields):
+                self._body["error"] = {"message": message, **fields}
+            case StatusEvent("finished"):
+                status = status_object(event)
+                self._body.update({key: status[key] for key in status if key not in ("stage", "message")})
+            case StatusEvent():
+                self._notes.hear(event, at=0)
+            case ErrorEvent(message):
+                error = {"code": "turn_failed", "message": message, "retryable": True}
+                self._body.setdefault("error", error)
+
+    def answer(self) -> Answer:
+        """Of all events so far; it has an `error` when the turn failed, beside all that was written until
+        then. `warnings` and `rewritten_question` are set, as in `GET /turns/{turn_id}`, only when there are
+        any."""
+        notes: dict[str, Any] = {}
+        if self._notes.warnings:
+            notes["warnings"] = [warning_reply(warning) for warning in self._notes.warnings]
+        if rewritten := self._notes.rewritten(()):
+            notes["rewritten_question"] = rewritten.text
+        texts = {name: "".join(pieces) for name, pieces in self._texts.items()}
+        return Answer.model_validate({**texts, **self._body, **notes})

@@ -18,7 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function
 
-from core.relevance.iso_dates import is_iso_date
+from core.relevance.dates import is_iso_date
 from core.text import scrub
 
 Uuid = Annotated[UUID, Field(strict=False)]

@@ -7,9 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from core.knowledge import DocumentStatus, KnowledgeFilter
-from core.limits import NO_LIMITS
-from core.relevance.iso_dates import first_day, last_day
+from core.knowledge import NO_LIMITS, DocumentStatus, KnowledgeFilter
+from core.relevance.dates import first_day, last_day
 from routes.wire.documents import CHUNK, Chunk
 from routes.wire.fields import AtMost, IsoDate, PlainText, Reply, Uuid, WireModel, absent, example
 from routes.wire.turns import DOCUMENT_ID

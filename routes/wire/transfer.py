@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from core.citing.citations import placed
 from core.conversation.importing import FOLLOWS, ImportedPersona, ImportedSession, imported_turn
-from core.conversation.persona import PersonaDraft
+from core.conversation.sessions import PersonaDraft
 from core.conversation.turns import (
     MAX_REWRITTEN_CHARS,
     MAX_WARNING_CHARS,
@@ -32,8 +32,7 @@ from core.moments import LATEST_ZONE, MAX_EXPIRE_DAYS, parse_time
 from core.text import preprocess_question
 from routes.wire.chat import MAX_TOP_N
 from routes.wire.fields import AtMost, PlainText, Reply, Uuid, WireModel, example
-from routes.wire.sessions import Name, PersonaBody, Title
-from routes.wire.turns import SESSION_ID, TURN_ID, FeedbackBody
+from routes.wire.turns import SESSION_ID, TURN_ID, FeedbackBody, Name, PersonaBody, Title
 
 MAX_TURNS = 20_000
 MAX_TEXT_CHARS = 10_000_000  # what bounds an import is the size of its body

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport, skipped_words
-from routes.wire.sync import RemovedSource, SyncState
-from routes.wire.sync import SyncReport as ReportReply
+from routes.wire.operations import RemovedSource, SyncState
+from routes.wire.operations import SyncReport as ReportReply
 from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_OK,

@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from api.search.handler import SearchRequest
 from core.knowledge import Upload
-from core.relevance.iso_dates import is_iso_date
+from core.relevance.dates import is_iso_date
 from scripts.evaluation.baselines import Collection
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.sets import Line, Question

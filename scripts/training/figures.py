@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from core.relevance.matching import Matrix
+from core.relevance.features import Matrix
 from scripts.training.judged import Judged
 from scripts.training.numbers import auroc, calibration_error, ndcg
 

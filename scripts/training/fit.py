@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.relevance.features import FEATURES, QUESTION_FEATURES
-from core.relevance.matching import Matrix
+from core.relevance.features import FEATURES, QUESTION_FEATURES, Matrix
 from core.relevance.probability import Coefficients, Feature, Linear, Together
 from scripts.training.judged import Judged
 

@@ -11,8 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from config.settings import RetrievalSettings
-from core.relevance.features import FEATURES, QUESTION_FEATURES, Features
-from core.relevance.matching import Matrix
+from core.relevance.features import FEATURES, QUESTION_FEATURES, Features, Matrix
 from scripts.evaluation.baselines import Collection, collections_without_answers, whole_collections
 from scripts.evaluation.in_process import open_services
 from scripts.evaluation.knowledge import Library, read_in, request_of

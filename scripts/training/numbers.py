@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.relevance.matching import Matrix
+from core.relevance.features import Matrix
 
 
 def ndcg(labels: Matrix, gold: int, top_n: int = 10) -> float:

@@ -20,8 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from config.settings import RetrievalSettings
-from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES
-from core.relevance.matching import Matrix
+from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES, Matrix
 from core.relevance.probability import ANY_EMBEDDING, Coefficients, probabilities
 from scripts.evaluation.sets import load_set
 from scripts.training.figures import figures, reliability

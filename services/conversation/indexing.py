@@ -11,9 +11,8 @@ import structlog
 
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import EmbeddingUnavailableError, StoreUnavailableError
-from core.relevance.follow_ups import embedded_part
-from core.relevance.query import SparseTerms
-from core.relevance.sparse import LONGEST_INDEXED, DocumentWords, encode_document, is_stemmed
+from core.relevance.query import embedded_part
+from core.relevance.sparse import LONGEST_INDEXED, DocumentWords, SparseTerms, encode_document, is_stemmed
 from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
 from services.store.activity import Activity

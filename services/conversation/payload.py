@@ -16,6 +16,7 @@ from core.conversation.turns import (
     TURN_SCHEMA,
     AskedWith,
     Feedback,
+    PromptManifest,
     RewrittenQuestion,
     Summary,
     Turn,
@@ -24,7 +25,6 @@ from core.conversation.turns import (
     Usage,
 )
 from core.knowledge import Citation, KnowledgeFilter
-from core.prompt.manifest import PromptManifest
 from services.store.lenient import read_leniently
 
 log = structlog.get_logger()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.conversation.commands import parse_command
-from core.conversation.persona import Persona, PersonaDraft
-from core.conversation.turns import rfc3339
+from core.conversation.sessions import KEEP, Persona, PersonaDraft, Session, SessionChange
 from core.errors import UnknownSessionError
 from core.moments import MAX_EXPIRE_DAYS
 from core.operations.backfill_turns import canonical_uuid
@@ -30,35 +29,6 @@ log = structlog.get_logger()
 
 LATEST_US = 2**62  # where a page may go on; a damaged record may name a later time
 TITLE_FIELDS = ["title", "updated_us"]
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """Times are UTC microseconds; `updated_us` is when its last turn began. `hold` keeps it from expiry.
-
-    `expire_days` is the session's own age limit in days; None: CONVERSATION_EXPIRE_DAYS.
-    """
-
-    session_id: str
-    owner: str
-    title: str
-    created_us: int
-    updated_us: int
-    hold: bool = False
-    persona: Persona | None = None
-    expire_days: int | None = None
-
-    @property
-    def persona_text(self) -> str:
-        return self.persona.text if self.persona else ""
-
-    @property
-    def created_at(self) -> str:
-        return rfc3339(self.created_us)
-
-    @property
-    def updated_at(self) -> str:
-        return rfc3339(self.updated_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +100,6 @@ def read_title(record: Record) -> Title:
 
 TITLE_CHARS = 60
 MAX_UNFINISHED = 1_000
-KEEP: Final = "keep"
-
-
-@dataclass(frozen=True, slots=True)
-class SessionChange:
-    """What somebody changes; None, or KEEP where None means something, leaves it as it is."""
-
-    title: str | None = None
-    hold: bool | None = None
-    expire_days: int | Literal["keep"] | None = KEEP
 
 
 def title_from(question: str) -> str:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.conversation.branch import SessionTree, TurnNode
 from core.conversation.turns import Turn, TurnStatus
-from core.relevance.query import SparseTerms
+from core.relevance.sparse import SparseTerms
 from services.conversation.payload import SKELETON_FIELDS, from_payload, to_payload
 from services.conversation.tree_cache import SessionCache
 from services.store.dialect import (

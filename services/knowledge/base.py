@@ -13,16 +13,9 @@ from config.settings import StoreSettings
 from core.citing.citations import KnownDocuments
 from core.errors import ConflictError, UnknownDocumentError, WenmaiError
 from core.failpoints import failpoint
-from core.knowledge import Addition, Changes, Document, JobFigures, JobSnapshot, Upload
+from core.knowledge import Addition, Changes, Document, JobFigures, JobSnapshot, Narrowed, Upload
 from services.knowledge.chunks import ChunkPage, ChunkStore, KnowledgeSize
-from services.knowledge.documents import (
-    EVERY,
-    DocumentPage,
-    DocumentStore,
-    Narrowed,
-    StoredDocument,
-    TagCount,
-)
+from services.knowledge.documents import EVERY, DocumentPage, DocumentStore, StoredDocument, TagCount
 from services.knowledge.ingestion import Parts, Versions
 from services.knowledge.intake import Intake
 from services.knowledge.jobs.lanes import ByteBudget, Locks

@@ -4,57 +4,25 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import TypeAdapter
 
 from config.settings import StoreSettings
 from core.citing.citations import KnownDocuments
 from core.errors import BadRequestError
-from core.knowledge import Document, DocumentStatus
+from core.knowledge import Document, DocumentStatus, Narrowed
 from services.store.clock import Clock
 from services.store.dialect import Condition, Filter, Point, Record, VectorStore
 from services.store.filters import any_of, by_ids, equals, has_id, in_range, is_empty, newest_first
 from services.store.pages import batches, scroll_all
 
-
-class DocumentPayload(BaseModel):
-    """A document as it is stored: the payload of one point of the document collection (id = document_id).
-
-    `updated_us` is the last sign of life of its ingestion, in UTC microseconds.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    document_id: str
-    owner: str
-    file_name: str
-    content_hash: str
-    size_bytes: int
-    created_us: int
-    status: DocumentStatus
-    chunk_count: int = 0
-    external_id: str | None = None
-    tags: tuple[str, ...] = ()
-    date: str | None = None
-    error: str | None = None
-    source: str = ""
-    modified_us: int = 0
-    refused_hash: str = ""
-    updated_us: int = 0
-
-    @classmethod
-    def from_document(cls, document: Document, updated_us: int) -> DocumentPayload:
-        return cls(**asdict(document), updated_us=updated_us)
-
-    def to_document(self) -> Document:
-        return Document(**self.model_dump(exclude={"updated_us"}))
-
-
+_DOCUMENT = TypeAdapter(Document)
 _TIES = 16  # documents that may share one microsecond at the edge of a page
 _TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
-_INCOMING = "incoming"
+_INCOMING, _UPDATED = "incoming", "updated_us"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +60,6 @@ class StoredDocument:
         return self.document.status is not DocumentStatus.INGESTING and not self.incoming
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowed:
-    """Which documents a list is limited to; None is no limit."""
-
-    status: DocumentStatus | None = None
-    source: str | None = None
-    tag: str | None = None
-
-
 EVERY = Narrowed()
 
 
@@ -113,7 +72,7 @@ class DocumentStore:
         self._clock = clock
 
     async def save(self, document: Document, incoming: str = "") -> None:
-        payload = DocumentPayload.from_document(document, self._clock()).model_dump(mode="json")
+        payload = document_payload(document, self._clock())
         if incoming:
             payload[_INCOMING] = incoming
         point = Point(id=document.document_id, vector={}, payload=payload)
@@ -203,6 +162,12 @@ class DocumentStore:
             yield _stored(record)
 
 
+def document_payload(document: Document, updated_us: int) -> dict[str, Any]:
+    """As it is stored, in the point of the document collection that has the document's id; `updated_us` is
+    the last sign of life of its ingestion, in UTC microseconds."""
+    return {**_DOCUMENT.dump_python(document, mode="json"), _UPDATED: updated_us}
+
+
 def _is_id(text: str) -> bool:
     """Whether the store would take it for an id, in the one spelling that we use."""
     try:
@@ -212,9 +177,9 @@ def _is_id(text: str) -> bool:
 
 
 def _stored(record: Record) -> StoredDocument:
-    payload = DocumentPayload.model_validate(record.payload)
-    incoming = str((record.payload or {}).get(_INCOMING) or "")
-    return StoredDocument(payload.to_document(), payload.updated_us, incoming)
+    payload = record.payload or {}
+    document = _DOCUMENT.validate_python(payload)
+    return StoredDocument(document, int(payload.get(_UPDATED) or 0), str(payload.get(_INCOMING) or ""))
 
 
 def _one(document_id: str) -> Filter:

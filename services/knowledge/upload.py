@@ -13,7 +13,7 @@ from dataclasses import replace
 from core.errors import BadRequestError, EmptyFileError
 from core.formats import format_of
 from core.knowledge import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, MAX_TAGS, Changes, Document, Upload
-from core.relevance.iso_dates import is_iso_date
+from core.relevance.dates import is_iso_date
 from core.text import scrub
 from services.knowledge.documents import DocumentStore
 

@@ -12,8 +12,8 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_base, wait_exponential_jitter
 
-from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, LLMUnavailableError
+from core.llm_wrapper import LLMDelta
 from services.models.circuit import Circuit
 
 log = structlog.get_logger()

@@ -6,17 +6,14 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.key_passages import key_spans
-from core.citing.passages import presence
-from core.deltas import LLMDelta
-from core.limits import scope_in_prompt
+from core.citing.passages import key_spans, presence
+from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
-from core.prompt.knowledge_context import Passage, parse_knowledge
+from core.prompt.knowledge_context import Passage, parse_knowledge, scope_in_prompt
 from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Role
-from core.relevance.follow_ups import follow_up_weight, joined_wordings
-from core.relevance.query import Query, QueryForm, SparseTerms
-from core.relevance.sparse import WeightedTerm, question_terms
+from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings
+from core.relevance.sparse import SparseTerms, WeightedTerm, question_terms
 from core.text import is_mostly_chinese
 from services.models.lean import LeanLLM
 

@@ -18,13 +18,14 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms.custom import CustomLLM
 
-from core.deltas import LLMDelta
+from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
 
 
 class LeanLLM(CustomLLM):
-    """A provider of ours. A subclass gives `metadata` and `stream_deltas` (core.deltas.StreamsDeltas)."""
+    """A provider of ours. A subclass gives `metadata` and `stream_deltas`, as
+    core.llm_wrapper.StreamsDeltas says."""
 
     @abstractmethod
     def stream_deltas(

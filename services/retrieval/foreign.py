@@ -12,11 +12,9 @@ import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
-from core.errors import UnavailableError
+from core.errors import UnavailableError, where
 from core.knowledge import Candidate
-from core.relevance.follow_ups import follow_up_weight
-from core.relevance.query import Query
-from core.tracing import where
+from core.relevance.query import Query, follow_up_weight
 from services.models.circuit import Circuit
 
 log = structlog.get_logger()

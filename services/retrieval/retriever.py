@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from config.settings import RetrievalSettings
-from core.knowledge import Candidate, FormMatch, KnowledgeFilter
-from core.limits import NO_LIMITS
+from core.knowledge import NO_LIMITS, Candidate, FormMatch, KnowledgeFilter
 from core.relevance.fusion import reciprocal_rank_fusion
 from core.relevance.query import Query, QueryForm
 from services.knowledge.chunks import ChunkPayload

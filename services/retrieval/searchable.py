@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.knowledge import KnowledgeFilter
-from core.limits import NO_LIMITS, days
+from core.knowledge import NO_LIMITS, KnowledgeFilter, days
 from services.store.dialect import Condition, Filter
 from services.store.filters import any_of, equals, in_range
 

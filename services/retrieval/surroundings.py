@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from core.citing.passages import Span, sentences
 from core.errors import NotFoundError
-from core.knowledge import Candidate, Chunk
+from core.knowledge import Candidate, Chunk, Surroundings
 from core.prompt.tokens import estimate_tokens
 from services.knowledge.chunks import ChunkPayload
 from services.retrieval.searchable import searchable
@@ -25,16 +25,6 @@ DocumentVersion = tuple[str, str]
 
 class UnknownChunkError(NotFoundError):
     code = "unknown_chunk"
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """All in document order. `section` has the chunk itself, and is empty when it was not asked for."""
-
-    chunk: Chunk
-    before: tuple[Chunk, ...] = ()
-    after: tuple[Chunk, ...] = ()
-    section: tuple[Chunk, ...] = ()
 
 
 class Around:

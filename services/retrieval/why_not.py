@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from qdrant_client.http.models import QueryResponse
 
-from core.knowledge import KnowledgeFilter
-from core.limits import NO_LIMITS
+from core.knowledge import NO_LIMITS, KnowledgeFilter
 from core.relevance.query import Query, QueryForm
 from services.retrieval.searchable import searchable
 from services.store.dialect import Filter, QueryRequest, ScoredPoint, SparseVector, VectorStore

@@ -17,7 +17,7 @@ from qdrant_client import models
 from qdrant_client.http.models import QueryResponse
 
 from core.errors import WenmaiError
-from core.relevance.query import SparseTerms
+from core.relevance.sparse import SparseTerms
 
 PointId = str
 AnyPointId = models.ExtendedPointId

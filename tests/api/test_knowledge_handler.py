@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from api.turn.request import TurnRequest
 from core.conversation.events import DoneEvent, SessionEvent, StatusEvent
+from core.conversation.turns import TurnRequest
 from core.prompt.messages import Part, PromptTexts
 from tests.support.servers.app import App
 

@@ -14,9 +14,8 @@ from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.llms.custom import CustomLLM
 from pydantic import PrivateAttr
 
-from core.deltas import LLMDelta
 from core.errors import LLMUnavailableError
-from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
 from services.models.lean import LeanLLM

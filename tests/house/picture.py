@@ -174,7 +174,7 @@ STEPS = (
     ("7 Generate", "core/llm_wrapper.py", "LLMStreamWrapper", "the model's stream, with deadlines"),
     (
         "8 Publish",
-        "services/conversation/stream.py",
+        "api/turn/stream.py",
         "TurnStream",
         "numbered events that any reader can resume",
     ),

@@ -18,7 +18,7 @@ from qdrant_client import models
 from api.wiring.assembly import open_container, open_maintenance
 from config.settings import Settings
 from core.errors import UnavailableError
-from routes.admin.repair import router as repair_router
+from routes.admin.store import router as repair_router
 from routes.errors import install_error_handlers
 from scripts import backfill_parent_turns
 from scripts.commands.maintenance import CommandError

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from core.deltas import LLMDelta
 from core.errors import PASSING, LLMTruncatedError, LLMUnavailableError
+from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import Exchange
 from services.adapters.http.sse import EventReader, NotAnAnswerError
 

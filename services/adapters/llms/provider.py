@@ -12,8 +12,8 @@ from llama_index.core.base.llms.types import LLMMetadata
 from pydantic import Field, PrivateAttr
 
 from config.settings import LLMSettings
-from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, StartRefusedError
+from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import Exchange, canonical_json
 from core.prompt.messages import Message
 from services.adapters.http.endpoint import Endpoint

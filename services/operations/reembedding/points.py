@@ -9,9 +9,8 @@ from typing import Any
 
 from core.conversation.turns import Turn, TurnStatus
 from core.knowledge import Chunk
-from core.relevance.follow_ups import embedded_part
-from core.relevance.query import SparseTerms
-from core.relevance.sparse import encode_document
+from core.relevance.query import embedded_part
+from core.relevance.sparse import SparseTerms, encode_document
 from services.conversation.indexing import EMBEDDED_TURN_CHARS
 from services.models.embedding import EmbeddingService, Vector
 from services.store.collections import SPARSE, CollectionSpec

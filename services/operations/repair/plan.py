@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from core.conversation.sessions import Session
 from core.errors import BadRequestError
 from core.operations.backfill import claimed_ids, perhaps_twins, plan_session
 from core.operations.backfill_turns import (
@@ -19,7 +20,7 @@ from core.operations.backfill_turns import (
     TurnChange,
     canonical_uuid,
 )
-from services.conversation.sessions import Session, title_from
+from services.conversation.sessions import title_from
 from services.conversation.turns import TurnStore
 from services.operations.repair.reading import (
     FIELDS,

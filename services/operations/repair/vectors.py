@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from core.conversation.turns import Turn, TurnStatus
 from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId
-from core.relevance.follow_ups import embedded_part
-from core.relevance.query import SparseTerms
-from core.relevance.sparse import encode_document
+from core.relevance.query import embedded_part
+from core.relevance.sparse import SparseTerms, encode_document
 from services.conversation.indexing import EMBEDDED_TURN_CHARS
 from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService

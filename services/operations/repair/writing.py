@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
+from core.conversation.sessions import Session
 from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId, TurnChange
-from services.conversation.sessions import Session
 from services.operations.repair.reading import FIELDS, existing_points, point_id_of, stored_turn
 from services.store.dialect import Point, Record, UnknownPointError, VectorStore
 from services.store.filters import by_ids

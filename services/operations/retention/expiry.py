@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from core.conversation.turns import TurnStatus, rfc3339
+from core.conversation.turns import TurnStatus
 from core.failpoints import failpoint
+from core.moments import rfc3339
 from core.operations.expiry import Age, AgeLimits, age_of
 from services.conversation.turns import TurnStore
 from services.operations.retention.report import ExpiryReport

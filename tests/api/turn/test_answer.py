@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from api.turn.answer import Answer, TextEvents
 from core.conversation.events import ContentEvent, ThinkEvent
-from core.deltas import LLMDelta
+from core.llm_wrapper import LLMDelta
 from core.text import scrub
-from core.thinking.splitter import ThinkSplitter
+from core.thinking import ThinkSplitter
 from services.models.text_filters import AnswerFilters, load_answer_filters
 
 TEXT = st.text(st.sampled_from("ab \n\t\r\u2028<>/think年费1"), max_size=40)

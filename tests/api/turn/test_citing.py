@@ -10,7 +10,8 @@ from api.turn.citing import LARGE_CHARS, Citing, known_documents
 from core.citing.citations import KnownDocuments
 from core.conversation.turns import Turn, TurnStatus
 from core.knowledge import Candidate, Chunk, Citation
-from core.relevance.query import Query, QueryForm, SparseTerms
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import SparseTerms
 
 TEXTS = (
     "开头。专业版每月 99 元。结尾。",

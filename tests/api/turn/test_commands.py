@@ -9,9 +9,9 @@ import pytest
 
 from api.turn.commands import CommandRunner
 from core.conversation.commands import CommandLanguage, parse_command
-from core.conversation.persona import PersonaDraft, PersonaRules
+from core.conversation.sessions import PersonaDraft, PersonaRules, Session
 from core.errors import BadRequestError
-from services.conversation.sessions import Session, SessionStore
+from services.conversation.sessions import SessionStore
 from tests.services.conversation.stores import SESSIONS, open_edge, uid
 
 

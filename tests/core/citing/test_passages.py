@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.passages import presence, sentences
-from core.relevance.sparse import question_terms
+from core.citing.passages import MAX_PASSAGE_CHARS, KeyPassages, Span, presence, sentences
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import SparseTerms, encode_query, question_terms
 
 
 def split(text: str) -> list[str]:
@@ -52,3 +53,181 @@ def test_a_megabyte_of_hostile_text_takes_less_than_a_second(unit: str) -> None:
     sentences(text)
     presence(question_terms("费用 a 1"), text)
     assert time.process_time() - started < 2.0  # under 1 s on a quiet machine; quadratic would be minutes
+
+
+GUIDE = """# 费用说明
+
+专业版每月 99 元，按年付费打八折。团队版每月 299 元！企业版请联系销售（sales@example.com）。
+- 试用期 14 天。
+- 退款：7 天内全额
+
+| 版本 | 价格 |
+| --- | --- |
+| 旗舰版 | 999 元 |
+
+See e.g. the U.S. price list. Version 3.11 costs nothing. This line is
+wrapped here. "Really?" Yes.
+```python
+MAX_RECENT_TURNS = 5
+PORT = 8000
+```
+"""
+
+
+def query(question: str, *joined: str, weight: float = 0.5) -> Query:
+    forms = [QueryForm(text, [], encode_query(text), weight) for text in joined]
+    return Query(question, (QueryForm(question, [], SparseTerms([], [])), *forms))
+
+
+def passage(asked: Query, *texts: str, claim: str = "") -> str:
+    """Of the first text."""
+    passages = KeyPassages(asked)
+    for text in texts:
+        passages.read(text)
+    span = passages.span(0, claim)
+    return "" if span is None else texts[0][span.start : span.end]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "expected"),
+    [
+        (
+            "专业版每个月多少钱？",
+            "开头无关。专业版和团队版都能试用。专业版每月 99 元。团队版请联系销售。",
+            "专业版每月 99 元。",
+        ),
+        (
+            "How many employees does the office have?",
+            "The office is old. The office has a cafe for employees. The office has 40 employees.",
+            "The office has 40 employees.",
+        ),
+        (
+            "When was the bridge opened?",
+            "The bridge is long. The bridge was opened by the mayor. The bridge was opened in May 1932.",
+            "The bridge was opened in May 1932.",
+        ),
+        (
+            "大桥哪一年通车？",
+            "大桥很长。大桥通车时有很多人。大桥于 1932 年通车。",
+            "大桥于 1932 年通车。",
+        ),
+    ],
+)
+def test_the_sentence_with_what_is_asked_for_wins(question: str, text: str, expected: str) -> None:
+    """Discriminates: ASKED_FOR = 0."""
+    assert passage(query(question), text) == expected
+
+
+def test_a_year_that_the_question_names_answers_no_question_for_a_time() -> None:
+    text = "开头无关。2021 年的大会很热闹。大会在三月举行。"
+    assert "大会在三月举行。" in passage(query("2021 年的大会什么时候举行？"), text)
+
+
+def test_words_that_every_cited_text_has_count_for_less() -> None:
+    """Discriminates: leaving the rarity out of the weights."""
+    between = "Nothing of that is in here at all. " * 8
+    text = f"An opening. Our product has its fees. {between}Refunds take a week."
+    alike = ["Our product has fees.", "The product: its fees.", "More fees of the product."] * 2
+    assert passage(query("product fees refunds"), text) == "Our product has its fees."
+    assert passage(query("product fees refunds"), text, *alike) == "Refunds take a week."
+
+
+def test_a_follow_up_is_read_with_the_question_it_leans_on() -> None:
+    """Discriminates: taking the terms of the first form only."""
+    text = "开头无关的一句话。团队版没有折扣。专业版按年付费打八折。结尾。"
+    assert "专业版按年付费打八折。" in passage(query("那折扣呢？", "专业版按年付费 那折扣呢？"), text)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("专业版每个月多少钱？", "专业版每月 99 元，按年付费打八折。"),
+        ("退款有期限吗", "- 退款：7 天内全额"),
+        ("旗舰版的价格", "| 版本 | 价格 |\n| --- | --- |\n| 旗舰版 | 999 元 |"),
+        ("企业版怎么买", "企业版请联系销售（sales@example.com）。"),
+        ("What is MAX_RECENT_TURNS by default?", "MAX_RECENT_TURNS = 5"),
+        ("what does version 3.11 cost?", "Version 3.11 costs nothing."),
+        ("completely unrelated", "专业版每月 99 元，按年付费打八折。"),
+    ],
+)
+def test_the_passage_is_the_sentence_that_answers(question: str, expected: str) -> None:
+    assert passage(query(question), GUIDE) == expected
+
+
+def test_neighbouring_sentences_that_add_words_of_the_question_are_taken_along() -> None:
+    text = "开头无关。问脉的专业版按月计费。按年付费可以打折。结尾无关。"
+    assert passage(query("专业版计费和按年打折"), text) == "问脉的专业版按月计费。按年付费可以打折。"
+
+
+def test_a_table_row_comes_with_its_header_and_a_list_with_what_leads_in_to_it() -> None:
+    table = "价目如下表。\n\n| 版本 | 价格 |\n| --- | --- |\n| 基础版 | 9 元 |\n| 旗舰版 | 999 元 |\n\n结尾。"
+    assert passage(query("旗舰版"), table).startswith("| 版本 | 价格 |")
+    assert passage(query("旗舰版"), table).endswith("| 旗舰版 | 999 元 |")
+    items = "开头。\n\n安装要做三件事：\n- 下载程序\n- 打开终端\n- 运行命令\n\n结尾。"
+    assert passage(query("怎么打开终端"), items).startswith("安装要做三件事：\n- 下载程序\n- 打开终端")
+    assert passage(query("安装要做什么"), items).endswith("- 运行命令")
+
+
+def test_what_the_answer_says_from_a_source_decides_between_equals() -> None:
+    """Discriminates: CLAIMED = 0."""
+    text = "退款要先提交申请。退款由财务部门审批。退款在七个工作日内到账。"
+    asked = query("退款")
+    assert passage(asked, text, claim="由财务审批") == "退款由财务部门审批。"
+    assert passage(asked, text, claim="七个工作日到账") == "退款在七个工作日内到账。"
+
+
+def test_only_what_stands_under_the_heading_is_taken_when_nothing_else_has_the_words() -> None:
+    assert passage(query("费用说明"), "开头一句。\n## 费用说明\n\n每月 99 元。") == "每月 99 元。"
+
+
+def test_a_sentence_that_is_too_long_is_cut_at_a_clause_before_its_match() -> None:
+    text = "甲乙，" * 400 + "退款期限七天，" + "丙丁，" * 400
+    results = passage(query("退款期限"), text)
+    assert "退款期限七天" in results
+    assert results.startswith("甲乙，")
+    assert len(results) <= MAX_PASSAGE_CHARS
+
+
+def test_blank_texts_have_no_passage_and_others_at_least_their_opening() -> None:
+    assert passage(query("费用"), " \n ") == ""
+    assert passage(query("费用"), "") == ""
+    assert passage(query("completely unrelated"), "第一句。第二句。").startswith("第一句。")
+    assert passage(query(""), "# 只有标题") == "# 只有标题"
+
+
+TEXT = st.text(alphabet="费用退款ab。.!?\n|-#:：` “”\"'1多少年月\U0001f600\U00020000", max_size=700)
+
+
+@given(
+    st.text(max_size=60), st.lists(TEXT | st.text(max_size=50), min_size=1, max_size=4), st.text(max_size=40)
+)
+def test_a_passage_is_a_short_stretch_of_its_own_text(question: str, texts: list[str], claim: str) -> None:
+    passages = KeyPassages(query(question, question + " 费用"))
+    for text in texts:
+        passages.read(text)
+    for number, text in enumerate(texts):
+        for span in (passages.span(number), passages.span(number, claim or "费用")):
+            assert (span is None) == (not text.strip())
+            if span is not None:
+                assert 0 <= span.start < span.end <= len(text)
+                assert span.end - span.start <= MAX_PASSAGE_CHARS
+                assert text[span.start : span.end].strip() == text[span.start : span.end]
+
+
+def test_offsets_count_code_points_so_characters_outside_the_first_plane_move_nothing() -> None:
+    text = "\U0001f600\U00020000。退款七天。"
+    passages = KeyPassages(query("退款几天？"))
+    passages.read(text)
+    span = passages.span(0)
+    assert span in (Span(3, 8), Span(0, 8))
+    assert span is not None
+    assert text[span.start : span.end].endswith("退款七天。")
+
+
+@pytest.mark.parametrize("unit", [".", "。", "\n", "|", "费用。", " ", "```\n", "费用：\n- a\n", "1.", "a "])
+def test_hostile_texts_take_no_longer_than_their_length_asks_for(unit: str) -> None:
+    passages = KeyPassages(query("费用 a 1 多少", "费用 a"))
+    started = time.process_time()
+    passages.read(unit * (1_000_000 // len(unit)))
+    passages.span(0, "费用 a")
+    assert time.process_time() - started < 3.0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.conversation.commands import Command, CommandName, command_language, parse_command
-from core.conversation.persona import PersonaRules
+from core.conversation.sessions import PersonaRules
 from core.errors import BadRequestError
 
 HELP, CLEAR, PERSONA = CommandName.HELP, CommandName.CLEAR, CommandName.PERSONA

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.query import SparseTerms
 from core.relevance.sparse import (
     AVERAGE_WORDS,
     K1,
     B,
     DocumentWords,
+    SparseTerms,
     encode_document,
     encode_query,
     folded,

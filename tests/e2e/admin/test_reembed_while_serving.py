@@ -22,7 +22,7 @@ from api.wiring.assembly import open_container
 from config.settings import Settings
 from core.errors import BadRequestError, ConflictError, StartRefusedError
 from core.operations.receipts import ReceiptKind
-from routes.admin.reembedding import router
+from routes.admin.store import router
 from routes.errors import install_error_handlers
 from scripts.commands import reembed
 from scripts.commands.maintenance import CommandError

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from api.turn.request import TurnRequest
-from core.conversation.turns import Turn, TurnStatus
+from core.conversation.turns import Turn, TurnRequest, TurnStatus
 from services.conversation.turns import TurnVectors
 from tests.support.servers.app import App, make_settings, open_app, scripted
 from tests.support.waiting import until

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.turn.request import TurnRequest
+from core.conversation.turns import TurnRequest
 from core.operations.erasure import ERASED_ID
 from tests.e2e.conversation.test_rewriting import REWRITTEN, follow_up
 from tests.e2e.conversation.test_rewriting import settings as rewriting

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.text import TextScrubber
-from core.thinking.splitter import ThinkSplitter
+from core.thinking import ThinkSplitter
 from tests.faults.outcome import Fault, Outcome
 
 TEXTS = 200

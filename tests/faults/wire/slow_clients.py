@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from routes.http_protocol import BODY_DEADLINE_S, HEAD_DEADLINE_S
+from routes.server import BODY_DEADLINE_S, HEAD_DEADLINE_S
 from tests.faults.models.misbehaving import check_rest
 from tests.faults.outcome import Fault, Outcome
 from tests.faults.wire.raw_client import HOST, RawClient, request

@@ -13,7 +13,6 @@ import pytest
 
 from config.settings import Settings
 from core.operations.archive import Role
-from routes.admin import backups
 from routes.app import create_app
 from services.operations.backup.folder import only_one
 from services.operations.backup.reader import open_archive
@@ -27,8 +26,6 @@ PATH = "/admin/backups"
 @asynccontextmanager
 async def open_backed_up_app(settings: Settings) -> AsyncIterator[App]:
     app = create_app(settings)
-    if PATH not in {getattr(route, "path", "") for route in app.routes}:
-        app.include_router(backups.router)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as client:

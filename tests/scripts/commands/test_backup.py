@@ -12,7 +12,6 @@ import pytest
 import uvicorn
 
 from config.settings import Settings
-from routes.admin import backups
 from routes.app import create_app
 from scripts.commands import backup, migrate_store, restore
 from scripts.commands.maintenance import CommandError
@@ -149,8 +148,6 @@ async def test_a_backup_folder_that_is_a_file_is_told_in_one_plain_line(
 async def serving(settings: Settings) -> AsyncIterator[str]:
     """The app on a loopback port, with its store open in it."""
     app = create_app(settings)
-    if "/admin/backups" not in {getattr(route, "path", "") for route in app.routes}:
-        app.include_router(backups.router)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
         task = asyncio.create_task(server.serve(sockets=[listener]))

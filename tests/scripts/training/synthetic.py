@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from core.relevance.features import FEATURES, QUESTION_FEATURES
-from core.relevance.matching import Matrix
+from core.relevance.features import FEATURES, QUESTION_FEATURES, Matrix
 from scripts.training.judged import Judged
 
 NEAR, COVERAGE = FEATURES.index("near"), FEATURES.index("coverage")

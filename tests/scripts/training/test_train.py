@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES
-from core.relevance.matching import Matrix
+from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES, Matrix
 from core.relevance.probability import Coefficients, Feature, Linear, Together, probabilities
 from scripts.training.judged import Judged
 from scripts.training.numbers import auroc

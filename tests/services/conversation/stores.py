@@ -10,9 +10,10 @@ from typing import Any, cast
 
 from qdrant_client import AsyncQdrantClient, models
 
+from core.conversation.sessions import Session
 from core.conversation.turns import Turn, TurnStatus
 from services.adapters.edge.client import open_edge_client
-from services.conversation.sessions import Session, SessionStore
+from services.conversation.sessions import SessionStore
 from services.conversation.turns import TurnStore, TurnVectors
 from services.store.dialect import VectorStore
 

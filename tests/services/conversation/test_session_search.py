@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
+from core.conversation.sessions import Session
 from services.conversation import sessions as session_search
-from services.conversation.sessions import Session, SessionStore, TitledPage, find_titled
+from services.conversation.sessions import SessionStore, TitledPage, find_titled
 from tests.services.conversation.stores import SESSIONS, open_edge, open_memory, uid
 
 OWNER = "local"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from core.conversation.persona import PersonaDraft
+from core.conversation.sessions import PersonaDraft, Session, SessionChange
 from core.errors import UnknownSessionError
-from services.conversation.sessions import Session, SessionChange, SessionStore, title_from
+from services.conversation.sessions import SessionStore, title_from
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import SESSIONS, open_edge, uid
 

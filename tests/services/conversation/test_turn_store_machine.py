@@ -32,10 +32,10 @@ from hypothesis.stateful import (
 
 from api.wiring.parts import open_target
 from config.settings import ConversationSettings
-from core.conversation.turns import TurnStatus
+from core.conversation.turns import UNSET, TurnStatus
 from core.errors import InvalidParentError
 from services.conversation.turns import TurnVectors
-from services.conversation_manager import UNSET, ConversationManager
+from services.conversation_manager import ConversationManager
 from services.operations.backup.reader import open_archive
 from services.operations.backup.restore import Restore
 from services.operations.retention.cleanup import DAY_US

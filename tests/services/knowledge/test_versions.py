@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConflictError, UnknownDocumentError, UnreadableDocumentError
-from core.knowledge import Changes, DocumentStatus, JobStage, Upload
+from core.knowledge import Changes, DocumentStatus, JobStage, Narrowed, Upload
 from services.adapters.edge.client import open_edge_client
-from services.knowledge.documents import Narrowed
 from services.knowledge.upload import another_id_of
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 import pytest
 from tenacity import wait_fixed
 
-from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, LLMUnavailableError
+from core.llm_wrapper import LLMDelta
 from services.models.calls import FAILURES, GuardedCalls
 
 Step = str | Exception

@@ -9,8 +9,7 @@ import pytest
 import structlog
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.deltas import LLMDelta
-from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Layout, Message, Part, Role
 from services.llm_service import ModelEntry

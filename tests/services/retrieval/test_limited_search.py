@@ -11,8 +11,7 @@ import pytest
 from qdrant_client import models
 
 from config.settings import RetrievalSettings, StoreSettings
-from core.knowledge import Chunk, KnowledgeFilter
-from core.limits import fits
+from core.knowledge import Chunk, KnowledgeFilter, fits
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_document, encode_query
 from services.adapters.edge.client import open_edge_client

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.follow_ups import (
+from core.relevance.query import (
     EMBEDDED_CHINESE_CHARS,
     LEAST_TRUST,
     MAX_FORM_CHARS,
+    Query,
     follow_up_weight,
     joined_wordings,
 )
-from core.relevance.query import Query
 from services.models.embedding import EmbeddingService
 from services.retrieval.query_forms import MAX_PREVIOUS, QueryBuilder
 from tests.support.models.hashing_embedding import HashingEmbedding

@@ -19,7 +19,7 @@ from core.knowledge import Document, JobStage, Upload
 from services.adapters.readers.documents import parse_document
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.chunking.splitter import StructureSplitter, cut
-from services.knowledge.documents import DocumentPayload
+from services.knowledge.documents import document_payload
 from services.knowledge.jobs.queue import Retries
 from services.knowledge.parsing.pieces import Pieces
 from services.models.embedding import EmbeddingService
@@ -158,6 +158,6 @@ async def until(bench: Bench, job_id: str, stage: JobStage) -> None:
 
 async def save(store: VectorStore, document: Document, updated_us: int = 0) -> None:
     """Write a document's record as another life of the server left it."""
-    payload = DocumentPayload.from_document(document, updated_us).model_dump(mode="json")
+    payload = document_payload(document, updated_us)
     point = models.PointStruct(id=document.document_id, vector={}, payload=payload)
     await store.upsert(SETTINGS.document_collection, points=[point])

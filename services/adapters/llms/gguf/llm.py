@@ -11,8 +11,8 @@ import msgspec
 from pydantic import PrivateAttr
 
 from config.settings import LLMSettings
-from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, LLMUnavailableError, StartRefusedError
+from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message
 from services.adapters.http.endpoint import Endpoint
@@ -50,7 +50,7 @@ class GgufLLM(HttpLLM):
 
     @asynccontextmanager
     async def turn_to_ask(self) -> AsyncIterator[GgufTurn]:
-        """A slot of the running model; see core.deltas.TakesTurns."""
+        """A slot of the running model; see core.llm_wrapper.TakesTurns."""
         async with self._slots:
             await self._engine.ensure_running()
             yield GgufTurn(self)

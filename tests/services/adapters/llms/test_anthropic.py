@@ -12,9 +12,8 @@ import pytest
 
 from api.wiring.parts import api_key_for
 from config.settings import LLMSettings, ModelSettings
-from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
-from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange
 from core.prompt.layouts import fielded, is_fielded, rebuild_fielded
 from core.prompt.messages import Message, Part, Role, ToolCall

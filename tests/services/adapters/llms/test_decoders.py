@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from core.deltas import LLMDelta
 from core.errors import LLMTruncatedError
+from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import Exchange
 from services.adapters.llms.answer_reader import AnswerReader
 from services.adapters.llms.anthropic import AnthropicReader

@@ -17,9 +17,8 @@ import psutil
 import pytest
 
 from config.settings import LLMSettings
-from core.deltas import LLMDelta
 from core.errors import LLMRefusedError, LLMUnavailableError, StartRefusedError
-from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message, Part, Role
 from services.adapters.llms.gguf.llm import GgufLLM, open_gguf_llm

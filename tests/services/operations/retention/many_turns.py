@@ -16,12 +16,11 @@ from qdrant_client import models
 from api.wiring.assembly import History, make_history
 from config.settings import Settings
 from core.conversation.branch import SessionTree
-from core.conversation.turns import Summary, Turn, TurnStatus
-from core.prompt.manifest import ManifestPart, PromptManifest
+from core.conversation.sessions import Session
+from core.conversation.turns import ManifestPart, PromptManifest, Summary, Turn, TurnStatus
 from services.adapters.edge.client import open_edge_client
 from services.conversation.indexing import read_words
 from services.conversation.memory_records import Memory, MemoryRecords
-from services.conversation.sessions import Session
 from services.conversation.turns import TurnVectors
 from services.llm_service import LLMService
 from services.models.embedding import EmbeddingService

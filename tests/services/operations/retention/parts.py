@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 
 from qdrant_client import models
 
+from core.conversation.sessions import Session
 from core.errors import StoreUnavailableError
 from core.operations.expiry import AgeLimits
 from services.conversation.memory_records import Memory, MemoryRecords
-from services.conversation.sessions import Session, SessionStore
+from services.conversation.sessions import SessionStore
 from services.conversation.summary_records import SummaryRecords
 from services.conversation.turns import TurnStore
 from services.operations.retention.cleanup import Retention, SessionRecords

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.conversation.sessions import SessionChange
 from core.operations.expiry import DAY_US
-from services.conversation.sessions import SessionChange, SessionStore
+from services.conversation.sessions import SessionStore
 from services.operations.retention.cleanup import CHUNK, ExpiryReport, SessionRecords
 from services.operations.retention.sessions import AT_ONCE
 from services.operations.retention.traces import TurnTraces

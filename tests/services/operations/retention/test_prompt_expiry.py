@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.prompt.manifest import ManifestPart, PromptManifest
+from core.conversation.turns import ManifestPart, PromptManifest
 from services.operations.retention.cleanup import DAY_US, Retention, SessionRecords
 from services.operations.retention.prompts import forget_old_prompts
 from tests.services.conversation.stores import SESSIONS, open_edge, turn_store, uid, write_session, write_turn

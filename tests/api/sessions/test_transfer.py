@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
-from api.sessions.importing import SessionImporter
+from api.sessions.transfer import SessionImporter
 from core.conversation.importing import ImportedSession, imported_turn
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import StoreUnavailableError, UnknownSessionError

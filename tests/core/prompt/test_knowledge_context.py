@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.knowledge import KnowledgeFilter
-from core.limits import NO_LIMITS, nothing_within, scope_in_prompt, scope_line, scope_of
+from core.knowledge import NO_LIMITS, KnowledgeFilter, scope_of
+from core.prompt.knowledge_context import nothing_within, scope_in_prompt, scope_line
 
 ALL = KnowledgeFilter(("合同", "a tag"), ("d1", "d2"), ("wiki",), "2024", "2024-06-30")
 

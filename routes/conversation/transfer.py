@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -10,22 +11,24 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 
-from api.sessions.export import SessionCopy
+from api.sessions.transfer import SessionCopy
+from core.conversation.importing import ImportedSession
+from core.conversation.sessions import Session
 from core.conversation.transcript import MarkdownTranscript, parents_first, stretches
-from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus, rfc3339
-from core.moments import is_moment
+from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus
+from core.moments import is_moment, rfc3339
 from core.text import is_mostly_chinese
-from routes.conversation.replies import limits_reply, session_reply
-from routes.dependencies import ContainerDep, Owner
+from routes.conversation.replies import imported_reply, limits_reply, session_reply
+from routes.dependencies import ContainerDep, Owner, body_schema, check_headers, read_model
 from routes.openapi import Responses, WireRoute, errors
-from routes.stream.parts import citation_reply, warning_reply
+from routes.stream.frames import citation_reply, warning_reply
 from routes.wire.fields import Reply
-from services.conversation.sessions import Session
+from routes.wire.transfer import ImportBody, ImportedConversation
 
-router = APIRouter(tags=["sessions"], responses=errors(401, 404, 422, 503), route_class=WireRoute)
+router = APIRouter(tags=["sessions"], route_class=WireRoute)
 
 NAME_CHARS = 80
 MEDIA_TYPES = {"md": "text/markdown", "json": "application/json"}
@@ -35,13 +38,14 @@ _NOT_IN_NAMES = re.compile(
 )
 
 COPY: Responses = {
+    **errors(401, 404, 422, 503),
     200: {
         "description": "The session as a file.",
         "content": {
             MEDIA_TYPES["md"]: {"schema": {"type": "string", "description": "Markdown, to read."}},
             MEDIA_TYPES["json"]: {"schema": {"$ref": "#/components/schemas/ImportBody"}},
         },
-    }
+    },
 }
 
 
@@ -151,3 +155,23 @@ def _exported_rewritten(
 
 def _dumped(reply: Reply) -> dict[str, Any]:
     return reply.model_dump(mode="json", exclude_unset=True)
+
+
+async def _read(request: Request, owner: Owner) -> ImportedSession:
+    """Read in a thread: a body may have 20,000 turns."""
+    check_headers(request)
+    body = await request.body()
+    return await asyncio.to_thread(lambda: read_model(ImportBody, body).to_import(owner))
+
+
+@router.post(
+    "/sessions/import",
+    status_code=201,
+    openapi_extra=body_schema(ImportBody),
+    responses=errors(400, 401, 409, 413, 415, 422, 503),
+)
+async def import_session(
+    container: ContainerDep, session: Annotated[ImportedSession, Depends(_read)]
+) -> ImportedConversation:
+    """Bring in a conversation: all of it, or nothing. Its turns are embedded in the background."""
+    return imported_reply(await container.sessions.import_session(session))

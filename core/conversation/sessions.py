@@ -1,14 +1,18 @@
-"""A session's own system prompt: what a caller may give, and the form it is kept in."""
+"""Sessions, and their own system prompts, the personas: what a caller may give, and the form it is kept
+in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from core.errors import BadRequestError
+from core.moments import rfc3339
 from core.text import preprocess_question
 
 MAX_NAME_CHARS = 200
+KEEP: Final = "keep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,44 @@ class PersonaDraft:
     name: str = ""
     document_id: str | None = None
     chunk_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Times are UTC microseconds; `updated_us` is when its last turn began. `hold` keeps it from expiry.
+
+    `expire_days` is the session's own age limit in days; None: CONVERSATION_EXPIRE_DAYS.
+    """
+
+    session_id: str
+    owner: str
+    title: str
+    created_us: int
+    updated_us: int
+    hold: bool = False
+    persona: Persona | None = None
+    expire_days: int | None = None
+
+    @property
+    def persona_text(self) -> str:
+        return self.persona.text if self.persona else ""
+
+    @property
+    def created_at(self) -> str:
+        return rfc3339(self.created_us)
+
+    @property
+    def updated_at(self) -> str:
+        return rfc3339(self.updated_us)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChange:
+    """What somebody changes; None, or KEEP where None means something, leaves it as it is."""
+
+    title: str | None = None
+    hold: bool | None = None
+    expire_days: int | Literal["keep"] | None = KEEP
 
 
 def _anything(text: str) -> None:

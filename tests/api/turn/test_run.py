@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.turn.running import StreamSeats
+from api.turn.run import StreamSeats
 from core.errors import TooManyStreamsError
 
 

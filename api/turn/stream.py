@@ -1,0 +1,250 @@
+"""A turn's stream: numbered events that any number of readers follow, what of them the turn keeps, and a
+stored turn as the stream it once was, so that a retry or a late reader gets the same answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+
+from api.messages import say
+from config.prompt_library import Language
+from core.citing.citations import KnownDocuments
+from core.conversation.events import (
+    ContentEvent,
+    DoneEvent,
+    ErrorEvent,
+    Event,
+    SessionEvent,
+    SourceEvent,
+    StatusEvent,
+    ThinkEvent,
+    laid_out,
+    layout_of,
+    line_safe,
+)
+from core.conversation.turns import (
+    MAX_REWRITTEN_CHARS,
+    MAX_WARNING_CHARS,
+    MAX_WARNING_COUNTS,
+    MAX_WARNINGS,
+    RewrittenQuestion,
+    Turn,
+    TurnStatus,
+    TurnWarning,
+)
+
+FIRST_READER_S = 0.5  # even with no grace, a reader gets this long to open the stream it asked for
+
+
+class TurnStream:
+    """Events count from 1. The last event is always DONE; after it nothing is published.
+
+    `on_abandoned` is called, once at most, when nobody has read for `grace_s` seconds while the turn runs.
+    Every event is kept until the turn's end, about 110 bytes for a token: MAX_ANSWER_CHARS bounds the text,
+    and so the number of events. Publishing never waits for a reader.
+    """
+
+    def __init__(self, turn_id: str, grace_s: float, on_abandoned: Callable[[], None]) -> None:
+        self.turn_id = turn_id
+        self._events: list[Event | None] = []  # None: a number whose event is not kept
+        self._ended = False
+        self._waiting: list[asyncio.Future[None]] = []  # one for each reader that has seen everything
+        self._readers = 0
+        self._grace_s = grace_s
+        self._on_abandoned = on_abandoned
+        self._abandoned = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def ended_stream(cls, turn_id: str) -> TurnStream:
+        """For a turn that runs no more: nothing happens when its readers leave."""
+        return cls(turn_id, 0, lambda: None)
+
+    def expect_reader(self) -> None:
+        """Start waiting for the first reader: a client that left before it read must not run a model."""
+        if not self._readers:
+            self._arm(max(self._grace_s, FIRST_READER_S))
+
+    @property
+    def length(self) -> int:
+        """How many numbers are given so far."""
+        return len(self._events)
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """How the events so far followed each other: what a later replay needs to keep their numbers."""
+        return layout_of(self._events)
+
+    def lay(self, events: Iterable[Event | None]) -> None:
+        """Take over the events of a stored turn under their old numbers; None skips one."""
+        self._events.extend(events)
+
+    def publish(self, *events: Event) -> None:
+        """Append the events and wake the readers once. Raises RuntimeError after DONE."""
+        for event in events:
+            if self._ended:
+                raise RuntimeError("nothing may follow DONE")
+            if type(event) is ContentEvent and event.text.isprintable() and event.text:
+                self._events.append(event)
+            else:
+                self._append(event)
+        if self._waiting:
+            self._wake()
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[list[tuple[int, Event]], None]:
+        """Yield what is new as (n, event) in lists, from n = after + 1 to DONE.
+
+        A list holds all that waits, so that a fast model costs one write per wake-up, not one per
+        token; between lists the loop gets a turn, whoever else waits for it.
+        """
+        self._readers += 1
+        self._disarm()
+        try:
+            while True:
+                news = self._events[after:]
+                fresh = [(n, event) for n, event in enumerate(news, start=after + 1) if event is not None]
+                after += len(news)
+                if fresh:
+                    yield fresh
+                if after < len(self._events):
+                    await asyncio.sleep(0)
+                elif self._ended:
+                    return
+                else:
+                    waiter = asyncio.get_running_loop().create_future()
+                    self._waiting.append(waiter)
+                    await waiter
+        finally:
+            self._readers -= 1
+            if not self._readers:
+                self._arm(self._grace_s)
+
+    def _append(self, event: Event) -> None:
+        self._events.extend(line_safe(event))
+        if type(event) is DoneEvent:
+            self._ended = True
+            self._disarm()
+
+    def _wake(self) -> None:
+        for waiter in self._waiting:
+            if not waiter.done():  # its reader has left
+                waiter.set_result(None)
+        self._waiting.clear()
+
+    def _arm(self, delay_s: float) -> None:
+        self._disarm()
+        if not self._ended and not self._abandoned:
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._abandon)
+
+    def _abandon(self) -> None:
+        self._timer = None
+        self._abandoned = True
+        self._on_abandoned()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+WARNING, REWRITING = "warning", "rewriting"
+
+
+class TurnNotes:
+    """Hears every STATUS event of one turn, with its number in the stream."""
+
+    def __init__(self) -> None:
+        self._warnings: list[TurnWarning] = []
+        self._rewritten: tuple[str, int] | None = None
+
+    @property
+    def warnings(self) -> tuple[TurnWarning, ...]:
+        """The first ones, in the order sent."""
+        return tuple(self._warnings)
+
+    def rewritten(self, turn_ids: tuple[str, ...]) -> RewrittenQuestion | None:
+        """The rewritten question, made of these turns; None when none was sent."""
+        if self._rewritten is None:
+            return None
+        text, at = self._rewritten
+        return RewrittenQuestion(text, turn_ids, at)
+
+    def hear(self, event: StatusEvent, at: int) -> None:
+        if event.stage == WARNING and len(self._warnings) < MAX_WARNINGS:
+            self._warnings.append(_warning(event, at))
+        elif event.stage == REWRITING and (question := event.fields.get("question")):
+            self._rewritten = str(question)[:MAX_REWRITTEN_CHARS], at
+
+
+def replayed_warning(warning: TurnWarning) -> StatusEvent:
+    """The event that it was."""
+    return StatusEvent(WARNING, warning.message, {**warning.counts, "code": warning.code})
+
+
+def _warning(event: StatusEvent, at: int) -> TurnWarning:
+    counts = {name: value for name, value in event.fields.items() if isinstance(value, int)}
+    first = dict(list(counts.items())[:MAX_WARNING_COUNTS])
+    return TurnWarning(str(event.fields.get("code", "")), event.message[:MAX_WARNING_CHARS], first, at)
+
+
+def replay(turn: Turn, language: Language, documents: KnownDocuments) -> TurnStream:
+    """An ended stream with the turn's texts, notes, sources and last status, under the numbers they had live.
+
+    `documents` are those of its sources that are there. Other progress is not kept, so its numbers are
+    skipped; a reader that saw event n goes on with n + 1. Of a turn whose numbers are not known, as one that
+    was brought in, the notes come first.
+    """
+    stream = TurnStream.ended_stream(turn.turn_id)
+    failed = turn.status in (TurnStatus.FAILED, TurnStatus.INTERRUPTED, TurnStatus.RUNNING)
+    stream.publish(SessionEvent(turn.session_id))
+    if turn.layout:
+        texts = laid_out(turn.layout[1:], turn.assistant_response, turn.thinking)
+        stream.lay(_with_notes(texts, dict(_notes(turn, language))))
+        stream.lay([None] if failed else [])  # the STATUS that named the error
+    else:
+        stream.publish(*(note for _, note in _notes(turn, language)))
+        stream.publish(ThinkEvent(turn.thinking))
+        stream.publish(ContentEvent(turn.assistant_response))
+    if turn.assistant_response or not failed:
+        stream.publish(SourceEvent(turn.sources, documents))
+    if failed:
+        stream.publish(ErrorEvent(say(f"was_{turn.status.value}", language)))
+    stream.publish(StatusEvent("finished", say("finished", language), finished_fields(turn)))
+    stream.publish(DoneEvent())
+    return stream
+
+
+def _notes(turn: Turn, language: Language) -> Iterator[tuple[int, StatusEvent]]:
+    """What was sent beside the answer, each with the number it had."""
+    if turn.rewritten is not None:
+        fields = {"question": turn.rewritten.text}
+        yield turn.rewritten.at, StatusEvent(REWRITING, say("rewritten", language), fields)
+    for warning in turn.warnings:
+        yield warning.at, replayed_warning(warning)
+
+
+def _with_notes(texts: Iterable[Event | None], notes: dict[int, StatusEvent]) -> Iterator[Event | None]:
+    """`texts` begin with event 2. A number that is a text's stays the text's."""
+    for n, text in enumerate(texts, start=2):
+        yield notes.get(n) if text is None else text
+
+
+def finished_fields(turn: Turn) -> dict[str, object]:
+    """The fields of the last STATUS of a turn."""
+    finish = {"finish_reason": turn.finish_reason} if turn.finish_reason else {}
+    return {
+        "turn_id": turn.turn_id,
+        "parent_turn_id": turn.parent_turn_id,
+        "status": turn.status.value,
+        "usage": {
+            "prompt_tokens": turn.usage.prompt_tokens,
+            "completion_tokens": turn.usage.completion_tokens,
+            "estimated": turn.usage.estimated,
+        },
+        "timings_ms": dict(turn.timings_ms),
+        **finish,
+    }

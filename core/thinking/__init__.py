@@ -1,1 +1,0 @@
-"""A streamed answer separated into thinking and content."""

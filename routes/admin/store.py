@@ -1,0 +1,140 @@
+"""Backups for operators: made while the server serves, below BACKUP_DIR, and listed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query
+
+from api.admin.reembedding import NewEmbedding
+from routes.dependencies import Admin, ContainerDep, body_schema, json_body
+from routes.openapi import WireRoute, errors
+from routes.wire.operations import (
+    Archive,
+    ArchiveList,
+    Backup,
+    CollectionImport,
+    ReembedBody,
+    ReembedPlan,
+    ReembedState,
+    Repair,
+)
+from services.operations.repair.plan import BackfillOptions
+
+router = APIRouter(prefix="/admin", tags=["admin"], route_class=WireRoute)
+
+
+@router.post("/backups", responses=errors(401, 403, 409, 422, 503, 507))
+async def create_backup(
+    container: ContainerDep,
+    admin: Admin,
+    keep: Annotated[
+        int | None, Query(ge=1, le=1_000, description="afterwards delete all but this many archives")
+    ] = None,
+) -> Backup:
+    """Write the whole store, as it is at one moment, into one archive. Answered when it is done."""
+    return Backup.model_validate(await container.backups.create(keep))
+
+
+@router.get("/backups", responses=errors(401, 403, 503))
+async def list_backups(container: ContainerDep, admin: Admin) -> ArchiveList:
+    """The archives, newest first. `problem` is empty when list of contents and manifest are sound."""
+    archives = await container.backups.list_all()
+    return ArchiveList(backups=[Archive.model_validate(each) for each in archives])
+
+
+@router.post(
+    "/reembed",
+    status_code=202,
+    openapi_extra=body_schema(ReembedBody),
+    responses=errors(400, 401, 403, 409, 413, 415, 422, 503, 507),
+)
+async def start_reembedding(
+    container: ContainerDep,
+    admin: Admin,
+    body: Annotated[ReembedBody, Depends(json_body(ReembedBody))],
+    dry_run: Annotated[bool, Query(description="true: only count and estimate, change nothing")] = True,
+) -> ReembedPlan | ReembedState:
+    """Build a copy with this embedding beside the store, or bring it up to date; the next start that is
+    configured with the embedding uses it. With `dry_run` what there is to do, else how far it is."""
+    requested = NewEmbedding(body.embedding, body.embedding_model)
+    if not dry_run:
+        return ReembedState.model_validate(container.reembedding.start(requested))
+    plan = await container.reembedding.plan(requested)
+    return ReembedPlan(**asdict(plan), needed=plan.needed, points=plan.points)
+
+
+@router.get("/reembed", responses=errors(401, 403, 503))
+async def reembedding_state(container: ContainerDep, admin: Admin) -> ReembedState:
+    """How far it is: `status` is idle, running, prepared, failed or cancelled."""
+    return ReembedState.model_validate(container.reembedding.state())
+
+
+@router.delete("/reembed", responses=errors(401, 403, 503))
+async def cancel_reembedding(container: ContainerDep, admin: Admin) -> ReembedState:
+    """Stop it; what is made is kept, and gone on with by the next POST."""
+    return ReembedState.model_validate(await container.reembedding.cancel())
+
+
+REPAIR_ERRORS = errors(400, 401, 403, 409, 422, 503, 507)
+
+DryRun = Annotated[bool, Query(description="true: only count, change nothing")]
+Zone = Annotated[str, Query(max_length=64, description="of stored times that name none")]
+NewOwner = Annotated[str, Query(alias="owner", min_length=1, max_length=200, description="of turns without")]
+SessionId = Annotated[str | None, Query(max_length=200, description="only this session")]
+Drop = Annotated[bool, Query(description="of turns that were stored twice delete all but one")]
+Reason = Annotated[Literal["request", "command"], Query(description="who asks, for the receipt")]
+BackUp = Annotated[bool, Query(description="back the store up before anything is written")]
+Embed = Annotated[bool, Query(description="make the vectors that are missing")]
+
+
+@router.post("/backfill", responses=REPAIR_ERRORS)
+async def backfill(
+    container: ContainerDep,
+    admin: Admin,
+    dry_run: DryRun = True,
+    assume_timezone: Zone = "UTC",
+    new_owner: NewOwner = "local",
+    session_id: SessionId = None,
+    drop_duplicates: Drop = False,
+    embed: Embed = True,
+    backup: BackUp = True,
+    details: Annotated[bool, Query(description="answer with every finding and change, too")] = False,
+    reason: Reason = "request",
+) -> Repair:
+    """Repair what earlier versions left: ids, parents, times, duplicates, vectors, session records.
+
+    `backup` in the answer names the archive that was written first, with the store as it was.
+    """
+    plan = await container.backfill.plan(
+        assume_timezone, new_owner, session_id, drop_duplicates=drop_duplicates
+    )
+    if dry_run:
+        report = plan.report()
+    else:
+        report = await container.backfill.apply(plan, backup=backup, embed=embed, reason=reason)
+    return Repair(**asdict(replace(report, plan=plan if details else None)))
+
+
+@router.post("/backfill/import", responses={**REPAIR_ERRORS, **errors(404)})
+async def import_collection(
+    container: ContainerDep,
+    admin: Admin,
+    collection: Annotated[str, Query(pattern="^[A-Za-z0-9_-]{1,64}$", description="it is only read")],
+    dry_run: DryRun = True,
+    assume_timezone: Zone = "UTC",
+    new_owner: NewOwner = "local",
+    session_id: SessionId = None,
+    drop_duplicates: Drop = False,
+    embed: Embed = True,
+    backup: BackUp = True,
+    reason: Reason = "request",
+) -> CollectionImport:
+    """Copy the turns of an old collection of the same store into the conversations, repaired."""
+    options = BackfillOptions(assume_timezone, new_owner, session_id, drop_duplicates)
+    plan = await container.backfill.plan_import(collection, options)
+    if dry_run:
+        return CollectionImport.model_validate(plan.report())
+    report = await container.backfill.apply_import(plan, backup=backup, embed=embed, reason=reason)
+    return CollectionImport.model_validate(report)
