@@ -7,15 +7,13 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 
-from api.turn.citing import known_documents
+from api.turn.answer import known_documents
 from api.turn.gathering import Pipeline, TurnModels
 from api.turn.run import RunningTurns, StreamSeats, TurnPlan, TurnRun
-from api.turn.stream import TurnStream, replay
+from api.turn.stream import Event, TurnStream, replay
 from config.settings import ConversationSettings, ServerSettings
 from core.conversation.branch import Branch
-from core.conversation.commands import Command, CommandName, parse_command
-from core.conversation.events import Event
-from core.conversation.sessions import Session
+from core.conversation.sessions import Command, CommandName, Session, parse_command
 from core.conversation.turns import UNSET, Turn, TurnRequest, TurnStatus, repeats
 from core.errors import (
     EmptyQuestionError,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.relevance.dates import first_day, last_day
+from core.dates import first_day, last_day
 from core.text import Language
 
 SHARED_OWNER = "shared"  # of documents that every owner may search, such as the sample knowledge base

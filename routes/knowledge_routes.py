@@ -14,11 +14,9 @@ from core.conversation.turns import UNSET, TurnRequest
 from routes.dependencies import ContainerDep, Owner, body_schema, json_body
 from routes.errors import RETRY_AFTER_S, request_id
 from routes.openapi import TURN_STREAM, Responses, WireRoute, errors
-from routes.stream.frames import WholeTurn, stream_response
-from routes.stream.response import EventStreamResponse
+from routes.stream import EventStreamResponse, WholeTurn, stream_response
 from routes.wire.chat import Answer, ChatBody, StreamFormat
-from routes.wire.fields import ErrorResponse
-from routes.wire.search import filter_of
+from routes.wire.fields import ErrorResponse, filter_of
 from routes.wire.turns import StoppedTurn
 
 router = APIRouter(tags=["conversation"], route_class=WireRoute)

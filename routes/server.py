@@ -25,7 +25,7 @@ from config.settings import ServerSettings, Settings, not_as_fitted
 from config.sources import still_set
 from core.errors import StartRefusedError, StoreLockedError, WenmaiError
 from routes.app import create_app
-from routes.stream.response import CONNECTION
+from routes.stream import CONNECTION
 
 MAX_HEAD_BYTES = 65_536
 SEPARATORS = 4  # bytes around name and value of each field

@@ -12,10 +12,10 @@ import structlog
 
 from core.errors import LLMRefusedError, UnknownModelError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper
+from core.prompt.budget import estimate_prompt_tokens
 from core.prompt.exchange import Exchange
 from core.prompt.layouts import lay_out, next_after_refusal
 from core.prompt.messages import Layout, Message, PromptTexts
-from core.prompt.tokens import estimate_prompt_tokens
 from core.text import TextScrubber
 from core.thinking import without_thinking
 from services.models.calls import GuardedCalls, Report, untold

@@ -14,7 +14,7 @@ from api.turn.gathering import Pipeline
 from api.turn.prompt import Prompt
 from core.citing.passages import with_key_passages
 from core.knowledge import NO_LIMITS, Candidate, Chunk, Document, DocumentStatus, KnowledgeFilter, fits
-from core.prompt.knowledge_context import render_block
+from core.prompt.messages import render_block
 from core.relevance.query import Query
 from services.retrieval.why_not import ListPlace, ListPlaces
 

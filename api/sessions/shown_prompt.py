@@ -13,9 +13,8 @@ import structlog
 from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.knowledge import Candidate, Chunk, Citation
 from core.prompt.exchange import MESSAGES, PROMPT, rebuild_body, wire_messages
-from core.prompt.knowledge_context import render_knowledge
 from core.prompt.layouts import is_fielded, lay_out, rebuild_fielded
-from core.prompt.messages import Layout, Message, Part, PromptTexts, Role
+from core.prompt.messages import Layout, Message, Part, PromptTexts, Role, render_knowledge
 from services.conversation.turns import TurnStore
 
 log = structlog.get_logger()

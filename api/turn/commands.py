@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from core.conversation.commands import Command, CommandLanguage, CommandName
-from core.conversation.sessions import Persona, PersonaDraft, PersonaRules, Session
+from core.conversation.sessions import (
+    Command,
+    CommandLanguage,
+    CommandName,
+    Persona,
+    PersonaDraft,
+    PersonaRules,
+    Session,
+)
 from services.conversation.sessions import SessionStore
 
 _TEXTS: dict[str, tuple[str, str]] = {

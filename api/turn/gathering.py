@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from api.turn.citing import FindDocuments
+from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, PromptBuilder
 from core.conversation.branch import Branch

@@ -17,9 +17,19 @@ from core.errors import BadRequestError, QuestionTooLongError
 from core.knowledge import Candidate
 from core.prompt.budget import PERSONA_SHARE, Budget, Dropped, Fitted, fit, fits_alone, shares_of
 from core.prompt.exchange import Exchange
-from core.prompt.knowledge_context import nothing_within, scope_line
 from core.prompt.layouts import lay_out
-from core.prompt.messages import Assembled, History, Layout, Message, Part, PromptTexts, Role, assemble
+from core.prompt.messages import (
+    Assembled,
+    History,
+    Layout,
+    Message,
+    Part,
+    PromptTexts,
+    Role,
+    assemble,
+    nothing_within,
+    scope_line,
+)
 from core.text import is_mostly_chinese
 from services.llm_service import ModelEntry
 

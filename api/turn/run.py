@@ -15,15 +15,21 @@ import anyio.lowlevel
 import structlog
 
 from api.messages import say
-from api.turn.answer import Answer
-from api.turn.citing import Citing
+from api.turn.answer import Answer, Citing
 from api.turn.gathering import Gathering, Pipeline, TurnModels
 from api.turn.prompt import Prompt
-from api.turn.stream import TurnNotes, TurnStream, finished_fields
+from api.turn.stream import (
+    DoneEvent,
+    ErrorEvent,
+    SessionEvent,
+    SourceEvent,
+    StatusEvent,
+    TurnNotes,
+    TurnStream,
+    finished_fields,
+)
 from core.conversation.branch import Branch
-from core.conversation.commands import Command, command_language
-from core.conversation.events import DoneEvent, ErrorEvent, SessionEvent, SourceEvent, StatusEvent
-from core.conversation.sessions import Session
+from core.conversation.sessions import Command, Session, command_language
 from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStatus, Usage
 from core.errors import (
     DiskFullError,

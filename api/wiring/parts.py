@@ -16,8 +16,8 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from config.settings import ConversationSettings, LLMSettings, ModelSettings, Settings, StoreSettings
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.prompt.budget import estimate_prompt_tokens
 from core.prompt.messages import Layout
-from core.prompt.tokens import estimate_prompt_tokens
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
 from services.adapters.readers.documents import parse_document
 from services.adapters.schedule.cleanup import open_schedule

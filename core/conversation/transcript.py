@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from core.conversation.branch import TurnNode
 from core.conversation.sessions import Persona
 from core.conversation.turns import Turn, TurnStatus
+from core.dates import rfc3339
 from core.knowledge import Citation, scope_of
-from core.moments import rfc3339
 from core.text import Language, scrub
 
 _WORDS: dict[str, tuple[str, str]] = {

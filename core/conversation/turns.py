@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from core.dates import rfc3339
 from core.knowledge import NO_LIMITS, Citation, KnowledgeFilter
-from core.moments import rfc3339
 from core.text import preprocess_question
 
 
@@ -169,7 +169,7 @@ class Turn:
     model. `prompt` is the manifest of what was sent; `summary` says what came before, where one was made.
     `request_hash` distinguishes a retry of the same request from another request under the same id. `layout`
     is how the streamed events followed each other until the turn was stored
-    (core.conversation.events.layout_of), so that a late reader can go on. `finish_reason` is why the model
+    (api.turn.stream.layout_of), so that a late reader can go on. `finish_reason` is why the model
     ended; "length": at a limit. `filters` are what the question was limited to. `request` is None where it is
     not known: earlier versions did not keep it. `feedback` is of this answer: one that is given anew has
     none. `warnings`, in the order sent, and `rewritten` are what its stream carried beside the answer,

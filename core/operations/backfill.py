@@ -14,7 +14,7 @@ from datetime import UTC, tzinfo
 from uuid import NAMESPACE_URL, uuid5
 
 from core.conversation.turns import TURN_SCHEMA, TurnStatus
-from core.moments import is_moment, parse_time, rfc3339
+from core.dates import is_moment, parse_time, rfc3339
 from core.operations.backfill_findings import Diagnosis, diagnose
 from core.operations.backfill_turns import (
     PointId,

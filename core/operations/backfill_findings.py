@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.moments import is_moment, names_zone, rfc3339
+from core.dates import is_moment, names_zone, rfc3339
 from core.operations.backfill_turns import Finding, PointId, Repair, StoredTurn, Trouble, TurnChange, name_of
 
 _FIELDS = (Repair.TIME, Repair.TIMESTAMP, Repair.SEQ, Repair.OWNER, Repair.STATUS, Repair.SCHEMA)

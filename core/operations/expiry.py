@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from core.moments import LATEST_ZONE, parse_time
+from core.dates import LATEST_ZONE, parse_time
 
 DAY_US = 86_400_000_000
 MAX_DAYS = 36_500

@@ -14,8 +14,17 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 from core.prompt.exchange import MESSAGES, SYSTEM, WireMessage, canonical_json
-from core.prompt.knowledge_context import BLOCK_GAP, escape_fences, find_blocks
-from core.prompt.messages import Layout, Message, Part, PromptTexts, Role, ToolCall
+from core.prompt.messages import (
+    BLOCK_GAP,
+    Layout,
+    Message,
+    Part,
+    PromptTexts,
+    Role,
+    ToolCall,
+    escape_fences,
+    find_blocks,
+)
 from core.text import is_mostly_chinese
 
 GAP = "\n\n"

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from fastapi import APIRouter, Query
 
+from core.dates import rfc3339
 from core.errors import BadRequestError
-from core.moments import rfc3339
 from core.operations.erasure import ErasedKind
 from core.operations.receipts import Receipt, ReceiptKind
 from routes.dependencies import Admin, Backups, ContainerDep, Thorough, WithAnswers, asked, proof_of

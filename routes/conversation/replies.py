@@ -12,9 +12,9 @@ from core.citing.citations import KnownDocuments
 from core.conversation.branch import TurnNode
 from core.conversation.sessions import Persona, Session
 from core.conversation.turns import Summary, Turn
+from core.dates import rfc3339
 from core.knowledge import KnowledgeFilter
-from core.moments import rfc3339
-from routes.stream.frames import citation_reply, warning_reply
+from routes.stream import citation_reply, warning_reply
 from routes.wire import transfer, turns
 
 

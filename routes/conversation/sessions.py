@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query
 
-from api.turn.citing import known_documents
+from api.turn.answer import known_documents
 from core.conversation.sessions import KEEP, SessionChange
 from core.operations.erasure import ErasedKind
 from routes.conversation.replies import (

@@ -19,12 +19,12 @@ from core.conversation.importing import ImportedSession
 from core.conversation.sessions import Session
 from core.conversation.transcript import MarkdownTranscript, parents_first, stretches
 from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus
-from core.moments import is_moment, rfc3339
+from core.dates import is_moment, rfc3339
 from core.text import is_mostly_chinese
 from routes.conversation.replies import imported_reply, limits_reply, session_reply
 from routes.dependencies import ContainerDep, Owner, body_schema, check_headers, read_model
 from routes.openapi import Responses, WireRoute, errors
-from routes.stream.frames import citation_reply, warning_reply
+from routes.stream import citation_reply, warning_reply
 from routes.wire.fields import Reply
 from routes.wire.transfer import ImportBody, ImportedConversation
 

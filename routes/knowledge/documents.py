@@ -28,7 +28,7 @@ from routes.dependencies import (
 )
 from routes.knowledge.replies import chunk_reply, document_reply, job_reply, source_reply, surroundings_reply
 from routes.openapi import JOB_STREAM, WireRoute, errors
-from routes.stream.response import EventStreamResponse
+from routes.stream import EventStreamResponse
 from routes.wire.documents import (
     AddedDocument,
     ChunkInPlace,

@@ -7,8 +7,8 @@ from typing import Any
 
 from api.search.handler import SearchReport
 from api.search.why_not import ChunkPlaces, DocumentReport, Judged
+from core.dates import rfc3339
 from core.knowledge import SHARED_OWNER, Chunk, Document, JobSnapshot, Surroundings
-from core.moments import rfc3339
 from core.operations.sync import SourceSummary
 from routes.wire import documents, search
 

@@ -13,7 +13,8 @@ from core.errors import BadRequestError
 from routes.dependencies import ContainerDep, Owner, body_schema, json_body
 from routes.knowledge.replies import search_reply
 from routes.openapi import WireRoute, errors
-from routes.wire.search import SearchBody, SearchResult, filter_of
+from routes.wire.fields import filter_of
+from routes.wire.search import SearchBody, SearchResult
 
 router = APIRouter(
     tags=["search"], responses=errors(400, 401, 404, 413, 415, 422, 503), route_class=WireRoute

@@ -7,8 +7,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, RootModel
 
 from core.conversation.turns import TurnStatus
-from routes.wire.fields import PlainText, Reply, Uuid, WireModel, absent, example
-from routes.wire.search import FiltersBody
+from routes.wire.fields import FiltersBody, PlainText, Reply, Uuid, WireModel, absent, example
 from routes.wire.turns import SESSION_ID, TURN_ID, Citation, TurnWarning, Usage
 
 DEFAULT_TOP_N = 10

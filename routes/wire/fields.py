@@ -1,4 +1,5 @@
-"""What all shapes are made of: strict requests, replies, field types, and the body of every error."""
+"""What all shapes are made of: strict requests, replies, field types, the limits of a question, and the body
+of every error."""
 
 from __future__ import annotations
 
@@ -13,12 +14,15 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    ValidationInfo,
+    field_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function
 
-from core.relevance.dates import is_iso_date
+from core.dates import first_day, is_iso_date, last_day
+from core.knowledge import NO_LIMITS, KnowledgeFilter
 from core.text import scrub
 
 Uuid = Annotated[UUID, Field(strict=False)]
@@ -104,6 +108,54 @@ def _never_null(schema: dict[str, Any]) -> None:
         schema.update(rest[0])
     elif rest:
         schema["anyOf"] = rest
+
+
+MAX_NAMES = 32
+MAX_NAME_CHARS = 64
+MAX_DOCUMENTS = 100
+
+
+def _named(text: str) -> str:
+    text = text.strip()
+    if not text:
+        raise PydanticCustomError("blank", "must not be empty")
+    return text
+
+
+Named = Annotated[PlainText, AfterValidator(_named), AtMost(MAX_NAME_CHARS)]
+
+
+class FiltersBody(WireModel):
+    """What a question is limited to. Of each list one that fits is enough; all that is given must fit."""
+
+    tags: list[Named] = Field([], max_length=MAX_NAMES, description="Documents that carry one of these.")
+    document_ids: list[Uuid] = Field([], max_length=MAX_DOCUMENTS, description="One of these documents.")
+    sources: list[Named] = Field(
+        [], max_length=MAX_NAMES, description="Documents of one of these configured folders."
+    )
+    since: IsoDate = Field("", description="Dated then or later: YYYY, YYYY-MM or YYYY-MM-DD.")
+    until: IsoDate = Field("", description="Dated then or earlier; a month or a year with all its days.")
+
+    @field_validator("until")
+    @classmethod
+    def _not_before_since(cls, until: str, info: ValidationInfo) -> str:
+        since = info.data.get("since", "")
+        if since and until and first_day(since) > last_day(until):
+            raise PydanticCustomError("order", "must not be before `since`")
+        return until
+
+    def to_filter(self) -> KnowledgeFilter:
+        return KnowledgeFilter(
+            tags=tuple(self.tags),
+            document_ids=tuple([str(document_id) for document_id in self.document_ids]),
+            sources=tuple(self.sources),
+            since=self.since,
+            until=self.until,
+        ).in_order()
+
+
+def filter_of(body: FiltersBody | None) -> KnowledgeFilter:
+    return body.to_filter() if body is not None else NO_LIMITS
 
 
 class ErrorBody(Reply):

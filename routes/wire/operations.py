@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.moments import rfc3339
+from core.dates import rfc3339
 from core.operations import sync as domain
 from core.operations.receipts import ReceiptKind
 from routes.wire.fields import Moment, Reply, example

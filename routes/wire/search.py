@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from core.knowledge import NO_LIMITS, DocumentStatus, KnowledgeFilter
-from core.relevance.dates import first_day, last_day
+from core.knowledge import DocumentStatus
 from routes.wire.documents import CHUNK, Chunk
-from routes.wire.fields import AtMost, IsoDate, PlainText, Reply, Uuid, WireModel, absent, example
+from routes.wire.fields import (
+    AtMost,
+    FiltersBody,
+    IsoDate,
+    PlainText,
+    Reply,
+    Uuid,
+    WireModel,
+    absent,
+    example,
+)
 from routes.wire.turns import DOCUMENT_ID
 
 MAX_PREVIOUS = 10
-MAX_NAMES = 32
-MAX_NAME_CHARS = 64
-MAX_DOCUMENTS = 100
 
 _STAGES = {
     "dense": {"rank": 1, "score": 0.87},
@@ -25,49 +30,6 @@ _STAGES = {
     "reranked": {"rank": 1, "probability": 0.93},
     "budget": {"index": 1, "tokens": 120},
 }
-
-
-def _named(text: str) -> str:
-    text = text.strip()
-    if not text:
-        raise PydanticCustomError("blank", "must not be empty")
-    return text
-
-
-Named = Annotated[PlainText, AfterValidator(_named), AtMost(MAX_NAME_CHARS)]
-
-
-class FiltersBody(WireModel):
-    """What a question is limited to. Of each list one that fits is enough; all that is given must fit."""
-
-    tags: list[Named] = Field([], max_length=MAX_NAMES, description="Documents that carry one of these.")
-    document_ids: list[Uuid] = Field([], max_length=MAX_DOCUMENTS, description="One of these documents.")
-    sources: list[Named] = Field(
-        [], max_length=MAX_NAMES, description="Documents of one of these configured folders."
-    )
-    since: IsoDate = Field("", description="Dated then or later: YYYY, YYYY-MM or YYYY-MM-DD.")
-    until: IsoDate = Field("", description="Dated then or earlier; a month or a year with all its days.")
-
-    @field_validator("until")
-    @classmethod
-    def _not_before_since(cls, until: str, info: ValidationInfo) -> str:
-        since = info.data.get("since", "")
-        if since and until and first_day(since) > last_day(until):
-            raise PydanticCustomError("order", "must not be before `since`")
-        return until
-
-    def to_filter(self) -> KnowledgeFilter:
-        return KnowledgeFilter(
-            tags=tuple(self.tags),
-            document_ids=tuple([str(document_id) for document_id in self.document_ids]),
-            sources=tuple(self.sources),
-            since=self.since,
-            until=self.until,
-        ).in_order()
-
-
-def filter_of(body: FiltersBody | None) -> KnowledgeFilter:
-    return body.to_filter() if body is not None else NO_LIMITS
 
 
 _CANDIDATE = {

@@ -26,9 +26,9 @@ from core.conversation.turns import (
     TurnWarning,
     Usage,
 )
+from core.dates import LATEST_ZONE, MAX_EXPIRE_DAYS, parse_time
 from core.errors import BadRequestError
 from core.knowledge import Citation, KnowledgeFilter
-from core.moments import LATEST_ZONE, MAX_EXPIRE_DAYS, parse_time
 from core.text import preprocess_question
 from routes.wire.chat import MAX_TOP_N
 from routes.wire.fields import AtMost, PlainText, Reply, Uuid, WireModel, example

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from core.conversation.sessions import MAX_NAME_CHARS, PersonaDraft
 from core.conversation.turns import Feedback as StoredFeedback
 from core.conversation.turns import TurnStatus
-from core.moments import MAX_EXPIRE_DAYS
+from core.dates import MAX_EXPIRE_DAYS
 from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
 from routes.wire.fields import AtMost, Moment, PlainText, Reply, WireModel, absent, example
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.relevance.fusion import reciprocal_rank_fusion
-from core.relevance.query import embedded_part
+from core.relevance.query import embedded_part, reciprocal_rank_fusion
 from core.relevance.sparse import encode_query
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.sets import EvaluationSet, Line, Question

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 
 from api.search.handler import SearchRequest
+from core.dates import is_iso_date
 from core.knowledge import Upload
-from core.relevance.dates import is_iso_date
 from scripts.evaluation.baselines import Collection
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.sets import Line, Question

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.sets import plain
 

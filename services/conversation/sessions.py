@@ -10,10 +10,9 @@ from typing import Any
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.conversation.commands import parse_command
-from core.conversation.sessions import KEEP, Persona, PersonaDraft, Session, SessionChange
+from core.conversation.sessions import KEEP, Persona, PersonaDraft, Session, SessionChange, parse_command
+from core.dates import MAX_EXPIRE_DAYS
 from core.errors import UnknownSessionError
-from core.moments import MAX_EXPIRE_DAYS
 from core.operations.backfill_turns import canonical_uuid
 from core.text import alike
 from services.conversation.turns import TurnStore

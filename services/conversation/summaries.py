@@ -23,9 +23,8 @@ from core.conversation.summaries import (
 )
 from core.conversation.turns import Summary, Turn, TurnStatus
 from core.errors import WenmaiError
-from core.prompt.budget import shares_of
+from core.prompt.budget import estimate_tokens, shares_of
 from core.prompt.messages import Message, Part, Role
-from core.prompt.tokens import estimate_tokens
 from core.text import is_mostly_chinese
 from services.conversation.summary_records import SummaryRecords
 from services.conversation.turns import TurnStore

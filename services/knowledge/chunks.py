@@ -9,9 +9,9 @@ import structlog
 from pydantic import BaseModel, ConfigDict
 
 from config.settings import StoreSettings
+from core.dates import first_day
 from core.errors import BadRequestError, StoreUnavailableError
 from core.knowledge import Chunk, Document
-from core.relevance.dates import first_day
 from services.knowledge.upload import version_of
 from services.store.dialect import Filter, Point, SparseVector, VectorStore
 from services.store.filters import ascending, equals, in_range, is_empty, matching

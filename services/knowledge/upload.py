@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
+from core.dates import is_iso_date
 from core.errors import BadRequestError, EmptyFileError
 from core.formats import format_of
 from core.knowledge import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, MAX_TAGS, Changes, Document, Upload
-from core.relevance.dates import is_iso_date
 from core.text import scrub
 from services.knowledge.documents import DocumentStore
 

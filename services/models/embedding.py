@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from core.errors import EmbeddingUnavailableError
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 
 Vector = list[float]
 QUERY_BATCH = 8

@@ -9,9 +9,8 @@ from llama_index.core.base.llms.types import LLMMetadata
 from core.citing.passages import key_spans, presence
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
-from core.prompt.knowledge_context import Passage, parse_knowledge, scope_in_prompt
 from core.prompt.layouts import ReadBack, read_back, read_flat
-from core.prompt.messages import Message, Role
+from core.prompt.messages import Message, Passage, Role, parse_knowledge, scope_in_prompt
 from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings
 from core.relevance.sparse import SparseTerms, WeightedTerm, question_terms
 from core.text import is_mostly_chinese

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import structlog
 
 from core.conversation.turns import Turn
+from core.dates import rfc3339
 from core.errors import StartRefusedError, StoreUnavailableError
 from core.knowledge import Citation
-from core.moments import rfc3339
 from services.store.durable import sync_folder
 
 # The files of the question log: one a day, one JSON object a line. Blocking; for one thread at a time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import date
 
-from core.relevance.dates import dates_in
+from core.dates import dates_in
 from core.relevance.query import Query, QueryForm, embedded_part, joined_wordings
 from core.relevance.sparse import encode_query
 from services.models.embedding import EmbeddingService

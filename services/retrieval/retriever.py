@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from config.settings import RetrievalSettings
 from core.knowledge import NO_LIMITS, Candidate, FormMatch, KnowledgeFilter
-from core.relevance.fusion import reciprocal_rank_fusion
-from core.relevance.query import Query, QueryForm
+from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
 from services.knowledge.chunks import ChunkPayload
 from services.retrieval.searchable import searchable
 from services.store.dialect import Filter, QueryRequest, ScoredPoint, SparseVector, VectorStore

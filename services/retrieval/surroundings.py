@@ -10,7 +10,7 @@ from itertools import pairwise
 from core.citing.passages import Span, sentences
 from core.errors import NotFoundError
 from core.knowledge import Candidate, Chunk, Surroundings
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 from services.knowledge.chunks import ChunkPayload
 from services.retrieval.searchable import searchable
 from services.store.dialect import Condition, Filter, VectorStore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.conversation.events import DoneEvent, SessionEvent, StatusEvent
+from api.turn.stream import DoneEvent, SessionEvent, StatusEvent
 from core.conversation.turns import TurnRequest
 from core.prompt.messages import Part, PromptTexts
 from tests.support.servers.app import App

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import llama_index.core.utils
 
 from core.errors import StartRefusedError
-from core.prompt.tokens import estimate_prompt_tokens
+from core.prompt.budget import estimate_prompt_tokens
 
 if TYPE_CHECKING:
     import tiktoken
@@ -47,7 +47,7 @@ def open_token_counter(tokenizer: str | None, model: str, provider: str) -> Toke
     """The counter for a model; special tokens in a text count as the ordinary text they are there.
 
     `tokenizer`: a tokenizer.json, a folder that holds one, or "tiktoken:<encoding>"; None: by OpenAI's model
-    names, else `core.prompt.tokens.estimate_prompt_tokens`. Loading takes up to half a second: call it in a
+    names, else `core.prompt.budget.estimate_prompt_tokens`. Loading takes up to half a second: call it in a
     thread.
     Counters may be called from any thread. Raises StartRefusedError, one line.
     """

@@ -11,7 +11,7 @@ from io import BytesIO
 
 from llama_index.core.schema import Document
 
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 
 # Together they stay under the usual chunk (192 tokens), and so does a paragraph of a record, twice a row. A
 # header of more than half a chunk would not be repeated (services/knowledge/chunking/atoms.py). What is left

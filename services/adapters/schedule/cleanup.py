@@ -14,8 +14,8 @@ from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_J
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 
+from core.dates import rfc3339
 from core.errors import WenmaiError
-from core.moments import rfc3339
 from services.adapters.schedule.crontab import slots_of, zone_named
 from services.operations.retention.report import ExpiryReport
 from services.operations.schedule.lease import Lease, MemoryLease

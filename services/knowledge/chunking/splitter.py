@@ -9,7 +9,7 @@ from llama_index.core.schema import BaseNode, Document, MetadataMode, TextNode, 
 from pydantic import Field
 
 from core.knowledge import ParsedDocument, Section
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 from services.knowledge.chunking.atoms import Atom, atoms_of
 from services.knowledge.chunking.cutting import CountTokens, Ruler, cut_to_fit, span_of
 from services.knowledge.parsing.pieces import Piece

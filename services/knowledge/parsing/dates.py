@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from core.relevance.dates import in_digits, iso, written_date_at, written_dates
+from core.dates import in_digits, iso, written_date_at, written_dates
 from core.text import fold_width
 
 HEAD_LINES = 12

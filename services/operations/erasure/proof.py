@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Sequence
 
 from config.settings import StoreSettings
-from core.moments import rfc3339
+from core.dates import rfc3339
 from core.operations.erasure import (
     ErasedKind,
     ErasureOptions,

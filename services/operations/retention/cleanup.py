@@ -11,8 +11,8 @@ from typing import Literal
 import structlog
 from anyio import move_on_after
 
+from core.dates import rfc3339
 from core.errors import ConflictError, WenmaiError
-from core.moments import rfc3339
 from core.operations.expiry import DAY_US as DAY_US
 from core.operations.expiry import GUARDED_TURNS, AgeLimits, still_since, trusts_clock
 from core.operations.receipts import Receipt, ReceiptKind

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from core.conversation.turns import TurnStatus
+from core.dates import rfc3339
 from core.failpoints import failpoint
-from core.moments import rfc3339
 from core.operations.expiry import Age, AgeLimits, age_of
 from services.conversation.turns import TurnStore
 from services.operations.retention.report import ExpiryReport

@@ -19,8 +19,8 @@ from typing import Any
 
 import structlog
 
+from core.dates import rfc3339
 from core.errors import WenmaiError
-from core.moments import rfc3339
 from services.operations.retention.report import ExpiryReport
 from services.operations.schedule.lease import Lease, LeaseRecord
 from services.operations.schedule.slots import HOUR_US, DueSlot, Pace, Slots

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api.turn.answer import Answer, TextEvents
-from core.conversation.events import ContentEvent, ThinkEvent
+from api.turn.stream import ContentEvent, ThinkEvent
 from core.llm_wrapper import LLMDelta
 from core.text import scrub
 from core.thinking import ThinkSplitter

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from api.turn.citing import LARGE_CHARS, Citing, known_documents
+from api.turn.answer import LARGE_CHARS, Citing, known_documents
 from core.citing.citations import KnownDocuments
 from core.conversation.turns import Turn, TurnStatus
 from core.knowledge import Candidate, Chunk, Citation

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.turn.commands import CommandRunner
-from core.conversation.commands import CommandLanguage, parse_command
-from core.conversation.sessions import PersonaDraft, PersonaRules, Session
+from core.conversation.sessions import CommandLanguage, PersonaDraft, PersonaRules, Session, parse_command
 from core.errors import BadRequestError
 from services.conversation.sessions import SessionStore
 from tests.services.conversation.stores import SESSIONS, open_edge, uid

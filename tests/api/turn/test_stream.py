@@ -7,17 +7,21 @@ from contextlib import aclosing
 
 import pytest
 
-from api.turn.stream import FIRST_READER_S, TurnNotes, TurnStream, replay, replayed_warning
-from core.citing.citations import KnownDocuments
-from core.conversation.events import (
+from api.turn.stream import (
+    FIRST_READER_S,
     ContentEvent,
     DoneEvent,
     Event,
     SessionEvent,
     StatusEvent,
     ThinkEvent,
+    TurnNotes,
+    TurnStream,
     laid_out,
+    replay,
+    replayed_warning,
 )
+from core.citing.citations import KnownDocuments
 from core.conversation.turns import (
     MAX_REWRITTEN_CHARS,
     MAX_WARNING_CHARS,

@@ -18,7 +18,7 @@ from core.conversation.summaries import (
     task_text,
 )
 from core.conversation.turns import Summary
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 
 TEXT = st.text(st.sampled_from("ab。.!? \n<>/turnswer的年费1") | st.characters(codec="utf-8"), max_size=80)
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.moments import parse_time
+from core.dates import parse_time
 from core.operations.backfill import claimed_ids, plan_session
 from core.operations.backfill_turns import Repair, SessionPlan, StoredTurn, Trouble, TurnChange
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from core.conversation.turns import Turn, TurnStatus
 from core.knowledge import Candidate, Chunk
-from core.prompt.budget import Budget, Count, Shares, fit, fits_alone
-from core.prompt.knowledge_context import parse_knowledge
+from core.prompt.budget import Budget, Count, Shares, estimate_prompt_tokens, fit, fits_alone
 from core.prompt.layouts import lay_out, read_back
 from core.prompt.messages import (
     Assembled,
@@ -26,10 +25,10 @@ from core.prompt.messages import (
     assemble,
     drop_invalid,
     insert_system,
+    parse_knowledge,
     repair_tools,
     validate,
 )
-from core.prompt.tokens import estimate_prompt_tokens
 from tests.core.prompt.test_budget import bundled
 from tests.support.wire.wire_rules import ONE_SYSTEM_TEMPLATES, check_claude, render
 

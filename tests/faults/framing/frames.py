@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from core.conversation.events import (
+from api.turn.stream import (
     ContentEvent,
     DoneEvent,
     ErrorEvent,
@@ -22,7 +22,7 @@ from core.conversation.events import (
 )
 from core.knowledge import Citation
 from core.text import scrub
-from routes.stream.frames import citation_reply, encode_json, encode_prefix
+from routes.stream import citation_reply, encode_json, encode_prefix
 from tests.faults.outcome import Fault, Outcome
 from tests.support.wire.sse import PREFIXES, Frame, frames, frames_by_line, parse_sse
 

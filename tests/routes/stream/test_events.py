@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from core.conversation.events import (
+from api.turn.stream import (
     ContentEvent,
     DoneEvent,
     ErrorEvent,
@@ -17,7 +17,7 @@ from core.conversation.events import (
     ThinkEvent,
 )
 from core.knowledge import Citation
-from routes.stream.frames import encode_json
+from routes.stream import encode_json
 from routes.wire.chat import StreamEvent
 
 CITATION = Citation(1, "d", "f.md", "c", 0.5, None, "", 0, 3, "key", "the key")

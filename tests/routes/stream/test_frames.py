@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.conversation.events import (
+from api.turn.stream import (
     ContentEvent,
     DoneEvent,
     ErrorEvent,
@@ -18,7 +18,7 @@ from core.conversation.events import (
     line_safe,
 )
 from core.text import scrub
-from routes.stream.frames import encode_json, encode_prefix
+from routes.stream import encode_json, encode_prefix
 from tests.faults.framing.frames import (
     BREAKS,
     HOSTILE,

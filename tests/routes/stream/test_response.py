@@ -14,12 +14,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message
 
-from api.turn.stream import TurnStream
+from api.turn.stream import ContentEvent, DoneEvent, TurnStream
 from config.settings import ServerSettings
-from core.conversation.events import ContentEvent, DoneEvent
 from routes.server import LimitedProtocol
-from routes.stream.frames import stream_response
-from routes.stream.response import CONNECTION, EventStreamResponse
+from routes.stream import CONNECTION, EventStreamResponse, stream_response
 from tests.support.wire.sse import frames
 
 SCOPE: dict[str, Any] = {"type": "http", "method": "GET"}

@@ -18,8 +18,8 @@ from core.conversation.branch import TurnNode, walk_branch
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import UnknownModelError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.prompt.budget import estimate_tokens
 from core.prompt.messages import Layout
-from core.prompt.tokens import estimate_tokens
 from services.conversation.summaries import MAX_STEPS, STEP_TOKENS, SummaryService
 from services.conversation.turns import TurnStore, TurnVectors
 from services.llm_service import ModelEntry

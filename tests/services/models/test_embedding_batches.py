@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 from services.models.embedding import PASSAGE_BATCH, PASSAGE_BATCH_TOKENS, passage_batches
 
 TEXTS = st.lists(st.sampled_from(["", "fee", "费用" * 40, "a fee " * 60, "费用" * 400]), max_size=80)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from core.knowledge import Candidate, Chunk
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 from services.retrieval.surroundings import SECTION_TOKENS, Neighbours, UnknownChunkError, Widener
 from services.store.dialect import VectorStore
 from tests.services.retrieval.test_retriever import CountingStore

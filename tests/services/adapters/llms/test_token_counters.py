@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import StartRefusedError
-from core.prompt.tokens import estimate_prompt_tokens
+from core.prompt.budget import estimate_prompt_tokens
 from services.adapters.llms.token_counters import PIECE_CHARS, CountMemo, open_token_counter, pieces
 from tests.support.servers.server import clean_environment
 

@@ -10,7 +10,7 @@ import openpyxl
 import pytest
 
 from core.errors import UnreadableDocumentError
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 from services.adapters.e5.tokens import count_tokens
 from services.adapters.readers import sheets
 from services.adapters.readers.documents import parse_document

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.knowledge import ParsedDocument, Section
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 from services.knowledge.chunking.splitter import StructureSplitter, cut
 
 LIMIT = 48

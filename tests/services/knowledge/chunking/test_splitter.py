@@ -9,7 +9,7 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import TransformComponent
 
 from core.knowledge import ParsedDocument, Section
-from core.prompt.tokens import estimate_tokens
+from core.prompt.budget import estimate_tokens
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.chunking.splitter import cut as cut_lazily
 from services.knowledge.parsing.pieces import Piece

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from core.relevance.dates import is_iso_date
+from core.dates import is_iso_date
 from services.knowledge.parsing.dates import (
     DateClues,
     declared_date,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.conversation.branch import walk_branch
-from core.moments import rfc3339
+from core.dates import rfc3339
 from services.operations.retention.cleanup import DAY_US, ExpiryReport, SessionRecords
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (

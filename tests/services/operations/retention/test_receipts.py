@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from core.conversation.turns import Summary, TurnStatus
+from core.dates import rfc3339
 from core.errors import ConflictError, StoreUnavailableError
-from core.moments import rfc3339
 from core.operations.expiry import DAY_US, GUARDED_TURNS
 from core.operations.receipts import Receipt, ReceiptKind
 from services.conversation.sessions import SessionStore

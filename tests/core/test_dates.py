@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.dates import dates_in, in_digits, is_iso_date, iso, written_date_at, written_dates
+from core.dates import dates_in, in_digits, is_iso_date, iso, written_date_at, written_dates
 
 
 @pytest.mark.parametrize("text", ["2018", "2018-03", "2018-03-05", "1000", "2999-12-31", "2024-02-29"])

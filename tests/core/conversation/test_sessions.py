@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.conversation.commands import Command, CommandName, command_language, parse_command
-from core.conversation.sessions import PersonaRules
+from core.conversation.sessions import Command, CommandName, PersonaRules, command_language, parse_command
 from core.errors import BadRequestError
 
 HELP, CLEAR, PERSONA = CommandName.HELP, CommandName.CLEAR, CommandName.PERSONA

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.relevance.fusion import reciprocal_rank_fusion
+from core.relevance.query import reciprocal_rank_fusion
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
 

@@ -1,4 +1,5 @@
-"""Dates as people write them, Chinese and English, as ISO 8601: a day, a month or a year.
+"""Times written as text, as UTC microseconds; dates as people write them, Chinese and English, as ISO 8601: a
+day, a month or a year.
 
 Of a question, those that it names (2018年, 去年, in March 2021, last year): only what is surely a date
 counts.
@@ -7,12 +8,67 @@ counts.
 from __future__ import annotations
 
 import calendar
-import datetime
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 
 from core.text import fold_width
+
+LATEST_ZONE = timezone(timedelta(hours=-12))
+"""A local time read in this zone is the latest instant that it can mean anywhere."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+END_US = 253_402_300_800_000_000  # the year 10000, where datetime ends
+MAX_EXPIRE_DAYS = 36_500
+_ZULU = re.compile(r"\s*(?:z|utc|gmt)$", re.IGNORECASE)
+
+
+def is_moment(created_us: int) -> bool:
+    """After 1970, which stands for "not known", and before the year 10000."""
+    return 0 < created_us < END_US
+
+
+def parse_time(text: str, zone: tzinfo) -> int | None:
+    """ISO 8601 or RFC 3339 as UTC microseconds; `zone` is for times that name none. None: not readable.
+
+    Of the two instants that a local time has when clocks are set back, the later one, so that nothing
+    expires early; the same for the hour that is skipped when they are set forward.
+    """
+    try:
+        moment = _read(text)
+        if moment.tzinfo is not None:
+            moments = [moment]
+        else:
+            moments = [moment.replace(tzinfo=zone, fold=fold) for fold in (0, 1)]
+        created_us = max((each.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1) for each in moments)
+    except (ValueError, OverflowError):
+        return None
+    return created_us if is_moment(created_us) else None
+
+
+def rfc3339(created_us: int) -> str:
+    """UTC microseconds as RFC 3339 with microseconds and Z, which sorts as text in time order.
+
+    A time that cannot be one, as a damaged record may hold, is shown as the nearest that can: the beginning
+    of 1970, or the end of the year 9999.
+    """
+    created_us = min(max(created_us, 0), END_US - 1)
+    moment = datetime.fromtimestamp(created_us // 1_000_000, UTC).replace(microsecond=created_us % 1_000_000)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def names_zone(text: str) -> bool | None:
+    """Whether a written time says in which zone it is; None when it is no time."""
+    try:
+        return _read(text).tzinfo is not None
+    except ValueError:
+        return None
+
+
+def _read(text: str) -> datetime:
+    return datetime.fromisoformat(_ZULU.sub("+00:00", text.strip()))
+
 
 EARLIEST_YEAR, LATEST_YEAR = 1000, 2999
 
@@ -241,7 +297,7 @@ _DAY_WORDS = (
 )
 
 
-def dates_in(question: str, today: datetime.date) -> tuple[str, ...]:
+def dates_in(question: str, today: date) -> tuple[str, ...]:
     """ISO 8601 days, months and years, each once: those named outright first, in the order of the question,
     then those that `today` makes clear (去年, last month).
 
@@ -254,7 +310,7 @@ def dates_in(question: str, today: datetime.date) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (*explicit, *relative))))
 
 
-def _written(text: str, today: datetime.date) -> Iterator[tuple[int, str]]:
+def _written(text: str, today: date) -> Iterator[tuple[int, str]]:
     """Where each stands in the text, and the date; a stretch that was read once is not read again."""
     latest = today.year + YEARS_AHEAD
     taken: list[tuple[int, int]] = []
@@ -268,9 +324,9 @@ def _written(text: str, today: datetime.date) -> Iterator[tuple[int, str]]:
 def _readings(text: str) -> Iterator[tuple[int, int, list[str]]]:
     """Start, end and dates; the most particular forms first."""
     yield from _spans(text)
-    for date in written_dates(text):
-        if date.sure and not _is_modal(text, date):
-            yield date.start, date.end, [date.iso]
+    for written in written_dates(text):
+        if written.sure and not _is_modal(text, written):
+            yield written.start, written.end, [written.iso]
     for match in _SHORT_YEAR.finditer(text):
         year, month, day = match.groups()
         yield match.start(), match.end(), [iso(2000 + int(year), int(month), int(day) if day else None)]
@@ -303,11 +359,11 @@ def _is_modal(text: str, date: WrittenDate) -> bool:
     return is_may is not None and not _AFTER_PREPOSITION.search(text[: date.start])
 
 
-def _relative(text: str, today: datetime.date) -> Iterator[tuple[int, str]]:
+def _relative(text: str, today: date) -> Iterator[tuple[int, str]]:
     words: tuple[tuple[tuple[tuple[str, int], ...], str, Callable[[int, re.Match[str]], str]], ...] = (
         (_YEAR_WORDS, _MONTH_OF, lambda ago, match: _in_year(today.year + ago, match)),
         (_MONTH_WORDS, "", lambda ago, _: _month(today, ago)),
-        (_DAY_WORDS, "", lambda ago, _: (today + datetime.timedelta(days=ago)).isoformat()),
+        (_DAY_WORDS, "", lambda ago, _: (today + timedelta(days=ago)).isoformat()),
     )
     for forms, tail, date_of in words:
         for form, ago in forms:
@@ -320,6 +376,6 @@ def _in_year(year: int, match: re.Match[str]) -> str:
     return iso(year, int(month) if month else None, int(day) if day else None) or iso(year)
 
 
-def _month(today: datetime.date, ahead: int) -> str:
+def _month(today: date, ahead: int) -> str:
     months = today.year * 12 + today.month - 1 + ahead
     return iso(months // 12, months % 12 + 1)
