@@ -144,7 +144,7 @@ class DueSlot:
         if self.record is None and record.skipped_slot <= self.newest():
             self._put_off = record.skipped_slot  # put off before a restart, put off after it
         if self.record is None or record.token != self.record.token:
-            self._seen_since = self._steady()
+            self._unchanged_since = self._steady()
         self.record = record
 
     def slot(self) -> int | None:

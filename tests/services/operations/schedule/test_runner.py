@@ -74,6 +74,18 @@ async def test_a_slot_that_a_dead_worker_began_is_begun_again_within_two_leases(
     assert workers.job.ended == [dead.slot]
 
 
+async def test_a_worker_that_has_long_been_up_leaves_a_running_slot_to_its_holder(workers: Workers) -> None:
+    """Discriminates: the wait counted from the worker's start, not from the record's last change."""
+    other = workers.start()
+    await other.look()
+    workers.clocks.pass_s(2 * PACE.lease_s)
+    workers.to_slot()
+    held = await workers.start()._claim()
+    assert held is not None
+    await workers.go_on(other, PACE.lease_s / 2)
+    assert workers.job.slots == []
+
+
 async def test_a_run_that_takes_longer_than_its_lease_is_cut_and_never_goes_on_beside_another(
     workers: Workers,
 ) -> None:
