@@ -24,10 +24,9 @@ from core.errors import (
     UnsupportedMediaError,
 )
 from core.knowledge import SHARED_OWNER
-from core.operations.erasure import Erased, ErasedKind, ErasureOptions
+from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 from routes.errors import describe
 from routes.wire.erasure import Proof
-from services.operations.erasure.erase import options_of
 
 LOCAL_OWNER = "local"
 
@@ -102,10 +101,16 @@ WithAnswers = Annotated[bool, Query(description="true: answers that quote an era
 
 
 def asked(
-    kind: ErasedKind, proof: str | None = None, *, with_answers: bool = False, backups: str = "keep"
+    kind: ErasedKind,
+    proof: str | None = None,
+    *,
+    with_answers: bool = False,
+    backups: str = "keep",
+    dry_run: bool = False,
 ) -> ErasureOptions:
-    full = None if proof is None else proof == "full"
-    return options_of(kind, full=full, with_answers=with_answers, delete_backups=backups == "delete")
+    """`proof` None: an owner's is full, the others are by reference."""
+    proof = proof or ("full" if kind is ErasedKind.OWNER else "references")
+    return ErasureOptions(Thoroughness(proof), with_answers, backups == "delete", dry_run)
 
 
 def proof_of(erased: Erased) -> Proof | None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from core.citing.passages import sentences
+from core.conversation.turns import Turn
 
 ERASED_ID = "00000000-0000-0000-0000-000000000000"  # stands where the id of an erased document stood
 
@@ -175,6 +176,39 @@ def has_id(value: Any, ids: Collection[str], path: str = "") -> bool:
 def is_of(payload: Mapping[str, Any], owner: str) -> bool:
     """Whether a point with this payload is this owner's."""
     return bool(owner) and any(payload.get(field) == owner for field in OWNER_FIELDS)
+
+
+# The words of a turn: derived from the record, so that a new field of text cannot be left out.
+
+
+_NO_WORDS = frozenset(("owner", "command", "request_hash", "finish_reason", "filters", "warnings"))
+_COPIED = frozenset(("sources", "prompt", "summary"))  # what documents, or the turns before it, say
+_STORED_AS = {"rewritten": "rewritten_question"}
+
+
+def own_words(record: type = Turn) -> tuple[str, ...]:
+    """Where a stored turn says something itself, as `a.b`: every text but ids, names and copies."""
+    return tuple(
+        dict.fromkeys(
+            path
+            for name, hint in get_type_hints(record).items()
+            if name not in _NO_WORDS | _COPIED
+            for path in _text_paths(hint, _STORED_AS.get(name, name))
+            if not is_id_field(path)
+        )
+    )
+
+
+def _text_paths(hint: Any, path: str) -> Iterator[str]:
+    if hint is str:
+        yield path
+    elif is_dataclass(hint):
+        for name, each in get_type_hints(hint).items():
+            yield from _text_paths(each, f"{path}.{name}")
+    else:  # a list, an optional part, or the values of a mapping
+        parts = get_args(hint)
+        for part in parts[1:] if get_origin(hint) is dict else parts:
+            yield from _text_paths(part, path)
 
 
 # Verbatim quotes: whether a text says a whole sentence of another one.

@@ -16,7 +16,6 @@ from routes.dependencies import Admin, Backups, ContainerDep, Thorough, WithAnsw
 from routes.openapi import WireRoute, errors
 from routes.wire import operations as wire
 from routes.wire.erasure import ErasedOwner, Erasure
-from services.operations.erasure.erase import as_dry_run
 
 router = APIRouter(
     prefix="/admin", tags=["admin"], responses=errors(401, 403, 422, 503), route_class=WireRoute
@@ -103,8 +102,7 @@ async def erase(
     backups: Backups = "keep",
 ) -> Erasure:
     """Erase a turn, a session, a document or an owner, or what is left of one that is gone already."""
-    options = asked(kind, proof, with_answers=with_answers, backups=backups)
-    options = as_dry_run(options) if dry_run else options
+    options = asked(kind, proof, with_answers=with_answers, backups=backups, dry_run=dry_run)
     name = name if kind is ErasedKind.OWNER else _id(name)
     return Erasure.model_validate(await container.sessions.erasure.anything(kind, name, confirm, options))
 

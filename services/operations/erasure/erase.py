@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -211,16 +210,3 @@ class Erasure:
                 self._files.rewrite_later([self._parts.names.conversation_collection])
             except StoreUnavailableError as error:
                 log.exception("late_answer_not_cleaned", turn_id=turn_id, reason=str(error))
-
-
-def options_of(
-    kind: ErasedKind, *, full: bool | None, with_answers: bool, delete_backups: bool
-) -> ErasureOptions:
-    """As asked for over HTTP; `full` None: an owner's proof is full, the others by reference."""
-    thorough = kind is ErasedKind.OWNER if full is None else full
-    mode = Thoroughness.FULL if thorough else Thoroughness.REFERENCES
-    return ErasureOptions(mode, with_answers=with_answers, delete_backups=delete_backups)
-
-
-def as_dry_run(options: ErasureOptions) -> ErasureOptions:
-    return replace(options, dry_run=True)

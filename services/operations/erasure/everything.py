@@ -20,6 +20,7 @@ from core.operations.erasure import (
     Traced,
     is_id_field,
     others_of,
+    own_words,
     uuids_of,
 )
 from services.operations.erasure.reading import StoreReader, strings_in
@@ -28,7 +29,8 @@ from services.store.dialect import Record
 FEW = 8  # ids that are looked for one by one in every string
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _ANSWERED = frozenset(("assistant_response", "thinking"))
-_ASKED_OR_ANSWERED = _ANSWERED | {"user_query", "title", "rewritten_question.text"}
+_READERS = frozenset(("user_query", "feedback.comment"))  # may say what a document says, of themselves
+_SAID_THERE = frozenset((*own_words(), "title"))
 _SUMMARY = "summary.text"
 
 
@@ -103,7 +105,7 @@ class FullSearch:
         present = {piece for piece in self._pieces if piece in text}
         if not present:
             return
-        if elsewhere or path in _ASKED_OR_ANSWERED:
+        if elsewhere or path in _SAID_THERE:
             self._pieces -= present
         else:
             self._everything.texts.append((f"{collection}.{path}", tuple(present)))
@@ -117,7 +119,7 @@ class FullSearch:
                 self._everything.quoting[point_id] = quotes
             elif path == _SUMMARY:
                 self._everything.summaries[point_id] = quotes
-            elif path != "user_query":
+            elif path not in _READERS:
                 self._everything.texts.append((f"{collection}.{path}", quotes))
 
     def _remaining_texts(self) -> list[Searched]:

@@ -9,17 +9,19 @@ from contextlib import suppress
 from dataclasses import replace
 
 from core.failpoints import failpoint
-from core.operations.erasure import ErasedKind, Traced, pieces_of
+from core.operations.erasure import ErasedKind, Traced, own_words, pieces_of
 from services.conversation.memory_records import MemoryRecords
 from services.operations.erasure.parts import ErasureParts
 from services.operations.erasure.proof import MANIFEST_TURNS, REWRITTEN_TURNS, SUMMARY_TURNS
-from services.operations.erasure.reading import StoreReader, is_id
+from services.operations.erasure.reading import StoreReader, is_id, texts_at
 from services.operations.erasure.scrubbing import without_turns
 from services.store.dialect import Condition, Filter, Record, UnknownPointError
 from services.store.filters import by_ids, equals, is_empty, matching
 from services.store.pages import batches
 
 MOST_PIECES = 50
+_TEXTS = own_words()
+_TEXT_FIELDS = sorted({path.partition(".")[0] for path in _TEXTS})
 MOST_ROUNDS = 20  # a session that is asked in again and again while it is erased
 
 
@@ -36,7 +38,7 @@ class TurnEraser:
         records = await self._store.retrieve(
             self._names.conversation_collection,
             [turn_id],
-            with_payload=["session_id", "owner", "user_query", "assistant_response"],
+            with_payload=["session_id", "owner", *_TEXT_FIELDS],
         )
         if not records:
             return traced
@@ -50,10 +52,9 @@ class TurnEraser:
 
     async def trace_session(self, session_id: str, owner: str | None) -> Traced:
         """With all its turns, those that cannot be read as well. `owner` None: whoever's."""
-        fields = ["user_query", "assistant_response"]
         point_filter = _of_session(session_id, owner)
         name = self._names.conversation_collection
-        records = [each async for each in self._reader.records(name, point_filter, fields)]
+        records = [each async for each in self._reader.records(name, point_filter, _TEXT_FIELDS)]
         return Traced(
             ErasedKind.SESSION,
             session_id,
@@ -194,5 +195,4 @@ def _of_session(session_id: str, owner: str | None) -> Filter:
 
 
 def _texts_of(records: Sequence[Record]) -> tuple[str, ...]:
-    fields = ("user_query", "assistant_response")
-    return pieces_of(str((each.payload or {}).get(field, "")) for each in records for field in fields)
+    return pieces_of(text for each in records for path in _TEXTS for text in texts_at(each.payload, path))

@@ -178,6 +178,7 @@ async def test_a_full_proof_finds_it_in_any_string(
         a_turn(user_query=WORDS),
         a_turn(assistant_response=f"Yes. {WORDS}"),
         a_turn(user_query="cyc"),
+        a_turn(feedback={"rating": None, "comment": WORDS}),
         cited(document_id="d", text=WORDS),
     ],
 )

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from core.operations.erasure import ERASED_ID, LEAST_CHARS, Quotes, pieces_of
-from services.operations.erasure.reading import strings_in, texts_at
 from services.operations.erasure.scrubbing import DocumentTraces, without_turns
+
+from core.conversation.turns import Turn
+from core.operations.erasure import ERASED_ID, LEAST_CHARS, Quotes, own_words, pieces_of
+from services.operations.erasure.reading import strings_in, texts_at
+from services.operations.erasure.turns import _texts_of
+from services.store.dialect import Record
+
+
+@dataclass(frozen=True)
+class Note:
+    author_id: str
+    lines: tuple[str, ...]
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class LaterTurn(Turn):
+    note: Note | None = None
+
 
 LONG = "The wheel costs nine golden ducats every autumn."
 CHINESE = "押金在合同结束以后的第三十个工作日之前原路退还给客户本人。"
@@ -42,6 +59,22 @@ def test_a_text_that_is_said_in_whole_is_found_if_it_has_a_long_sentence(
 
 def test_short_texts_are_no_pieces() -> None:
     assert pieces_of(["yes", "x" * (LEAST_CHARS - 1), LONG, LONG, "y" * 500]) == (LONG, "y" * 80)
+
+
+def test_what_a_turn_says_itself_is_read_from_its_record() -> None:
+    """Discriminates: a list by hand. A new field is here to be decided on: words, a name, or a copy."""
+    assert set(own_words()) == {
+        "user_query", "assistant_response", "thinking", "feedback.comment", "rewritten_question.text",
+    }  # fmt: skip
+
+
+def test_a_new_field_of_text_counts_as_said_by_the_turn() -> None:
+    assert set(own_words(LaterTurn)) - set(own_words()) == {"note.lines"}
+
+
+def test_the_words_of_a_turn_are_traced_wherever_its_record_has_them() -> None:
+    texts = {"user_query": "?", "thinking": LONG, "feedback": {"rating": None, "comment": CHINESE}}
+    assert _texts_of([Record(id=1, payload=texts)]) == (LONG, CHINESE)
 
 
 def test_values_are_read_through_lists() -> None:
