@@ -21,7 +21,7 @@ from services.llm_service import LLMService
 from services.models.embedding import EmbeddingService
 from services.operations.metrics import Metrics
 from services.operations.repair.run import Backfill
-from services.operations.schedule.state import CleanupSchedule
+from services.operations.schedule.runner import CleanupSchedule
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from services.operations.repair.importing import ImportReport
     from services.operations.repair.plan import BackfillOptions, BackfillPlan, BackfillReport
     from services.operations.repair.run import Backfill
-    from services.operations.repair.writing import Progress
+    from services.operations.repair.stored import Progress
 
 
 TROUBLES = {

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from core.errors import UnavailableError
-from services.operations.backup.folder import ArchiveListing, BackupRunningError, list_archives
 from services.operations.backup.making import BackupReport, Backups
+from services.operations.backup.writer import ArchiveListing, BackupRunningError, list_archives
 
 
 class BackupsHandler:

@@ -12,7 +12,7 @@ from api.admin.store_look import StoreFigures
 from api.container import Container
 from core.operations.receipts import Receipt, ReceiptKind
 from services.models.calls import Outcome
-from services.operations.schedule.state import CleanupState
+from services.operations.schedule.runner import CleanupState
 
 PREFIX = "wenmai_"
 US = 1_000_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from services.operations.reembedding.beside import CopyBeside, OpenFolder
 from services.operations.reembedding.folders import StoreFolders
 from services.operations.reembedding.run import Manner, Reembed, ReembedPlan, SyncProgress
 from services.store.activity import Activity
+from services.store.clock import utc_now_us
 from services.store.dialect import VectorStore
 
 log = structlog.get_logger()
@@ -100,7 +100,7 @@ class StoreReembedding:
         if self._is_running():
             raise ConflictError("A re-embedding is running: GET /admin/reembed shows how far it is.")
         settings = self._settings_for(target)
-        self._state = ReembedState("running", embedding=target.embedding, began_us=_now_us())
+        self._state = ReembedState("running", embedding=target.embedding, began_us=utc_now_us())
         self._task = asyncio.create_task(self._run(settings), name="reembed")
         return self._state
 
@@ -168,8 +168,4 @@ class StoreReembedding:
         )
 
     def _end(self, status: str, error: str = "") -> None:
-        self._state = replace(self._state, status=status, error=error, ended_us=_now_us())
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1_000
+        self._state = replace(self._state, status=status, error=error, ended_us=utc_now_us())

@@ -15,7 +15,7 @@ from core.errors import StoreUnavailableError, WenmaiError
 from core.operations.receipts import Receipt, ReceiptKind
 from core.operations.sync import SyncReport
 from services.models.embedding import EmbeddingService
-from services.operations.backup.target import refuse_half_filled
+from services.operations.backup.filling import refuse_half_filled
 from services.store.collections import ensure_collections
 from services.store.dialect import StoreUpkeep, VectorStore
 from services.store.receipts import ReceiptStore

@@ -17,17 +17,17 @@ from api.wiring.parts import (
 )
 from config.settings import Settings, StoreSettings
 from core.operations.archive import Manifest
-from services.operations.backup.folder import ArchiveListing, list_archives
-from services.operations.backup.making import Backups
-from services.operations.backup.migration import Migration, MoveReport
-from services.operations.backup.reader import Archive, open_archive
-from services.operations.backup.restore import (
+from services.operations.backup.filling import (
     Embedding,
+    FillReport,
+    Migration,
     Restore,
-    RestoreReport,
     check_restorable,
     embedding_of,
 )
+from services.operations.backup.making import Backups
+from services.operations.backup.reader import Archive, open_archive
+from services.operations.backup.writer import ArchiveListing, list_archives
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ class Restoring:
                 configured = Embedding(embedding.name, embedding.dimension)
         check_restorable(self.manifest, configured, into_server=bool(settings.store.qdrant_url))
 
-    async def into(self, names: StoreSettings, on_points: Callable[[int], object]) -> RestoreReport:
+    async def into(self, names: StoreSettings, on_points: Callable[[int], object]) -> FillReport:
         """Raises StoreNotEmptyError, StoreLockedError when a server has the embedded store."""
         async with open_snapshots(names) as snapshots, open_target(names) as target:
             report = await Restore(self._archive, snapshots).into(target, on_points)
@@ -97,7 +97,7 @@ class Moving:
         """How much would be moved, by what it is."""
         return dict((await self._migration.plan()).points)
 
-    async def into(self, names: StoreSettings, on_points: Callable[[int], object]) -> MoveReport:
+    async def into(self, names: StoreSettings, on_points: Callable[[int], object]) -> FillReport:
         """Raises StoreNotEmptyError, MoveIncompleteError."""
         async with open_target(names) as target:
             report = await self._migration.into(target, on_points)

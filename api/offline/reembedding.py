@@ -10,9 +10,8 @@ from functools import partial
 from api.wiring.parts import EMBEDDED_FOLDER, open_embedding, open_store
 from config.settings import Settings, StoreSettings
 from services.models.embedding import EmbeddingService
-from services.operations.reembedding.beside import CopyBeside
+from services.operations.reembedding.beside import CollectionsBeside, CopyBeside
 from services.operations.reembedding.folders import COPY_SUFFIX, StoreFolders
-from services.operations.reembedding.marks import CollectionsBeside
 from services.operations.reembedding.run import Reembed, ReembedPlan, ReembedReport, SyncProgress
 from services.store.collections import collection_specs
 from services.store.dialect import VectorStore

@@ -62,18 +62,18 @@ from services.knowledge.sample import load_folder
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
-from services.operations.backup.making import Backups
-from services.operations.backup.snapshots import Snapshots
+from services.operations.backup.making import Backups, Snapshots
 from services.operations.erasure.copies import Copies
 from services.operations.erasure.erase import Erasure
-from services.operations.erasure.parts import ErasureParts, nothing_runs
+from services.operations.erasure.proof import ErasureParts, nothing_runs
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
 from services.operations.reembedding.beside import OpenFolder, switch_if_prepared
 from services.operations.repair.run import Backfill
-from services.operations.retention.cleanup import Retention, SessionRecords
+from services.operations.retention.cleanup import Retention
+from services.operations.retention.expiry import SessionRecords
 from services.operations.retention.traces import TurnTraces
-from services.operations.schedule.state import CleanupSchedule
+from services.operations.schedule.runner import CleanupSchedule
 from services.retrieval.insert_block import InsertBlock
 from services.retrieval.query_forms import QueryBuilder
 from services.retrieval.reranking import RerankService

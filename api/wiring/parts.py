@@ -16,6 +16,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from config.settings import ConversationSettings, LLMSettings, ModelSettings, Settings, StoreSettings
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.operations.expiry import ExpiryReport
 from core.prompt.budget import estimate_prompt_tokens
 from core.prompt.messages import Layout
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
@@ -30,11 +31,10 @@ from services.models.calls import GuardedCalls
 from services.models.embedding import EmbeddingService
 from services.models.extractive import MODEL_NAME, ExtractiveLLM
 from services.models.windows import answer_reserve, window_of
-from services.operations.backup.snapshots import Snapshots
-from services.operations.backup.target import RestoreFolders, Target, check_empty, refuse_half_filled
-from services.operations.retention.report import ExpiryReport
+from services.operations.backup.filling import RestoreFolders, Target, check_empty, refuse_half_filled
+from services.operations.backup.making import Snapshots
 from services.operations.schedule.lease import LeaseStore
-from services.operations.schedule.state import CleanupSchedule
+from services.operations.schedule.runner import CleanupSchedule
 from services.store.dialect import VectorStore
 
 if TYPE_CHECKING:
@@ -343,8 +343,8 @@ def scheduled_cleanup(
     clean_up: Callable[[], Awaitable[ExpiryReport]], settings: Settings, store: VectorStore
 ) -> AbstractAsyncContextManager[CleanupSchedule]:
     times = settings.conversation
-    leases = LeaseStore(store, settings.store.operations_collection)
-    return open_schedule(clean_up, times.cleanup_cron, times.timezone, leases)
+    lease = LeaseStore(store, settings.store.operations_collection)
+    return open_schedule(clean_up, times.cleanup_cron, times.timezone, lease)
 
 
 def scheduled_sync(

@@ -13,8 +13,7 @@ from typing import BinaryIO, Protocol, cast, runtime_checkable
 
 from core.errors import DiskFullError, StoreUnavailableError
 from core.operations.archive import LENGTH, PointId, PointRecord, Role, Shape
-from services.operations.backup.records import bodies, framed, id_of, record_of, records_of
-from services.operations.backup.shapes import read_shape
+from services.operations.backup.records import bodies, framed, id_of, read_shape, record_of, records_of
 from services.operations.schedule.lease import RECORD as LEASE
 from services.store.clock import Clock
 from services.store.dialect import AnyPointId, ChangeFeed, Record, VectorStore

@@ -20,6 +20,7 @@ from core.conversation.turns import Turn
 from core.dates import rfc3339
 from core.errors import StartRefusedError, StoreUnavailableError
 from core.knowledge import Citation
+from core.operations.erasure import UUID_TEXT
 from services.store.durable import sync_folder
 
 # The files of the question log: one a day, one JSON object a line. Blocking; for one thread at a time.
@@ -138,7 +139,7 @@ T = TypeVar("T")
 
 DAY_CHARS = len("2026-01-01")
 FEW = 8  # ids that are looked for one by one in every line
-_UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UUID = re.compile(UUID_TEXT.pattern.encode())
 
 
 class QALog:

@@ -12,8 +12,8 @@ import aiohttp
 
 from config.settings import StoreSettings
 from core.errors import StoreUnavailableError
+from services.operations.backup.making import Snapshots
 from services.operations.backup.records import CHUNK_BYTES
-from services.operations.backup.snapshots import Snapshots
 from services.store.dialect import StoreRequestError
 
 _MAKING_S = 3_600  # a large collection's snapshot is answered when it is written

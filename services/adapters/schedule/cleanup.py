@@ -16,13 +16,11 @@ from apscheduler.triggers.base import BaseTrigger
 
 from core.dates import rfc3339
 from core.errors import WenmaiError
+from core.operations.expiry import ExpiryReport
 from services.adapters.schedule.crontab import slots_of, zone_named
-from services.operations.retention.report import ExpiryReport
-from services.operations.schedule.lease import Lease, MemoryLease
-from services.operations.schedule.runner import SlotRunner
-from services.operations.schedule.slots import Pace, Slots, moment_at, us_of
-from services.operations.schedule.state import CleanupState
-from services.store.clock import ClockWatch, utc_now_us
+from services.operations.schedule.lease import Lease, Pace, Slots, moment_at, us_of
+from services.operations.schedule.runner import CleanupState, SlotRunner
+from services.store.clock import utc_now_us
 
 log = structlog.get_logger()
 
@@ -97,17 +95,15 @@ def _moment(moment_us: int) -> str | None:
 async def open_schedule(
     job: Job,
     cron: str,
-    timezone: str | None = None,
-    leases: Lease | None = None,
+    timezone: str | None,
+    lease: Lease,
     *,
     pace: Pace | None = None,
-    watch: ClockWatch | None = None,
 ) -> AsyncIterator[CronSchedule]:
     """Run `job` at the times of `cron` in `timezone` (None: the machine's) until the block ends.
 
-    One run per slot among all who share the `leases`; without, this process is alone and makes up for
-    nothing that came before it. The store may be away, and its collections still to be made. A run that is
-    under way at the end is cancelled. Raises StartRefusedError in one line.
+    One run per slot among all who share the `lease`. The store may be away, and its collections still to be
+    made. A run that is under way at the end is cancelled. Raises StartRefusedError in one line.
     """
     zone = zone_named(timezone)
     slots = slots_of(cron, zone)
@@ -115,7 +111,7 @@ async def open_schedule(
     async def run(slot: int) -> ExpiryReport:
         return await job()
 
-    runner = SlotRunner(run, slots, leases or MemoryLease(), pace, watch=watch)
+    runner = SlotRunner(run, slots, lease, pace)
     async with run_on(runner, slots):
         yield CronSchedule(runner, slots, cron, zone)
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from apscheduler.triggers.cron import CronTrigger
 
 from core.errors import StartRefusedError
-from services.operations.schedule.slots import LocalSlots
+from services.operations.schedule.lease import LocalSlots
 
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 

@@ -10,7 +10,7 @@ import structlog
 from core.errors import ConflictError, WenmaiError
 from services.adapters.schedule.cleanup import Looks, run_at
 from services.adapters.schedule.crontab import slots_of, zone_named
-from services.operations.schedule.slots import Slots
+from services.operations.schedule.lease import Slots
 
 log = structlog.get_logger()
 

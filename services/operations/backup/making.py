@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import BinaryIO, Protocol, cast
 
 from config.settings import StoreSettings
-from core.operations.archive import FORMAT, Manifest
+from core.operations.archive import FORMAT, Manifest, Role, Shape
 from core.operations.receipts import Receipt, ReceiptKind
-from services.operations.backup.folder import archive_name, delete_older, only_one
-from services.operations.backup.shapes import stored_names
-from services.operations.backup.snapshots import FetchedSnapshot, Snapshots, fetch_snapshots
-from services.operations.backup.writer import ArchiveWriter, full_disk_as_error, writing
-from services.operations.copying import CopiedStore, Followed, StoreCopier
+from services.operations.backup.records import CHUNK_BYTES, read_shape, stored_names
+from services.operations.backup.writer import (
+    ArchiveWriter,
+    archive_name,
+    delete_older,
+    full_disk_as_error,
+    only_one,
+    writing,
+)
+from services.operations.copying import CopiedStore, Followed, StoreCopier, check_room
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import UnsupportedByStoreError, VectorStore
 from services.store.receipts import ReceiptStore
@@ -145,3 +152,75 @@ def _made_by() -> str:
 def _fingerprint(path: Path) -> tuple[int, str]:
     with path.open("rb") as file:
         return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# A Qdrant server's own snapshots, fetched one after the other: each collection at a moment of its own.
+
+
+class Snapshots(Protocol):
+    """What a server can do that is not in the dialect. Each raises StoreUnavailableError kinds."""
+
+    async def create(self, collection: str) -> str:
+        """Returns the snapshot's name on the server. Raises StoreRequestError when one node has not all."""
+        ...
+
+    def download(self, collection: str, name: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
+
+    async def delete(self, collection: str, name: str) -> None: ...
+
+    async def upload(self, collection: str, content: AsyncIterator[bytes], sha256: str) -> None:
+        """The collection is what the snapshot has afterwards, whatever was there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedSnapshot:
+    """`points` was counted just before."""
+
+    role: Role
+    name: str
+    shape: Shape
+    points: int
+    file: BinaryIO
+
+    def chunks(self) -> Iterator[bytes]:
+        self.file.seek(0)
+        while chunk := self.file.read(CHUNK_BYTES):
+            yield chunk
+
+
+async def fetch_snapshots(
+    store: VectorStore,
+    snapshots: Snapshots,
+    names: Mapping[Role, str],
+    folder: Path,
+    reserve_bytes: int,
+    stack: ExitStack,
+) -> list[FetchedSnapshot]:
+    """Into nameless files in `folder`, closed with `stack`; none stays on the server."""
+    fetched = []
+    for role, name in names.items():
+        points = (await store.count(name)).count
+        shape = await read_shape(store, name)
+        file = cast(BinaryIO, await asyncio.to_thread(tempfile.TemporaryFile, dir=folder))
+        stack.callback(file.close)
+        await _fetch(snapshots, name, file, folder, reserve_bytes)
+        fetched.append(FetchedSnapshot(role, name, shape, points, file))
+    return fetched
+
+
+async def _fetch(
+    snapshots: Snapshots, collection: str, file: BinaryIO, folder: Path, reserve_bytes: int
+) -> None:
+    name = await snapshots.create(collection)
+    try:
+        async with snapshots.download(collection, name) as chunks:
+            async for chunk in chunks:
+                await asyncio.to_thread(_append, file, chunk, folder, reserve_bytes)
+    finally:
+        await asyncio.shield(snapshots.delete(collection, name))
+
+
+def _append(file: BinaryIO, chunk: bytes, folder: Path, reserve_bytes: int) -> None:
+    check_room(folder, len(chunk), reserve_bytes)
+    file.write(chunk)

@@ -13,7 +13,7 @@ from core.errors import StartRefusedError, WenmaiError
 from core.knowledge import DocumentStatus
 from core.operations.findings import Finding, fail, ok, warn
 from services.knowledge.chunks import ADVICE, MOST_EMBEDDED_CHUNKS
-from services.operations.reembedding.points import lacks
+from services.operations.reembedding.level import lacks
 from services.store.collections import REEMBED_COMMAND, StoredAs, collection_specs
 from services.store.dialect import Filter, VectorStore
 from services.store.filters import equals, is_empty

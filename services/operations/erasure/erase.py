@@ -23,13 +23,11 @@ from core.operations.erasure import (
     Traced,
 )
 from core.operations.receipts import Receipt, ReceiptKind, subject_of
+from services.operations.erasure.copies import StoreFiles, touched
 from services.operations.erasure.documents import DocumentEraser
-from services.operations.erasure.owners import OwnerEraser
-from services.operations.erasure.parts import Answers, ErasureParts
-from services.operations.erasure.proof import Prover, References
+from services.operations.erasure.proof import Answers, ErasureParts, Prover, References
 from services.operations.erasure.reading import StoreReader
-from services.operations.erasure.store_files import StoreFiles, touched
-from services.operations.erasure.turns import TurnEraser
+from services.operations.erasure.turns import OwnerEraser, TurnEraser
 from services.store.clock import utc_now_us
 from services.store.dialect import Condition, Filter
 from services.store.filters import equals

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from config.settings import StoreSettings
 from core.dates import rfc3339
@@ -21,15 +23,17 @@ from core.operations.erasure import (
     total_hits,
     uuids_of,
 )
+from services.conversation.turns import TurnStore
+from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.spool import FOLDER, Spool
-from services.operations.erasure.copies import Copies, CopySearch
-from services.operations.erasure.everything import FullSearch
-from services.operations.erasure.parts import ErasureParts
-from services.operations.erasure.reading import Holding, StoreReader, is_id, strings_in
-from services.operations.erasure.store_files import FileSearch
+from services.operations.erasure.copies import Copies, CopySearch, FileSearch, Rewriting
+from services.operations.erasure.reading import FullSearch, Holding, StoreReader, is_id, strings_in
+from services.operations.qa_log import QALog
+from services.operations.retention.traces import TurnTraces
 from services.store.clock import Clock
-from services.store.dialect import Condition
+from services.store.dialect import Condition, VectorStore
 from services.store.filters import equals, has_id
+from services.store.receipts import ReceiptStore
 
 MANIFEST_TURNS = "prompt.parts[].turn_id"
 MANIFEST_CHUNKS = "prompt.parts[].chunk_id"
@@ -269,3 +273,43 @@ class Prover:
             await self._copies.delete_holding(traced.ids, owner)
         thorough = options.mode is Thoroughness.FULL
         return await self._copies.search(traced.ids, owner, thorough=thorough)
+
+
+# What erasure works on.
+
+
+Halt = Callable[[str], Awaitable[None]]
+"""Stops the turn with this id, if it runs, and returns when its last write is done."""
+
+
+class Answers(Protocol):
+    """The answers that are being written in this process."""
+
+    def __len__(self) -> int: ...
+
+    def get(self, turn_id: str) -> object | None: ...
+
+    def ended(self, turn_id: str) -> Awaitable[None]: ...
+
+
+async def nothing_runs(turn_id: str) -> None:
+    """For a command: no turn runs in its process."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureParts:
+    """`knowledge` and `answers` are None in a command, `qa_log` when it is off, `space` where nobody rewrites
+    the store's files."""
+
+    store: VectorStore
+    names: StoreSettings
+    turns: TurnStore
+    traces: TurnTraces
+    receipts: ReceiptStore
+    copies: Copies
+    shared_owner: str
+    qa_log: QALog | None = None
+    knowledge: KnowledgeBase | None = None
+    answers: Answers | None = None
+    halt: Halt = nothing_runs
+    space: Rewriting | None = None

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.operations.erasure import (
+    ERASED_ID,
+    LEAST_CHARS,
+    OWNER_FIELDS,
+    UUID_TEXT,
+    ErasedKind,
+    Quoted,
+    Quotes,
+    Searched,
+    Traced,
+    is_id_field,
+    others_of,
+    own_words,
+    uuids_of,
+)
 from services.store.dialect import Condition, Filter, Record, VectorStore
 from services.store.filters import any_of
 from services.store.pages import batches, scroll_all
@@ -122,3 +139,131 @@ def strings_in(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def is_id(text: str) -> bool:
     """Whether a store would take it for the id of one of our points."""
     return len(text) == 36 and text.count("-") == 4 and not set(text.lower()) - set("0123456789abcdef-")
+
+
+# The full proof: every string of everything stored is read, for the ids and for pieces of the texts.
+
+
+FEW = 8  # ids that are looked for one by one in every string
+_ANSWERED = frozenset(("assistant_response", "thinking"))
+_READERS = frozenset(("user_query", "feedback.comment"))  # may say what a document says, of themselves
+_SAID_THERE = frozenset((*own_words(), "title"))
+_SUMMARY = "summary.text"
+
+
+@dataclass(slots=True)
+class Everything:
+    """What was found. `texts` are the places where a piece of text stands, each with the pieces."""
+
+    searched: list[Searched] = field(default_factory=list)
+    texts: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    quoting: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    summaries: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class FullSearch:
+    """Reads one collection after the other, in small pages, and gives way after each record."""
+
+    def __init__(self, reader: StoreReader, traced: Traced, document: Quotes | None = None) -> None:
+        self._reader = reader
+        self._traced = traced
+        self._mentions = _mentions(uuids_of(traced.ids))
+        self._others = others_of(traced.ids)
+        self._pieces = set(traced.texts)
+        self._document = document or Quotes()
+        self._everything = Everything()
+
+    async def run(self, collections: Sequence[str], knowledge: str) -> tuple[list[Searched], Quoted]:
+        """`knowledge` names the collection of the chunks: what another document says as well is not the
+        erased one's. Raises StoreUnavailableError."""
+        for name in collections:
+            await self._read(name, own_words=name == knowledge)
+        everything = self._everything
+        everything.searched += self._remaining_texts()
+        return everything.searched, Quoted(self._still(everything.quoting), self._still(everything.summaries))
+
+    async def _read(self, collection: str, *, own_words: bool) -> None:
+        looked_at, hits = 0, Counter[str]()
+        async for record in self._reader.records(collection):
+            looked_at += 1
+            if str(record.id) in self._traced.ids:
+                hits["id"] += 1
+            for path in self._naming(record.payload or {}):
+                hits[path] += 1
+            self._read_texts(collection, record, own_words=own_words)
+            await asyncio.sleep(0)
+        self._everything.searched.append(Searched(f"{collection}: every string", looked_at, 0))
+        self._everything.searched += [
+            Searched(f"{collection}.{path}", looked_at, n) for path, n in hits.items()
+        ]
+
+    def _naming(self, payload: dict[str, Any]) -> set[str]:
+        """The fields in which an id stands, alone or within a text."""
+        traced = self._traced
+        owner = traced.owner if traced.kind is ErasedKind.OWNER else None
+        return {
+            path
+            for path, text in strings_in(payload)
+            if self._mentions(text)
+            or (text in self._others and is_id_field(path))
+            or (text == owner and path in OWNER_FIELDS)
+        }
+
+    def _read_texts(self, collection: str, record: Record, *, own_words: bool) -> None:
+        if not self._pieces and not len(self._document):
+            return
+        for path, text, others in _texts_in(record.payload or {}):
+            if len(text) >= LEAST_CHARS:
+                self._read_pieces(collection, path, text, elsewhere=own_words or others)
+                self._read_quotes(collection, str(record.id), path, text, elsewhere=own_words or others)
+
+    def _read_pieces(self, collection: str, path: str, text: str, *, elsewhere: bool) -> None:
+        """A piece that another turn or a document says, too, proves nothing."""
+        present = {piece for piece in self._pieces if piece in text}
+        if not present:
+            return
+        if elsewhere or path in _SAID_THERE:
+            self._pieces -= present
+        else:
+            self._everything.texts.append((f"{collection}.{path}", tuple(present)))
+
+    def _read_quotes(self, collection: str, point_id: str, path: str, text: str, *, elsewhere: bool) -> None:
+        document = self._document
+        if elsewhere:
+            document.discard(text)
+        elif quotes := tuple(document.in_text(text)):
+            if path in _ANSWERED:
+                self._everything.quoting[point_id] = quotes
+            elif path == _SUMMARY:
+                self._everything.summaries[point_id] = quotes
+            elif path not in _READERS:
+                self._everything.texts.append((f"{collection}.{path}", quotes))
+
+    def _remaining_texts(self) -> list[Searched]:
+        places = Counter(place for place, pieces in self._everything.texts if self._distinctive(pieces))
+        looked_at = len(self._traced.texts) + len(self._document)
+        rows = [Searched(f"{place}: words", looked_at, hits) for place, hits in places.items()]
+        return rows or [Searched("words of the texts, everywhere", looked_at, 0)]
+
+    def _distinctive(self, pieces: Sequence[str]) -> bool:
+        return any(piece in self._pieces or self._document.are_in(piece) for piece in pieces)
+
+    def _still(self, quoting: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+        return tuple(each for each, pieces in quoting.items() if self._distinctive(pieces))
+
+
+def _texts_in(payload: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """Every string with its field, and whether it is a citation of a document that was not erased."""
+    sources = payload.get("sources")
+    for one in sources if isinstance(sources, list) else []:
+        others = isinstance(one, dict) and one.get("document_id") != ERASED_ID
+        for path, text in strings_in(one, "sources"):
+            yield path, text, others
+    for path, text in strings_in({name: value for name, value in payload.items() if name != "sources"}):
+        yield path, text, False
+
+
+def _mentions(ids: frozenset[str]) -> Callable[[str], bool]:
+    if len(ids) <= FEW:
+        return lambda text: len(text) >= 36 and any(each in text for each in ids)
+    return lambda text: text in ids or (len(text) > 36 and not ids.isdisjoint(UUID_TEXT.findall(text)))

@@ -5,24 +5,129 @@ Only what differs is embedded and written, so it can be done again at any moment
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+import math
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from random import Random
+from typing import Any, cast
 
-from core.conversation.turns import TurnStatus
-from core.errors import StartRefusedError
+from core.conversation.turns import Turn, TurnStatus
+from core.errors import StartRefusedError, WenmaiError
 from core.failpoints import failpoint
-from services.operations.reembedding.points import PointMaker, deserves, has_all, lacks, point_texts
-from services.store.collections import CollectionSpec
-from services.store.dialect import Point, Record, VectorStore
-from services.store.filters import by_ids
+from core.knowledge import Chunk
+from core.relevance.query import embedded_part
+from core.relevance.sparse import SparseTerms, encode_document
+from services.conversation.indexing import EMBEDDED_TURN_CHARS
+from services.models.embedding import EmbeddingService, Vector
+from services.store.collections import SPARSE, CollectionSpec
+from services.store.dialect import Filter, Point, Record, SparseVector, VectorStore, sparse_vector
+from services.store.filters import by_ids, has_id, has_vector
 from services.store.pages import IDS_AT_ONCE, batches, scroll_pages
+
+# What a stored point was embedded from: its texts, read from its payload as the rest of Wenmai makes them.
+#
+# Payloads of earlier versions lack fields, so they are read leniently.
+
+
+@dataclass(frozen=True, slots=True)
+class PointTexts:
+    """What a point is found by; an empty text has no vector."""
+
+    question: str = ""
+    passage: str = ""
+    words: str = ""
+
+
+def point_texts(spec: CollectionSpec, payload: Mapping[str, Any]) -> PointTexts:
+    """Turns have a question side, chunks and memories only a passage, documents and sessions nothing."""
+    if not spec.dense:
+        return PointTexts()
+    return _turn_texts(payload) if "question" in spec.dense else _passage_texts(payload)
+
+
+def _turn_texts(payload: Mapping[str, Any]) -> PointTexts:
+    """As ConversationManager stores a turn. Earlier versions wrote no status: their turns are complete."""
+    if payload.get("command"):
+        return PointTexts()
+    status = payload.get("status", TurnStatus.COMPLETED)
+    question, answer = _text(payload, "user_query"), _text(payload, "assistant_response")
+    text = Turn("", "", "", question, 0, TurnStatus.COMPLETED, assistant_response=answer).text
+    return PointTexts(
+        question=embedded_part(question),
+        passage=text[:EMBEDDED_TURN_CHARS] if status == TurnStatus.COMPLETED else "",
+        words=text if status == TurnStatus.COMPLETED or (answer and status != TurnStatus.RUNNING) else "",
+    )
+
+
+def _passage_texts(payload: Mapping[str, Any]) -> PointTexts:
+    text, heading, date = (_text(payload, key) for key in ("text", "heading", "date"))
+    indexed = Chunk("", "", "", text, 0, heading=heading, date=date).indexed_text if text else ""
+    return PointTexts(passage=indexed, words=indexed)
+
+
+def _text(payload: Mapping[str, Any], key: str) -> str:
+    value = payload.get(key)
+    return value if isinstance(value, str) else ""
+
+
+class PointMaker:
+    def __init__(self, embedding: EmbeddingService) -> None:
+        self.embedding = embedding
+
+    async def points(self, spec: CollectionSpec, records: Sequence[Record]) -> list[Point]:
+        """With the same payloads, and a vector for each text. Raises EmbeddingUnavailableError."""
+        texts = [point_texts(spec, record.payload or {}) for record in records]
+        questions = await _embedded(self.embedding.embed_queries, [each.question for each in texts])
+        passages = await _embedded(self.embedding.embed_passages, [each.passage for each in texts])
+        words = await asyncio.to_thread(_sparse, [each.words for each in texts])
+        passage_name = spec.dense[0] if spec.dense else ""
+        points = []
+        for record, *vectors in zip(records, questions, passages, words, strict=True):
+            named = dict(zip(("question", passage_name, SPARSE), vectors, strict=True))
+            vector = {name: value for name, value in named.items() if value is not None}
+            points.append(Point(id=record.id, vector=vector, payload=record.payload))
+        return points
+
+
+def deserves(spec: CollectionSpec, record: Record) -> tuple[str, ...]:
+    """The dense vectors that the record should have."""
+    texts = point_texts(spec, record.payload or {})
+    passage = (spec.dense[0],) if spec.dense and texts.passage else ()
+    return (*passage, *(("question",) if texts.question else ()))
+
+
+def has_all(spec: CollectionSpec, record: Record) -> bool:
+    """Whether the record should have every dense vector of its collection; an unanswered turn should not."""
+    return set(deserves(spec, record)) == set(spec.dense)
+
+
+def lacks(dense: Sequence[str]) -> Filter:
+    """Points without one of these vectors."""
+    return Filter(should=[Filter(must_not=[has_vector(name)]) for name in dense])
+
+
+async def _embedded(
+    embed: Callable[[Sequence[str]], Awaitable[list[Vector]]], texts: Sequence[str]
+) -> list[Vector | None]:
+    """In the order of `texts`; None for an empty one."""
+    filled = [text for text in texts if text]
+    vectors = iter(await embed(filled) if filled else [])
+    return [next(vectors) if text else None for text in texts]
+
+
+def _sparse(texts: Sequence[str]) -> list[SparseVector | None]:
+    encoded: list[SparseTerms] = [encode_document(text) for text in texts]
+    return [sparse_vector(terms) if terms.indices else None for terms in encoded]
+
+
+# One collection brought level with another whose vectors are another embedding's.
+
 
 PAGE = 32  # points compared at a time; a turn with its prompt may have 100 kB
 BATCH = 4  # points embedded at a time
-MARK_ID = (
-    "5f0e6a0c-6f4b-5d6a-9f0d-2f1f6f1f7a11"  # the note of services.operations.reembedding.marks; never copied
-)
+MARK_ID = "5f0e6a0c-6f4b-5d6a-9f0d-2f1f6f1f7a11"  # the note of reembedding.beside; never copied
 STAMPS = ("created_us", "began_us")
 LATE_US = 60_000_000  # a turn is stamped a little before it is written
 
@@ -203,3 +308,90 @@ def _needs_vectors(spec: CollectionSpec, record: Record, known: Record, lacking:
 
 def _is_running(record: Record) -> bool:
     return (record.payload or {}).get("status") == TurnStatus.RUNNING.value
+
+
+# Whether a copy is whole: as many points, a vector wherever one is due, and vectors of this embedding.
+
+
+LEAST_COSINE = 0.999
+SAMPLES, SAMPLE = 4, 4  # places in a collection that are looked at, and points at each
+
+_NOT_THE_MARK = Filter(must_not=[has_id([MARK_ID])])
+
+
+class CopyIncompleteError(WenmaiError):
+    """The copy does not have what is stored; it must not be used."""
+
+    code = "copy_incomplete"
+
+
+async def count_points(store: VectorStore, collection: str) -> int:
+    """Without the note that re-embedding leaves."""
+    return (await store.count(collection, _NOT_THE_MARK)).count
+
+
+async def check_counts(
+    source: VectorStore, stored: str, target: VectorStore, copied: str, tolerance: int
+) -> int:
+    """The points in the copy. `tolerance` is how many may be written while it is counted.
+
+    Raises CopyIncompleteError.
+    """
+    expected, copied_points = await count_points(source, stored), await count_points(target, copied)
+    if abs(expected - copied_points) > tolerance:
+        raise CopyIncompleteError(
+            f"collection {stored!r} has {expected} points and its copy {copied_points}; run this again"
+        )
+    return copied_points
+
+
+async def check_vectors(
+    spec: CollectionSpec, target: VectorStore, copied: str, maker: PointMaker, choice: Random
+) -> int:
+    """A sample is made again. Returns how many were compared. Raises CopyIncompleteError."""
+    if not spec.dense:
+        return 0
+    sample = await _sample(target, copied, choice)
+    for record, made in zip(sample, await maker.points(spec, sample), strict=True):
+        if not _agree(spec, record, made):
+            raise CopyIncompleteError(f"a vector in the copy of {spec.name!r} is not the configured model's")
+    return len(sample)
+
+
+async def check_none_lacks(spec: CollectionSpec, target: VectorStore, copied: str) -> None:
+    """Raises CopyIncompleteError when a point has no vector that should have all."""
+    if not spec.dense:
+        return
+    without = 0
+    async for records in scroll_pages(target, copied, lacks(spec.dense), size=IDS_AT_ONCE):
+        without += sum(has_all(spec, record) for record in records)
+    if without:
+        raise CopyIncompleteError(f"{without} points in the copy of {spec.name!r} have no vector")
+
+
+async def _sample(target: VectorStore, copied: str, choice: Random) -> list[Record]:
+    sample: dict[str, Record] = {}
+    places = [None, *(str(uuid.UUID(int=choice.getrandbits(128))) for _ in range(SAMPLES - 1))]
+    for place in places:
+        records, _ = await target.scroll(
+            copied, limit=SAMPLE, offset=place, with_payload=True, with_vectors=True
+        )
+        sample |= {str(record.id): record for record in records}
+    return list(sample.values())
+
+
+def _agree(spec: CollectionSpec, record: Record, made: Point) -> bool:
+    """Vectors that are not due yet, as those of a turn that just ended, are not asked for."""
+    stored, fresh = record.vector or {}, made.vector
+    if not isinstance(stored, dict) or not isinstance(fresh, dict):
+        return False
+    due = [name for name in deserves(spec, record) if name in stored]
+    return all(
+        _cosine(cast(list[float], stored[name]), cast(list[float], fresh[name])) >= LEAST_COSINE
+        for name in due
+    )
+
+
+def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    lengths = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(x * x for x in b))
+    return sum(x * y for x, y in zip(a, b, strict=True)) / lengths if lengths else 1.0

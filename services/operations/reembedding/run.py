@@ -13,10 +13,18 @@ from random import Random
 from config.settings import StoreSettings
 from core.errors import StartRefusedError
 from services.models.embedding import EmbeddingService
-from services.operations.reembedding.check import CopyIncompleteError as CopyIncompleteError
-from services.operations.reembedding.check import check_counts, check_none_lacks, check_vectors, count_points
-from services.operations.reembedding.level import Changes, CollectionSync, Limits, Pause
-from services.operations.reembedding.points import PointMaker
+from services.operations.reembedding.level import (
+    Changes,
+    CollectionSync,
+    CopyIncompleteError,
+    Limits,
+    Pause,
+    PointMaker,
+    check_counts,
+    check_none_lacks,
+    check_vectors,
+    count_points,
+)
 from services.store.collections import (
     CollectionSpec,
     collection_specs,

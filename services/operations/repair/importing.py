@@ -14,9 +14,14 @@ from core.operations.backfill_turns import PointId, StoredTurn, TurnChange
 from services.conversation.turns import TurnStore
 from services.models.embedding import EmbeddingService
 from services.operations.repair.plan import BackfillOptions, BackfillPlan, Planner
-from services.operations.repair.reading import existing_points, point_id_of
+from services.operations.repair.stored import (
+    BackfillWriter,
+    Progress,
+    existing_points,
+    fields_of,
+    point_id_of,
+)
 from services.operations.repair.vectors import ALL, MissingVectors, TurnVectorizer, text_of_turn
-from services.operations.repair.writing import BackfillWriter, Progress, fields_of
 from services.store.collections import REEMBED_COMMAND
 from services.store.dialect import Point, Record, VectorStore
 from services.store.pages import batches

@@ -22,7 +22,7 @@ from core.operations.backfill_turns import (
 )
 from services.conversation.sessions import title_from
 from services.conversation.turns import TurnStore
-from services.operations.repair.reading import (
+from services.operations.repair.stored import (
     FIELDS,
     existing_points,
     point_id_of,

@@ -16,8 +16,7 @@ from core.relevance.sparse import SparseTerms, encode_document
 from services.conversation.indexing import EMBEDDED_TURN_CHARS
 from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
-from services.operations.repair.reading import point_id_of, text_of
-from services.operations.repair.writing import Progress
+from services.operations.repair.stored import Progress, point_id_of, text_of
 from services.store.collections import SPARSE, CollectionSpec, fits
 from services.store.dialect import Filter, PointVectors, Record, UnknownPointError, VectorStore
 from services.store.filters import equals, has_vector, is_empty

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -13,19 +13,15 @@ from anyio import move_on_after
 
 from core.dates import rfc3339
 from core.errors import ConflictError, WenmaiError
-from core.operations.expiry import DAY_US as DAY_US
-from core.operations.expiry import GUARDED_TURNS, AgeLimits, still_since, trusts_clock
+from core.operations.expiry import DAY_US, GUARDED_TURNS, AgeLimits, ExpiryReport, still_since, trusts_clock
 from core.operations.receipts import Receipt, ReceiptKind
 from services.conversation.turns import TurnStore
-from services.operations.retention.expiry import CHUNK as CHUNK
-from services.operations.retention.expiry import ExpiryRun
-from services.operations.retention.prompts import forget_old_prompts
-from services.operations.retention.report import ExpiryReport as ExpiryReport
-from services.operations.retention.sessions import SessionRecords as SessionRecords
+from services.operations.retention.expiry import ExpiryRun, SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.store.clock import Clock, utc_now_us
-from services.store.dialect import Filter
-from services.store.filters import in_range
+from services.store.dialect import Filter, UnknownPointError
+from services.store.filters import in_range, is_empty
+from services.store.pages import batches
 from services.store.receipts import ReceiptStore
 from services.store.space import StoreSpace
 
@@ -183,3 +179,27 @@ def _counts(report: ExpiryReport) -> dict[str, int]:
         "held": report.held,
         "unparsable": report.unparsable,
     }
+
+
+# The record of what was sent to models has a retention of its own, shorter or longer than the turns'.
+
+
+async def forget_old_prompts(
+    turns: TurnStore, now_us: int, days: int, held: Collection[str] = frozenset()
+) -> int:
+    """Take the prompt manifest from every turn older than `days` (UTC). Returns from how many.
+
+    The turns themselves stay, and `held` sessions keep all. Raises StoreUnavailableError.
+    """
+    old = in_range("created_us", lt=now_us - days * DAY_US)
+    without_prompt = is_empty("prompt")
+    point_filter = Filter(must=[old], must_not=[without_prompt])
+    ids = [
+        str(record.id)
+        async for record in turns.scroll(point_filter, with_payload=["session_id"])
+        if (record.payload or {}).get("session_id") not in held
+    ]
+    for batch in batches(ids):
+        with suppress(UnknownPointError):  # erased meanwhile, with its prompt; the others are written
+            await turns.set_payload({"prompt": None}, batch)
+    return len(ids)

@@ -3,14 +3,16 @@ memories derived from it, the title of its session, the question log, files that
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from services.conversation.memory_records import MemoryRecords
 from services.conversation.sessions import SessionStore
 from services.operations.qa_log import QALog
-from services.operations.repair.undo_files import delete_undo_files
 
 ForgetSummaries = Callable[[str, str | None, Collection[str]], Awaitable[int]]
 ForgetRewordings = Callable[[str, Collection[str]], Awaitable[int]]
@@ -101,3 +103,25 @@ class TurnTraces:
             await delete_undo_files(self._data_dir)
         lines = 0 if self._qa_log is None else await self._qa_log.erase_session(session_id)
         return ErasedTraces(summaries, memories, lines)
+
+
+log = structlog.get_logger()
+
+# The files with which earlier versions undid a repair: nothing reads them any more.
+
+
+PATTERNS = "backfill-undo-*.jsonl", ".backfill-undo-rewriting"
+
+
+async def delete_undo_files(folder: Path) -> None:
+    """They lie in DATA_DIR and hold texts of turns, so the first erasure deletes them all. Raises OSError."""
+    deleted = await asyncio.to_thread(_delete, folder)
+    if deleted:
+        log.info("undo_files_deleted", files=deleted, why="earlier versions wrote them, and none is read")
+
+
+def _delete(folder: Path) -> int:
+    files = [path for pattern in PATTERNS for path in folder.glob(pattern)]
+    for path in files:
+        path.unlink(missing_ok=True)
+    return len(files)

@@ -14,16 +14,15 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import structlog
 
 from core.dates import rfc3339
 from core.errors import WenmaiError
-from services.operations.retention.report import ExpiryReport
-from services.operations.schedule.lease import Lease, LeaseRecord
-from services.operations.schedule.slots import HOUR_US, DueSlot, Pace, Slots
+from core.operations.expiry import ExpiryReport
+from services.operations.schedule.lease import HOUR_US, DueSlot, Lease, LeaseRecord, Pace, Slots
 from services.store.clock import Clock, ClockWatch, utc_now_us
 
 log = structlog.get_logger()
@@ -196,3 +195,34 @@ class SlotRunner:
         now_us, over = self._clock(), record.attempts >= MOST_ATTEMPTS
         failed = replace(record, last_run_us=now_us, failed_us=now_us, last_error=type(error).__name__)
         return replace(failed, last_slot=record.slot) if over else failed
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupState:
+    """Times are RFC 3339; None when it has not run yet, or never will again.
+
+    `last_run` ended with `last_result` (which names no session or turn) or `last_error`, the error's kind;
+    it was a run by the schedule, of whatever worker. `last_slot` is the newest time of the schedule that is
+    done. `skipped` says why a later one was not run. `holder` is the worker that runs it now.
+    """
+
+    cron: str
+    timezone: str
+    next_run: str | None
+    last_run: str | None
+    last_result: ExpiryReport | None
+    last_error: str | None
+    last_slot: str | None = None
+    skipped: str | None = None
+    running: bool = False
+    holder: str | None = None
+
+
+class CleanupSchedule(Protocol):
+    def state(self) -> CleanupState:
+        """When the job runs next, and how it went last, as this worker saw it last (within half a minute)."""
+        ...
+
+    async def current(self) -> CleanupState:
+        """The same, asked of the store; what was seen last when the store is away."""
+        ...

@@ -13,14 +13,13 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from structlog.testing import capture_logs
 
+from core.operations.expiry import ExpiryReport
 from services.adapters.schedule.crontab import slots_of
-from services.operations.retention.report import ExpiryReport
-from services.operations.schedule.lease import Lease, MemoryLease
+from services.operations.schedule.lease import Lease, Slots, moment_at, us_of
 from services.operations.schedule.runner import SlotRunner
-from services.operations.schedule.slots import Slots, moment_at, us_of
 from services.store.clock import ClockWatch
 from tests.faults.outcome import Fault, Outcome
-from tests.support.stores.schedule import HOUR_US, REPORT, Clocks
+from tests.support.stores.schedule import HOUR_US, REPORT, Clocks, MemoryLease
 
 _STEPS = 30
 _MOST_OFF_H = 20  # two machines then differ by less than what is taken for absurd

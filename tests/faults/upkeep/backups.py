@@ -19,9 +19,9 @@ from api.wiring.assembly import open_maintenance
 from api.wiring.parts import folders_of, open_target
 from config.settings import StoreSettings
 from core.errors import StartRefusedError
-from services.operations.backup.folder import archives_in
+from services.operations.backup.filling import Restore
 from services.operations.backup.reader import open_archive
-from services.operations.backup.restore import Restore
+from services.operations.backup.writer import archives_in
 from tests.faults.outcome import Fault, Outcome
 from tests.faults.upkeep.maintenance import _put, _turn, _turn_ids
 from tests.faults.world.client import Client, open_client

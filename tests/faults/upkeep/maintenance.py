@@ -15,9 +15,10 @@ from qdrant_client import models
 
 from api.wiring.assembly import open_maintenance
 from core.conversation.turns import Turn, TurnStatus
+from core.operations.expiry import DAY_US
 from services.conversation.turns import TurnStore, TurnVectors
-from services.operations.repair.writing import MOVED_AT_ONCE
-from services.operations.retention.cleanup import CHUNK, DAY_US
+from services.operations.repair.stored import MOVED_AT_ONCE
+from services.operations.retention.expiry import CHUNK
 from tests.faults.outcome import Fault, Outcome
 from tests.services.conversation.stores import uid
 from tests.support.models.hashing_embedding import DIMENSION

@@ -14,9 +14,8 @@ import pytest
 from config.settings import Settings
 from core.operations.archive import Role
 from routes.app import create_app
-from services.operations.backup.folder import only_one
-from services.operations.backup.reader import open_archive
-from services.operations.backup.search import holds
+from services.operations.backup.reader import holds, open_archive
+from services.operations.backup.writer import only_one
 from tests.support.servers.app import App, make_settings
 
 KEYS = {"api_keys": ["reader-key"], "admin_api_keys": ["admin-key"], "host": "127.0.0.1"}

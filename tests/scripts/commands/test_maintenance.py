@@ -16,11 +16,11 @@ import pytest
 from api.wiring.assembly import open_maintenance
 from config.settings import Settings, load_settings
 from config.sources import ConfigurationError
+from core.operations.expiry import DAY_US, ExpiryReport
 from core.operations.receipts import ReceiptKind
 from scripts import backfill_parent_turns, cleanup_expired
 from scripts.commands.maintenance import EXIT_NO_READER, CommandError, run
 from scripts.commands.server import Server, ask_server, refusal, server_of
-from services.operations.retention.cleanup import DAY_US, ExpiryReport
 from tests.services.conversation.stores import uid, write_point
 from tests.support.servers.app import HASHING, make_settings
 from tests.support.servers.commands import command

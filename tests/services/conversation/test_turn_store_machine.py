@@ -34,11 +34,11 @@ from api.wiring.parts import open_target
 from config.settings import ConversationSettings
 from core.conversation.turns import UNSET, TurnStatus
 from core.errors import InvalidParentError
+from core.operations.expiry import DAY_US
 from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
+from services.operations.backup.filling import Restore
 from services.operations.backup.reader import open_archive
-from services.operations.backup.restore import Restore
-from services.operations.retention.cleanup import DAY_US
 from services.store.collections import ensure_collections
 from tests.services.conversation.stores import uid
 from tests.services.operations.backup.stores import back_up, settings_of

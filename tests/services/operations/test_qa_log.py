@@ -17,8 +17,8 @@ import pytest
 from core.conversation.turns import Turn, TurnStatus, Usage
 from core.errors import StartRefusedError, StoreUnavailableError
 from core.knowledge import Citation
+from core.operations.expiry import DAY_US
 from services.operations.qa_log import HALF_WRITTEN, QAFiles, QALog, line_of
-from services.operations.retention.cleanup import DAY_US
 from tests.services.conversation.stores import uid
 
 NOON = 1_750_075_200_000_000  # 2025-06-16T12:00:00Z

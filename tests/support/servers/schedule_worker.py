@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.settings import StoreSettings
+from core.operations.expiry import ExpiryReport
 from services.adapters.qdrant.server import open_qdrant_server
 from services.adapters.schedule.cleanup import run_on
-from services.operations.retention.report import ExpiryReport
-from services.operations.schedule.lease import LeaseStore
+from services.operations.schedule.lease import LeaseStore, Pace
 from services.operations.schedule.runner import SlotRunner
-from services.operations.schedule.slots import Pace
 from services.store.clock import utc_now_us
 from tests.support.stores.schedule import REPORT, Every
 

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from core.errors import StoreUnavailableError
-from services.operations.schedule.lease import Lease, LeaseRecord, MemoryLease
+from services.operations.schedule.lease import Lease, LeaseRecord, Pace
 from services.operations.schedule.runner import SlotRunner
-from services.operations.schedule.slots import Pace
 from services.store.clock import ClockWatch
-from tests.support.stores.schedule import SECOND_US, Clocks, CountingJob, Every
+from tests.support.stores.schedule import SECOND_US, Clocks, CountingJob, Every, MemoryLease
 
 DAILY = Every(86_400)
 PACE = Pace()

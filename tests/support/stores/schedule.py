@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qdrant_client import models
 
 from config.settings import StoreSettings
-from services.operations.retention.report import ExpiryReport
+from core.operations.expiry import ExpiryReport
+from services.operations.schedule.lease import LeaseRecord
 from services.store.collections import collection_specs
 from services.store.dialect import VectorStore
 
@@ -92,3 +93,26 @@ class CountingJob:
             raise self.errors.pop(0)
         self.ended.append(slot)
         return REPORT
+
+
+class MemoryLease:
+    """Of one process, in memory."""
+
+    def __init__(self) -> None:
+        self._record: LeaseRecord | None = None
+
+    async def read(self) -> LeaseRecord | None:
+        return self._record
+
+    async def make(self, record: LeaseRecord) -> None:
+        self._record = self._record or replace(record, holder="")
+
+    async def swap(self, expected: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
+        now = self._record
+        if now and now.token == expected.token:
+            self._record = replace(new, skipped_slot=now.skipped_slot, skipped=now.skipped)
+        return self._record
+
+    async def note(self, slot: int, why: str) -> None:
+        if self._record:
+            self._record = replace(self._record, skipped_slot=slot, skipped=why)

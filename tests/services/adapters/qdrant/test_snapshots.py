@@ -14,10 +14,9 @@ from config.settings import StoreSettings
 from core.errors import StartRefusedError, StoreUnavailableError
 from core.operations.archive import Kind, Role
 from services.adapters.qdrant.snapshots import open_snapshots
+from services.operations.backup.filling import Embedding, Restore, Target, check_restorable
 from services.operations.backup.making import Backups
 from services.operations.backup.reader import open_archive
-from services.operations.backup.restore import Embedding, Restore, check_restorable
-from services.operations.backup.target import Target
 from services.store.dialect import StoreRequestError, UnsupportedByStoreError, VectorStore
 from tests.services.adapters.edge.stores import NO_INDEX_WARNING, open_store
 from tests.services.adapters.qdrant.snapshot_stub import KEY, SnapshotServer, open_snapshot_server

@@ -15,14 +15,13 @@ import time_machine
 from structlog.testing import capture_logs
 
 from core.errors import StartRefusedError, StoreUnavailableError
+from core.operations.expiry import ExpiryReport
 from services.adapters.schedule.cleanup import CronSchedule, open_schedule, run_on
-from services.operations.retention.report import ExpiryReport
-from services.operations.schedule.lease import Lease, LeaseStore, MemoryLease
+from services.operations.schedule.lease import Lease, LeaseStore, Pace
 from services.operations.schedule.runner import SlotRunner
-from services.operations.schedule.slots import Pace
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
-from tests.support.stores.schedule import REPORT, CountingJob, Every, make_operations
+from tests.support.stores.schedule import REPORT, CountingJob, Every, MemoryLease, make_operations
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
@@ -44,7 +43,7 @@ async def clean_up() -> ExpiryReport:
 
 
 async def next_run(cron: str, zone: str) -> str:
-    async with open_schedule(clean_up, cron, zone) as schedule:
+    async with open_schedule(clean_up, cron, zone, MemoryLease()) as schedule:
         return schedule.state().next_run or ""
 
 

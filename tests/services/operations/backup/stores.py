@@ -14,7 +14,7 @@ from qdrant_client import models
 from config.settings import StoreSettings
 from services.adapters.edge.client import open_edge_client
 from services.operations.backup.making import BackupReport, Backups
-from services.operations.backup.shapes import stored_names
+from services.operations.backup.records import stored_names
 from services.store.collections import SPARSE, collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 

@@ -18,9 +18,9 @@ from qdrant_client import models
 from core.errors import DiskFullError
 from core.operations.archive import Role
 from core.operations.receipts import ReceiptKind
-from services.operations.backup.folder import BackupRunningError, archives_in, list_archives, only_one
 from services.operations.backup.making import Backups
 from services.operations.backup.reader import open_archive
+from services.operations.backup.writer import BackupRunningError, archives_in, list_archives, only_one
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from tests.services.operations.backup.stores import (

@@ -9,8 +9,13 @@ import pytest
 from api.wiring.parts import open_source, open_target
 from core.errors import StartRefusedError
 from core.operations.receipts import ReceiptKind
-from services.operations.backup.migration import Migration, MoveIncompleteError, MoveReport
-from services.operations.backup.target import StoreNotEmptyError, Target
+from services.operations.backup.filling import (
+    FillReport,
+    Migration,
+    MoveIncompleteError,
+    StoreNotEmptyError,
+    Target,
+)
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from tests.services.adapters.edge.stores import NO_INDEX_WARNING, open_store
@@ -21,7 +26,7 @@ from tests.services.operations.reembedding.test_run import ForgetfulClient
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 
 
-async def move(source: VectorStore, target: Target) -> MoveReport:
+async def move(source: VectorStore, target: Target) -> FillReport:
     return await Migration(source, target.settings).into(target, lambda _: None)
 
 

@@ -12,16 +12,19 @@ from qdrant_client import models
 from api.wiring.parts import folders_of, open_source, open_target
 from core.errors import StartRefusedError, StoreLockedError
 from core.operations.receipts import Receipt, ReceiptKind
-from services.operations.backup.reader import open_archive
-from services.operations.backup.restore import (
+from services.operations.backup.filling import (
+    MARKER_ID,
     Embedding,
+    FillReport,
     Restore,
     RestoreIncompleteError,
-    RestoreReport,
+    StoreNotEmptyError,
+    Target,
     check_restorable,
     embedding_of,
+    refuse_half_filled,
 )
-from services.operations.backup.target import MARKER_ID, StoreNotEmptyError, Target, refuse_half_filled
+from services.operations.backup.reader import open_archive
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
@@ -56,7 +59,7 @@ async def backup(tmp_path: Path) -> tuple[Path, Contents]:
     return archive, restored
 
 
-async def restore(archive: Path, target: Target) -> RestoreReport:
+async def restore(archive: Path, target: Target) -> FillReport:
     with open_archive(archive) as opened:
         opened.verify()
         return await Restore(opened).into(target, lambda _: None)

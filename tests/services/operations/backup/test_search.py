@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.operations.archive import BadArchiveError, Kind
+from services.operations.backup.reader import holds
 from services.operations.backup.records import framed
-from services.operations.backup.search import holds
 from tests.services.operations.backup.test_reader import craft, manifest_of, member_of, record
 
 SESSION = "7f0c2f0e-7b7e-4a57-9d1e-000000000001"

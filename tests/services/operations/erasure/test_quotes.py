@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from services.operations.erasure.scrubbing import DocumentTraces, without_turns
 
 from core.conversation.turns import Turn
 from core.operations.erasure import ERASED_ID, LEAST_CHARS, Quotes, own_words, pieces_of
+from services.operations.erasure.documents import DocumentTraces, without_turns
 from services.operations.erasure.reading import strings_in, texts_at
 from services.operations.erasure.turns import _texts_of
 from services.store.dialect import Record

@@ -10,7 +10,7 @@ import pytest
 
 from config.settings import StoreSettings
 from core.errors import DiskFullError
-from services.operations.erasure.store_files import PLACE, StoreFiles, touched
+from services.operations.erasure.copies import PLACE, StoreFiles, touched
 from services.store.dialect import Reclaimed
 from tests.support.waiting import until
 

@@ -14,15 +14,8 @@ from config.settings import StoreSettings
 from core.errors import EmbeddingUnavailableError, StartRefusedError
 from core.relevance.sparse import encode_document
 from services.models.embedding import EmbeddingService
-from services.operations.reembedding.level import PAGE
-from services.operations.reembedding.points import PointTexts, point_texts
-from services.operations.reembedding.run import (
-    CopyIncompleteError,
-    Manner,
-    Reembed,
-    ReembedReport,
-    SyncProgress,
-)
+from services.operations.reembedding.level import PAGE, CopyIncompleteError, PointTexts, point_texts
+from services.operations.reembedding.run import Manner, Reembed, ReembedReport, SyncProgress
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, nth_id, open_store

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from qdrant_client import models
 
 from core.errors import DiskFullError, UnavailableError, WenmaiError
-from services.operations.backup.folder import BackupRunningError
-from services.operations.backup.target import Target
+from services.operations.backup.filling import Target
+from services.operations.backup.writer import BackupRunningError
 from services.operations.repair.run import Backfill
-from services.operations.repair.undo_files import delete_undo_files
+from services.operations.retention.traces import delete_undo_files
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (
     SESSIONS,

@@ -16,7 +16,7 @@ from core.errors import BadRequestError
 from services.conversation.sessions import SessionStore
 from services.operations.repair.plan import BackfillPlan, BackfillReport
 from services.operations.repair.run import Backfill
-from services.operations.repair.writing import BackfillWriter
+from services.operations.repair.stored import BackfillWriter
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (
     SESSIONS,

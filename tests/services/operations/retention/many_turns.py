@@ -18,13 +18,13 @@ from config.settings import Settings
 from core.conversation.branch import SessionTree
 from core.conversation.sessions import Session
 from core.conversation.turns import ManifestPart, PromptManifest, Summary, Turn, TurnStatus
+from core.operations.expiry import DAY_US
 from services.adapters.edge.client import open_edge_client
 from services.conversation.indexing import read_words
 from services.conversation.memory_records import Memory, MemoryRecords
 from services.conversation.turns import TurnVectors
 from services.llm_service import LLMService
 from services.models.embedding import EmbeddingService
-from services.operations.retention.cleanup import DAY_US
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import uid

@@ -8,14 +8,13 @@ from qdrant_client import models
 
 from core.conversation.sessions import Session
 from core.errors import StoreUnavailableError
-from core.operations.expiry import AgeLimits
+from core.operations.expiry import AgeLimits, ExpiryReport
 from services.conversation.memory_records import Memory, MemoryRecords
 from services.conversation.sessions import SessionStore
 from services.conversation.summary_records import SummaryRecords
 from services.conversation.turns import TurnStore
-from services.operations.retention.cleanup import Retention, SessionRecords
-from services.operations.retention.expiry import ExpiryRun
-from services.operations.retention.report import ExpiryReport
+from services.operations.retention.cleanup import Retention
+from services.operations.retention.expiry import ExpiryRun, SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.store.dialect import Reclaimed, VectorStore
 from services.store.receipts import ReceiptStore

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from core.conversation.branch import walk_branch
 from core.dates import rfc3339
-from services.operations.retention.cleanup import DAY_US, ExpiryReport, SessionRecords
+from core.operations.expiry import DAY_US, ExpiryReport
+from services.operations.retention.expiry import SessionRecords
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (
     SESSIONS,

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.conversation.sessions import SessionChange
-from core.operations.expiry import DAY_US
+from core.operations.expiry import DAY_US, ExpiryReport
 from services.conversation.sessions import SessionStore
-from services.operations.retention.cleanup import CHUNK, ExpiryReport, SessionRecords
-from services.operations.retention.sessions import AT_ONCE
+from services.operations.retention.expiry import AT_ONCE, CHUNK, SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.conversation.turns import ManifestPart, PromptManifest
-from services.operations.retention.cleanup import DAY_US, Retention, SessionRecords
-from services.operations.retention.prompts import forget_old_prompts
+from core.operations.expiry import DAY_US
+from services.operations.retention.cleanup import Retention, forget_old_prompts
+from services.operations.retention.expiry import SessionRecords
 from tests.services.conversation.stores import SESSIONS, open_edge, turn_store, uid, write_session, write_turn
 
 NOW = 1_750_000_000_000_000

@@ -20,8 +20,8 @@ import pytest
 from qdrant_client import models
 
 from core.conversation.transcript import readable_parents
+from core.operations.expiry import ExpiryReport
 from core.operations.receipts import ReceiptKind
-from services.operations.retention.cleanup import ExpiryReport
 from services.store.dialect import sparse_vector
 from tests.services.conversation.stores import uid
 from tests.services.operations.retention.many_turns import (

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from core.operations.receipts import Receipt, ReceiptKind
-from services.operations.schedule.lease import Lease, LeaseRecord, LeaseStore, MemoryLease
+from services.operations.schedule.lease import Lease, LeaseRecord, LeaseStore
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
-from tests.support.stores.schedule import REPORT, make_operations
+from tests.support.stores.schedule import REPORT, MemoryLease, make_operations
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 HELD = LeaseRecord("first", holder="one:1", last_slot=5)

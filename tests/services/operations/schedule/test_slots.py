@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.adapters.schedule.crontab import slots_of, zone_named
-from services.operations.schedule.slots import LocalSlots, first_moment, moment_at, us_of
+from services.operations.schedule.lease import LocalSlots, first_moment, moment_at, us_of
 
 ZONES = [
     "UTC",

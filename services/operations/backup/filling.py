@@ -1,0 +1,434 @@
+"""The empty store that a restore or a move fills: nothing in it is overwritten, half of it is never used."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from config.settings import StoreSettings
+from core.errors import StartRefusedError, WenmaiError
+from core.failpoints import failpoint
+from core.operations.archive import BadArchiveError, Kind, Manifest, Member, Role, Shape
+from core.operations.receipts import Receipt, ReceiptKind
+from services.operations.backup.making import Snapshots
+from services.operations.backup.reader import Archive
+from services.operations.backup.records import (
+    make_collection,
+    names_of,
+    point_of,
+    read_shape,
+    records_of,
+    stored_as,
+    stored_names,
+)
+from services.operations.copying import PAGE
+from services.store.clock import Clock, utc_now_us
+from services.store.collections import REEMBED_COMMAND, SCHEMA_VERSION, SPARSE
+from services.store.dialect import Filter, Point, Record, VectorStore
+from services.store.durable import store_locked, sync_folder
+from services.store.filters import by_ids, equals
+from services.store.pages import scroll_pages
+from services.store.receipts import RECORD, ReceiptStore
+
+RESTORING = "restoring"
+MARKER_ID = str(uuid.uuid5(uuid.NAMESPACE_URL, "wenmai:restoring"))
+_MOST_RECEIPTS = 10_000
+
+
+class StoreNotEmptyError(StartRefusedError):
+    """Only an empty store is filled. Exit code 2."""
+
+    code = "store_not_empty"
+
+
+async def check_empty(store: VectorStore, settings: StoreSettings) -> list[Record]:
+    """The receipts that are there; the operations collection may have records, all others must have none.
+
+    Raises StoreNotEmptyError, which names what is there.
+    """
+    names = await stored_names(store, settings)
+    counts = {
+        name: (await store.count(name)).count for role, name in names.items() if role != Role.OPERATIONS
+    }
+    occupied = [f"{number} in {name}" for name, number in counts.items() if number]
+    if occupied:
+        raise StoreNotEmptyError(
+            f"the store is not empty: it has points, {', '.join(occupied)}; choose another DATA_DIR or other "
+            f"collections, nothing is ever overwritten"
+        )
+    if Role.OPERATIONS not in names:
+        return []
+    chosen = Filter(must=[equals("record", RECORD)])
+    receipts, _ = await store.scroll(names[Role.OPERATIONS], scroll_filter=chosen, limit=_MOST_RECEIPTS)
+    return receipts
+
+
+async def refuse_half_filled(store: VectorStore, operations_collection: str) -> None:
+    """For a start beside a Qdrant server. Raises StartRefusedError."""
+    marker = await _marker(store, operations_collection)
+    if marker is not None:
+        raise StartRefusedError(
+            f"{marker} was begun into this store and did not end: run it again to finish it, or delete the "
+            f"collections to give it up"
+        )
+
+
+async def _marker(store: VectorStore, operations_collection: str) -> str | None:
+    """What was begun and not ended."""
+    if not await store.collection_exists(operations_collection):
+        return None
+    records = await store.retrieve(operations_collection, [MARKER_ID])
+    return str((records[0].payload or {}).get("what", "a restore")) if records else None
+
+
+@dataclass(frozen=True, slots=True)
+class FillReport:
+    """Points by role."""
+
+    points: dict[str, int]
+    seconds: float = 0.0
+
+
+class Target:
+    """`fill`, which is `begin`, then `make` and `write` for each role with the operations last,
+    then `finish`.
+
+    `receipts` are those that the store had before, which stay.
+    """
+
+    def __init__(self, store: VectorStore, settings: StoreSettings, receipts: Sequence[Record] = ()) -> None:
+        self.store = store
+        self.settings = settings
+        self.names = names_of(settings)
+        self._receipts = list(receipts)
+
+    async def fill(
+        self,
+        what: str,
+        shapes: Mapping[Role, Shape],
+        copy: Callable[[Role], Awaitable[int]],
+        check: Callable[[Role, int], Awaitable[None]],
+        receipt: Receipt,
+        clock: Clock,
+    ) -> FillReport:
+        """`copy` brings one role's points and returns how many, `check` compares them when all are there.
+
+        `receipt` is completed with the counts and the end. Raises StoreNotEmptyError, and what they raise.
+        """
+        began = time.monotonic()
+        roles = sorted(shapes, key=lambda role: role is Role.OPERATIONS)
+        metadata = next((shape.metadata for shape in shapes.values()), None)
+        bare = Shape(dense={}, sparse={SPARSE: True}, indexes={}, metadata=metadata)
+        await self.begin(what, shapes.get(Role.OPERATIONS, bare))
+        copied = {role: await copy(role) for role in roles}
+        for role, number in copied.items():
+            await check(role, number)
+        points = {role.value: number for role, number in copied.items()}
+        await self.finish(replace(receipt, counts=points, ended_us=clock()))
+        return FillReport(points, round(time.monotonic() - began, 2))
+
+    async def begin(self, what: str, operations: Shape) -> None:
+        """`what` says what fills it; the same may be begun again where it was interrupted.
+
+        Raises StoreNotEmptyError, StartRefusedError when something else was interrupted.
+        """
+        operating = self.names[Role.OPERATIONS]
+        begun = await _marker(self.store, operating)
+        if begun not in (None, what):
+            await refuse_half_filled(self.store, operating)
+        if begun is None:
+            self._receipts += await check_empty(self.store, self.settings)
+        if not await self.store.collection_exists(operating):
+            await make_collection(self.store, Role.OPERATIONS, operations, self.settings)
+        payload: dict[str, Any] = {"record": RESTORING, "what": what}
+        await self.store.upsert(operating, [Point(id=MARKER_ID, vector={}, payload=payload)])
+
+    async def make(self, role: Role, shape: Shape) -> None:
+        """An empty collection of that name may have been made for another embedding, so it is made anew."""
+        name = self.names[role]
+        if role is Role.OPERATIONS:
+            return  # `begin` has made it
+        if await self.store.collection_exists(name):
+            if (await self.store.count(name)).count:
+                return  # of the run that was interrupted
+            await self.store.delete_collection(name)
+        await make_collection(self.store, role, shape, self.settings)
+
+    async def write(self, role: Role, points: Sequence[Point]) -> None:
+        await self.store.upsert(self.names[role], points)
+        failpoint("restore.batch")
+
+    async def has(self, role: Role, points: int) -> bool:
+        """Whether these are all; the operations collection had records before, and has the marker."""
+        count = (await self.store.count(self.names[role])).count
+        return count == points if role is not Role.OPERATIONS else count > points
+
+    async def finish(self, receipt: Receipt) -> None:
+        """From here on it may be used."""
+        operating = self.names[Role.OPERATIONS]
+        if self._receipts:
+            receipts = [Point(id=each.id, vector={}, payload=each.payload) for each in self._receipts]
+            await self.store.upsert(operating, receipts)
+        await ReceiptStore(self.store, operating).add(receipt)
+        await self.store.delete(operating, by_ids([MARKER_ID]))
+
+
+# The folders of an embedded store that is filled from elsewhere: made beside it, it takes its name whole.
+#
+# `store.restoring` is being filled, `store.restored` is whole and about to take the place of `store`,
+# `store.emptied` is the empty store that stood there. A start must not pass over the first two.
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFolders:
+    store: Path
+
+    @property
+    def unfinished(self) -> Path:
+        return self._beside(".restoring")
+
+    @property
+    def whole(self) -> Path:
+        return self._beside(".restored")
+
+    @property
+    def _emptied(self) -> Path:
+        return self._beside(".emptied")
+
+    def _beside(self, suffix: str) -> Path:
+        return self.store.with_name(self.store.name + suffix)
+
+    def refuse_interrupted(self) -> None:
+        """For a start: an empty store would be made, and what was restored would be missing unseen.
+
+        Raises StartRefusedError.
+        """
+        for folder in (self.whole, self.unfinished):
+            if folder.exists():
+                raise StartRefusedError(
+                    f"a restore or a move into {self.store} was interrupted: run it again to finish it, or "
+                    f"delete {folder} to give it up"
+                )
+
+    def finish_interrupted(self) -> bool:
+        """Put a whole copy in place when an earlier run ended before it had done so; False: there is none."""
+        if not self.whole.exists():
+            return False
+        self._put_in_place()
+        return True
+
+    def discard_unfinished(self) -> bool:
+        """False when there was none."""
+        shutil.rmtree(self._emptied, ignore_errors=True)
+        if not self.unfinished.exists():
+            return False
+        shutil.rmtree(self.unfinished)
+        return True
+
+    def replace(self) -> None:
+        """The filled, closed copy takes the store's place, which was found empty. Raises StoreLockedError."""
+        self.unfinished.rename(self.whole)
+        sync_folder(self.store.parent)
+        failpoint("restore.renamed")
+        self._put_in_place()
+
+    def _put_in_place(self) -> None:
+        shutil.rmtree(self._emptied, ignore_errors=True)
+        if self.store.exists():
+            with store_locked(self.store, ": stop it and run this again"):
+                self.store.rename(self._emptied)
+                failpoint("restore.emptied")
+        self.whole.rename(self.store)
+        sync_folder(self.store.parent)
+        shutil.rmtree(self._emptied, ignore_errors=True)
+
+
+# An archive, brought back into an empty store.
+
+
+BATCH = 128
+Progress = Callable[[int], object]  # called with how many points more are written
+
+
+class RestoreIncompleteError(WenmaiError):
+    """The store does not have the points that the archive has; it must not be used."""
+
+    code = "restore_incomplete"
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    name: str
+    dimension: int
+
+
+def embedding_of(manifest: Manifest) -> Embedding | None:
+    """Which embedding its vectors are from; None when no collection says so."""
+    embeddings = [stored_as(member.shape.metadata) for member in manifest.members if member.shape.dense]
+    named = [each for each in embeddings if each is not None]
+    return Embedding(named[0].embedding, named[0].dimension) if named else None
+
+
+def check_restorable(manifest: Manifest, configured: Embedding | None, *, into_server: bool) -> None:
+    """`configured` None: whatever the archive's embedding is. Raises StartRefusedError kinds."""
+    for member in manifest.members:
+        if member.kind is Kind.SNAPSHOT and not into_server:
+            raise StartRefusedError(
+                "this archive holds a Qdrant server's snapshots, which only a server can read: restore it "
+                "with QDRANT_URL, then move it with `wenmai migrate`"
+            )
+        stored = stored_as(member.shape.metadata)
+        if stored is not None and stored.schema_version != SCHEMA_VERSION:
+            raise BadArchiveError(
+                f"the archive has schema {stored.schema_version} and this version of Wenmai knows schema "
+                f"{SCHEMA_VERSION}; restore it with the version that made it ({manifest.made_by})"
+            )
+        if configured is not None and member.shape.dense:
+            _check_embedding(Embedding(stored.embedding, stored.dimension) if stored else None, configured)
+
+
+def _check_embedding(archived: Embedding | None, configured: Embedding) -> None:
+    if archived == configured:
+        return
+    description = (
+        f"{archived.name} ({archived.dimension} dimensions)"
+        if archived
+        else "an embedding that it does not name"
+    )
+    raise StartRefusedError(
+        f"the archive was embedded with {description} and the configured embedding is {configured.name} "
+        f"({configured.dimension} dimensions); set EMBEDDING to the archive's, or restore it with --as-is "
+        f"and then embed everything again with `{REEMBED_COMMAND}`"
+    )
+
+
+class Restore:
+    """`archive` was verified. `snapshots` is what a Qdrant server needs for an archive of its own."""
+
+    def __init__(
+        self, archive: Archive, snapshots: Snapshots | None = None, clock: Clock = utc_now_us
+    ) -> None:
+        self._archive = archive
+        self._snapshots = snapshots
+        self._clock = clock
+
+    @property
+    def what(self) -> str:
+        """Names it for a start that finds it interrupted, and for itself when it is run again."""
+        return f"a restore of {self._archive.path.name} of {self._archive.manifest.created}"
+
+    async def into(self, target: Target, progress: Progress, *, reason: str = "command") -> FillReport:
+        """Raises StoreNotEmptyError, RestoreIncompleteError, BadArchiveError, StoreUnavailableError kinds."""
+        members = {member.role: member for member in self._archive.manifest.members}
+
+        async def copy(role: Role) -> int:
+            await self._restore(members[role], target, progress)
+            return members[role].points
+
+        async def check(role: Role, points: int) -> None:
+            await _compare(members[role], target)
+
+        details = {"file": self._archive.path.name, "moment": self._archive.manifest.created}
+        receipt = Receipt("", ReceiptKind.RESTORE, reason, self._clock(), 0, details=details)
+        shapes = {role: member.shape for role, member in members.items()}
+        return await target.fill(self.what, shapes, copy, check, receipt, self._clock)
+
+    async def _restore(self, member: Member, target: Target, progress: Progress) -> None:
+        if member.kind is Kind.SNAPSHOT:
+            await self._upload(member, target)
+            progress(member.points)
+            return
+        await target.make(member.role, member.shape)
+        points = map(point_of, self._archive.records(member))
+        while batch := await asyncio.to_thread(_take, points):
+            await target.write(member.role, batch)
+            progress(len(batch))
+
+    async def _upload(self, member: Member, target: Target) -> None:
+        if self._snapshots is None:
+            raise StartRefusedError("this archive holds a Qdrant server's snapshots: set QDRANT_URL")
+        content = _in_steps(self._archive.chunks(member))
+        await self._snapshots.upload(target.names[member.role], content, member.sha256)
+
+
+def _take(points: Iterator[Point]) -> list[Point]:
+    return list(islice(points, BATCH))
+
+
+async def _in_steps(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while chunk := await asyncio.to_thread(next, chunks, b""):
+        yield chunk
+
+
+async def _compare(member: Member, target: Target) -> None:
+    """A snapshot's points were counted while they changed, so that a difference proves nothing."""
+    if member.kind is Kind.SNAPSHOT or await target.has(member.role, member.points):
+        return
+    raise RestoreIncompleteError(
+        f"collection {target.names[member.role]!r} does not have the {member.points} points of the archive "
+        f"after the restore: it must not be used"
+    )
+
+
+# A store, moved: every point of every collection copied from one engine into another that is empty.
+
+
+WHAT = "a move"
+
+
+class MoveIncompleteError(WenmaiError):
+    """The two stores do not have the same number of points."""
+
+    code = "move_incomplete"
+
+
+class Migration:
+    """The source is only read; both stores have the collection names of `settings`."""
+
+    def __init__(self, source: VectorStore, settings: StoreSettings, clock: Clock = utc_now_us) -> None:
+        self._source = source
+        self._settings = settings
+        self._clock = clock
+
+    async def plan(self) -> FillReport:
+        """What there is to move. Raises StartRefusedError when there is nothing."""
+        names = await stored_names(self._source, self._settings)
+        if not names:
+            raise StartRefusedError("there is none of the collections to move")
+        counts = {role.value: (await self._source.count(name)).count for role, name in names.items()}
+        return FillReport(counts)
+
+    async def into(self, target: Target, progress: Progress, *, reason: str = "command") -> FillReport:
+        """Raises StoreNotEmptyError, MoveIncompleteError, StoreUnavailableError."""
+        names = await stored_names(self._source, self._settings)
+        shapes = {role: await read_shape(self._source, name) for role, name in names.items()}
+
+        async def copy(role: Role) -> int:
+            await target.make(role, shapes[role])
+            copied = 0
+            async for page in scroll_pages(self._source, names[role], size=PAGE, with_vectors=True):
+                await target.write(role, [point_of(record) for record in records_of(page)])
+                copied += len(page)
+                progress(len(page))
+            return copied
+
+        async def check(role: Role, copied: int) -> None:
+            await self._compare(names[role], role, copied, target)
+
+        receipt = Receipt("", ReceiptKind.MIGRATION, reason, self._clock(), 0)
+        return await target.fill(WHAT, shapes, copy, check, receipt, self._clock)
+
+    async def _compare(self, name: str, role: Role, copied: int, target: Target) -> None:
+        stored = (await self._source.count(name)).count
+        if stored != copied or not await target.has(role, copied):
+            raise MoveIncompleteError(
+                f"collection {name!r} has {stored} points, {copied} were read, and the target does not have "
+                f"as many; stop what writes to it, empty the target and run this again"
+            )
