@@ -9,6 +9,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from tests.browser.branches.branching import Stubbed, stubbed_server
+from tests.browser.composer.composing import Served, served
 from tests.browser.support.canary import Canary, listening
 from tests.browser.support.live import Live, live_server
 from tests.support.models.stub_llm import StubLLM, running_stub
@@ -73,6 +75,20 @@ def bare_url(tmp_path_factory: pytest.TempPathFactory, stub_model: StubLLM) -> I
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """A server whose model a test makes speak, with one document; silent streams ping every second."""
     with live_server(tmp_path_factory.mktemp("live"), PING_INTERVAL_S="1") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server without a document, whose model notes what it was sent."""
+    with served(tmp_path_factory.mktemp("desk")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def stubbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stubbed]:
+    """A server with a hashing embedding and no document; a test sets the words of its model."""
+    with stubbed_server(tmp_path_factory.mktemp("branching")) as started:
         yield started
 
 

@@ -156,6 +156,7 @@ async def test_branches_are_kept_and_a_circle_is_cut(
     assert "There is nothing to repair." in capsys.readouterr().out
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_what_was_there_before_is_restored_from_the_backup(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,7 @@ async def test_five_megabytes_are_rendered_and_scrolled_without_a_long_frame(
     assert await page.evaluate("document.querySelectorAll('*').length") < 20_000
 
 
+@pytest.mark.full("judges how smooth it is, for seconds")
 async def test_two_hundred_tokens_a_second_stay_smooth(page: Page, server_url: str) -> None:
     """Discriminates: the growing block rendered for every token."""
     await page.goto(server_url)

@@ -41,6 +41,7 @@ def doubting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             yield started
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_warning_and_the_rewritten_question_stay_over_a_reload(page: Page, doubting: Live) -> None:
     """Discriminates: a stored turn shown without them; in the order of the stored fields."""
     await page.goto(doubting.url)

@@ -94,7 +94,9 @@ async def test_a_frame_that_comes_too_late_loses_nothing(page: Page, server_url:
         assert late == at_once != ""
 
 
-@pytest.mark.parametrize("size", [1, 7])
+@pytest.mark.parametrize(
+    "size", [7, pytest.param(1, marks=pytest.mark.full("one sign at a time takes long"))]
+)
 async def test_a_streamed_answer_ends_as_the_answer_rendered_at_once(
     page: Page, server_url: str, size: int
 ) -> None:

@@ -53,6 +53,7 @@ async def test_a_reader_who_opens_running_thinking_finds_it_open_the_next_time(
     await answered(page, turns=2)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_huge_thinking_does_not_hold_the_page_up(page: Page, live: Live) -> None:
     """Discriminates: one text node for it all, laid out anew with every frame."""
     line = "这一行在想下一步怎么走，then it goes on in English for a while.\n"

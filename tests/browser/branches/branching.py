@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.async_api import Page, Request, ViewportSize, expect
 
 from tests.browser.support.driving import answered, ask
@@ -26,9 +27,8 @@ class Stubbed:
     stub: StubLLM
 
 
-@pytest.fixture(scope="module")
-def stubbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stubbed]:
-    folder = tmp_path_factory.mktemp("branching")
+@contextmanager
+def stubbed_server(folder: Path) -> Iterator[Stubbed]:
     with running_stub(StubLLM()) as stub:
         settings = {"OPENAI_BASE_URL": stub.url, "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
         with running_server(folder, **settings) as server:

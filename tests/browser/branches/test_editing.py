@@ -15,11 +15,9 @@ from tests.browser.branches.branching import (
     sent_by,
     shows,
     shows_version,
-    stubbed,
 )
 from tests.browser.support.driving import answered, ask
 
-__all__ = ["stubbed"]
 ONE, TWO, THREE, OTHER = "一号问题", "二号问题", "三号问题", "另一个问题"
 BOX = ".question-editor textarea"
 

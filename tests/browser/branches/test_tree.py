@@ -15,11 +15,9 @@ from tests.browser.branches.branching import (
     shows,
     shows_version,
     step,
-    stubbed,
 )
 from tests.browser.support.driving import answered, ask
 
-__all__ = ["stubbed"]
 ONE, TWO, THREE, OTHER = "一号问题", "二号问题", "三号问题", "另一个问题"
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 from uuid import UUID
 
+import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.branches.branching import ask_all, edit, ids, shows, shows_version
@@ -27,6 +28,7 @@ OPEN_MAP = """async (nodes) => {
 }"""
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_map_marks_the_branch_shown_and_goes_to_another(page: Page, server_url: str) -> None:
     """Discriminates: the turn itself taken for the branch's end; a mark left on the branch of before."""
     await page.goto(server_url)
@@ -73,6 +75,7 @@ def wide_tree() -> list[dict[str, Any]]:
     return nodes
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_thousand_turns_in_forty_branches_are_on_the_map_at_once(page: Page, server_url: str) -> None:
     """The goal is 100 ms of script on a quiet machine; the wall here is CPU time, with room for a slow one.
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from playwright.async_api import Page, Route
 
-from tests.browser.composer.composing import BOX, Served, opened, sent_by, served, session_in, tell
+from tests.browser.composer.composing import BOX, Served, opened, sent_by, session_in, tell
 from tests.browser.safety.payloads import HOSTILE
 from tests.browser.support.driving import answered, ask
 
 PIRATE = "你是一名海盗\uff0c说话总带着海风的味道。"
 JUDGE = "You are a judge. Be brief."
 CARD = ".persona-card"
-
-
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("persona")) as running:
-        yield running
 
 
 async def write(page: Page, text: str, name: str = "") -> None:
@@ -147,6 +140,7 @@ async def test_a_refused_persona_loses_neither_itself_nor_the_question(page: Pag
     assert PIRATE in desk.system()
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_what_was_typed_is_there_again_when_the_dialog_was_dismissed(page: Page, desk: Served) -> None:
     await opened(page, desk.url)
     await page.click("text=设定人设")

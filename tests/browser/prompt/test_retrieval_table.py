@@ -131,6 +131,7 @@ async def test_a_reranker_that_fell_back_limits_and_an_empty_search_are_said(
     assert await page.locator(".filter-line > *").all_inner_texts() == ["限定：", "标签 合同", "2025 起"]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_search_that_fails_says_so_and_is_tried_again(page: Page, server_url: str) -> None:
     refusal = {"status": 503, "error": {"code": "x", "message": "The store is away.", "retryable": True}}
     await opened(page, server_url, refusal, report(candidate(1)))
@@ -163,6 +164,7 @@ async def test_the_tabs_are_gone_through_with_arrows_and_the_focus_comes_back(
     await expect(page.locator(".show-prompt")).to_be_focused()
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_phone_reads_the_table_as_a_list_that_is_still_a_table(page: Page, server_url: str) -> None:
     """Discriminates: a table wider than the phone; roles lost with the layout; cells without their names."""
     wide = candidate(1, file_name="很长的文件名" * 12, heading="标题" * 40, text="x" * 900)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.async_api import Page
 
 from tests.browser.answer.test_rendering import MARKDOWN
@@ -46,6 +47,7 @@ GROW = """async (texts) => {
 }""".replace("ODD_MARKUP", ODD_MARKUP)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_every_prefix_of_every_shape_is_safe_and_ends_as_the_whole(
     page: Page, bare_url: str, canary: Canary
 ) -> None:

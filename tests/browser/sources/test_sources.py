@@ -49,6 +49,7 @@ async def test_a_card_tells_what_is_known_of_its_source(page: Page, server_url: 
     await expect(page.locator(".source[data-index='2']")).to_have_attribute("open", "")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_keyboard_goes_from_a_mark_to_its_card_and_back_to_that_mark(
     page: Page, server_url: str
 ) -> None:
@@ -112,6 +113,7 @@ async def test_the_keyboard_gets_the_glance_too_and_a_finger_does_not(page: Page
     assert await page.get_attribute(".cite", "aria-describedby") is None
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_glance_of_the_keyboard_goes_along_when_the_page_scrolls(
     page: Page, server_url: str
 ) -> None:
@@ -177,6 +179,7 @@ async def test_a_passage_is_quoted_made_a_persona_and_its_document_asked_alone(
     ]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_thousand_sources_are_paged_and_the_last_mark_finds_its_card(
     page: Page, server_url: str
 ) -> None:

@@ -55,6 +55,7 @@ async def test_who_declines_is_asked_again_only_for_what_they_do(declined: Page)
     assert await page.locator(DIALOG).count() == 0
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_declined_question_is_not_followed_by_another_dialog(declined: Page) -> None:
     """Discriminates: what the page reads after a turn has ended, taken for the click on Send."""
     page = declined

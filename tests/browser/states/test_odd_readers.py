@@ -37,6 +37,7 @@ async def test_a_stored_key_that_cannot_be_sent_is_none(page: Page, speaking: Li
     await answered(page)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_second_click_of_a_double_click_stops_nothing(page: Page, speaking: Live) -> None:
     """Discriminates: every click on the button while an answer runs taken for Stop."""
     await page.goto(speaking.url)

@@ -152,6 +152,7 @@ async def test_a_question_goes_to_the_chosen_model_before_the_models_are_listed(
     assert "model_id" not in str((await asked.value).post_data), "it is not among them"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_search_settings_opened_twice_offer_each_tag_once(page: Page, desk: Served) -> None:
     """Discriminates: two replies that both put their choices into the panel."""
     await page.goto(desk.url)

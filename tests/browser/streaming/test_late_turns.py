@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.branches.branching import edit, shows
-from tests.browser.composer.composing import BOX, Served, served
+from tests.browser.composer.composing import BOX, Served
 from tests.browser.support.conversations import bring, choose, come_back, open_menu, row
 from tests.browser.support.driving import answered, ask
 from tests.browser.support.late import hold, tree_of, turns_of
@@ -18,12 +16,6 @@ FIRST, NEXT = "第 1 个问题", "只问这里\uff1f"
 POST = r"/knowledge_chat_conversation$"
 LIST = r"/sessions\?"
 MAP = "#branches .open-map"
-
-
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("late")) as running:
-        yield running
 
 
 def questions(desk: Served, session_id: str) -> list[str]:
@@ -78,6 +70,7 @@ async def test_a_second_question_before_the_turns_are_there_stays_in_the_box(
     assert questions(desk, slow) == [FIRST, NEXT]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_question_on_its_way_is_there_when_the_reader_comes_back(page: Page, desk: Served) -> None:
     """Discriminates: only the turns that the server knows already, and an answer that is never shown."""
     here = bring(desk.url, "这里")
@@ -94,6 +87,7 @@ async def test_a_question_on_its_way_is_there_when_the_reader_comes_back(page: P
     assert await page.input_value(BOX) == ""
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_an_edit_on_its_way_is_in_its_own_place_when_the_reader_comes_back(
     page: Page, desk: Served
 ) -> None:
@@ -141,6 +135,7 @@ async def branched(page: Page, desk: Served) -> str:
     return session_id
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_map_of_a_conversation_does_not_open_over_a_new_one(page: Page, desk: Served) -> None:
     """Discriminates: a late tree taken for that of the empty conversation on the page."""
     tree = await hold(page, tree_of(await branched(page, desk)))
@@ -153,6 +148,7 @@ async def test_the_map_of_a_conversation_does_not_open_over_a_new_one(page: Page
     assert not await page.is_visible("#branches")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_double_click_opens_one_map(page: Page, desk: Served) -> None:
     """Discriminates: a map for each click, one over the other."""
     tree = await hold(page, tree_of(await branched(page, desk)))
@@ -199,6 +195,7 @@ async def test_a_conversation_that_is_gone_at_last_leaves_the_keyboard_where_it_
     assert await page.input_value(BOX) == "one half, the other"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_version_that_comes_at_last_leaves_the_keyboard_where_it_is(page: Page, desk: Served) -> None:
     """Discriminates: the focus on its pager, though the reader writes a question."""
     turns = await hold(page, turns_of(await branched(page, desk)))

@@ -63,6 +63,7 @@ async def test_the_stages_and_their_times_stay_behind_the_answers_time_and_after
     assert all(word in stages for word in ("检索", "重排", "作答", "读入 321", "写出 12"))
 
 
+@pytest.mark.full("judges how smooth it is, for seconds")
 async def test_nothing_jumps_while_an_answer_streams_and_when_its_sources_come(
     page: Page, live: Live
 ) -> None:

@@ -253,6 +253,7 @@ async def test_a_document_that_is_erased_while_an_answer_cites_it_is_not_cited_i
         assert await where(app, fees, FEES, "fees.md") == []
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_document_that_is_being_read_in_does_not_come_back(app: App) -> None:
     text = "\n\n".join(f"{number}: {FEES}" for number in range(400))
     added = await app.client.post("/documents", files={"file": ("long.md", text.encode())})
@@ -294,6 +295,7 @@ async def test_an_operator_counts_first_and_cleans_what_is_gone_already(app: App
     assert (await app.client.post("/admin/erase", params=all_of_it)).status_code == 422
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_archive_that_holds_it_is_told_and_deleted_when_asked(app: App) -> None:
     streamed = await talk(app)
     await app.container.backups.create()
@@ -329,6 +331,7 @@ def undo_file_of_an_earlier_version(app: App) -> Path:
     return path
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_erased_owner_is_in_no_undo_file_of_an_earlier_version(app: App) -> None:
     """Discriminates: a file deleted only when ids are left that it could name."""
     await talk(app)

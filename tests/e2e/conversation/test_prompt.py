@@ -206,6 +206,7 @@ async def test_a_model_without_a_system_role_writes_summaries_too(tmp_path: Path
     assert prompt["request"]["exact"] is True
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_summary_has_a_place_in_a_small_window(tmp_path: Path) -> None:
     """Discriminates: a summary as long as any may be, for which no prompt has room."""
     words = tuple(f"word{number} " for number in range(400))

@@ -89,6 +89,7 @@ async def test_a_follow_up_that_found_nothing_is_rewritten_and_finds_its_passage
     assert REWRITTEN not in json.dumps(prompt)  # words of another turn, which may be erased one day
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_what_finds_enough_is_not_rewritten(tmp_path: Path) -> None:
     async with open_app(settings(tmp_path, REWRITTEN, rerank_score_threshold=0.0)) as app:
         session, question = await follow_up(app)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import make_settings, open_app, scripted
 from tests.support.wire.copies import bring_in, exported, tree
@@ -31,6 +33,7 @@ async def test_commands_need_no_model_and_take_effect_with_the_next_turn(tmp_pat
     assert ("Be brief." in contents, "Otto" in contents, "/clear" in contents) == (True, False, False)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_conversation_with_commands_comes_back_as_it_was(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path)) as app:
         first = await app.ask("/persona 你是一位老师")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.servers.app import App
 
 DATED = "# 手册\n\n更新时间：2015 - 12 - 25\n\n文学院的前身是1939年成立的。"
@@ -12,6 +14,7 @@ async def upload(app: App, text: str, name: str = "a.md", **fields: str) -> tupl
     return reply.status_code, reply.json().get("error") or reply.json()["document"]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_day_a_month_or_a_year_is_taken_and_listed(app: App) -> None:
     for date in ("2026", "2026-01", "2026-01-31"):
         status, document = await upload(app, f"text of {date}", date=date)

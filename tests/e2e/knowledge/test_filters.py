@@ -201,6 +201,7 @@ async def test_damaged_limits_do_not_lose_the_turn(app: App) -> None:
         assert session["turns"][0]["filters"] == {}
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_when_nothing_fits_the_answer_says_that_it_was_limited(filled: Filled) -> None:
     """Discriminates: "the documents hold nothing", which is not true of those that were not searched."""
     app = filled.app
@@ -248,6 +249,7 @@ async def test_a_model_is_told_of_the_limits_with_passages_and_without(tmp_path:
     assert "Search scope" not in json.dumps(unlimited)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_second_try_with_a_rewritten_question_keeps_to_the_limits(tmp_path: Path) -> None:
     """Discriminates: the rewritten question searched in everything."""
     async with open_app(rewriting(tmp_path, REWRITTEN)) as app:
@@ -270,6 +272,7 @@ async def test_why_not_says_that_a_document_is_beyond_the_limits(filled: Filled)
     assert within["chunks"][0]["dense"]["rank"] == 1
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_why_not_says_that_a_copy_took_the_place(filled: Filled) -> None:
     """Discriminates: showing one text twice, or blaming fusion for it."""
     app = filled.app
@@ -283,6 +286,7 @@ async def test_why_not_says_that_a_copy_took_the_place(filled: Filled) -> None:
     assert "exactly the same" in report["message"]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_erased_document_leaves_no_id_in_the_limits(filled: Filled) -> None:
     """Discriminates: scrubbing the citations alone."""
     app, ids = filled.app, filled.ids

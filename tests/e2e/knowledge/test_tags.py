@@ -20,6 +20,7 @@ async def tags(client: httpx.AsyncClient, key: str = "") -> list[tuple[str, int]
     return [(each["tag"], each["documents"]) for each in response.json()["tags"]]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_tags_come_with_their_documents_the_most_first_then_by_name(app: App) -> None:
     """Discriminates: counting chunks; the order of the engine; a tag that outlives its documents."""
     assert await tags(app.client) == []

@@ -101,6 +101,7 @@ async def test_a_deleted_document_leaves_no_chunk_and_is_not_found_again(app: Ap
     assert not (await app.ask("When is the rhubarb festival?")).sources
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_upload_waits_its_turn_until_there_is_room_for_its_bytes(app: App) -> None:
     """Discriminates: reading an upload into memory before the budget has room for it."""
     async with app.container.knowledge.uploads.hold(UPLOADED_BYTES):

@@ -45,6 +45,7 @@ async def test_an_answer_in_one_object_tells_them_too(tmp_path: Path) -> None:
     assert [whole[name] for name in NOTES] == [stored[name] for name in NOTES] == [[WARNED], REWRITTEN]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_what_a_warning_counts_is_kept_with_it(tmp_path: Path) -> None:
     """Discriminates: keeping the code and the message alone."""
     async with open_app(settings(tmp_path)) as app:
@@ -57,6 +58,7 @@ async def test_what_a_warning_counts_is_kept_with_it(tmp_path: Path) -> None:
     assert {each["code"]: each.get("turns") for each in stored["warnings"]}["turns_unreadable"] == 1
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_replay_tells_them_under_the_numbers_they_had(tmp_path: Path) -> None:
     """Discriminates: a replay without them; one that tells them to a reader who has seen them."""
     async with open_app(settings(tmp_path, "<think>hm</think>", "One\n\ntwo")) as app:
@@ -106,6 +108,7 @@ async def test_a_turn_that_was_cut_keeps_what_was_told_until_then(
         assert (await read(app, turn_id))["warnings"] == [WARNED]  # those of the second run
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_they_are_in_the_copy_and_come_back_with_it(tmp_path: Path) -> None:
     """Discriminates: leaving one out of the export, the import, or the replay of what was brought in."""
     async with open_app(settings(tmp_path)) as app:

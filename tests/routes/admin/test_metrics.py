@@ -6,6 +6,8 @@ import asyncio
 import uuid
 from pathlib import Path
 
+import pytest
+
 from routes.app import create_app
 from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
 from tests.support.wire.metrics import Figures
@@ -107,6 +109,7 @@ async def test_a_scrape_begins_the_look_that_the_next_one_tells_of(app: App) -> 
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_followed_folders_are_counted_and_not_named(tmp_path: Path) -> None:
     folder = tmp_path / "walnuts"
     folder.mkdir()
@@ -181,6 +184,7 @@ async def test_a_server_that_shuts_down_says_so(app: App) -> None:
 # ---- two in one process -----------------------------------------------------------------------------
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_two_applications_in_one_process_count_apart(tmp_path: Path) -> None:
     """Discriminates: one registry for the process."""
     async with open_app(make_settings(tmp_path / "a")) as one, open_app(make_settings(tmp_path / "b")) as two:

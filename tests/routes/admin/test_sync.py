@@ -69,6 +69,7 @@ async def test_a_sync_is_started_followed_and_reported_and_its_files_are_found(
     assert set(summary) == {"source", "documents", "synced_at"}
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_the_sync_at_start_is_in_the_background(tmp_path: Path) -> None:
     (tmp_path / "handbook").mkdir()
     (tmp_path / "handbook" / "a.md").write_bytes(b"# A\n\ntext")
@@ -93,6 +94,7 @@ async def test_only_one_runs_and_unknown_sources_and_fields_are_refused(synced: 
     await ended(app)
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_source_that_is_gone_from_the_configuration_is_told_and_forgotten(tmp_path: Path) -> None:
     async with open_synced(tmp_path) as (app, folder):
         (folder / "a.md").write_bytes(b"# A\n\ntext")

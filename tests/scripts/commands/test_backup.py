@@ -55,6 +55,7 @@ async def questions(folder: Path, session_id: str) -> list[str]:
     return [turn["user_query"] for turn in turns]
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_backup_comes_back_elsewhere_and_only_into_an_empty_store(
     session: tuple[Path, str], tmp_path: Path
 ) -> None:

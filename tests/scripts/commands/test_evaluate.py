@@ -67,6 +67,7 @@ def test_documents_are_found_through_the_real_services(measured: tuple[Path, str
     assert ours["ms_p50"] > 0
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_a_question_meets_only_its_scope_and_the_whole_list_is_kept(measured: tuple[Path, str]) -> None:
     """Discriminates: one owner for all scopes, and a run cut off at the threshold."""
     run = runs(measured[0] / "bakery.jsonl")
@@ -109,6 +110,7 @@ def test_a_set_without_unanswerable_questions_is_asked_again_without_its_answers
     assert "tea: refusal: 2 questions asked again where their answers are not" in printed
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_vectors_are_kept_from_run_to_run(measured: tuple[Path, str]) -> None:
     """Discriminates: a cache that is not asked."""
     vectors = measured[0] / "vectors"

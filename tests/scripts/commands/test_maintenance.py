@@ -164,6 +164,7 @@ async def test_a_dry_run_counts_and_apply_deletes(
     assert await stored(settings) == 1
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_fewer_days_than_configured_need_a_yes(settings: Settings) -> None:
     await old_turns(settings, 29, 1)
     with pytest.raises(CommandError, match="--yes") as refused:
@@ -175,6 +176,7 @@ async def test_fewer_days_than_configured_need_a_yes(settings: Settings) -> None
     assert await stored(settings) == 1
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_what_was_deleted_is_receipted_as_a_command(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,6 +190,7 @@ async def test_what_was_deleted_is_receipted_as_a_command(
     assert f"{SESSION}  2" in shown
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_times_that_cannot_be_read_are_named(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -221,6 +224,7 @@ async def test_the_plan_of_a_repair_is_shown_and_saved(
     assert [change["parent_turn_id"] for change in session["changes"]] == [None, uid(0), uid(1)]
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_a_second_repair_has_nothing_to_do(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_turn_is_shown_part_by_part_and_its_request_as_sent(
     assert "secret" not in shown.stdout
 
 
+@pytest.mark.full("runs commands as processes of their own")
 def test_an_unknown_turn_a_missing_key_and_no_server_are_said_in_one_line(
     served: tuple[RunningServer, StubLLM],
 ) -> None:

@@ -46,6 +46,7 @@ def numbers(printed: str) -> dict[str, int]:
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
+@pytest.mark.full("runs commands as processes of their own")
 async def test_without_a_server_it_does_the_work_itself_and_says_what_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

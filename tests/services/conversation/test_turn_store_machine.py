@@ -315,7 +315,10 @@ class EmbeddedMachine(TurnMachine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("machine", "examples"), [(TurnMachine, 25), (EmbeddedMachine, 14)])
+@pytest.mark.parametrize(
+    ("machine", "examples"),
+    [(TurnMachine, 25), pytest.param(EmbeddedMachine, 14, marks=pytest.mark.full("a long property run"))],
+)
 def test_the_store_reads_as_a_dict_does(machine: type[TurnMachine], examples: int) -> None:
     """Discriminates: `lte` for the cutoff; an erasure or a changed parent
     that leaves the kept tree; a walked branch kept when its root gets a parent; commands in the recent

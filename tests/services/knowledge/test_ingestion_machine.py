@@ -236,7 +236,10 @@ class EmbeddedMachine(Machine):
     embedded = True
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(Machine, 30), (EmbeddedMachine, 6)])
+@pytest.mark.parametrize(
+    ("machine", "examples"),
+    [(Machine, 30), pytest.param(EmbeddedMachine, 6, marks=pytest.mark.full("a long property run"))],
+)
 def test_what_is_searched_is_always_one_whole_version(machine: type[Machine], examples: int) -> None:
     chosen = settings(
         max_examples=examples,

@@ -33,7 +33,9 @@ from tests.support.stores.knowledge import (
 NEWER = TEXT.replace("第7条规定", "第七条新规定")
 
 
-@pytest.fixture(params=["reference", "embedded"])
+@pytest.fixture(
+    params=["reference", pytest.param("embedded", marks=pytest.mark.full("a store process for each test"))]
+)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
     if request.param == "reference":
         async with memory_store() as opened:

@@ -200,6 +200,7 @@ def assert_same_vectors(edge: Any, reference: Any) -> None:
             assert edge[name] == pytest.approx(vector, abs=TOLERANCE)
 
 
+@pytest.mark.full("works through many cases, for seconds")
 @settings(
     max_examples=40,
     phases=[Phase.explicit, Phase.generate],  # shrinking takes minutes; a failure prints its operations

@@ -61,6 +61,7 @@ async def test_two_calls_share_one_connection(late: list[bytes | float]) -> None
         assert (stub.connections, len(stub.requests)) == (1, 3)
 
 
+@pytest.mark.full("works through many cases, for seconds")
 async def test_calls_at_once_wait_for_no_connection() -> None:
     """Discriminates: the usual limit of 100 connections to a host."""
     async with serving(Answer([HI, 1.0, STOP, DONE])) as stub, opened(stub.url) as llm:

@@ -177,6 +177,7 @@ async def test_a_model_process_that_died_is_started_again(llm: GgufLLM) -> None:
         assert (await first_delta(llm)).text
 
 
+@pytest.mark.full("loads and runs a real model")
 async def test_a_question_that_waits_for_a_slot_is_answered_however_soon_a_first_token_is_due() -> None:
     """Discriminates: a first-token clock that runs while another answer of ours holds the slot."""
     async with opened(options={"n_parallel": 1}, max_tokens=4) as llm:
@@ -278,6 +279,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.full("loads and runs a real model")
 async def test_the_model_process_ends_when_its_server_is_killed() -> None:
     root = Path(__file__).parents[4]
     pipe = asyncio.subprocess.PIPE

@@ -121,6 +121,7 @@ async def test_closing_ends_a_run_that_is_under_way_before_the_store_closes() ->
 # ---- what was missed, and the clock -----------------------------------------------------------------
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_what_the_server_missed_while_it_was_down_is_made_up_once(store: VectorStore) -> None:
     """On the store that knows it; a new one has nothing to make up for."""
     lease = LeaseStore(store, "operations")

@@ -144,6 +144,7 @@ async def test_a_store_that_a_server_has_open_is_refused(
                 pass
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_what_an_empty_store_was_made_for_does_not_matter_and_its_receipts_stay(
     backup: tuple[Path, Contents], tmp_path: Path
 ) -> None:
@@ -173,6 +174,7 @@ async def test_a_restore_that_fails_leaves_nothing(backup: tuple[Path, Contents]
     assert list((tmp_path / "to").iterdir()) == []
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_one_that_was_killed_is_told_at_the_start_and_begun_anew(
     backup: tuple[Path, Contents], tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ async def prepare(data: Path, embedding: EmbeddingService) -> None:
         await copy.make(source, lambda _: None, reason="command")
 
 
+@pytest.mark.full("writes a whole store anew")
 async def test_a_start_uses_the_copy_that_was_prepared_and_goes_back_to_the_store_it_replaced(
     tmp_path: Path,
 ) -> None:

@@ -55,7 +55,9 @@ class KeepsNothing(AsyncQdrantClient):
         return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(
+    params=[pytest.param("edge", marks=pytest.mark.full("a store process for each test")), *ENGINES[1:]]
+)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
     """The collections as another embedding of four dimensions left them."""
     async with open_store(request.param, tmp_path) as opened:

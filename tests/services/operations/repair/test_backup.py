@@ -142,6 +142,7 @@ def points(draw: st.DrawFn) -> list[models.PointStruct]:
     return results
 
 
+@pytest.mark.full("writes a whole store anew")
 @settings(max_examples=40, deadline=None)
 @given(points(), st.booleans(), st.integers(0, 7))
 def test_a_restore_gives_back_payloads_ids_and_vectors_exactly(

@@ -277,6 +277,7 @@ async def test_an_empty_store_has_nothing_to_repair(store: VectorStore) -> None:
     assert (await backfill(store).apply(plan)).nothing_to_do
 
 
+@pytest.mark.full("works through many cases, for seconds")
 async def test_2500_turns_of_one_session_become_one_chain(store: VectorStore) -> None:
     """Red when only the first page is read."""
     for number in range(2_500):

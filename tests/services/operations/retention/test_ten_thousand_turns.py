@@ -71,6 +71,7 @@ async def expired(world: World) -> tuple[ExpiryReport, Lag, float]:
     return report, lag, time.perf_counter() - begun
 
 
+@pytest.mark.full("works through many cases, for seconds")
 @pytest.mark.slow
 async def test_half_of_10_000_turns_expires_and_the_other_half_is_untouched(tmp_path: Path) -> None:
     """Discriminates: `<=`; holds or limits ignored; a summary, memory, title or log line left; a chunk left
