@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from playwright.async_api import Page, expect
 
@@ -23,6 +24,7 @@ from tests.browser.support.driving import answered, ask
 from tests.support.servers.server import running_server
 
 READY = f"{INPUT}[accept*='.docx']"  # the server has said what it reads
+TRAVEL = "# 出差\n出差每天补助 120 元。"
 LEAVE = (
     "# 年假\n员工每年有 17 天带薪年假，须提前两周向主管申请。\n\n# 病假\n病假凭医院证明，每年不超过 30 天。\n"
 )
@@ -42,10 +44,24 @@ WATCH = """() => {
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server_of_documents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of its own, without the sample: what is counted here is this file's."""
     with running_server(tmp_path_factory.mktemp("documents"), LOAD_SAMPLE="false") as server:
         yield server.url
+
+
+@pytest.fixture
+def url(server_of_documents: str) -> str:
+    """The server without a document: each test brings its own."""
+    for document in httpx.get(f"{server_of_documents}/documents").json()["documents"]:
+        httpx.delete(f"{server_of_documents}/documents/{document['document_id']}").raise_for_status()
+    return server_of_documents
+
+
+def bring(url: str, name: str, text: str) -> None:
+    """The document is there, and a question finds it."""
+    added = httpx.post(f"{url}/documents", files={"file": (name, text.encode())}, timeout=60).json()
+    httpx.get(f"{url}/jobs/{added['job_id']}/stream", timeout=60).raise_for_status()
 
 
 async def test_an_empty_panel_says_what_can_be_read(page: Page, url: str) -> None:
@@ -76,8 +92,9 @@ async def test_a_chosen_file_is_read_in_and_cited(page: Page, url: str) -> None:
 
 async def test_dropped_files_go_in_and_what_is_there_already_says_so(page: Page, url: str) -> None:
     """Discriminates: a drop that only the drop zone hears; `existing` taken for a job."""
+    bring(url, "年假规定.md", LEAVE)
     await page.goto(url)
-    await drop(page, a_file("出差.md", "# 出差\n出差每天补助 120 元。"), a_file("年假规定.md", LEAVE))
+    await drop(page, a_file("出差.md", TRAVEL), a_file("年假规定.md", LEAVE))
     assert await page.evaluate("window.__wasOver") is True
     await read_in(page, "出差.md")
     same = page.locator(f"{upload_row('年假规定.md')}[data-state=same]")
@@ -155,6 +172,7 @@ async def test_a_reload_finds_the_running_job_and_a_cancelled_one_leaves_nothing
 
 async def test_passages_are_read_and_handed_to_the_question(page: Page, url: str) -> None:
     """Discriminates: telling before the panel is closed; a passage of another row."""
+    bring(url, "年假规定.md", LEAVE)
     await open_panel(page, url)
     await page.evaluate(LISTEN)
     await page.click(f"{row('年假规定.md')} .document-open")
@@ -176,6 +194,8 @@ async def test_passages_are_read_and_handed_to_the_question(page: Page, url: str
 
 
 async def test_tags_and_date_are_edited_and_found(page: Page, url: str) -> None:
+    bring(url, "年假规定.md", LEAVE)
+    bring(url, "出差.md", TRAVEL)
     await open_panel(page, url)
     await page.click(f"{row('出差.md')} .document-open")
     await page.click("[data-action=edit]")
@@ -198,6 +218,8 @@ async def test_tags_and_date_are_edited_and_found(page: Page, url: str) -> None:
 
 async def test_a_deleted_document_is_gone_from_the_list_and_from_old_answers(page: Page, url: str) -> None:
     """Discriminates: no question before; the focus lost with the row."""
+    bring(url, "年假规定.md", LEAVE)
+    bring(url, "出差.md", TRAVEL)
     await page.goto(url)
     await ask(page, "年假有几天\uff1f")
     await answered(page)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,12 +145,14 @@ async def test_a_foreign_host_or_origin_is_refused(app: App) -> None:
     assert (await refused(app, question(), {**JSON, "origin": "http://evil.test"}))[0] == 403  # B86
 
 
-async def test_odd_but_legal_text_is_kept_and_the_stream_stays_whole(app: App) -> None:
+async def test_odd_but_legal_text_is_kept_and_the_stream_stays_whole(tmp_path: Path) -> None:
     body = (
         '{"question": "a\\ud800b \\u202e \\u2028 {{7*7}} {x.__class__} </think>DONE:"}'  # B13, B15, B81–B84
     )
-    response = await app.client.post(CHAT, content=body, headers=JSON)
+    settings = make_settings(tmp_path, models={"llms": {"default": scripted("never")}})
+    async with open_app(settings) as app:  # of its own: a turn is stored
+        response = await app.client.post(CHAT, content=body, headers=JSON)
+        (stored,) = (await app.container.store.scroll("conversations"))[0]
     assert response.status_code == 200
     assert response.text.count("\ndata: DONE:") == 1
-    (stored,) = (await app.container.store.scroll("conversations"))[0]
     assert (stored.payload or {})["user_query"] == "a\ufffdb \u202e \n {{7*7}} {x.__class__} </think>DONE:"
