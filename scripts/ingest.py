@@ -10,10 +10,10 @@ import asyncio
 import os
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tqdm import tqdm
 
@@ -38,6 +38,7 @@ IN_FLIGHT = 16  # parsing the next files goes on while others are embedded; smal
 POLL_S = 0.2
 REQUEST_TIMEOUT_S = 120
 BUSY_ATTEMPTS = 60
+BUSY = (429, 503)
 FINAL = ("done", "failed", "cancelled")
 
 
@@ -49,6 +50,43 @@ class Progress:
     done: int = 0
     total: int = 0
     error: str | None = None
+    error_code: str | None = None
+
+
+async def ask_patiently(client: ServerClient, method: str, path: str, **content: Any) -> httpx.Response:
+    """A busy server is asked again; `content` as httpx takes it. Raises CommandError."""
+    for _ in range(BUSY_ATTEMPTS):
+        response = await client.request(method, path, **content)
+        if response.status_code not in BUSY:
+            break
+        await asyncio.sleep(_retry_after_s(response))
+    return response
+
+
+async def reading_in(
+    client: ServerClient, addition: AddedDocument, **content: Any
+) -> AsyncIterator[Progress]:
+    """How far it is, again and again; the last one's stage is final. Raises CommandError."""
+    while True:
+        progress = await _progress(client, addition, **content)
+        yield progress
+        if progress.stage in FINAL:
+            return
+        await asyncio.sleep(POLL_S)
+
+
+async def _progress(client: ServerClient, addition: AddedDocument, **content: Any) -> Progress:
+    response = await ask_patiently(client, "GET", f"/jobs/{addition.job_id}", **content)
+    if response.status_code != 404:
+        job = checked(response, Job)
+        return Progress(job.stage, job.done, job.total, job.error, job.error_code)
+    # another worker has the job, or a restart forgot it: the document itself says how it stands
+    path = f"/documents/{addition.document.document_id}"
+    response = await ask_patiently(client, "GET", path, **content)
+    if response.status_code == 404:
+        return Progress("cancelled")
+    document = checked(response, Document)
+    return Progress("done" if document.status == "ready" else document.status, error=document.error)
 
 
 @dataclass
@@ -91,11 +129,7 @@ class Ingester:
         except OSError as error:
             return str(error)
         data = self._fields | {"external_id": external_id_of(file)}
-        for _ in range(BUSY_ATTEMPTS):
-            response = await self._client.request("POST", "/documents", files=files, data=data)
-            if response.status_code not in (429, 503):
-                break
-            await asyncio.sleep(_retry_after_s(response))
+        response = await ask_patiently(self._client, "POST", "/documents", files=files, data=data)
         return read(response, AddedDocument) if response.is_success else reason_of(response)
 
     async def _follow(self, file: Path, addition: AddedDocument, bar: tqdm[NoReturn]) -> None:
@@ -111,29 +145,10 @@ class Ingester:
     async def _outcome(self, addition: AddedDocument, bar: tqdm[NoReturn]) -> str | None:
         """Why it failed; None when it did not."""
         shown = -1
-        while True:
-            job = await self._job(addition)
+        async for job in reading_in(self._client, addition):
             bar.set_postfix_str(f"{job.done}/{job.total} chunks", refresh=job.done != shown)
             shown = job.done
-            if job.stage in FINAL:
-                return None if job.stage == "done" else job.error or f"it was {job.stage}"
-            await asyncio.sleep(POLL_S)
-
-    async def _job(self, addition: AddedDocument) -> Progress:
-        response = await self._client.request("GET", f"/jobs/{addition.job_id}")
-        if response.status_code == 404:
-            return await self._job_of_document(addition.document.document_id)
-        job = checked(response, Job)
-        return Progress(job.stage, job.done, job.total, job.error)
-
-    async def _job_of_document(self, document_id: str) -> Progress:
-        """Another worker has the job, or a restart forgot it: the document itself says how it stands."""
-        response = await self._client.request("GET", f"/documents/{document_id}")
-        if response.status_code == 404:
-            return Progress(stage="cancelled")
-        document = checked(response, Document)
-        stage = {"ready": "done", "failed": "failed"}.get(document.status, document.status)
-        return Progress(stage=stage, error=document.error)
+        return None if job.stage == "done" else job.error or f"it was {job.stage}"
 
     def _fail(self, file: Path, reason: str, bar: tqdm[NoReturn]) -> None:
         self.summary.failed.append(f"{file}: {reason}")

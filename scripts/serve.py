@@ -7,10 +7,9 @@ import sys
 
 from config.settings import ServerSettings, Settings, load_settings
 from config.sources import ConfigurationError
-from scripts.math_threads import one_math_thread
+from scripts.commands.maintenance import EXIT_REFUSED, one_math_thread, print_refusal
 
 SHORTEST_PUBLIC_KEY = 32
-EXIT_REFUSED = 2
 
 
 def main() -> int:
@@ -20,8 +19,7 @@ def main() -> int:
         settings = load_settings()
         check_binding(settings.server)
     except ConfigurationError as error:
-        print(f"wenmai: {error}", file=sys.stderr)
-        return EXIT_REFUSED
+        return print_refusal(error, EXIT_REFUSED)
     from config.logging import configure_logging
 
     configure_logging(settings.server.log_level)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ EXIT_REFUSED = 2
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A module of `scripts` whose `main` returns the exit code; a `bare` one takes no arguments at all."""
+    """A `function` of a module of `scripts`, which returns the exit code; a `bare` one takes no arguments."""
 
     module: str
     purpose: str
+    function: str = "main"
     bare: bool = False
 
 
@@ -30,13 +30,13 @@ COMMANDS = {
     "ingest": Command("ingest", "read documents in"),
     "sync": Command("commands.sync", "follow the configured folders now, and say what became of every file"),
     "backup": Command(
-        "commands.backup", "write one archive of everything that is stored, while the server runs"
+        "commands.archives", "write one archive of everything that is stored, while the server runs", "backup"
     ),
-    "restore": Command("commands.restore", "put a backup into an empty store"),
-    "migrate": Command("commands.migrate_store", "move between the embedded store and a Qdrant server"),
+    "restore": Command("commands.archives", "put a backup into an empty store", "restore"),
+    "migrate": Command("commands.archives", "move between the embedded store and a Qdrant server", "migrate"),
     "cleanup": Command("cleanup_expired", "remove expired conversations"),
     "erase": Command("commands.erase", "erase a turn, a session, a document or an owner, and prove it"),
-    "prompt": Command("commands.show_prompt", "show what was sent to the model for a turn"),
+    "prompt": Command("commands.ask", "show what was sent to the model for a turn", "show_prompt"),
     "evaluate": Command("commands.evaluate", "measure retrieval on sets of questions"),
     "repair": Command("backfill_parent_turns", "repair what earlier versions left in the conversations"),
     "reembed": Command("commands.reembed", "embed everything that is stored with another model"),
@@ -58,14 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(command: Command, arguments: Sequence[str]) -> int:
-    """Only the command that is run is loaded; some read their arguments from `sys.argv`."""
+    """Only the command that is run is loaded."""
     if command.bare and arguments:
         return _explain(command, arguments)
-    run = importlib.import_module(f"scripts.{command.module}").main
-    if inspect.signature(run).parameters:
-        return int(run(arguments))
-    sys.argv = [f"wenmai {command.module}", *arguments]
-    return int(run())
+    run = getattr(importlib.import_module(f"scripts.{command.module}"), command.function)
+    return int(run() if command.bare else run(arguments))
 
 
 def _explain(command: Command, arguments: Sequence[str]) -> int:

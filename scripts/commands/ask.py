@@ -1,17 +1,22 @@
-"""Ask from the terminal: `wenmai ask "父子链是什么？"`; without a question, a conversation."""
+"""Ask from the terminal: `wenmai ask "父子链是什么？"`; without a question, a conversation.
+
+And the prompt that the model got for a turn: `wenmai prompt TURN_ID`, from a running server.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
 from routes.wire.chat import StatusData
-from routes.wire.turns import Citation
+from routes.wire.turns import Citation, Prompt, PromptPart, PromptRequest
 from scripts.commands.maintenance import EXIT_OK
 from scripts.commands.server import Server, ServerClient, local_key, local_url, reason_of, run_with
 
@@ -97,15 +102,15 @@ async def _lines(response: httpx.Response) -> AsyncIterator[str]:
             yield line
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 answered, 1 the turn failed or the server is not there."""
-    arguments = _arguments()
+    asked = _options(arguments)
     terminal = Terminal(colours=sys.stdout.isatty())
-    terminal.session_id = arguments.session
-    options: dict[str, Any] = {"thinking": arguments.thinking, "model_id": arguments.model}
-    server = Server(arguments.url, arguments.api_key or local_key())
+    terminal.session_id = asked.session
+    options: dict[str, Any] = {"thinking": asked.thinking, "model_id": asked.model}
+    server = Server(asked.url, asked.api_key or local_key())
     try:
-        for question in _questions(arguments.question):
+        for question in _questions(asked.question):
             ask_one = partial(ask, terminal=terminal, question=question, options=options)
             if exit_code := run_with(server, 600, ask_one):
                 return exit_code
@@ -129,16 +134,107 @@ def _questions(words: list[str]) -> Iterator[str]:
             yield question
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Ask Wenmai from the terminal. 在终端里提问。")
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="wenmai ask", description="Ask Wenmai from the terminal. 在终端里提问。"
+    )
     parser.add_argument("question", nargs="*", help="the question; without one, a conversation until Ctrl-D")
     parser.add_argument("--url", default=local_url(), help="the server (default %(default)s)")
     parser.add_argument("--session", help="go on in this session")
     parser.add_argument("--model", default="default", help="a model id of the configuration")
     parser.add_argument("--thinking", action="store_true", help="ask for visible thinking")
     parser.add_argument("--api-key", help="default: the first of API_KEYS")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+# A text must not steer the terminal: its control characters are shown as what they are (U+2400 to U+2421).
+_VISIBLE = {code: 0x2400 + code for code in range(32) if code != ord("\t")} | {0x7F: 0x2421}
+_VISIBLE |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+def lines(prompt: Prompt, *, with_request: bool = False) -> Iterator[tuple[str, str]]:
+    """(colour, line), part by part."""
+    yield BOLD, f"turn {prompt.turn_id}"
+    if prompt.parts is None:
+        yield "", f"model {prompt.model_id}: no record of the prompt is kept for this turn (PROMPT_KEEP_DAYS)"
+        return
+    yield "", f"model {prompt.model_id} · layout {prompt.layout or '?'} · {_tokens(prompt)}"
+    for part in prompt.parts:
+        if part.kept or not part.chunk_id:
+            yield "", ""
+            yield from _part_lines(part)
+    passed_over = Counter(part.reason for part in prompt.parts if not part.kept and part.chunk_id)
+    if passed_over:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in passed_over.most_common())
+        yield "", ""
+        yield DIM, f"- passages left out: {reasons}"
+    yield "", ""
+    yield DIM, f"request: {_request(prompt.request)}"
+    if prompt.response:
+        yield DIM, f"response: {json.dumps(prompt.response, ensure_ascii=False)}"
+    if with_request and prompt.request is not None and prompt.request.body is not None:
+        yield "", ""
+        yield "", prompt.request.body
+
+
+def _tokens(prompt: Prompt) -> str:
+    room = f" of a window of {prompt.window}, {prompt.answer_tokens} for the answer" if prompt.window else ""
+    return f"{prompt.prompt_tokens} tokens{room}"
+
+
+def _part_lines(part: PromptPart) -> Iterator[tuple[str, str]]:
+    ids = [f"turn {part.turn_id}"] if part.turn_id else []
+    ids += [f"chunk {part.chunk_id}"] if part.chunk_id else []
+    reason = f"({part.reason})" if part.reason else ""
+    head = " · ".join([part.part, part.role, f"{part.tokens} tokens", *ids])
+    if not part.kept:
+        yield DIM, f"- {head} · left out {reason}".rstrip()
+        return
+    yield BOLD, f"+ {head} {reason}".rstrip()
+    if part.removed:
+        yield RED, "  erased since"
+    for line in part.text.split("\n") if part.text else ():
+        yield "", f"  {line.translate(_VISIBLE)}".rstrip()
+
+
+def _request(request: PromptRequest | None) -> str:
+    if request is None or not request.sha256:
+        return "nothing was sent"
+    digest = f"sha256 {request.sha256}"
+    if request.exact:
+        return f"exact, {digest}"
+    why = "parts of it were erased since" if request.body is None else "put together anew, not byte for byte"
+    return f"{why}; what was sent had {digest}"
+
+
+def show_prompt(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 shown, 1 there is no such turn, or no server that answers."""
+    options = _prompt_options(arguments)
+    server = Server(options.server, options.key or local_key())
+    return run_with(server, 60, lambda client: _show(client, options))
+
+
+async def _show(client: ServerClient, options: argparse.Namespace) -> int:
+    prompt = await client.send("GET", f"/turns/{options.turn_id}/prompt", Prompt)
+    coloured = sys.stdout.isatty()
+    for colour, line in lines(prompt, with_request=options.json):
+        print(f"{colour}{line}{PLAIN}" if colour and coloured else line)
+    return 0
+
+
+def _prompt_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="wenmai prompt",
+        description="Show what the model was told for a turn. 显示某一轮发给模型的提示词。",
+    )
+    parser.add_argument("turn_id", metavar="TURN_ID", help="the turn, as a UUID")
+    parser.add_argument(
+        "--server", default=local_url(), metavar="URL", help="the server (default %(default)s)"
+    )
+    parser.add_argument("--key", help="its key (default: the first of API_KEYS)")
+    parser.add_argument("--json", action="store_true", help="then the request as it was sent")
+    return parser.parse_args(arguments)

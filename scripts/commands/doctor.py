@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from scripts.commands.maintenance import EXIT_REFUSED, CommandError, end_unread, print_json
+from scripts.commands.maintenance import EXIT_REFUSED, CommandError, end_unread, one_math_thread, print_json
 from scripts.commands.server import Server, add_server_options, asking, read, server_of
-from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
     import httpx

@@ -23,7 +23,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.math_threads import one_math_thread
+from scripts.commands.maintenance import (
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    CommandError,
+    one_math_thread,
+    print_refusal,
+)
 
 if TYPE_CHECKING:
     from scripts.evaluation.run import Options
@@ -55,23 +61,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _measure(options: Options, figures: Path | None) -> int:
-    import httpx
-
     from config.sources import ConfigurationError
     from core.errors import StartRefusedError
-    from scripts.evaluation.report import table, write_figures
+    from scripts.evaluation.figures import table, write_figures
     from scripts.evaluation.run import evaluate
-    from scripts.evaluation.server import ServerError
     from scripts.evaluation.sets import BadSetError
 
     try:
         reports = asyncio.run(evaluate(options))
     except (BadSetError, ConfigurationError, StartRefusedError) as error:
-        print(f"wenmai: {error}", file=sys.stderr)
-        return 2
-    except (ServerError, httpx.HTTPError) as error:
-        print(f"wenmai: {error or type(error).__name__}", file=sys.stderr)
-        return 1
+        return print_refusal(error, EXIT_REFUSED)
+    except CommandError as error:
+        return print_refusal(error, EXIT_FAILED)
     if not reports:
         return 1
     shown = table(reports, options.by)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from config.settings import Settings
 
+
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
 EXIT_NO_READER = 141  # 128 + SIGPIPE, as a shell reports it
 
@@ -113,3 +114,12 @@ def print_table(rows: Sequence[tuple[str, int | str]]) -> None:
 
 def print_json(body: object) -> None:
     print(json.dumps(body, ensure_ascii=False, indent=2))
+
+
+_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def one_math_thread() -> None:
+    """Two spin against each other on a small machine. What the environment says goes before."""
+    for name in _LIBRARIES:
+        os.environ.setdefault(name, "1")

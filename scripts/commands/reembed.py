@@ -17,9 +17,15 @@ from typing import TYPE_CHECKING
 
 from routes.wire import operations as wire
 from routes.wire.operations import ReembedState
-from scripts.commands.maintenance import EXIT_OK, EXIT_REFUSED, CommandError, print_table, run
+from scripts.commands.maintenance import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    CommandError,
+    one_math_thread,
+    print_table,
+    run,
+)
 from scripts.commands.server import Server, ServerClient, add_server_options, asking_for_store, server_of
-from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
     from api.offline.reembedding import OnProgress, Reembedding

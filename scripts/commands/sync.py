@@ -20,12 +20,12 @@ from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
+    one_math_thread,
     print_table,
     run,
     shown,
 )
 from scripts.commands.server import Server, ServerClient, add_server_options, asking_for_store, server_of
-from scripts.math_threads import one_math_thread
 
 if TYPE_CHECKING:
     from config.settings import Settings

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePath
+from typing import Protocol
 
 from api.search.handler import SearchRequest
 from core.dates import is_iso_date
@@ -17,9 +18,41 @@ from core.knowledge import Upload
 from scripts.evaluation.baselines import Collection
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.sets import Line, Question
-from scripts.evaluation.target import Hit, NotReadError, Target
 
-# A line of a set as the file a user would upload.
+
+class NotReadError(Exception):
+    """A document that was refused or failed; the reason in one plain line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk; `text` is what the model would read of it, its heading path included."""
+
+    document_id: str
+    probability: float
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """Chunks, best first, the threshold not applied; `ms` without the embedding, where that can be
+    measured."""
+
+    hits: tuple[Hit, ...]
+    ms: float
+
+
+class Target(Protocol):
+    """What is measured: it takes documents and answers searches. `reads_at_once` is how many documents may be
+    on their way in at a time."""
+
+    reads_at_once: int
+
+    async def add(self, upload: Upload) -> str:
+        """Returns the document's id once it can be found. Raises NotReadError."""
+        ...
+
+    async def search(self, request: SearchRequest) -> SearchResult: ...
 
 
 EARLIEST_YEAR = 1000
@@ -30,12 +63,11 @@ _MARKS = re.compile(r"([!-/:-@\[-`{-~])")  # ASCII punctuation, which Markdown a
 
 
 def upload_of(line: Line, number: int, owner: str) -> Upload:
-    """Plain text, or with a title Markdown under that heading; the line's id is the external id.
+    """A line as the file a user would upload; its id is the external id.
 
-    A document in a file of its own is that file.
-
-    What Markdown would take for a heading inside the text gets a backslash and stays text. The file name
-    says nothing.
+    Plain text, or with a title Markdown under that heading; a document in a file of its own is that file.
+    What Markdown would take for a heading inside the text gets a backslash and stays text. The file name says
+    nothing.
     """
     if line.file_name:
         name, content = f"{number}{PurePath(line.file_name).suffix}", line.text

@@ -5,7 +5,6 @@ Over HTTP an owner is an API key, so every scope of a set takes one.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import secrets
@@ -16,69 +15,66 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from api.search.handler import SearchRequest
 from core.knowledge import Upload
-from routes.wire.documents import AddedDocument, Document, DocumentPage, Job
+from routes.wire.documents import AddedDocument, DocumentPage
 from routes.wire.search import SearchResult as SearchReply
-from scripts.evaluation.target import Hit, NotReadError, SearchResult
+from scripts.commands.maintenance import CommandError
+from scripts.commands.server import Server, ServerClient, asking, checked
+from scripts.evaluation.knowledge import Hit, NotReadError, SearchResult
+from scripts.ingest import ask_patiently, reading_in
+
+if TYPE_CHECKING:
+    import httpx
 
 ROOT = Path(__file__).parent.parent.parent
 READS_AT_ONCE = 8
 REQUEST_TIMEOUT_S = 120.0
 STOP_WAIT_S = 40.0
-POLL_S = 0.02
-SLOWEST_POLL_S = 1.0
 MOST_PREVIOUS = 10  # more are refused, and fewer are looked at
-BUSY = (429, 503)
-BUSY_ATTEMPTS = 120
+NO_ANSWER = "no answer from {url} ({kind}): {error}"
 _ADDRESS = re.compile(r"http://[^\s/]+:\d+")
 
 
-class ServerError(Exception):
-    """The server is not there, refuses us, or is not ours to fill; one plain line."""
+class ServedKnowledge:
+    """`keys` by owner; "" sends none. The times are those of whole requests, the embedding included.
 
-
-class Server:
-    """`keys` by owner; "" sends none. The times are those of whole requests, the embedding included."""
+    Methods raise CommandError when there is no use in going on.
+    """
 
     reads_at_once = READS_AT_ONCE
 
-    def __init__(self, client: httpx.AsyncClient, keys: Mapping[str, str]) -> None:
+    def __init__(self, client: ServerClient, keys: Mapping[str, str]) -> None:
         self._client = client
         self._keys = keys
         self._added: list[tuple[str, str]] = []
 
     async def check_empty(self) -> None:
-        """Raises ServerError when documents of others would be found among ours."""
+        """Raises CommandError also when documents of others would be found among ours."""
         for owner in self._keys:
-            reply = await self._send("GET", "/documents", owner)
-            if DocumentPage.model_validate_json(_checked(reply).content).documents:
-                raise ServerError(
+            if checked(await self._send("GET", "/documents", owner), DocumentPage).documents:
+                raise CommandError(
                     "the server has documents already: measure on an empty one (LOAD_SAMPLE=false)"
                 )
 
     async def add(self, upload: Upload) -> str:
-        """Raises NotReadError, and ServerError or httpx.HTTPError when there is no use in going on."""
+        """Raises NotReadError."""
         fields = {"external_id": upload.external_id or "", **({"date": upload.date} if upload.date else {})}
-        reply = await self._send(
-            "POST",
-            "/documents",
-            upload.owner,
-            files={"file": (upload.file_name, upload.content)},
-            data=fields,
-        )
+        files = {"file": (upload.file_name, upload.content)}
+        reply = await self._send("POST", "/documents", upload.owner, files=files, data=fields)
         if reply.status_code in (400, 413, 415, 422):
             raise NotReadError(_code(reply))
-        addition = AddedDocument.model_validate_json(_checked(reply).content)
+        addition = checked(reply, AddedDocument)
         document_id = addition.document.document_id
         if not addition.existing:
             self._added.append((upload.owner, document_id))
         if addition.job_id is not None:
-            await self._wait(addition.job_id, document_id, upload.owner)
+            async for job in reading_in(self._client, addition, headers=self._headers(upload.owner)):
+                stage, code = job.stage, job.error_code
+            if stage != "done":
+                raise NotReadError(code or stage)
         return document_id
 
     async def search(self, request: SearchRequest) -> SearchResult:
@@ -97,7 +93,7 @@ class Server:
             json=body | {name: value for name, value in filters.items() if value},
         )
         elapsed_ms = (time.perf_counter() - started) * 1000
-        candidates = SearchReply.model_validate_json(_checked(reply).content).candidates
+        candidates = checked(reply, SearchReply).candidates
         hits = (Hit(one.document_id, one.probability, f"{one.heading}\n{one.text}") for one in candidates)
         return SearchResult(tuple(hits), elapsed_ms)
 
@@ -107,57 +103,32 @@ class Server:
             await self._send("DELETE", f"/documents/{document_id}", owner)
         self._added.clear()
 
-    async def _send(self, method: str, path: str, owner: str, **request: Any) -> httpx.Response:
-        """A busy server is asked again."""
+    async def _send(self, method: str, path: str, owner: str, **content: Any) -> httpx.Response:
+        return await ask_patiently(self._client, method, path, headers=self._headers(owner), **content)
+
+    def _headers(self, owner: str) -> dict[str, str]:
         key = self._keys[owner]
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        for _ in range(BUSY_ATTEMPTS):
-            reply = await self._client.request(method, path, headers=headers, **request)
-            if reply.status_code not in BUSY:
-                break
-            await asyncio.sleep(0.5)
-        return reply
-
-    async def _wait(self, job_id: str, document_id: str, owner: str) -> None:
-        pause_s = POLL_S
-        while True:
-            reply = await self._send("GET", f"/jobs/{job_id}", owner)
-            missing = reply.status_code == 404
-            stage, code = await self._stage_of(document_id, owner) if missing else _stage(reply)
-            if stage == "done":
-                return
-            if stage in ("failed", "cancelled"):
-                raise NotReadError(code or stage)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, SLOWEST_POLL_S)
-
-    async def _stage_of(self, document_id: str, owner: str) -> tuple[str, str | None]:
-        """The server has forgotten the job: the document says how it stands."""
-        reply = _checked(await self._send("GET", f"/documents/{document_id}", owner))
-        status = Document.model_validate_json(reply.content).status
-        return ("done" if status == "ready" else status.value), None
+        return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 @asynccontextmanager
-async def open_server(owners: Sequence[str], url: str, api_keys: Sequence[str]) -> AsyncIterator[Server]:
-    """A server of our own for these owners, or the one at `url` with the keys given.
-
-    Raises ServerError, httpx.HTTPError.
-    """
+async def open_server(
+    owners: Sequence[str], url: str, api_keys: Sequence[str]
+) -> AsyncIterator[ServedKnowledge]:
+    """A server of our own for these owners, or the one at `url` with the keys given. Raises CommandError."""
     if not url:
         keys = {owner: secrets.token_hex(16) for owner in owners}
         with _child(list(keys.values())) as address:
-            async with httpx.AsyncClient(base_url=address, timeout=REQUEST_TIMEOUT_S) as client:
-                yield Server(client, keys)
+            async with asking(Server(address), REQUEST_TIMEOUT_S, NO_ANSWER) as client:
+                yield ServedKnowledge(client, keys)
         return
     if len(owners) > max(1, len(api_keys)):
-        raise ServerError(
+        raise CommandError(
             f"{len(owners)} collections need as many API keys: set API_KEYS here as at the server "
             f"({len(api_keys)} given)"
         )
-    keys = dict(zip(owners, api_keys or [""], strict=False))
-    async with httpx.AsyncClient(base_url=url, timeout=REQUEST_TIMEOUT_S) as client:
-        server = Server(client, keys)
+    async with asking(Server(url), REQUEST_TIMEOUT_S, NO_ANSWER) as client:
+        server = ServedKnowledge(client, dict(zip(owners, api_keys or [""], strict=False)))
         await server.check_empty()
         try:
             yield server
@@ -167,7 +138,7 @@ async def open_server(owners: Sequence[str], url: str, api_keys: Sequence[str]) 
 
 @contextmanager
 def _child(keys: Sequence[str]) -> Iterator[str]:
-    """`python -m scripts.serve` as configured, but empty and for these keys only. Raises ServerError."""
+    """`python -m scripts.serve` as configured, but empty and for these keys only. Raises CommandError."""
     with tempfile.TemporaryDirectory(prefix="wenmai-evaluation-") as folder:
         ours = {
             "DATA_DIR": folder, "HOST": "127.0.0.1", "PORT": "0", "QDRANT_URL": "", "LOAD_SAMPLE": "false",
@@ -192,7 +163,7 @@ def _address(process: subprocess.Popen[str]) -> str:
     for line in process.stdout:
         if match := _ADDRESS.search(line):
             return match[0]
-    raise ServerError(f"the server did not start (exit code {process.wait()})")
+    raise CommandError(f"the server did not start (exit code {process.wait()})")
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
@@ -204,18 +175,6 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.wait()
     assert process.stdout is not None
     process.stdout.close()
-
-
-def _stage(reply: httpx.Response) -> tuple[str, str | None]:
-    """A job's stage, and the code of its error."""
-    job = Job.model_validate_json(_checked(reply).content)
-    return job.stage, job.error_code
-
-
-def _checked(reply: httpx.Response) -> httpx.Response:
-    if reply.is_success:
-        return reply
-    raise ServerError(f"the server answered {reply.status_code} ({_code(reply)}) to {reply.request.url.path}")
 
 
 def _code(reply: httpx.Response) -> str:

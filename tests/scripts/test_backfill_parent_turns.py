@@ -21,9 +21,9 @@ from core.errors import UnavailableError
 from routes.admin.store import router as repair_router
 from routes.errors import install_error_handlers
 from scripts import backfill_parent_turns
+from scripts.commands.archives import _parse_restore as restore_options
+from scripts.commands.archives import _restore
 from scripts.commands.maintenance import CommandError
-from scripts.commands.restore import _parse as restore_options
-from scripts.commands.restore import _restore
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import TURNS, payloads, uid
 from tests.support.servers.app import HASHING, make_settings

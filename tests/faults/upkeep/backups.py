@@ -139,12 +139,12 @@ def _killed_backup(trials: int, folder: Path, seed: int) -> Outcome:
         where = choice.choice(("backup.copied", "backup.renamed"))
         note = f"trial {trial}, killed at {where}"
         existing = len(archives_in(data / "backups"))
-        killed = _command("commands.backup", data, failpoint=where)
+        killed = _command("wenmai", data, "backup", failpoint=where)
         outcome.expect(killed.returncode == -signal.SIGKILL, f"{note}: was not killed ({killed.returncode})")
         expected = existing + (where == "backup.renamed")
         outcome.expect(len(archives_in(data / "backups")) == expected, f"{note}: not {expected} archives")
         begun = time.monotonic()
-        rerun = _command("commands.backup", data)
+        rerun = _command("wenmai", data, "backup")
         outcome.took(time.monotonic() - begun)
         outcome.expect(rerun.returncode == 0, f"{note}: rerun {rerun.returncode}: {rerun.stderr[-300:]}")
         left = [name for name in os.listdir(data / "backups") if not name.endswith(".zip")]
@@ -160,17 +160,17 @@ def _killed_restore(trials: int, folder: Path, seed: int) -> Outcome:
     outcome, choice = Outcome(), random.Random(seed)
     data = folder / "data"
     asyncio.run(_write_turns(data, 500))
-    _command("commands.backup", data).check_returncode()
+    _command("wenmai", data, "backup").check_returncode()
     (archive,) = archives_in(data / "backups")
     for trial in range(trials):
         where, to = choice.choice(_PLACES_OF_RESTORE), folder / f"restored{trial}"
         note = f"trial {trial}, killed at {where}"
         asyncio.run(_write_turns(to, 0))
-        killed = _command("commands.restore", to, str(archive), "--apply", failpoint=where)
+        killed = _command("wenmai", to, "restore", str(archive), "--apply", failpoint=where)
         outcome.expect(killed.returncode == -signal.SIGKILL, f"{note}: was not killed ({killed.returncode})")
         outcome.expect(_start_is_refused(to), f"{note}: a start would not notice it")
         begun = time.monotonic()
-        rerun = _command("commands.restore", to, str(archive), "--apply")
+        rerun = _command("wenmai", to, "restore", str(archive), "--apply")
         outcome.took(time.monotonic() - begun)
         outcome.expect(rerun.returncode == 0, f"{note}: rerun {rerun.returncode}: {rerun.stderr[-300:]}")
         left = sorted(path.name for path in to.iterdir() if path.is_dir())

@@ -119,7 +119,7 @@ def _restore(folder: Path, before: dict[str, models.Record], outcome: Outcome, n
     archives = sorted((folder / "backups").glob("*.zip"))
     outcome.expect(bool(archives), f"{note}: no backup")
     (folder / "store").rename(folder / "repaired")
-    restored = _command("commands.restore", folder, str(archives[0]), "--apply")
+    restored = _command("wenmai", folder, "restore", str(archives[0]), "--apply")
     said = f"{restored.returncode} {restored.stderr[-300:]}{restored.stdout[-300:]}"
     outcome.expect(restored.returncode == 0, f"{note}, restored: {said}")
     outcome.expect(asyncio.run(_points(folder)) == before, f"{note}, restored: not as it was")

@@ -13,10 +13,9 @@ from scripts.commands.evaluate import main
 from scripts.evaluation.baselines import whole_collections
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.in_process import open_services
-from scripts.evaluation.knowledge import ask, read_in
+from scripts.evaluation.knowledge import Target, ask, read_in
 from scripts.evaluation.server import open_server
 from scripts.evaluation.sets import load_set
-from scripts.evaluation.target import Target
 from tests.support.servers.app import HASHING
 from tests.support.servers.commands import command
 from tests.support.servers.server import ROOT, running_server

@@ -5,8 +5,8 @@ import pytest
 
 from core.relevance.features import FEATURES, QUESTION_FEATURES
 from core.relevance.probability import Linear, probabilities
+from scripts.evaluation.figures import calibration_error
 from scripts.training.fit import fit
-from scripts.training.numbers import calibration_error
 from tests.scripts.training.synthetic import (
     CANDIDATES,
     COVERAGE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.evaluation.cached_embedding import CachedEmbedding
+from scripts.evaluation.in_process import CachedEmbedding
 from tests.support.models.hashing_embedding import HashingEmbedding
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from routes.wire.turns import Prompt, PromptPart, PromptRequest
-from scripts.commands.show_prompt import lines
+from scripts.commands.ask import lines
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import HASHING
 from tests.support.servers.server import ROOT, RunningServer, clean_environment, running_server
@@ -24,7 +24,7 @@ QUESTION = "父子链是什么\uff1f"
 
 def show(turn_id: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "scripts.commands.show_prompt", turn_id, *options],
+        [sys.executable, "-m", "scripts.wenmai", "prompt", turn_id, *options],
         cwd=ROOT,
         env=clean_environment({}),
         capture_output=True,

@@ -2,7 +2,7 @@ import random
 
 from scripts.evaluation.baselines import Collection
 from scripts.evaluation.sets import EvaluationSet, Line, Question
-from scripts.training.collections import SMALL, bilingual, small
+from scripts.training.judged import SMALL, bilingual, small
 
 
 def line(line_id: str, scope: str = "") -> Line:

@@ -13,7 +13,7 @@ import uvicorn
 
 from config.settings import Settings
 from routes.app import create_app
-from scripts.commands import backup, migrate_store, restore
+from scripts.commands import archives
 from scripts.commands.maintenance import CommandError
 from tests.support.servers.app import HASHING, make_settings, open_app
 from tests.support.servers.commands import command
@@ -40,11 +40,11 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 async def back_up(settings: Settings, *arguments: str) -> int:
-    return await backup._back_up(settings, backup._parse(arguments))
+    return await archives._back_up(settings, archives._parse_backup(arguments))
 
 
 async def move(*arguments: str) -> int:
-    return await migrate_store._move(Settings(), migrate_store._parse(arguments))
+    return await archives._move(Settings(), archives._parse_migrate(arguments))
 
 
 async def questions(folder: Path, session_id: str) -> list[str]:
@@ -63,17 +63,17 @@ async def test_a_backup_comes_back_elsewhere_and_only_into_an_empty_store(
     to = {"DATA_DIR": str(tmp_path / "new"), "EMBEDDING": HASHING}
     from_ = {"DATA_DIR": str(folder), "EMBEDDING": HASHING, "LOW_DISK_MB": "64"}
     archive = tmp_path / "kept.wenmai.zip"
-    made = await asyncio.to_thread(command, "commands.backup", "--to", str(archive), **from_)
+    made = await asyncio.to_thread(command, "wenmai", "backup", "--to", str(archive), **from_)
     assert (made.returncode, made.stderr) == (0, "")
     assert ["conversations", "1"] in [line.split() for line in made.stdout.splitlines()]
-    shown = await asyncio.to_thread(command, "commands.restore", str(archive), **to)
+    shown = await asyncio.to_thread(command, "wenmai", "restore", str(archive), **to)
     assert shown.returncode == 0
     assert "Nothing was changed" in shown.stdout
     assert not (tmp_path / "new").exists()
-    done = await asyncio.to_thread(command, "commands.restore", str(archive), "--apply", **to)
+    done = await asyncio.to_thread(command, "wenmai", "restore", str(archive), "--apply", **to)
     assert done.returncode == 0, done.stderr
     assert await questions(tmp_path / "new", session_id) == [QUESTION]
-    again = await asyncio.to_thread(command, "commands.restore", str(archive), "--apply", **to)
+    again = await asyncio.to_thread(command, "wenmai", "restore", str(archive), "--apply", **to)
     assert again.returncode == 2
     assert "not empty" in again.stderr
     assert again.stderr.count("\n") == 1
@@ -94,13 +94,9 @@ async def test_a_damaged_archive_is_told_by_verify_and_refused_by_restore(
         await back_up(settings_of(tmp_path), "--verify", str(archive))
     assert raised.value.exit_code == 1
     refused = await asyncio.to_thread(
-        command,
-        "commands.restore",
-        str(archive),
-        "--apply",
-        DATA_DIR=str(tmp_path / "new"),
-        EMBEDDING=HASHING,
-    )
+        command, "wenmai", "restore", str(archive), "--apply",
+        DATA_DIR=str(tmp_path / "new"), EMBEDDING=HASHING,
+    )  # fmt: skip
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert not (tmp_path / "new").exists()
 
@@ -125,7 +121,7 @@ async def test_the_list_and_what_is_refused(
 @pytest.mark.full("runs commands as processes of their own")
 async def test_a_data_folder_without_a_store_is_refused_and_not_made(tmp_path: Path) -> None:
     none = await asyncio.to_thread(
-        command, "commands.backup", DATA_DIR=str(tmp_path / "none"), EMBEDDING=HASHING
+        command, "wenmai", "backup", DATA_DIR=str(tmp_path / "none"), EMBEDDING=HASHING
     )
     assert none.returncode == 2
     assert "there is no store" in none.stderr
@@ -203,9 +199,11 @@ async def test_restore_without_the_archives_embedding_names_the_way_out(
 ) -> None:
     archive = tmp_path / "kept.wenmai.zip"
     await back_up(settings_of(session[0]), "--to", str(archive))
-    options = restore._parse([str(archive), "--apply", "--as-is"])
+    options = archives._parse_restore([str(archive), "--apply", "--as-is"])
     other = make_settings(tmp_path / "new", models={"embedding": "bundled"})
-    assert await restore._restore(other, options) == 0
-    refused = await asyncio.to_thread(command, "commands.restore", str(archive), DATA_DIR=str(tmp_path / "x"))
+    assert await archives._restore(other, options) == 0
+    refused = await asyncio.to_thread(
+        command, "wenmai", "restore", str(archive), DATA_DIR=str(tmp_path / "x")
+    )
     assert refused.returncode == 2
     assert "--as-is" in refused.stderr

@@ -1,0 +1,272 @@
+"""Backups: written, listed and verified, restored into an empty store; and a store moved elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scripts.commands.maintenance import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_REFUSED,
+    CommandError,
+    print_table,
+    run,
+    whole_number,
+)
+from scripts.commands.server import add_server_options, ask_server, server_of
+
+if TYPE_CHECKING:
+    from api.offline.archives import Restoring
+    from config.settings import Settings, StoreSettings
+    from routes.wire.operations import Backup
+
+BACKUP_DESCRIPTION = """Write the whole store into one archive, while the server serves or without it.
+
+`wenmai backup` writes into BACKUP_DIR; `--list` shows what is there, `--verify FILE` reads an
+archive to its end and compares its checksums.
+"""
+
+
+def backup(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 1 failed (also a damaged archive of --verify), 2 refused."""
+    options = _parse_backup(arguments)
+    return run(lambda settings: _back_up(settings, options))
+
+
+def _parse_backup(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="wenmai backup", description=BACKUP_DESCRIPTION)
+    parser.add_argument("--to", type=Path, help="a file or a folder (default: BACKUP_DIR)")
+    parser.add_argument("--keep", type=_some, help="afterwards delete all but this many archives there")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--list", action="store_true", help="show the archives in BACKUP_DIR")
+    what.add_argument("--verify", type=Path, metavar="FILE", help="read an archive to its end")
+    add_server_options(parser)
+    return parser.parse_args(arguments)
+
+
+def _some(text: str) -> int:
+    return whole_number(text, 1_000, "a number from 1 to 1000")
+
+
+async def _back_up(settings: Settings, options: argparse.Namespace) -> int:
+    if options.list:
+        with _folder_errors(options.to, settings.store.backups):
+            return _list(options.to or settings.store.backups)
+    if options.verify:
+        return _verify(options.verify)
+    folder, name = _place(options.to, settings.store.backups)
+    if name and options.keep:
+        raise CommandError("--keep is for a folder: leave the file's name out of --to", EXIT_REFUSED)
+    report = await _create(settings, options, folder, name)
+    rows: list[tuple[str, int | str]] = [(role, number) for role, number in report.points.items()]
+    print_table([*rows, ("bytes", report.size_bytes), ("seconds", f"{report.seconds:.1f}")])
+    print(f"{folder / report.file}\nas it was at {report.created}, sha256 {report.sha256}")
+    for removed in report.removed:
+        print(f"removed {removed}")
+    return EXIT_OK
+
+
+def _place(to: Path | None, backups: Path) -> tuple[Path, str]:
+    """The folder, and the file's name when it is given ("" otherwise). Raises CommandError."""
+    from core.operations.archive import SUFFIX
+
+    if to is None or to.is_dir() or not to.name.endswith(".zip"):
+        return to or backups, ""
+    if to.exists():
+        raise CommandError(f"--to {to}: there is such a file, and nothing is overwritten", EXIT_REFUSED)
+    if not to.name.endswith(SUFFIX):
+        raise CommandError(f"--to {to}: the name of an archive ends with {SUFFIX}", EXIT_REFUSED)
+    return to.parent, to.name
+
+
+async def _create(settings: Settings, options: argparse.Namespace, folder: Path, name: str) -> Backup:
+    from api.offline.archives import open_backups
+    from core.errors import StoreLockedError
+    from routes.wire.operations import Backup
+
+    try:
+        async with open_backups(settings.store) as backups:
+            with _folder_errors(options.to, folder):
+                report = await backups.create(folder, "command", name=name, keep=options.keep)
+            return Backup.model_validate(report)
+    except StoreLockedError:
+        if options.to:
+            raise CommandError(
+                "the store is open in a running server, which writes into its own BACKUP_DIR: omit --to",
+                EXIT_REFUSED,
+            ) from None
+        server = server_of(settings, options.url, options.api_key)
+        params = {"keep": str(options.keep)} if options.keep else {}
+        return await ask_server(server, "/admin/backups", params, Backup)
+
+
+@contextmanager
+def _folder_errors(to: Path | None, folder: Path) -> Iterator[None]:
+    """A folder that cannot be used is named as it was given. Raises CommandError."""
+    try:
+        yield
+    except NotADirectoryError:
+        name = "--to" if to else "BACKUP_DIR"
+        raise CommandError(f"{name} {folder} is not a folder", EXIT_REFUSED) from None
+    except BrokenPipeError:  # nobody reads what is shown
+        raise
+    except OSError as error:
+        raise CommandError(f"{folder} cannot be used: {error.strerror or error}") from error
+
+
+def _list(folder: Path) -> int:
+    from api.offline.archives import backups_in
+
+    archives = backups_in(folder)
+    if not archives:
+        print(f"No backups in {folder}.")
+    for each in archives:
+        summary = each.problem or f"{each.created}, {sum(each.points.values())} points"
+        print(f"{each.file}  {each.size_bytes:>12} bytes  {summary}")
+    return EXIT_OK
+
+
+def _verify(path: Path) -> int:
+    from api.offline.archives import verified
+    from core.operations.archive import BadArchiveError
+
+    try:
+        manifest = verified(path)
+    except BadArchiveError as error:
+        raise CommandError(str(error), EXIT_FAILED) from error
+    print_table([(member.role.value, member.points) for member in manifest.members])
+    print(f"{path} is whole: {manifest.made_by}, as it was at {manifest.created}")
+    return EXIT_OK
+
+
+RESTORE_DESCRIPTION = """Bring a backup back into an empty store.
+
+`wenmai restore FILE` reads the archive to its end and shows what is in it, `--apply` restores
+it. Nothing is ever overwritten: a store with anything in it is refused.
+"""
+
+
+def restore(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 1 failed or in use, 2 refused: a damaged archive, a store that is not empty."""
+    options = _parse_restore(arguments)
+    return run(lambda settings: _restore(settings, options))
+
+
+def _parse_restore(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="wenmai restore", description=RESTORE_DESCRIPTION)
+    parser.add_argument("file", type=Path, help="the archive, as `wenmai backup` wrote it")
+    parser.add_argument("--apply", action="store_true", help="restore; without it nothing is changed")
+    parser.add_argument(
+        "--as-is",
+        action="store_true",
+        help="accept another embedding than the configured one",
+    )
+    return parser.parse_args(arguments)
+
+
+async def _restore(settings: Settings, options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from api.offline.archives import finish_interrupted, open_restoring
+
+    if options.apply and finish_interrupted(settings.store):
+        print("Finished what an interrupted run had left: the store is whole.")
+        return EXIT_OK
+    async with open_restoring(options.file) as restoring:
+        _show(restoring)
+        await restoring.check(settings, as_is=options.as_is)
+        if not options.apply:
+            print("Nothing was changed: add --apply to restore it into an empty store.")
+            return EXIT_OK
+        total = sum(restoring.manifest.points.values())
+        with tqdm(total=total, unit="point", disable=None) as bar:
+            report = await restoring.into(settings.store, bar.update)
+    print(f"Restored {sum(report.points.values())} points in {report.seconds:.1f} s.")
+    return EXIT_OK
+
+
+def _show(restoring: Restoring) -> None:
+    manifest, embedding = restoring.manifest, restoring.embedding
+    print_table([(member.role.value, member.points) for member in manifest.members])
+    embedded = f", embedded with {embedding.name} ({embedding.dimension} dimensions)" if embedding else ""
+    print(f"{manifest.made_by}, as it was at {manifest.created}{embedded}")
+
+
+KEY_ENV = "QDRANT_API_KEY"
+
+
+MIGRATE_DESCRIPTION = """Move a store from the embedded engine to a Qdrant server, or back.
+
+`wenmai migrate --from DATA_DIR --to URL` shows what would be moved, `--apply` does it. The
+source is only read and stays; the target must be empty. Keys are named by the environment variables that
+hold them.
+"""
+
+
+def migrate(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 1 failed, in use, or the counts differ, 2 refused."""
+    options = _parse_migrate(arguments)
+    return run(lambda settings: _move(settings, options))
+
+
+def _parse_migrate(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="wenmai migrate", description=MIGRATE_DESCRIPTION)
+    parser.add_argument(
+        "--from", dest="source", required=True, metavar="PLACE", help="a DATA_DIR, or a server's http(s) URL"
+    )
+    parser.add_argument("--to", dest="target", required=True, metavar="PLACE", help="the same, and empty")
+    for side in ("from", "to"):
+        parser.add_argument(
+            f"--{side}-key-env", default=KEY_ENV, metavar="NAME",
+            help=f"the environment variable with that server's key (default: {KEY_ENV})",
+        )  # fmt: skip
+    parser.add_argument("--apply", action="store_true", help="do it; without it nothing is changed")
+    return parser.parse_args(arguments)
+
+
+async def _move(settings: Settings, options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from api.offline.archives import finish_interrupted, open_moving
+
+    source = _store_at(settings.store, "--from", options.source, options.from_key_env)
+    target = _store_at(settings.store, "--to", options.target, options.to_key_env)
+    if (source.qdrant_url, source.data_dir.resolve()) == (target.qdrant_url, target.data_dir.resolve()):
+        raise CommandError("--from and --to are the same store", EXIT_REFUSED)
+    if options.apply and finish_interrupted(target):
+        print("Finished what an interrupted run had left: the target is whole.")
+        return EXIT_OK
+    async with open_moving(source) as moving:
+        points = await moving.points()
+        print_table(list(points.items()))
+        if not options.apply:
+            print("Nothing was changed: add --apply to move it.")
+            return EXIT_OK
+        with tqdm(total=sum(points.values()), unit="point", disable=None) as bar:
+            report = await moving.into(target, bar.update)
+    print(f"Moved {sum(report.points.values())} points in {report.seconds:.1f} s; the source stays as it is.")
+    return EXIT_OK
+
+
+def _store_at(settings: StoreSettings, option: str, place: str, key_env: str) -> StoreSettings:
+    """The same collections elsewhere. Raises CommandError, which does not repeat the place: see its key."""
+    from pydantic import ValidationError
+
+    from config.settings import StoreSettings
+
+    is_url = place.startswith(("http://", "https://"))
+    where = {
+        "qdrant_url": place if is_url else None,
+        "qdrant_api_key": (os.environ.get(key_env) or None) if is_url else None,
+        "data_dir": settings.data_dir if is_url else Path(place),
+    }
+    try:
+        return StoreSettings.model_validate({**settings.model_dump(), **where})
+    except ValidationError as error:
+        reason = error.errors(include_input=False, include_url=False)[0]["msg"]
+        raise CommandError(f"{option}: {reason}", EXIT_REFUSED) from None
