@@ -27,7 +27,7 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_container(settings) as container:
             app.state.container = container
-            app.state.metrics = container.metrics
+            app.state.count_refused = container.metrics.refused
             yield
 
     app = FastAPI(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from core import errors
-from services.operations.metrics import Metrics
 
 log = structlog.get_logger()
 
@@ -51,9 +50,9 @@ def error_response(
     retryable: bool = False,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    metrics: Metrics | None = getattr(request.app.state, "metrics", None)
-    if metrics is not None:
-        metrics.refused(code)
+    count_refused: Callable[[str], None] | None = getattr(request.app.state, "count_refused", None)
+    if count_refused is not None:
+        count_refused(code)
     body = {"code": code, "message": message, "retryable": retryable, "request_id": request_id(request)}
     extra = dict(headers or {})
     if status in RETRY_AFTER_S:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,9 @@ from scripts.commands.maintenance import EXIT_OK, EXIT_REFUSED, CommandError, pr
 from scripts.commands.server import add_server_options, ask_server, server_of
 
 if TYPE_CHECKING:
+    from api.wiring.assembly import History
     from config.settings import Settings
-    from services.operations.repair.importing import ImportReport
-    from services.operations.repair.plan import BackfillOptions, BackfillPlan, BackfillReport
-    from services.operations.repair.run import Backfill
-    from services.operations.repair.stored import Progress
+    from core.operations.backfill_turns import BackfillOptions, BackfillPlan, BackfillReport, ImportReport
 
 
 TROUBLES = {
@@ -82,7 +80,7 @@ async def _repair(settings: Settings, options: argparse.Namespace) -> int:
         check_writable(options.json)
     try:
         async with open_maintenance(settings) as maintenance:
-            return await _finish(RepairHere(options, maintenance.backfill), options)
+            return await _finish(RepairHere(options, maintenance), options)
     except StoreLockedError:
         return await _finish(RepairByServer(settings, options), options)
     except BadRequestError as error:
@@ -105,13 +103,15 @@ async def _finish(job: RepairHere | RepairByServer, options: argparse.Namespace)
 
 
 class RepairHere:
-    def __init__(self, options: argparse.Namespace, backfill: Backfill) -> None:
+    def __init__(self, options: argparse.Namespace, maintenance: History) -> None:
         self._options = options
-        self._backfill = backfill
+        self._backfill = maintenance.backfill
 
     async def repair(self) -> BackfillReport:
         options = self._options
-        plan = await (self._saved_plan(options.plan) if options.plan else self._plan(self._plan_options()))
+        plan = await (
+            self._saved_plan(options.plan) if options.plan else self._backfill.plan(self._plan_options())
+        )
         if options.json is not None:
             save_plan(options.json, plan)
         if not options.apply:
@@ -133,26 +133,18 @@ class RepairHere:
             )
 
     def _plan_options(self) -> BackfillOptions:
-        from services.operations.repair.plan import BackfillOptions
+        from core.operations.backfill_turns import BackfillOptions
 
         options = self._options
         return BackfillOptions(
             options.assume_timezone, options.owner, options.session, options.drop_duplicates
         )
 
-    async def _plan(self, options: BackfillOptions) -> BackfillPlan:
-        return await self._backfill.plan(
-            options.assume_timezone,
-            options.owner,
-            options.session_id,
-            drop_duplicates=options.drop_duplicates,
-        )
-
     async def _saved_plan(self, path: Path) -> BackfillPlan:
-        from services.operations.repair.plan import BackfillOptions
+        from core.operations.backfill_turns import BackfillOptions
 
         saved = read_plan(path)
-        plan = await self._plan(BackfillOptions(**saved.options))
+        plan = await self._backfill.plan(BackfillOptions(**saved.options))
         if not saved.says(plan):
             raise CommandError(
                 f"what is stored has changed since {path} was written: plan again with --json", EXIT_REFUSED
@@ -161,7 +153,7 @@ class RepairHere:
 
 
 @contextmanager
-def _progress(total: int | None) -> Iterator[Progress]:
+def _progress(total: int | None) -> Iterator[Callable[[int], object]]:
     from tqdm import tqdm
 
     with tqdm(total=total, unit="turn", disable=None) as bar:
@@ -179,7 +171,7 @@ class RepairByServer:
         self._options = options
 
     async def repair(self) -> BackfillReport:
-        from services.operations.repair.plan import BackfillReport
+        from core.operations.backfill_turns import BackfillReport
 
         self._refuse_files()
         asked = {**self._asked(), "details": _word(self._options.json is not None)}
@@ -189,7 +181,7 @@ class RepairByServer:
         return report
 
     async def import_from(self, source: str) -> ImportReport:
-        from services.operations.repair.importing import ImportReport
+        from core.operations.backfill_turns import ImportReport
 
         self._refuse_files()
         if self._options.json is not None:
@@ -229,9 +221,7 @@ def _refused(what: str) -> CommandError:
 def print_report(report: BackfillReport, *, embed: bool) -> None:
     print_table([*_trouble_rows(report), *_done(report)])
     if report.foreign_vectors:
-        from services.store.collections import REEMBED_COMMAND
-
-        print(f"The vectors are not the configured embedding's: after this, run `{REEMBED_COMMAND}`.")
+        print("The vectors are not the configured embedding's: after this, run `wenmai reembed`.")
     elif report.lacking and not embed:
         print("Vectors were left out: the next start of the server makes them.")
     _print_backup(report.backup)
@@ -322,7 +312,7 @@ class SavedPlan:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of Backfill.plan that it was made with."""
+        """Of BackfillOptions, which it was made with."""
         return dict(self.content["options"])
 
     def says(self, plan: BackfillPlan) -> bool:

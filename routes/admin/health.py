@@ -6,6 +6,7 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from routes.dependencies import Admin, ContainerDep, Owner
 from routes.errors import RETRY_AFTER_S
@@ -13,7 +14,6 @@ from routes.openapi import WireRoute, describe, errors
 from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
 from routes.wire.operations import Statistics
 from routes.wire.server import Liveness, Model, ModelList, PublicSettings, Readiness, TopN
-from services.operations.metrics import CONTENT_TYPE
 
 router = APIRouter(route_class=WireRoute)
 
@@ -76,7 +76,7 @@ async def metrics(container: ContainerDep, owner: Owner) -> PlainTextResponse:
     """Counters and gauges of this process, in Prometheus' text format. It waits for no other part: what only
     the store knows is as old as the scrape before."""
     container.look.begin()
-    return PlainTextResponse(container.metrics.exposition(), media_type=CONTENT_TYPE)
+    return PlainTextResponse(container.metrics.exposition(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 @router.get("/admin/stats", tags=["admin"], responses=errors(401, 403, 503))

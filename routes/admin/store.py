@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query
 
 from api.admin.reembedding import NewEmbedding
+from core.operations.backfill_turns import BackfillOptions
 from routes.dependencies import Admin, ContainerDep, body_schema, json_body
 from routes.openapi import WireRoute, errors
 from routes.wire.operations import (
@@ -20,7 +21,6 @@ from routes.wire.operations import (
     ReembedState,
     Repair,
 )
-from services.operations.repair.plan import BackfillOptions
 
 router = APIRouter(prefix="/admin", tags=["admin"], route_class=WireRoute)
 
@@ -107,9 +107,8 @@ async def backfill(
 
     `backup` in the answer names the archive that was written first, with the store as it was.
     """
-    plan = await container.backfill.plan(
-        assume_timezone, new_owner, session_id, drop_duplicates=drop_duplicates
-    )
+    options = BackfillOptions(assume_timezone, new_owner, session_id, drop_duplicates)
+    plan = await container.backfill.plan(options)
     if dry_run:
         report = plan.report()
     else:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Info
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 from prometheus_client.exposition import generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics_core import Metric
@@ -18,8 +17,6 @@ from prometheus_client.process_collector import ProcessCollector
 
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import WenmaiError
-
-__all__ = ["CONTENT_TYPE", "Metrics"]
 
 TURN_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120)
 STAGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -79,7 +76,7 @@ class Metrics:
         self._errors.labels(code).inc()
 
     def exposition(self) -> bytes:
-        """In the text format, of type CONTENT_TYPE."""
+        """In the text format 0.0.4."""
         return generate_latest(self.registry)
 
     def _time(self, ended_ms: dict[str, float]) -> None:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError, ConflictError, NotFoundError, StartRefusedError
 from core.failpoints import failpoint
 from core.operations.backfill import own_id
-from core.operations.backfill_turns import PointId, StoredTurn, TurnChange
+from core.operations.backfill_turns import (
+    BackfillOptions,
+    BackfillPlan,
+    ImportPlan,
+    ImportReport,
+    PointId,
+    StoredTurn,
+    TurnChange,
+)
 from services.conversation.turns import TurnStore
 from services.models.embedding import EmbeddingService
-from services.operations.repair.plan import BackfillOptions, BackfillPlan, Planner
+from services.operations.repair.plan import Planner
 from services.operations.repair.stored import (
     BackfillWriter,
     Progress,
@@ -34,57 +42,6 @@ class ImportIncompleteError(ConflictError):
 
     code = "import_incomplete"
     retryable = True
-
-
-@dataclass(frozen=True, slots=True)
-class ImportReport:
-    """`turns` can be copied, `existing` are in the store already, under their id; `added` is what was copied.
-
-    `unreadable` points have no session or no question, `left_out` are what a cut repair or a repeated
-    write left in the old collection. `troubles` are those that are repaired on the way. `backup` is the
-    archive that was written first.
-    """
-
-    dry_run: bool
-    source: str
-    sessions: int
-    turns: int
-    existing: int
-    unreadable: int
-    left_out: int
-    added: int = 0
-    embedded: int = 0
-    sessions_created: int = 0
-    troubles: dict[str, int] = field(default_factory=dict)
-    backup: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ImportPlan:
-    """`ids` are the readable turns: the old point's id → the id that the turn gets."""
-
-    source: str
-    repair: BackfillPlan
-    ids: Mapping[PointId, str]
-    existing: frozenset[str]
-    unreadable: int
-
-    @property
-    def writes(self) -> int:
-        return len(set(self.ids.values()) - self.existing)
-
-    def report(self) -> ImportReport:
-        return ImportReport(
-            dry_run=True,
-            source=self.source,
-            sessions=len({session.session_id for session in self.repair.sessions}),
-            turns=len(self.ids),
-            existing=len(self.existing),
-            unreadable=self.unreadable,
-            left_out=len(set(self.repair.removed)),
-            sessions_created=len(self.repair.new_sessions),
-            troubles=self.repair.troubles,
-        )
 
 
 class CollectionImport:

@@ -9,11 +9,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from core.errors import DiskFullError, StoreUnavailableError, UnavailableError, WenmaiError
+from core.operations.backfill_turns import (
+    BackfillOptions,
+    BackfillPlan,
+    BackfillReport,
+    ImportPlan,
+    ImportReport,
+)
 from core.operations.receipts import Receipt, ReceiptKind
 from services.conversation.turns import TurnStore
 from services.models.embedding import EmbeddingService
-from services.operations.repair.importing import CollectionImport, ImportPlan, ImportReport
-from services.operations.repair.plan import BackfillOptions, BackfillPlan, BackfillReport, Planner
+from services.operations.repair.importing import CollectionImport
+from services.operations.repair.plan import Planner
 from services.operations.repair.stored import BackfillWriter, Progress
 from services.operations.repair.vectors import MissingVectors
 from services.store.clock import Clock, utc_now_us
@@ -49,23 +56,16 @@ class Backfill:
         self._receipts = RepairReceipts(receipts, clock)
         self._vectors = MissingVectors(store, collection)
 
-    async def plan(
-        self,
-        assume_timezone: str = "UTC",
-        owner: str = "local",
-        session_id: str | None = None,
-        *,
-        drop_duplicates: bool = False,
-    ) -> BackfillPlan:
-        """Read every session, or one, and write nothing. The arguments are those of BackfillOptions.
+    async def plan(self, options: BackfillOptions | None = None) -> BackfillPlan:
+        """Read every session, or one, and write nothing.
 
         Raises BadRequestError when there is no such time zone, StoreUnavailableError.
         """
-        options = BackfillOptions(assume_timezone, owner, session_id, drop_duplicates)
+        options = options or BackfillOptions()
         plan = await Planner(self._store, self._collection, self._session_collection).plan(options)
         foreign = await self._vectors.are_foreign(self._embedding)
         looked_at = self._embedding is not None and not foreign
-        lacking = await self._vectors.lacking(session_id) if looked_at else {}
+        lacking = await self._vectors.lacking(options.session_id) if looked_at else {}
         leaving = set(plan.removed)
         staying = tuple(point for point in lacking if point not in leaving)
         return replace(plan, lacking=staying, foreign_vectors=foreign)

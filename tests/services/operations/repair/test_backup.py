@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from qdrant_client import models
 
 from core.errors import DiskFullError, UnavailableError, WenmaiError
+from core.operations.backfill_turns import BackfillOptions
 from services.operations.backup.filling import Target
 from services.operations.backup.writer import BackupRunningError
 from services.operations.repair.run import Backfill
@@ -65,11 +66,11 @@ class Opened:
         await store.upsert(TURNS, points)
         before = await everything(store)
         archive, _ = await back_up(store, self.folder)
-        whole = await job.plan(drop_duplicates=drop)
+        whole = await job.plan(BackfillOptions(drop_duplicates=drop))
         await job._writer().change(list(whole.changes)[:done], lambda done: None)
-        await job.apply(await job.plan(drop_duplicates=drop))
+        await job.apply(await job.plan(BackfillOptions(drop_duplicates=drop)))
         after = await everything(store)
-        assert (await job.apply(await job.plan(drop_duplicates=drop))).nothing_to_do
+        assert (await job.apply(await job.plan(BackfillOptions(drop_duplicates=drop)))).nothing_to_do
         assert await everything(store) == after
         kept, were = _vectors_of(after), _vectors_of(before)
         assert kept == {number: were[number] for number in kept}

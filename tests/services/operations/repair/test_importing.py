@@ -15,10 +15,9 @@ from qdrant_client import AsyncQdrantClient, models
 
 from config.settings import StoreSettings
 from core.errors import BadRequestError, NotFoundError, StartRefusedError
+from core.operations.backfill_turns import BackfillOptions, ImportReport
 from services.conversation.sessions import SessionStore
 from services.models.embedding import EmbeddingService
-from services.operations.repair.importing import ImportReport
-from services.operations.repair.plan import BackfillOptions
 from services.operations.repair.run import Backfill
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore

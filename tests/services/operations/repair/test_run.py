@@ -13,8 +13,8 @@ import pytest
 from core.conversation.branch import walk_branch
 from core.conversation.turns import Turn
 from core.errors import BadRequestError
+from core.operations.backfill_turns import BackfillOptions, BackfillPlan, BackfillReport
 from services.conversation.sessions import SessionStore
-from services.operations.repair.plan import BackfillPlan, BackfillReport
 from services.operations.repair.run import Backfill
 from services.operations.repair.stored import BackfillWriter
 from services.store.dialect import VectorStore
@@ -46,7 +46,7 @@ def backfill(store: VectorStore) -> Backfill:
 
 async def repair(store: VectorStore, zone: str = "UTC", **options: Any) -> BackfillReport:
     job = backfill(store)
-    return await job.apply(await job.plan(zone, **options))
+    return await job.apply(await job.plan(BackfillOptions(zone, **options)))
 
 
 async def vectors(store: VectorStore) -> dict[str, Any]:
@@ -217,7 +217,7 @@ async def test_turns_stored_twice_are_kept_until_dropping_is_asked_for(store: Ve
     await repair(store)
     assert await turn_store(store).count() == 3
     job = backfill(store)
-    report = await job.apply(await job.plan(drop_duplicates=True))
+    report = await job.apply(await job.plan(BackfillOptions(drop_duplicates=True)))
     assert (report.dropped, await turn_store(store).count()) == (1, 2)
     assert [turn.user_query for turn in await chain(store, S1)] == ["same", "after"]
 
@@ -242,7 +242,7 @@ async def test_one_session_alone_is_repaired_when_it_is_named(store: VectorStore
     assert (report.sessions, report.turns) == (1, 1)
     stored = await payloads(store)
     assert (stored[uid(1)].get("owner"), stored[uid(2)]["owner"]) == (None, "ann")
-    assert (await backfill(store).plan(session_id=uid(300))).report().sessions == 0
+    assert (await backfill(store).plan(BackfillOptions(session_id=uid(300)))).report().sessions == 0
 
 
 async def test_local_times_are_read_in_the_zone_that_is_named(store: VectorStore) -> None:
@@ -250,7 +250,7 @@ async def test_local_times_are_read_in_the_zone_that_is_named(store: VectorStore
     await repair(store, "Asia/Shanghai")
     assert (await payloads(store))[uid(1)]["created_us"] == 1_714_557_600_000_000
     with pytest.raises(BadRequestError, match="Mars"):
-        await backfill(store).plan("Mars/Olympus")
+        await backfill(store).plan(BackfillOptions("Mars/Olympus"))
 
 
 async def test_what_cannot_be_repaired_is_reported_and_kept(store: VectorStore) -> None:
