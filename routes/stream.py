@@ -35,7 +35,7 @@ from api.turn.stream import (
 )
 from config.settings import ServerSettings
 from core.citing.citations import KnownDocuments
-from core.conversation.turns import TurnWarning
+from core.conversation.turns import TurnStage, TurnWarning
 from core.knowledge import Citation
 from core.text import scrub
 from routes.wire import turns
@@ -226,7 +226,7 @@ def _prefixed(event: Event, progress_prefix: str) -> str:
             return f"THINK:{piece}"
         case SessionEvent(session_id):
             return f"SESSION:{session_id}"
-        case StatusEvent(stage, message, _) if stage == "retrieving" and progress_prefix == "CONTENT":
+        case StatusEvent(stage, message, _) if stage == TurnStage.RETRIEVING and progress_prefix == "CONTENT":
             return f"CONTENT:{_one_line(message)}"
         case StatusEvent():
             return f"STATUS:{json.dumps(status_object(event))}"
@@ -340,9 +340,9 @@ class WholeTurn:
                 self._texts["content"].append(text)
             case SourceEvent(citations, documents):
                 self._body["sources"] = [citation_reply(each, documents) for each in citations]
-            case StatusEvent("error", message, fields):
+            case StatusEvent(TurnStage.ERROR, message, fields):
                 self._body["error"] = {"message": message, **fields}
-            case StatusEvent("finished"):
+            case StatusEvent(TurnStage.FINISHED):
                 status = status_object(event)
                 self._body.update({key: status[key] for key in status if key not in ("stage", "message")})
             case StatusEvent():

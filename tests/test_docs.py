@@ -246,3 +246,18 @@ def test_paths_on_the_maps_exist(page: Path) -> None:
     named = PATH.findall(page.read_text(encoding="utf-8"))
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_every_stage_of_the_stream_has_its_words() -> None:
+    """Discriminates: a stage without the server's sentence, one that the guides or the page do not know."""
+    from api.messages import say
+    from core.conversation.turns import TurnStage
+
+    with_own_sentence = set(TurnStage) - {TurnStage.WARNING, TurnStage.ERROR}
+    assert all(say(stage, language) for stage in with_own_sentence for language in ("zh", "en"))
+    words = (ROOT / "routes" / "web" / "js" / "words" / "turn.js").read_text(encoding="utf-8")
+    progress = with_own_sentence - {TurnStage.FINISHED}
+    assert [stage for stage in progress if words.count(f"stage_{stage}:") != len(LANGUAGES)] == []
+    for language in LANGUAGES:
+        guide = (GUIDE / language / "api.md").read_text(encoding="utf-8")
+        assert [stage for stage in TurnStage if f"`{stage}`" not in guide] == []

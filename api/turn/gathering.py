@@ -11,7 +11,7 @@ from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, PromptBuilder
 from core.conversation.branch import Branch
-from core.conversation.turns import Turn, TurnStatus
+from core.conversation.turns import Turn, TurnStage, TurnStatus
 from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.relevance.probability import apply_threshold
@@ -82,7 +82,7 @@ class TurnModels:
     judge: ModelEntry | None
 
 
-Report = Callable[..., None]  # stage, message=None, and the numbers and words that go with it
+Report = Callable[..., None]  # TurnStage, message=None, and the numbers and words that go with it
 Lap = Callable[[str], None]
 
 
@@ -102,7 +102,7 @@ class Gathering:
 
     async def run(self, top_n: int, models: TurnModels, lap: Lap) -> Gathered:
         """Raises StoreUnavailableError, EmbeddingUnavailableError."""
-        self._report("retrieving")
+        self._report(TurnStage.RETRIEVING)
         conversations = self._pipeline.conversations
         recent = await conversations.get_recent_history(self._branch)
         self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
@@ -130,16 +130,16 @@ class Gathering:
         """Turns whose place on the branch can be read, but not their text; TurnRun reports the others."""
         if number > 0:
             code = "turns_unreadable"
-            self._report("warning", message=code, code=code, turns=number)
+            self._report(TurnStage.WARNING, message=code, code=code, turns=number)
 
     async def _rank(self, query: Query, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Best first. That another reranker took over is reported once a turn."""
-        self._report("reranking", candidates=len(candidates))
+        self._report(TurnStage.RERANKING, candidates=len(candidates))
         reranked = await self._pipeline.reranking.rerank(query, candidates)
         if reranked.fell_back and not self._fallback_reported:
             self._fallback_reported = True
             code = "reranker_unavailable"
-            self._report("warning", message=code, code=code)
+            self._report(TurnStage.WARNING, message=code, code=code)
         return reranked.candidates
 
     async def _second_try(
@@ -153,11 +153,11 @@ class Gathering:
         rewriter = self._pipeline.rewriter
         if not ranked or self._above(ranked) or not rewriter.can_help(recent, models.answer):
             return "", ranked
-        self._report("rewriting", message="rewriting")
+        self._report(TurnStage.REWRITING, message="rewriting")
         self.rewritten_from = tuple(turn.turn_id for turn in rewriter.context_turns(recent))
         rewritten = await rewriter.rewrite(self._turn.user_query, recent, models.answer)
         if rewritten:
-            self._report("rewriting", message="rewritten", question=rewritten)
+            self._report(TurnStage.REWRITING, message="rewritten", question=rewritten)
             query = await self._pipeline.queries.build(rewritten, [])
             candidates = await self._pipeline.retriever.search(query, self._owners, self._turn.filters)
             ranked = _better(ranked, await self._rank(query, candidates))
@@ -184,7 +184,9 @@ class Gathering:
         chosen = tuple(apply_threshold(left, self._pipeline.threshold, top_n))
         message = "filtering" if chosen else self._why_nothing()
         numbers = {"refused": len(refused)} if refused else {}
-        self._report("filtering", message=message, candidates=len(ranked), used=len(chosen), **numbers)
+        self._report(
+            TurnStage.FILTERING, message=message, candidates=len(ranked), used=len(chosen), **numbers
+        )
         return chosen
 
     def _above(self, ranked: Sequence[Candidate]) -> list[Candidate]:

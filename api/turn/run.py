@@ -30,7 +30,7 @@ from api.turn.stream import (
 )
 from core.conversation.branch import Branch
 from core.conversation.sessions import Command, Session, command_language
-from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStatus, Usage
+from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStage, TurnStatus, Usage
 from core.errors import (
     DiskFullError,
     LLMUnavailableError,
@@ -143,7 +143,7 @@ class TurnRun:
         self._prompt = prompt = self._pipeline.prompts.build(request, model, persona, gathered)
         self._citing.expect(self._gathering.query, prompt.candidates, gathered.rewritten)
         self._warn()
-        self._status("generating", dropped=len(prompt.dropped))
+        self._status(TurnStage.GENERATING, dropped=len(prompt.dropped))
         async for sent in self._answer.events(model.stream_laid(prompt.lay, self._exchange, self._retrying)):
             if "first_token" not in self._timings:
                 self._lap("first_token")
@@ -223,7 +223,7 @@ class TurnRun:
         self._lap("total")
         self.turn = replace(self.turn, timings_ms=dict(self._timings))
         fields = finished_fields(self.turn)
-        self.stream.publish(StatusEvent("finished", say("finished", self._language), fields))
+        self.stream.publish(StatusEvent(TurnStage.FINISHED, say("finished", self._language), fields))
         self.stream.publish(DoneEvent())
         log.info(
             "turn_finished",
@@ -251,19 +251,19 @@ class TurnRun:
             "retryable": failure.retryable,
             "request_id": self._plan.request.request_id,
         }
-        self.stream.publish(StatusEvent("error", str(failure), fields))
+        self.stream.publish(StatusEvent(TurnStage.ERROR, str(failure), fields))
 
-    def _status(self, stage: str, *, message: str | None = None, **fields: float | str) -> None:
+    def _status(self, stage: TurnStage, *, message: str | None = None, **fields: float | str) -> None:
         event = StatusEvent(stage, say(message or stage, self._language), dict(fields))
         self.stream.publish(event)
         self._notes.hear(event, self.stream.length)
 
     def _retrying(self, retry: int, wait_s: float) -> None:
         """The model's server failed before its first token: it is asked again."""
-        self._status("retrying", retry=retry, wait_s=round(wait_s, 1))
+        self._status(TurnStage.RETRYING, retry=retry, wait_s=round(wait_s, 1))
 
     def _warning(self, code: str, **counts: int) -> None:
-        self._status("warning", message=code, code=code, **counts)
+        self._status(TurnStage.WARNING, message=code, code=code, **counts)
 
     def _lap(self, stage: str) -> None:
         """Milliseconds from the start of the turn to the end of this stage; `thinking` alone is how long it

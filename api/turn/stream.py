@@ -20,6 +20,7 @@ from core.conversation.turns import (
     MAX_WARNINGS,
     RewrittenQuestion,
     Turn,
+    TurnStage,
     TurnStatus,
     TurnWarning,
 )
@@ -242,9 +243,6 @@ class TurnStream:
             self._timer = None
 
 
-WARNING, REWRITING = "warning", "rewriting"
-
-
 class TurnNotes:
     """Hears every STATUS event of one turn, with its number in the stream."""
 
@@ -265,15 +263,15 @@ class TurnNotes:
         return RewrittenQuestion(text, turn_ids, at)
 
     def hear(self, event: StatusEvent, at: int) -> None:
-        if event.stage == WARNING and len(self._warnings) < MAX_WARNINGS:
+        if event.stage == TurnStage.WARNING and len(self._warnings) < MAX_WARNINGS:
             self._warnings.append(_warning(event, at))
-        elif event.stage == REWRITING and (question := event.fields.get("question")):
+        elif event.stage == TurnStage.REWRITING and (question := event.fields.get("question")):
             self._rewritten = str(question)[:MAX_REWRITTEN_CHARS], at
 
 
 def replayed_warning(warning: TurnWarning) -> StatusEvent:
     """The event that it was."""
-    return StatusEvent(WARNING, warning.message, {**warning.counts, "code": warning.code})
+    return StatusEvent(TurnStage.WARNING, warning.message, {**warning.counts, "code": warning.code})
 
 
 def _warning(event: StatusEvent, at: int) -> TurnWarning:
@@ -304,7 +302,7 @@ def replay(turn: Turn, language: Language, documents: KnownDocuments) -> TurnStr
         stream.publish(SourceEvent(turn.sources, documents))
     if failed:
         stream.publish(ErrorEvent(say(f"was_{turn.status.value}", language)))
-    stream.publish(StatusEvent("finished", say("finished", language), finished_fields(turn)))
+    stream.publish(StatusEvent(TurnStage.FINISHED, say("finished", language), finished_fields(turn)))
     stream.publish(DoneEvent())
     return stream
 
@@ -313,7 +311,7 @@ def _notes(turn: Turn, language: Language) -> Iterator[tuple[int, StatusEvent]]:
     """What was sent beside the answer, each with the number it had."""
     if turn.rewritten is not None:
         fields = {"question": turn.rewritten.text}
-        yield turn.rewritten.at, StatusEvent(REWRITING, say("rewritten", language), fields)
+        yield turn.rewritten.at, StatusEvent(TurnStage.REWRITING, say("rewritten", language), fields)
     for warning in turn.warnings:
         yield warning.at, replayed_warning(warning)
 

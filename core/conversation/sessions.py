@@ -27,6 +27,10 @@ class Persona:
     document_id: str | None = None
     chunk_id: str | None = None
 
+    @property
+    def updated_at(self) -> str:
+        return rfc3339(self.updated_us)
+
 
 @dataclass(frozen=True, slots=True)
 class PersonaDraft:

@@ -20,6 +20,21 @@ from core.knowledge import NO_LIMITS, Citation, KnowledgeFilter
 from core.text import preprocess_question
 
 
+class TurnStage(StrEnum):
+    """What a turn's progress can be at; the sentences are in api.messages, by name. `WARNING` and `ERROR`
+    bring theirs, `FINISHED` is the last."""
+
+    RETRIEVING = "retrieving"
+    REWRITING = "rewriting"
+    RERANKING = "reranking"
+    FILTERING = "filtering"
+    GENERATING = "generating"
+    RETRYING = "retrying"
+    WARNING = "warning"
+    ERROR = "error"
+    FINISHED = "finished"
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestPart:
     """One message of the logical order, or one that was left out.

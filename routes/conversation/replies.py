@@ -10,7 +10,7 @@ from api.sessions.shown_prompt import ShownPrompt
 from api.sessions.transfer import Imported
 from core.citing.citations import KnownDocuments
 from core.conversation.branch import TurnNode
-from core.conversation.sessions import Persona, Session
+from core.conversation.sessions import Session
 from core.conversation.turns import Summary, Turn
 from core.dates import rfc3339
 from core.knowledge import KnowledgeFilter
@@ -20,66 +20,26 @@ from routes.wire import transfer, turns
 
 def session_reply(session: Session, turn_count: int | None = None) -> turns.Session:
     """`turn_count` is absent when it is not known."""
-    counted = {} if turn_count is None else {"turn_count": turn_count}
-    return turns.Session(
-        session_id=session.session_id,
-        title=session.title,
-        created_at=session.created_at,
-        updated_at=session.updated_at,
-        hold=session.hold,
-        expire_days=session.expire_days,
-        persona=persona_reply(session.persona) if session.persona else None,
-        **counted,
-    )
-
-
-def persona_reply(persona: Persona) -> turns.Persona:
-    body = asdict(persona)
-    del body["updated_us"]
-    return turns.Persona(**body, updated_at=rfc3339(persona.updated_us))
+    reply = turns.Session.model_validate(session)
+    return reply if turn_count is None else reply.model_copy(update={"turn_count": turn_count})
 
 
 def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:
-    """`documents` are those of its sources that are stored."""
-    return turns.Turn(
-        turn_id=turn.turn_id,
-        session_id=turn.session_id,
-        parent_turn_id=turn.parent_turn_id,
-        user_query=turn.user_query,
-        assistant_response=turn.assistant_response,
-        thinking=turn.thinking,
-        sources=[citation_reply(citation, documents) for citation in turn.sources],
-        status=turn.status,
-        timestamp=turn.timestamp,
-        seq=turn.seq,
-        model_id=turn.model_id,
-        token_count=turn.token_count,
-        usage=turns.Usage.model_validate(turn.usage),
-        timings_ms=turn.timings_ms,
-        **_what_some_turns_have(turn),
-    )
-
-
-def _what_some_turns_have(turn: Turn) -> dict[str, Any]:
-    """Fields that are absent where a turn has none of it."""
-    body: dict[str, Any] = {}
-    if turn.finish_reason:
-        body["finish_reason"] = turn.finish_reason
-    if turn.command:
-        body["command"] = turn.command
-    if turn.summary is not None:
-        body["summary"] = _summary(turn.summary)
-    if not turn.filters.limits_nothing:
-        body["filters"] = limits_reply(turn.filters)
-    if turn.request is not None:
-        body["request"] = turns.AskedWith.model_validate(turn.request)
-    if turn.feedback is not None:
-        body["feedback"] = turns.Feedback.model_validate(turn.feedback)
-    if turn.warnings:
-        body["warnings"] = [warning_reply(warning) for warning in turn.warnings]
-    if turn.rewritten is not None:
-        body["rewritten_question"] = turn.rewritten.text
-    return body
+    """`documents` are those of its sources that are stored. Fields that only some turns have are absent where
+    a turn has none of it."""
+    shaped: dict[str, Any] = {
+        "sources": [citation_reply(citation, documents) for citation in turn.sources],
+        "summary": _summary(turn.summary) if turn.summary else None,
+        "filters": None if turn.filters.limits_nothing else limits_reply(turn.filters),
+        "warnings": [warning_reply(warning) for warning in turn.warnings],
+        "rewritten_question": turn.rewritten.text if turn.rewritten else None,
+    }
+    body = {
+        name: value
+        for name, field in turns.Turn.model_fields.items()
+        if (value := shaped[name] if name in shaped else getattr(turn, name)) or field.is_required()
+    }
+    return turns.Turn(**body)
 
 
 def _summary(summary: Summary) -> turns.Summary:
@@ -101,16 +61,7 @@ def tree_reply(nodes: Sequence[tuple[TurnNode, str]]) -> turns.Tree:
 
 
 def _node(node: TurnNode, question: str) -> turns.TreeNode:
-    return turns.TreeNode(
-        turn_id=node.turn_id,
-        parent_turn_id=node.parent_turn_id,
-        status=node.status,
-        created_at=rfc3339(node.created_us),
-        seq=node.seq,
-        command=node.command,
-        has_summary=node.has_summary,
-        question=question,
-    )
+    return turns.TreeNode(**asdict(node), created_at=rfc3339(node.created_us), question=question)
 
 
 def rated_reply(turn: Turn) -> turns.RatedTurn:

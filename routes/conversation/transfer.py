@@ -26,7 +26,7 @@ from routes.dependencies import ContainerDep, Owner, body_schema, check_headers,
 from routes.openapi import Responses, WireRoute, errors
 from routes.stream import citation_reply, warning_reply
 from routes.wire.fields import Reply
-from routes.wire.transfer import ImportBody, ImportedConversation
+from routes.wire.transfer import AS_STORED, ImportBody, ImportedConversation
 
 router = APIRouter(tags=["sessions"], route_class=WireRoute)
 
@@ -116,14 +116,9 @@ def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]
         "status": (TurnStatus.INTERRUPTED if running else turn.status).value,
         "question": turn.user_query,
         "answer": turn.assistant_response,
-        "thinking": turn.thinking,
+        **{name: getattr(turn, name) for name in AS_STORED},
         "sources": [_dumped(citation_reply(citation)) for citation in turn.sources],
-        "model_id": turn.model_id,
-        "command": turn.command,
-        "token_count": turn.token_count,
         "usage": asdict(turn.usage),
-        "timings_ms": turn.timings_ms,
-        "finish_reason": turn.finish_reason,
         "summary": _exported_summary(turn.summary, exported),
         "filters": _dumped(limits_reply(turn.filters)),
         "request": asdict(turn.request) if turn.request else None,

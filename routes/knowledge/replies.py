@@ -17,17 +17,7 @@ _TIMES = ("started", "next_try", "ended")
 
 def document_reply(document: Document) -> documents.Document:
     return documents.Document(
-        document_id=document.document_id,
-        file_name=document.file_name,
-        content_hash=document.content_hash,
-        size_bytes=document.size_bytes,
-        status=document.status,
-        chunk_count=document.chunk_count,
-        external_id=document.external_id,
-        tags=list(document.tags),
-        date=document.date,
-        error=document.error,
-        source=document.source,
+        **asdict(document),
         created_at=rfc3339(document.created_us),
         modified_at=_time(document.modified_us),
         shared=document.owner == SHARED_OWNER,
@@ -105,12 +95,8 @@ def _stages(judged: Judged) -> dict[str, Any]:
 
 
 def _document_places(report: DocumentReport) -> search.DocumentPlaces:
-    document = report.document
     return search.DocumentPlaces(
-        document_id=document.document_id,
-        file_name=document.file_name,
-        status=document.status,
-        error=document.error,
+        **asdict(report.document),
         stage=report.stage.value,
         message=report.message,
         chunks=[_chunk_places(chunk) for chunk in report.chunks],

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, RootModel
 
-from core.conversation.turns import TurnStatus
+from core.conversation.turns import TurnStage, TurnStatus
 from routes.wire.fields import FiltersBody, PlainText, Reply, Uuid, WireModel, absent, example
 from routes.wire.turns import SESSION_ID, TURN_ID, Citation, TurnWarning, Usage
 
@@ -87,17 +87,24 @@ class SessionData(Reply):
     session_id: str = Field(description="Its id.")
 
 
+def _stages() -> str:
+    """Every stage, with the fields that some bring along."""
+    along = {
+        TurnStage.WARNING: " (code and counts)",
+        TurnStage.ERROR: " (code, retryable, request_id)",
+        TurnStage.FINISHED: " (turn_id, parent_turn_id, status, usage, timings_ms)",
+    }
+    *others, last = (stage.value + along.get(stage, "") for stage in TurnStage)
+    return f"{', '.join(others)}, and last {last}."
+
+
 class StatusData(Reply):
     """Progress; what else it tells depends on the stage."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Any]
 
-    stage: str = Field(
-        description="retrieving, rewriting, reranking, filtering, generating, retrying, warning (code and "
-        "counts), error (code, retryable, request_id), and last finished (turn_id, parent_turn_id, status, "
-        "usage, timings_ms)."
-    )
+    stage: str = Field(description=_stages())
     message: str = Field(description="One sentence for a person.")
 
 

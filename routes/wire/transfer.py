@@ -183,6 +183,8 @@ class ImportRewritten(WireModel):
 
 
 _OF_TOOLS = ("tool", "function")
+AS_STORED = ("thinking", "model_id", "command", "token_count", "timings_ms", "finish_reason")
+"""Fields of a turn that stand in a file as they are."""
 
 
 class ImportTurn(WireModel):
@@ -235,20 +237,15 @@ class ImportTurn(WireModel):
             created_us=moment(self.timestamp, f"turns.{at}.timestamp") or 0,
             parent_turn_id=parent if "parent_turn_id" in self.model_fields_set else FOLLOWS,
             status=TurnStatus(self.status),
-            thinking=self.thinking,
             sources=tuple([placed(Citation(**source.model_dump())) for source in self.sources]),
-            model_id=self.model_id,
-            command=self.command,
-            token_count=self.token_count,
             usage=Usage(**self.usage.model_dump()),
-            timings_ms=self.timings_ms,
-            finish_reason=self.finish_reason,
             summary=self.summary.to_summary(at) if self.summary else None,
             filters=self.filters.to_filter(),
             request=self.request.to_asked() if self.request else None,
             feedback=self.feedback.to_feedback() if self.feedback else None,
             warnings=tuple([warning.to_warning() for warning in self.warnings]),
             rewritten=self.rewritten_question.to_rewritten() if self.rewritten_question else None,
+            **{name: getattr(self, name) for name in AS_STORED},
         )
 
 
