@@ -13,13 +13,11 @@ from core.knowledge import Candidate
 from core.operations.expiry import ExpiryReport
 from core.prompt.messages import History, Message, PromptTexts, assemble
 from core.relevance.query import Query
-from services.conversation.indexing import Progress, TurnIndexer, read_words
-from services.conversation.recall import HistoryRecall
+from services.conversation.recall import HistoryRecall, Progress, TurnIndexer, read_words
 from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
 from services.operations.retention.cleanup import Reason, Retention
-from services.store.activity import Activity
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import Activity, Clock, utc_now_us
 from services.store.dialect import Filter
 from services.store.filters import equals, in_range
 

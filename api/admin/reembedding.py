@@ -17,8 +17,7 @@ from services.models.embedding import EmbeddingService
 from services.operations.reembedding.beside import CopyBeside, OpenFolder
 from services.operations.reembedding.folders import StoreFolders
 from services.operations.reembedding.run import Manner, Reembed, ReembedPlan, SyncProgress
-from services.store.activity import Activity
-from services.store.clock import utc_now_us
+from services.store.clock import Activity, utc_now_us
 from services.store.dialect import VectorStore
 
 log = structlog.get_logger()

@@ -16,7 +16,7 @@ from core.citing.passages import with_key_passages
 from core.knowledge import NO_LIMITS, Candidate, Chunk, Document, DocumentStatus, KnowledgeFilter, fits
 from core.prompt.messages import render_block
 from core.relevance.query import Query
-from services.retrieval.why_not import ListPlace, ListPlaces
+from services.retrieval.retriever import ListPlace, ListPlaces
 
 
 class Stage(StrEnum):

@@ -14,9 +14,8 @@ from core.conversation.sessions import PersonaDraft, PersonaRules, Session, Sess
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Feedback, Turn
 from core.errors import ConflictError, UnknownTurnError
-from services.conversation.payload import feedback_payload
 from services.conversation.sessions import SessionStore, find_titled, read_questions
-from services.conversation.turns import TurnStore
+from services.conversation.turns import TurnStore, feedback_payload
 from services.store.dialect import Filter, UnknownPointError
 from services.store.filters import in_session
 

@@ -17,7 +17,7 @@ from core.conversation.sessions import Persona, PersonaDraft, PersonaRules, Sess
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import ConflictError, StoreUnavailableError, TurnConflictError
-from services.conversation.indexing import words_of
+from services.conversation.recall import words_of
 from services.conversation.sessions import SessionStore, title_from
 from services.conversation.turns import TurnStore, TurnVectors
 from services.store.clock import Clock, utc_now_us

@@ -23,10 +23,9 @@ from services.models.text_filters import AnswerFilters
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
 from services.retrieval.insert_block import Asked, InsertBlock
-from services.retrieval.query_forms import MAX_PREVIOUS, QueryBuilder
+from services.retrieval.query_forms import MAX_PREVIOUS, QueryBuilder, QueryRewriter
 from services.retrieval.reranking import RerankService
 from services.retrieval.retriever import Retriever
-from services.retrieval.rewriting import QueryRewriter
 from services.retrieval.surroundings import Widener
 
 

@@ -46,7 +46,7 @@ from core.failpoints import failpoint
 from core.prompt.exchange import Exchange
 from services.conversation.turns import TurnVectors
 from services.llm_service import ModelEntry
-from services.store.activity import Activity
+from services.store.clock import Activity
 
 log = structlog.get_logger()
 

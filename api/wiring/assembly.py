@@ -50,12 +50,10 @@ from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaRules
 from core.errors import StartRefusedError, UnknownModelError, WenmaiError
 from core.knowledge import SHARED_OWNER
-from services.conversation.memory_records import MemoryRecords
+from services.conversation.memories import MemoryRecords
 from services.conversation.sessions import SessionStore
-from services.conversation.summaries import SummaryService
-from services.conversation.summary_records import Rewordings
-from services.conversation.tree_cache import HISTORY_CACHE_S
-from services.conversation.turns import TurnStore
+from services.conversation.summaries import Rewordings, SummaryService
+from services.conversation.turns import HISTORY_CACHE_S, TurnStore
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.sample import load_folder
@@ -75,14 +73,11 @@ from services.operations.retention.expiry import SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.operations.schedule.runner import CleanupSchedule
 from services.retrieval.insert_block import InsertBlock
-from services.retrieval.query_forms import QueryBuilder
+from services.retrieval.query_forms import QueryBuilder, QueryRewriter
 from services.retrieval.reranking import RerankService
-from services.retrieval.retriever import LIST_DEPTH, Retriever
-from services.retrieval.rewriting import QueryRewriter
+from services.retrieval.retriever import LIST_DEPTH, ListPlaces, Retriever
 from services.retrieval.surroundings import Neighbours, Widener
-from services.retrieval.why_not import ListPlaces
-from services.store.activity import Activity
-from services.store.clock import utc_now_us
+from services.store.clock import Activity, utc_now_us
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms.llm import LLM
@@ -21,16 +22,13 @@ from core.prompt.budget import estimate_prompt_tokens
 from core.prompt.messages import Layout
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
 from services.adapters.readers.documents import parse_document
-from services.adapters.schedule.cleanup import open_schedule
-from services.adapters.schedule.crontab import slots_of, zone_named
-from services.adapters.schedule.sync import open_sync_schedule, sync_slots
+from services.adapters.schedule import open_schedule, open_sync_schedule, slots_of, sync_slots, zone_named
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.parsing.process import ParserProcess
-from services.llm_service import DEFAULT_MODEL_ID, ModelEntry
+from services.llm_service import DEFAULT_MODEL_ID, ModelEntry, answer_reserve, window_of
 from services.models.calls import GuardedCalls
 from services.models.embedding import EmbeddingService
 from services.models.extractive import MODEL_NAME, ExtractiveLLM
-from services.models.windows import answer_reserve, window_of
 from services.operations.backup.filling import RestoreFolders, Target, check_empty, refuse_half_filled
 from services.operations.backup.making import Snapshots
 from services.operations.schedule.lease import LeaseStore
@@ -44,6 +42,7 @@ EMBEDDED_FOLDER = "store"  # below DATA_DIR
 SAMPLE_FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 SAMPLE_MARKER = "sample-loaded"
 DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
+T = TypeVar("T")
 WrapEmbedding = Callable[[BaseEmbedding, str], BaseEmbedding]
 """The model and its name as the store records it → the model to use in its place."""
 
@@ -58,7 +57,7 @@ async def open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) -> 
     Raises StoreLockedError when another process has the embedded store, StartRefusedError.
     """
     if settings.qdrant_url:
-        from services.adapters.qdrant.server import open_qdrant_server
+        from services.adapters.qdrant import open_qdrant_server
 
         async with open_qdrant_server(settings) as server:
             yield server
@@ -75,9 +74,9 @@ async def open_snapshots(settings: StoreSettings) -> AsyncIterator[Snapshots | N
     if not settings.qdrant_url:
         yield None
         return
-    from services.adapters.qdrant import snapshots as qdrant_snapshots
+    from services.adapters import qdrant
 
-    async with qdrant_snapshots.open_snapshots(settings) as snapshots:
+    async with qdrant.open_snapshots(settings) as snapshots:
         yield snapshots
 
 
@@ -160,11 +159,11 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
 
         return BundledEmbedding(models.embedding_threads), NAME, DIMENSION
     if kind == "sentence-transformers":
-        from services.adapters.models.sentence_transformers_embedding import SentenceTransformersEmbedding
+        from services.adapters.models.sentence_transformers import SentenceTransformersEmbedding
 
         return SentenceTransformersEmbedding(target), target.rstrip("/").rpartition("/")[2], 0
     if kind == "openai":
-        from services.adapters.models.openai_embedding import OpenAIEmbedding
+        from services.adapters.models.endpoints import OpenAIEmbedding
 
         # a key goes to no host but the one it was set for
         same_host = models.embedding_base_url in (None, models.openai_base_url)
@@ -173,8 +172,6 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
         embedding = OpenAIEmbedding(models.openai_embedding, base_url, key, **models.embedding_options)
         stack.callback(embedding.close)
         return embedding, models.openai_embedding, 0
-    from services.adapters.models.llama_index_loader import load_class
-
     return load_class(models.embedding, BaseEmbedding, models.embedding_options), target, 0  # type: ignore[type-abstract]
 
 
@@ -186,26 +183,39 @@ def open_reranker(
     if kind == "none":
         return None
     if kind == "calibrated":
-        from services.retrieval.calibrated import CalibratedReranker
+        from services.retrieval.reranking import CalibratedReranker
 
         return CalibratedReranker(embedding_name)
     if kind == "cross-encoder":
-        from services.adapters.models.cross_encoder import CrossEncoderReranker
+        from services.adapters.models.sentence_transformers import CrossEncoderReranker
 
         cross_encoder = CrossEncoderReranker(target)
         stack.push_async_callback(cross_encoder.aclose)
         return cross_encoder
     if kind == "http":
-        from services.adapters.models.http_reranker import HttpReranker
+        from services.adapters.models.endpoints import HttpReranker
 
         if not models.reranker_url:
             raise StartRefusedError("RERANKER=http needs RERANKER_URL, the address of a /rerank endpoint.")
         reranker = HttpReranker(models.reranker_url, target, models.reranker_api_key, timeout_s)
         stack.push_async_callback(reranker.aclose)
         return reranker
-    from services.adapters.models.llama_index_loader import load_class
-
     return load_class(models.reranker, BaseNodePostprocessor, models.reranker_options)  # type: ignore[type-abstract]
+
+
+def load_class(spec: str, base: type[T], options: Mapping[str, Any]) -> T:
+    """Any LlamaIndex class by its path `llama_index:package.module:Class`, constructed.
+
+    Raises StartRefusedError naming what is missing or of the wrong kind.
+    """
+    _, module_name, class_name = spec.split(":")
+    try:
+        loaded = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise StartRefusedError(f"{spec!r} cannot be imported: {error}. Is its package installed?") from error
+    if not (isinstance(loaded, type) and issubclass(loaded, base)):
+        raise StartRefusedError(f"{spec!r} is not a LlamaIndex {base.__name__}.")
+    return loaded(**options)
 
 
 # The language models.
@@ -304,13 +314,11 @@ class _OpenLLMs:
             gguf = await open_gguf_llm(entry, self._answer_share, model_id)
             self._stack.push_async_callback(gguf.aclose)
             return gguf
-        from services.adapters.models.llama_index_loader import load_class
-
-        options: dict[str, Any] = {"model": entry.model} if entry.model else {}
+            options: dict[str, Any] = {"model": entry.model} if entry.model else {}
         return load_class(entry.provider, LLM, {**options, **entry.options})  # type: ignore[type-abstract]
 
     async def _open_http(self, model_id: str, entry: LLMSettings) -> LLM:
-        from services.adapters.http.transport import open_model_client
+        from services.adapters.http import open_model_client
         from services.adapters.llms.anthropic import make_anthropic_llm
         from services.adapters.llms.openai import make_openai_llm
 

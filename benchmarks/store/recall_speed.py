@@ -27,8 +27,7 @@ from config.settings import load_settings
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_document, encode_query
-from services.conversation.tree_cache import HISTORY_CACHE_S
-from services.conversation.turns import TurnStore, TurnVectors
+from services.conversation.turns import HISTORY_CACHE_S, TurnStore, TurnVectors
 from services.conversation_manager import ConversationManager
 
 OWNER = "local"

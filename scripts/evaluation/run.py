@@ -40,8 +40,7 @@ from scripts.evaluation.in_process import Services, open_services
 from scripts.evaluation.knowledge import Library, Step, Target, ask, read_in
 from scripts.evaluation.server import open_server
 from scripts.evaluation.sets import EvaluationSet, Line, Question, load_set, spread
-from services.conversation.tree_cache import HISTORY_CACHE_S
-from services.conversation.turns import TurnStore, TurnVectors
+from services.conversation.turns import HISTORY_CACHE_S, TurnStore, TurnVectors
 from services.conversation_manager import ConversationManager
 from services.retrieval.query_forms import QueryBuilder
 from services.store.dialect import Filter, ScoredPoint

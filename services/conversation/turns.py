@@ -1,33 +1,270 @@
-"""Turns in the conversation collection: written, read, walked. Every read is limited to one owner."""
+"""Turns in the conversation collection: their stored form, the trees kept between turns, writing and
+reading. Every read is limited to one owner."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, TypeVar, cast
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
+from cachetools import TTLCache
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from core.conversation.branch import SessionTree, TurnNode
-from core.conversation.turns import Turn, TurnStatus
-from core.relevance.sparse import SparseTerms
-from services.conversation.payload import SKELETON_FIELDS, from_payload, to_payload
-from services.conversation.tree_cache import SessionCache
-from services.store.dialect import (
-    Filter,
-    Point,
-    PointVectors,
-    QueryRequest,
-    Record,
-    ScoredPoint,
-    VectorStore,
-    sparse_vector,
+from core.conversation.turns import (
+    MAX_WARNINGS,
+    TURN_SCHEMA,
+    AskedWith,
+    Feedback,
+    PromptManifest,
+    RewrittenQuestion,
+    Summary,
+    Turn,
+    TurnStatus,
+    TurnWarning,
+    Usage,
 )
-from services.store.filters import by_ids, in_session, matching
-from services.store.pages import scroll_all
+from core.knowledge import Citation, KnowledgeFilter
+from core.relevance.sparse import SparseTerms
+from services.store.dialect import Filter, Point, PointVectors, QueryRequest, Record, ScoredPoint, VectorStore
+from services.store.filters import by_ids, in_session, matching, sparse_vector
+from services.store.pages import read_leniently, scroll_all
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
+
+SKELETON_FIELDS = ["turn_id", "parent_turn_id", "created_us", "seq", "status", "command", "summary_start"]
+_CITATION = TypeAdapter(Citation)
+_WARNING = TypeAdapter(TurnWarning)
+_PARTS: Mapping[str, TypeAdapter[Any]] = {
+    "usage": TypeAdapter(Usage),
+    "prompt": TypeAdapter(PromptManifest),
+    "summary": TypeAdapter(Summary),
+    "filters": TypeAdapter(KnowledgeFilter),
+    "request": TypeAdapter(AskedWith),
+    "feedback": TypeAdapter(Feedback),
+    "rewritten": TypeAdapter(RewrittenQuestion),
+}
+_PLAIN = frozenset(each.name for each in fields(Turn)) - {*_PARTS, "sources", "warnings"}
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class TurnPayload(BaseModel):
+    """The stored form. The first eight fields keep the names that earlier versions wrote."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    session_id: str
+    user_query: str
+    assistant_response: str = ""
+    timestamp: str = ""
+    context_docs: list[Any] = Field(default_factory=list)
+    token_count: int = 0
+    turn_id: str
+    parent_turn_id: str | None = None
+    owner: str = ""
+    status: TurnStatus = TurnStatus.COMPLETED
+    model_id: str = "default"
+    thinking: str = ""
+    sources: list[Any] = Field(default_factory=list)
+    seq: int = 0
+    created_us: int = 0
+    prompt: Any = None
+    summary: Any = None
+    summary_start: str | None = None
+    command: str = ""
+    usage: Any = None
+    timings_ms: dict[str, _Finite] = Field(default_factory=dict)
+    request_hash: str = ""
+    layout: tuple[int, ...] = ()
+    finish_reason: str = ""
+    filters: Any = None
+    request: Any = None
+    feedback: Any = None
+    warnings: list[Any] = Field(default_factory=list)
+    rewritten: Any = Field(None, alias="rewritten_question")
+    schema_version: int = Field(TURN_SCHEMA, alias="schema")
+
+
+def to_payload(turn: Turn) -> dict[str, Any]:
+    """The JSON object that is stored; `context_docs` names the chunks shown to the model, best first."""
+    payload = {
+        **asdict(turn),
+        "timestamp": turn.timestamp,
+        "context_docs": [citation.chunk_id for citation in turn.sources],
+        "filters": None if turn.filters.limits_nothing else asdict(turn.filters),
+        **summary_payload(turn.summary),
+        **feedback_payload(turn.feedback),
+        **rewritten_payload(turn.rewritten),
+        "schema": TURN_SCHEMA,
+    }
+    del payload["rewritten"]
+    return cast(dict[str, Any], to_jsonable_python(payload))
+
+
+def summary_payload(summary: Summary | None) -> dict[str, Any]:
+    """The fields of a turn that hold its summary; None takes it away."""
+    start = summary.start if summary else None
+    return {"summary": asdict(summary) if summary else None, "summary_start": start}
+
+
+def feedback_payload(feedback: Feedback | None) -> dict[str, Any]:
+    """The field of a turn that holds its feedback; None, or what says nothing, takes it away."""
+    return {"feedback": asdict(feedback) if feedback and not feedback.says_nothing else None}
+
+
+def rewritten_payload(rewritten: RewrittenQuestion | None) -> dict[str, Any]:
+    """The field of a turn that holds its rewritten question; None takes it away."""
+    return {"rewritten_question": asdict(rewritten) if rewritten else None}
+
+
+def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
+    """Read a stored payload back. `turn_id` is the point's, which counts whatever the payload says.
+
+    What cannot be read takes its default; unreadable sources are dropped. Raises pydantic.ValidationError
+    when there is no session or no question.
+    """
+    payload = read_leniently(TurnPayload, {**stored, "turn_id": turn_id}, turn_id)
+    read = {name: _read(form, getattr(payload, name), turn_id) for name, form in _PARTS.items()}
+    return Turn(
+        **{name: value for name, value in payload if name in _PLAIN},
+        **{name: part for name, part in read.items() if part is not None},
+        sources=_sources(payload.sources, turn_id),
+        warnings=_warnings(payload.warnings, turn_id),
+    )
+
+
+def _read(form: TypeAdapter[T], stored: Any, turn_id: str) -> T | None:
+    """What accompanies a turn is not worth losing the turn for."""
+    if not stored:
+        return None
+    try:
+        return form.validate_python(stored)
+    except ValidationError as error:
+        log.warning("part_of_turn_unreadable", turn_id=turn_id, errors=error.error_count())
+        return None
+
+
+def _sources(stored: Sequence[Any], turn_id: str) -> tuple[Citation, ...]:
+    read = [_read(_CITATION, source, turn_id) for source in stored]
+    return tuple([source for source in read if source is not None and math.isfinite(source.score)])
+
+
+def _warnings(stored: Sequence[Any], turn_id: str) -> tuple[TurnWarning, ...]:
+    read = [_read(_WARNING, warning, turn_id) for warning in stored[:MAX_WARNINGS]]
+    return tuple([warning for warning in read if warning is not None])
+
+
+# The trees of the sessions in use, kept between turns. Right only where this process writes all turns.
+
+HISTORY_CACHE_S = 300.0  # a reader who thinks about an answer for five minutes finds the tree still here
+MAX_NODES = 100_000  # of all kept sessions together: some 30 MB
+SESSION_COST = 20  # in nodes: an almost empty session is not free
+
+Key = tuple[str, str]
+"""Session and owner."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """A session that is being read from the store; `stale` once something was written meanwhile."""
+
+    key: Key
+    stale: bool = False
+
+
+class SessionCache:
+    """Every write to turns says so here before the writer hears of its success.
+
+    `keep_s` 0 keeps nothing. A read during which its session was written is not kept: it may be older than
+    the write.
+    """
+
+    def __init__(self, keep_s: float, max_nodes: int = MAX_NODES) -> None:
+        self._keep_s = keep_s
+        self._max_nodes = max_nodes
+        self._trees: TTLCache[Key, SessionTree] = TTLCache(max_nodes, max(keep_s, 0.001), getsizeof=_cost)
+        self._readings: list[Reading] = []
+
+    def get(self, session_id: str, owner: str) -> SessionTree | None:
+        return self._trees.get((session_id, owner))
+
+    @contextmanager
+    def reading(self, session_id: str, owner: str) -> Iterator[Reading]:
+        """Around a read whose result may be kept."""
+        reading = Reading((session_id, owner))
+        self._readings.append(reading)
+        try:
+            yield reading
+        finally:
+            self._readings.remove(reading)
+
+    def keep(self, reading: Reading, tree: SessionTree) -> None:
+        if self._keep_s and not reading.stale and _cost(tree) <= self._max_nodes:
+            self._trees[reading.key] = tree
+
+    @contextmanager
+    def writing(self, turns: Sequence[Turn]) -> Iterator[None]:
+        """Around the write of whole turns. When it fails, nobody knows what is stored: their trees go."""
+        keys = {(turn.session_id, turn.owner) for turn in turns}
+        known: dict[Key, SessionTree] = {}
+        try:
+            yield
+            known = {key: tree for key in keys if (tree := self._trees.get(key)) is not None}
+        finally:
+            for key in keys:
+                self._trees.pop(key, None)
+                self._outdate(key)
+        for turn in turns:
+            if (turn.session_id, turn.owner) in known:
+                known[turn.session_id, turn.owner].put(node_of(turn))
+        for key, tree in known.items():
+            self.keep(Reading(key), tree)
+
+    @contextmanager
+    def changing(self, turn_ids: Collection[str] | None = None) -> Iterator[None]:
+        """Around a write that changes or removes these turns, or (None) turns that nobody named."""
+        try:
+            yield
+        finally:
+            self.forget(turn_ids)
+
+    def forget(self, turn_ids: Collection[str] | None = None) -> None:
+        """Drop the sessions that hold one of these turns; None drops all."""
+        self._outdate()
+        if turn_ids is None:
+            self._trees.clear()
+        for key in list(self._trees):
+            tree = self._trees.get(key)
+            if tree is not None and any(turn_id in tree for turn_id in turn_ids or ()):
+                self._trees.pop(key, None)
+
+    def _outdate(self, key: Key | None = None) -> None:
+        for reading in self._readings:
+            reading.stale = reading.stale or key is None or reading.key == key
+
+
+def _cost(tree: SessionTree) -> int:
+    return len(tree) + SESSION_COST
+
+
+def node_of(turn: Turn) -> TurnNode:
+    """The turn as the tree knows it."""
+    return TurnNode(
+        turn_id=turn.turn_id,
+        parent_turn_id=turn.parent_turn_id,
+        created_us=turn.created_us,
+        seq=turn.seq,
+        status=turn.status,
+        command=turn.command,
+        has_summary=turn.summary is not None,
+    )
+
 
 PAGE = 1_000
 _NODE = TypeAdapter(TurnNode)

@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, cast
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
@@ -24,14 +23,9 @@ PASSAGE_BATCH_TOKENS = 512  # a third of a second of the bundled model: how soon
 PASSAGE_NICENESS = 10
 
 
-class QueryBatchEmbedding(Protocol):
-    """An embedding that can embed several queries in one call (LlamaIndex's base type cannot)."""
-
-    def get_query_embeddings(self, queries: Sequence[str]) -> list[Vector]: ...
-
-
 class BatchEmbedding(BaseEmbedding):
-    """One that embeds several texts of either side in one call; of one text it is a batch of one."""
+    """One that embeds several texts of either side in one call, queries too, which LlamaIndex cannot;
+    of one text it is a batch of one."""
 
     @abstractmethod
     def get_query_embeddings(self, queries: Sequence[str]) -> list[Vector]: ...
@@ -126,9 +120,10 @@ class EmbeddingService:
             raise EmbeddingUnavailableError(f"The embedding model failed: {reason}.") from error
 
     def _embed_queries(self, texts: list[str]) -> list[Vector]:
-        if hasattr(self._model, "get_query_embeddings"):
-            return cast(QueryBatchEmbedding, self._model).get_query_embeddings(texts)
-        return [self._model.get_query_embedding(text) for text in texts]
+        together: Callable[[list[str]], list[Vector]] | None = getattr(
+            self._model, "get_query_embeddings", None
+        )
+        return together(texts) if together else [self._model.get_query_embedding(text) for text in texts]
 
 
 def passage_batches(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import json_repair
 import structlog
 
 from config.settings import RetrievalSettings
@@ -14,7 +18,6 @@ from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.prompt.messages import Message, Part, Role
 from services.llm_service import ModelEntry
-from services.retrieval.judgement import Judgement, find_verbatim, read_judgement
 
 log = structlog.get_logger()
 
@@ -82,3 +85,192 @@ def apply_judgement(candidate: Candidate, judgement: Judgement) -> Candidate | N
         key_passage=find_verbatim(judgement.passage, candidate.chunk.text) or candidate.key_passage,
         reason=judgement.reason or candidate.reason,
     )
+
+
+# What a model says of one passage, read from whatever it made of the JSON object it was asked for.
+
+MAX_REPLY_CHARS = 8_000  # a passage and a sentence; more is no judgement
+# What is repaired at most: on text that is made for it, json-repair's time grows with the square of these.
+MAX_REPAIRED_CHARS = 1_500
+MAX_BRACKETS = 8
+MAX_REASON_CHARS = 500
+LOW = 0.3  # of its scale: a score below is a no
+
+_KEYS = {
+    "verdict": (
+        "can_answer", "can answer", "cananswer", "answerable", "answers", "relevant", "is_relevant", "useful",
+        "能否回答", "能回答", "可以回答", "是否能回答", "是否可以回答", "能够回答", "可回答",
+        "能否回答问题", "是否相关", "相关", "是否有用",
+    ),
+    "score": ("score", "relevance", "relevance_score", "rating", "分数", "得分", "评分", "相关度", "相关性"),
+    "passage": (
+        "passage", "key_passage", "quote", "excerpt", "evidence", "answer_passage", "text",
+        "段落", "片段", "关键段落", "关键片段", "原文", "引文", "引用", "摘录", "依据",
+    ),
+    "reason": ("reason", "why", "explanation", "rationale", "理由", "原因", "说明", "解释"),
+}  # fmt: skip
+_NO = frozenset(
+    {"no", "n", "false", "cannot", "can't", "否", "不", "不能", "不可以", "不可", "无法", "不相关", "无关"}
+)
+_YES = frozenset(
+    {"yes", "y", "true", "partly", "partially", "partial", "是", "能", "可以", "可", "部分", "相关"}
+)
+_SCORE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:/\s*(\d+)|(%))?\s*")
+_MARKS = re.compile(r"""(?<=["'”’])\s*：|，(?=\s*["'“‘}])""")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`can_answer` None: not said, or not so that it could be read. `passage` is as the model copied it."""
+
+    can_answer: bool | None = None
+    passage: str = ""
+    reason: str = ""
+
+
+def read_judgement(reply: str) -> Judgement:
+    """Code fences, single quotes, trailing commas, lists, other keys and words are read for what they mean.
+
+    Of several objects the last that judges counts: that is where a model ends up. What cannot be read gives
+    a Judgement that says nothing.
+    """
+    if len(reply) > MAX_REPLY_CHARS:
+        return Judgement()
+    judgement = Judgement()
+    for read in (_strict, _repaired, _repaired_marks):
+        judgement = _last(read(reply)) or judgement
+        if judgement.can_answer is not None:
+            break
+    return judgement
+
+
+def _last(read: object) -> Judgement | None:
+    judgements = list(_judgements(read))
+    judging = [each for each in judgements if each.can_answer is not None]
+    return next(reversed(judging or judgements), None)
+
+
+def _strict(text: str) -> object:
+    """The object as it should be, whatever stands around it."""
+    start, end = text.find("{"), text.rfind("}")
+    try:
+        return json.loads(text[start : end + 1], strict=False) if 0 <= start < end else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _repaired(text: str) -> object:
+    brackets = sum(map(text.count, "{[("))
+    if len(text) > MAX_REPAIRED_CHARS or brackets > MAX_BRACKETS:
+        return None
+    try:
+        return json_repair.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _repaired_marks(text: str) -> object:
+    return _repaired(_MARKS.sub(_ascii, text)) if _MARKS.search(text) else None
+
+
+def _ascii(mark: re.Match[str]) -> str:
+    return ":" if mark[0].endswith("：") else ","
+
+
+def _judgements(read: object) -> Iterator[Judgement]:
+    """Of the object, of those in a list, and of those that an object wraps which judges nothing itself."""
+    if isinstance(read, list):
+        for each in read:
+            yield from _judgements(each)
+    elif isinstance(read, dict):
+        own = _judgement({str(key).strip().lower(): value for key, value in read.items()})
+        yield own
+        if own.can_answer is None:
+            yield from _judgements([value for value in read.values() if isinstance(value, dict)])
+
+
+def _judgement(fields: Mapping[str, object]) -> Judgement:
+    verdict = _verdict(_value(fields, "verdict"))
+    if verdict is None:
+        verdict = _verdict(_value(fields, "score"))
+    return Judgement(
+        verdict, _text(_value(fields, "passage")), _text(_value(fields, "reason"))[:MAX_REASON_CHARS]
+    )
+
+
+def _value(fields: Mapping[str, object], kind: str) -> object:
+    return next((fields[key] for key in _KEYS[kind] if key in fields), None)
+
+
+def _text(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _verdict(value: object) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return _by_score(float(value), None)
+    if not isinstance(value, str):
+        return None
+    word = value.strip().strip(".。!！").lower()
+    if word in _NO or word in _YES:
+        return word in _YES
+    score = _SCORE.fullmatch(word)
+    if score is None:
+        return None
+    return _by_score(float(score[1]), 100.0 if score[3] else float(score[2] or 0) or None)
+
+
+def _by_score(score: float, scale: float | None) -> bool | None:
+    """A score on a scale of 1, 10 or 100, whichever is the least that holds it, unless it says its own."""
+    if not math.isfinite(score) or score < 0:
+        return None
+    scale = scale or next((each for each in (1.0, 10.0, 100.0) if score <= each), score)
+    return score / scale >= LOW
+
+
+# A passage that somebody copied, found again in the text it was copied from.
+
+
+SHORTEST = 2  # characters without space: one stands anywhere
+_QUOTES = frozenset("\"'`´‘’‚‛“”„‟«»‹›「」『』﹁﹂﹃﹄")
+_DASHES = frozenset("-\u2010\u2011\u2012\u2013\u2014\u2015\u2212")
+_INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad")
+_ELLIPSES = re.compile(r"^\.{2,}|\.{2,}$")
+
+
+def find_verbatim(copied: str, text: str) -> str:
+    """The text's own characters for `copied`; "" when it is not there.
+
+    White space, quotation marks, dashes, letter case, full-width forms and an ellipsis at either end may
+    differ: models change them as they copy.
+    """
+    copied_text = _ELLIPSES.sub("", "".join(map(_fold, copied)))
+    if len(copied_text) < SHORTEST:
+        return ""
+    pieces = [_fold(char) for char in text]
+    origin = [at for at, piece in enumerate(pieces) for _ in piece]
+    start = "".join(pieces).find(copied_text)
+    if start < 0:
+        return ""
+    return _with_quotes(text, origin[start], origin[start + len(copied_text) - 1] + 1, copied.strip())
+
+
+def _with_quotes(text: str, start: int, end: int, copied: str) -> str:
+    """The quotation marks at either end were folded away: those that were copied belong to it."""
+    if copied[0] in _QUOTES and start > 0 and text[start - 1] in _QUOTES:
+        start -= 1
+    if copied[-1] in _QUOTES and end < len(text) and text[end] in _QUOTES:
+        end += 1
+    return text[start:end]
+
+
+def _fold(char: str) -> str:
+    if char.isspace() or char in _QUOTES or char in _INVISIBLE:
+        return ""
+    if char in _DASHES:
+        return "-"
+    if char.isascii():
+        return char.lower()
+    return "".join(unicodedata.normalize("NFKC", char).split()).casefold()

@@ -1,14 +1,27 @@
-"""The question in the forms it is searched with: as asked, and joined with what was asked before."""
+"""The question in the forms it is searched with: as asked, joined with what was asked before, rewritten."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from collections.abc import Callable, Sequence
 from datetime import date
 
+import structlog
+
+from config.prompt_library import Language
+from core.conversation.turns import MAX_REWRITTEN_CHARS, Turn
 from core.dates import dates_in
+from core.errors import WenmaiError
+from core.prompt.messages import Message, Part, Role
 from core.relevance.query import Query, QueryForm, embedded_part, joined_wordings
 from core.relevance.sparse import encode_query
+from core.text import is_mostly_chinese
+from services.llm_service import ModelEntry
 from services.models.embedding import EmbeddingService
+
+log = structlog.get_logger()
 
 MAX_PREVIOUS = 5
 
@@ -51,3 +64,91 @@ class QueryBuilder:
         if not year:  # a day (明天) is rarely what a document is about
             named = [each for each in dates_in(question, self._today()) if len(each) <= len("2026-01")]
         return [each for each in named if each[:4] not in question]
+
+
+# A follow-up that was found badly, put into words that stand alone by the model that will answer it.
+
+MAX_TURNS = 3
+MAX_TURN_CHARS = 600  # of each question and answer before: their beginning says what they were about
+
+_FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.M)
+_OBJECT = re.compile(r"""^\{\s*["'][^"']*["']\s*[:：]\s*["'](.*)["']\s*\}$""", re.S)
+_LABEL = re.compile(
+    r"^[\s*#>]{0,3}(?:(?:the\s+)?(?:rewritten|rewrite|reworded|reformulated|stand-?alone|search)"
+    r"(?:[\s-]+(?:stand-?alone|search|follow-?up|question|query|version)){0,3}"
+    r"|(?:改写|重写|独立|检索|完整)后?的?(?:独立|完整|检索)?(?:问题|问句|查询|版本)?(?:如下|为|是)?"
+    r"|问题|question|query)[\s*]{0,3}[:：][\s*]{0,3}",
+    re.I,
+)
+_PAIRS = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "「": "」", "『": "』", "«": "»"}
+
+
+class QueryRewriter:
+    """`timeout_s` 0: never."""
+
+    def __init__(self, prompt: Callable[[Language], str], timeout_s: float) -> None:
+        self._prompt = prompt
+        self._timeout_s = timeout_s
+
+    def can_help(self, turns: Sequence[Turn], model: ModelEntry) -> bool:
+        """There is something to make the question clear with, and a model that can."""
+        return self._timeout_s > 0 and bool(turns) and model.generative
+
+    def context_turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+        """Those of these turns that `rewrite` shows to the model."""
+        return turns[-MAX_TURNS:]
+
+    async def rewrite(self, question: str, turns: Sequence[Turn], model: ModelEntry) -> str:
+        """The question for itself, `turns` being those before it (oldest first); "" when none comes of it.
+
+        Raises nothing: a model that fails, is late or says no question costs the time limit at most.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                reply = await model.reply(self._messages(question, turns))
+        except (WenmaiError, TimeoutError) as error:
+            log.warning("rewrite_failed", error=type(error).__name__)
+            return ""
+        return read_rewritten(reply, question)
+
+    def _messages(self, question: str, turns: Sequence[Turn]) -> list[Message]:
+        exchanges = [
+            {
+                "question": turn.user_query[:MAX_TURN_CHARS],
+                "answer": turn.assistant_response[:MAX_TURN_CHARS],
+            }
+            for turn in self.context_turns(turns)
+        ]
+        task = json.dumps({"conversation": exchanges, "question": question}, ensure_ascii=False)
+        language: Language = "zh" if is_mostly_chinese(question) else "en"
+        return [
+            Message(Role.SYSTEM, self._prompt(language), Part.SYSTEM),
+            Message(Role.USER, task, Part.QUESTION),
+        ]
+
+
+def read_rewritten(reply: str, question: str) -> str:
+    """The one line that is the question; "" when there is none, it is too long, or it is the old one."""
+    text = _FENCE.sub("", reply[: 8 * MAX_REWRITTEN_CHARS]).strip()
+    wrapped = _OBJECT.match(text)
+    lines = [line.strip() for line in (wrapped[1] if wrapped else text).splitlines() if line.strip()]
+    # a line that ends in a colon introduces the next; one with a label is the question, wherever it stands
+    labelled = [line for line in lines if _LABEL.match(line) and _bare(_LABEL.sub("", line))]
+    plain = [line for line in lines if not line.endswith((":", "："))]
+    rewritten = _unquoted(_LABEL.sub("", next(iter([*labelled, *plain]), "")))
+    if not _bare(rewritten) or len(rewritten) > MAX_REWRITTEN_CHARS or _bare(rewritten) == _bare(question):
+        return ""
+    return rewritten
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip().strip("*").strip()
+    closing = _PAIRS.get(text[:1])
+    if closing and text[-1] == closing and not {text[0], closing} & set(text[1:-1]):
+        return text[1:-1].strip()
+    return text
+
+
+def _bare(text: str) -> str:
+    """Letters and digits alone: a question mark more makes no other question."""
+    return "".join(char for char in text.casefold() if char.isalnum())

@@ -3,23 +3,58 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from qdrant_client.http.models import QueryResponse
 
 from config.settings import RetrievalSettings
-from core.knowledge import NO_LIMITS, Candidate, FormMatch, KnowledgeFilter
+from core.knowledge import NO_LIMITS, Candidate, FormMatch, KnowledgeFilter, days
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
 from services.knowledge.chunks import ChunkPayload
-from services.retrieval.searchable import searchable
-from services.store.dialect import Filter, QueryRequest, ScoredPoint, SparseVector, VectorStore
+from services.store.dialect import Condition, Filter, QueryRequest, ScoredPoint, VectorStore
+from services.store.filters import any_of, equals, in_range, sparse_vector
 
 DENSE = "dense"
 SPARSE = "sparse"
 LIST_DEPTH = 1.5  # of what goes on: a chunk that several lists have further down can pass those of one list
 DEEPER = 8  # times as far down the lists, once, where copies of the same texts have taken the places
+
+
+def searchable(owners: Sequence[str], limits: KnowledgeFilter = NO_LIMITS) -> Filter:
+    """Which chunks a search may find: ready ones of the owners', within the limits of the question."""
+    lists = {"tags": limits.tags, "document_id": limits.document_ids, "source": limits.sources}
+    must: list[Condition] = [equals("ready", True), any_of("owner", owners)]
+    must += [any_of(field, values) for field, values in lists.items() if values]
+    bounds = days(limits)
+    if bounds is not None:
+        must.append(in_range("day", gte=bounds[0], lte=bounds[1]))
+    return Filter(must=must)
+
+
+def _lists_of(query: Query) -> list[tuple[int, str]]:
+    """(form, kind): each form has a dense list, and a sparse one where it has words."""
+    return [
+        (number, kind)
+        for number, form in enumerate(query.forms)
+        for kind in (DENSE, SPARSE)
+        if kind == DENSE or form.sparse.indices
+    ]
+
+
+def _request(
+    form: QueryForm, kind: str, point_filter: Filter, limit: int, payload: bool = False, vector: bool = False
+) -> QueryRequest:
+    return QueryRequest(
+        query=form.dense if kind == DENSE else sparse_vector(form.sparse),
+        using=kind,
+        filter=point_filter,
+        limit=limit,
+        with_payload=payload,
+        with_vector=[DENSE] if vector else False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,41 +131,23 @@ class Retriever:
         return look.candidates
 
     async def _look(self, query: Query, point_filter: Filter, depth: int) -> _Look:
-        requests, kinds = self._requests(query, point_filter, depth)
+        lists = _lists_of(query)
+        # the score of one list says nothing of the other forms, nor of what words alone have found
+        requests = [
+            _request(
+                query.forms[form], kind, point_filter, depth, True, kind == SPARSE or len(query.forms) > 1
+            )
+            for form, kind in lists
+        ]
         responses = await self._store.query_batch_points(self._collection, requests)
+        trusts = {DENSE: self._fusion.dense_weight, SPARSE: self._fusion.sparse_weight}
         rankings = [
-            _Ranking(*lists, response.points) for lists, response in zip(kinds, responses, strict=True)
+            _Ranking(form, kind, query.forms[form].weight * trusts[kind], response.points)
+            for (form, kind), response in zip(lists, responses, strict=True)
         ]
         candidates, copies = self._fuse(query, rankings)
         short = copies > 0 and len(candidates) < self._settings.reranker_input_top_n
         return _Look(candidates, short and any(len(ranking.points) >= depth for ranking in rankings))
-
-    def _requests(
-        self, query: Query, point_filter: Filter, depth: int
-    ) -> tuple[list[QueryRequest], list[tuple[int, str, float]]]:
-        requests, kinds = [], []
-        trusts = ((DENSE, self._fusion.dense_weight), (SPARSE, self._fusion.sparse_weight))
-        for number, form in enumerate(query.forms):
-            for kind, trust in trusts:
-                if kind == SPARSE and not form.sparse.indices:
-                    continue
-                requests.append(self._request(query, form, kind, point_filter, depth))
-                kinds.append((number, kind, form.weight * trust))
-        return requests, kinds
-
-    def _request(
-        self, query: Query, form: QueryForm, kind: str, point_filter: Filter, depth: int
-    ) -> QueryRequest:
-        sparse = SparseVector(indices=form.sparse.indices, values=form.sparse.values)
-        return QueryRequest(
-            query=form.dense if kind == DENSE else sparse,
-            using=kind,
-            filter=point_filter,
-            limit=depth,
-            with_payload=True,
-            # the score of one list says nothing of the other forms, nor of what words alone have found
-            with_vector=[DENSE] if kind == SPARSE or len(query.forms) > 1 else False,
-        )
 
     def _fuse(self, query: Query, rankings: list[_Ranking]) -> tuple[list[Candidate], int]:
         """The candidates, and how many copies of them were left out on the way."""
@@ -201,3 +218,93 @@ def _candidate(entry: _Entry, fused: float) -> Candidate:
         fused=fused,
         matches=tuple(entry.matches),
     )
+
+
+# Where the chunks of one document stand in each list of a search of everything.
+
+LOOKED_THROUGH = 1_000  # how far down a list a chunk's rank is looked for
+OF_THE_DOCUMENT = 20  # its best chunks, of each list
+
+
+@dataclass(frozen=True, slots=True)
+class ListPlace:
+    """A chunk in one list, the best of those of its kind (`dense`, `sparse`) where there are several.
+
+    `rank` counts from 1; None: beyond the LOOKED_THROUGH first. `last_score` is that of the last chunk that
+    the list hands on; None: the list is not full, so everything it holds is handed on.
+    """
+
+    kind: str
+    score: float
+    rank: int | None
+    last_score: float | None
+    handed_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """One form searched in one way: everything (ids only, with scores), and the document alone."""
+
+    kind: str
+    everything: list[ScoredPoint]
+    document: list[ScoredPoint]
+
+    def places(self, handed_on: int) -> Mapping[str, ListPlace]:
+        """By chunk id."""
+        ranks = {str(point.id): rank for rank, point in enumerate(self.everything, start=1)}
+        full = len(self.everything) >= handed_on
+        last = self.everything[handed_on - 1].score if full else None
+        placed = ((str(point.id), point.score) for point in self.document)
+        return {
+            chunk_id: ListPlace(self.kind, score, rank, last, rank is not None and rank <= handed_on)
+            for chunk_id, score in placed
+            for rank in (ranks.get(chunk_id),)
+        }
+
+
+class ListPlaces:
+    """`handed_on` is how many chunks each list hands on to fusion."""
+
+    def __init__(self, store: VectorStore, collection: str, handed_on: int) -> None:
+        self._store = store
+        self._collection = collection
+        self._handed_on = handed_on
+
+    async def of(
+        self,
+        query: Query,
+        owners: Sequence[str],
+        document_id: str,
+        limits: KnowledgeFilter = NO_LIMITS,
+    ) -> Mapping[str, tuple[ListPlace, ...]]:
+        """By chunk id of the document, its place in the lists of each kind; a chunk that is in none is left
+        out. The lists are those of a search within `limits`, the document's chunks those of all of it. All
+        in one round trip. Raises StoreUnavailableError."""
+        searches = [(kind, form) for at, kind in _lists_of(query) if (form := query.forms[at]).weight > 0]
+        everywhere = searchable(owners, limits)
+        alone = searchable(owners, KnowledgeFilter(document_ids=(document_id,)))
+        requests = [
+            _request(form, kind, where, limit)
+            for kind, form in searches
+            for where, limit in ((everywhere, max(LOOKED_THROUGH, self._handed_on)), (alone, OF_THE_DOCUMENT))
+        ]
+        answers: list[QueryResponse] = await self._store.query_batch_points(self._collection, requests)
+        lists = [
+            _Lists(kind, answers[2 * at].points, answers[2 * at + 1].points)
+            for at, (kind, _) in enumerate(searches)
+        ]
+        return _best([ranking.places(self._handed_on) for ranking in lists])
+
+
+def _best(of_lists: Sequence[Mapping[str, ListPlace]]) -> Mapping[str, tuple[ListPlace, ...]]:
+    best: dict[str, dict[str, ListPlace]] = {}
+    for places in of_lists:
+        for chunk_id, place in places.items():
+            known = best.setdefault(chunk_id, {})
+            if place.kind not in known or _order(place) < _order(known[place.kind]):
+                known[place.kind] = place
+    return {chunk_id: tuple(places.values()) for chunk_id, places in best.items()}
+
+
+def _order(place: ListPlace) -> tuple[int, float]:
+    return (LOOKED_THROUGH + 1 if place.rank is None else place.rank, -place.score)

@@ -12,7 +12,7 @@ from core.errors import NotFoundError
 from core.knowledge import Candidate, Chunk, Surroundings
 from core.prompt.budget import estimate_tokens
 from services.knowledge.chunks import ChunkPayload
-from services.retrieval.searchable import searchable
+from services.retrieval.retriever import searchable
 from services.store.dialect import Condition, Filter, VectorStore
 from services.store.filters import equals, in_range
 

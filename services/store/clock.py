@@ -1,10 +1,13 @@
-"""The clock seam: time is an argument, so that tests can move it."""
+"""The clock seam: time is an argument, so that tests can move it; and whether answers are being written just
+now: background work waits for a quiet moment."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 Clock = Callable[[], int]
 """Returns UTC microseconds since 1970."""
@@ -54,3 +57,31 @@ class ClockWatch:
     def trust(self) -> None:
         """Take the wall clock as it is now for right."""
         self._trusted_us = self._ahead_us()
+
+
+class Activity:
+    """Counts what is going on; `quiet` waits until nothing is."""
+
+    def __init__(self) -> None:
+        self._going_on = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        self._going_on += 1
+        self._quiet.clear()
+        try:
+            yield
+        finally:
+            self._going_on -= 1
+            if not self._going_on:
+                self._quiet.set()
+
+    async def quiet(self, limit_s: float) -> None:
+        """Return when nothing is going on, after `limit_s` seconds at the latest."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._quiet.wait()
+        except TimeoutError:
+            return

@@ -17,7 +17,6 @@ from qdrant_client import models
 from qdrant_client.http.models import QueryResponse
 
 from core.errors import WenmaiError
-from core.relevance.sparse import SparseTerms
 
 PointId = str
 AnyPointId = models.ExtendedPointId
@@ -30,10 +29,6 @@ SparseVector = models.SparseVector
 QueryRequest = models.QueryRequest
 Filter = models.Filter
 Condition = models.Condition
-
-
-def sparse_vector(terms: SparseTerms) -> SparseVector:
-    return SparseVector(indices=terms.indices, values=terms.values)
 
 
 class StoreRequestError(WenmaiError, ValueError):
@@ -56,12 +51,12 @@ class VectorStore(Protocol):
         collection_name: str,
         vectors_config: Mapping[str, models.VectorParams] | None = None,
         sparse_vectors_config: Mapping[str, models.SparseVectorParams] | None = None,
-        shard_number: int | None = None,
-        replication_factor: int | None = None,
-        write_consistency_factor: int | None = None,
         *,
         metadata: dict[str, Any] | None = None,
-    ) -> bool: ...
+        **cluster: int,
+    ) -> bool:
+        """`cluster`: shard_number, replication_factor and write_consistency_factor, for a server."""
+        ...
 
     async def delete_collection(self, collection_name: str) -> bool: ...
 

@@ -1,4 +1,5 @@
-"""Conditions on stored payloads, and selectors of points: one function for each that Wenmai speaks."""
+"""Conditions on stored payloads, selectors of points and sparse vectors: one function for each that Wenmai
+speaks."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from collections.abc import Iterable
 
 from qdrant_client import models
 
-from services.store.dialect import Condition, Filter, PointSelector
+from core.relevance.sparse import SparseTerms
+from services.store.dialect import Condition, Filter, PointSelector, SparseVector
 
 
 def equals(field: str, value: str | int | bool) -> models.FieldCondition:
@@ -60,3 +62,7 @@ def by_ids(point_ids: Iterable[models.ExtendedPointId]) -> PointSelector:
 
 def matching(point_filter: Filter) -> PointSelector:
     return models.FilterSelector(filter=point_filter)
+
+
+def sparse_vector(terms: SparseTerms) -> SparseVector:
+    return SparseVector(indices=terms.indices, values=terms.values)

@@ -1,11 +1,16 @@
-"""Every matching point, page by page, and long lists of ids in batches."""
+"""Every matching point, page by page; long lists of ids in batches; stored records field by field."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+import structlog
+from pydantic import BaseModel, ValidationError
+
 from services.store.dialect import Filter, Record, VectorStore
+
+log = structlog.get_logger()
 
 T = TypeVar("T")
 
@@ -62,3 +67,19 @@ async def scroll_all(
 def batches(items: Sequence[T], size: int = IDS_AT_ONCE) -> Iterator[list[T]]:
     """In order, each of `size` items, the last one of what is left."""
     return (list(items[start : start + size]) for start in range(0, len(items), size))
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_leniently(form: type[M], stored: Mapping[str, Any], point_id: str) -> M:
+    """Raises pydantic.ValidationError when a field that has no default is missing or cannot be read."""
+    try:
+        return form.model_validate(stored)
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        unreadable = {str(each["loc"][0]) for each in errors}
+        readable = {name: value for name, value in stored.items() if name not in unreadable}
+        read = form.model_validate(readable)
+    log.warning("fields_unreadable", point_id=point_id, number=len(unreadable), fields=sorted(unreadable))
+    return read

@@ -15,7 +15,7 @@ from secrets import randbelow
 
 from tests.faults.outcome import Fault, Outcome
 from tests.faults.registry import faults
-from tests.faults.world.server_world import shared_warm
+from tests.faults.world.warm_start import shared_warm
 
 _SHOWN_LOSSES = 20
 _NUMBERS = re.compile(r"[A-Z]\d+")

@@ -6,13 +6,210 @@ docs/decisions/0021-faster-embedding.md.
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 from pydantic import PrivateAttr
 
-from services.adapters.e5.engine import E5Engine
+from services.adapters.e5.graph import INPUT, e5_model
+from services.adapters.e5.weights import E5Weights, Floats, Vocabulary
 from services.models.embedding import BatchEmbedding
+
+Ids = npt.NDArray[np.int32]
+_Hashes = npt.NDArray[np.uint64]
+_Characters = npt.NDArray[np.uint32]
+
+# Text to token ids, as the wheel's own engine does it (`tok_content` in its e5.c): XLM-RoBERTa's pieces.
+#
+# The engine gives away counts, not ids. A dict of its 250,000 pieces would take 40 MB, so a piece is known by
+# a 64-bit hash of its characters: all parts of a text up to the longest piece are hashed and looked up at
+# once, and what remains in Python is the choice of the best path (Viterbi), about five steps a character.
+
+_SPACES = re.compile(" {2,}")
+_WORD_BEGIN = "▁"
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd; its high bits are well mixed
+_FILTER_SHIFT = np.uint64(
+    64 - 20
+)  # a table of 2^20 bytes says for three of four parts that no piece has them
+_UNKNOWN_PENALTY = 10.0
+_ROWS = 4096  # characters looked up at once: a text of a megabyte takes no more memory than a page
+_PIECES = 8192  # hashed at once
+_UNREACHED = -1e30
+
+
+class Pieces:
+    """The tokenizer. Only reads after its construction: any thread may use it."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._normalised = vocabulary.normalised
+        self._scores = vocabulary.scores.copy()
+        # the engine takes the score of an unknown character from all pieces, in single precision
+        self._scores[vocabulary.unknown] = vocabulary.scores.min() - np.float32(_UNKNOWN_PENALTY)
+        self._unknown = vocabulary.unknown
+        hashes, lengths = _hash_pieces(vocabulary)
+        self._longest = int(lengths.max())
+        hashes = np.delete(hashes, vocabulary.unknown)  # "<unk>" in a text is five characters
+        order = np.argsort(hashes)
+        self._hashes = hashes[order]
+        self._ids = np.delete(np.arange(len(lengths), dtype=np.int32), vocabulary.unknown)[order]
+        self._filter = np.zeros(1 << 20, np.bool_)
+        self._filter[self._hashes >> _FILTER_SHIFT] = True
+
+    def ids(self, text: str) -> Ids:
+        """The text's pieces in order, without <s> and </s>. The text has no NUL and no lone surrogate."""
+        text = _SPACES.sub(" ", text.translate(self._normalised))
+        if not text.startswith(" "):
+            text = " " + text
+        return self._best_path(_code_points(text.replace(" ", _WORD_BEGIN)))
+
+    def _best_path(self, characters: _Characters) -> Ids:
+        """The path of the highest sum; of equal ones the first, in the engine's order and precision.
+
+        An array of "f" rounds to single precision whatever is put into it, as the engine's sums are.
+        """
+        count = len(characters)
+        best = array("f", [_UNREACHED]) * (count + 1)
+        best[0] = 0.0
+        piece_at, begin_at = [0] * (count + 1), [0] * (count + 1)
+        for begin, end, piece, score in self._matches(characters):
+            total, before = best[begin] + score, best[end]
+            if total > before:
+                best[end] = total
+                if best[end] > before:
+                    piece_at[end], begin_at[end] = piece, begin
+        backwards = []
+        while count:
+            backwards.append(piece_at[count])
+            count = begin_at[count]
+        return np.array(backwards[::-1], np.int32)
+
+    def _matches(self, characters: _Characters) -> Iterator[tuple[int, int, int, float]]:
+        """(begin, end, piece, score) by begin, then end, then the single unknown character."""
+        padded = np.concatenate([characters, np.zeros(self._longest, np.uint32)])
+        for first in range(0, len(characters), _ROWS):
+            rows = min(_ROWS, len(characters) - first)
+            table = self._look_up(padded[first : first + rows + self._longest], rows)
+            begins, columns = np.nonzero(table >= 0)
+            pieces = table[begins, columns]
+            ends = begins + columns + 1
+            ends[columns == self._longest] = begins[columns == self._longest] + 1
+            begins, ends = begins + first, ends + first
+            yield from zip(
+                begins.tolist(), ends.tolist(), pieces.tolist(), self._scores[pieces].tolist(), strict=True
+            )
+
+    def _look_up(self, characters: _Characters, rows: int) -> Ids:
+        """[rows, longest + 1]: which piece begins at a row, column + 1 long, or -1; at last the unknown."""
+        table = np.full((rows, self._longest + 1), -1, np.int32)
+        table[:, self._longest] = self._unknown
+        wide, hashes = characters.astype(np.uint64), np.zeros(rows, np.uint64)
+        for column in range(self._longest):
+            hashes = _extend(hashes, wide[column : column + rows])
+            (maybe,) = np.nonzero(self._filter[hashes >> _FILTER_SHIFT])
+            places = np.searchsorted(self._hashes, hashes[maybe])
+            places[places == len(self._hashes)] = 0
+            equal = self._hashes[places] == hashes[maybe]
+            table[maybe[equal], column] = self._ids[places[equal]]
+        return table
+
+
+def _hash_pieces(vocabulary: Vocabulary) -> tuple[_Hashes, npt.NDArray[np.int64]]:
+    """Every piece's hash and its length in characters. A part after the other, for the sake of memory."""
+    parts = [
+        _hash_some(vocabulary.text, vocabulary.ends[first : first + _PIECES + 1].astype(np.int64))
+        for first in range(0, len(vocabulary.ends) - 1, _PIECES)
+    ]
+    return np.concatenate([hashes for hashes, _ in parts]), np.concatenate([lengths for _, lengths in parts])
+
+
+def _hash_some(text: bytes, ends: npt.NDArray[np.int64]) -> tuple[_Hashes, npt.NDArray[np.int64]]:
+    part = text[ends[0] : ends[-1]]
+    characters = _code_points(part.decode()).astype(np.uint64)
+    begins_character = (np.frombuffer(part, np.uint8) & 0xC0) != 0x80
+    bounds = np.concatenate([[0], np.cumsum(begins_character)])[ends - ends[0]]
+    lengths = np.diff(bounds)
+    hashes = np.zeros(len(lengths), np.uint64)
+    for place in range(int(lengths.max())):
+        (longer,) = np.nonzero(lengths > place)
+        hashes[longer] = _extend(hashes[longer], characters[bounds[longer] + place])
+    return hashes, lengths
+
+
+def _extend(hashes: _Hashes, characters: npt.NDArray[np.uint64]) -> _Hashes:
+    """The hash of one character more."""
+    return (hashes ^ characters) * _FACTOR
+
+
+def _code_points(text: str) -> _Characters:
+    return np.frombuffer(text.encode("utf-32-le"), np.uint32)
+
+
+_ERRORS_ONLY = 3
+
+
+class E5Engine:
+    """Any number of threads may embed at once; each runs on its own thread, with that thread's urgency."""
+
+    def __init__(self, threads: int = 1) -> None:
+        """More `threads` than one are ONNX Runtime's own, as urgent as the thread that calls here."""
+        self._weights = E5Weights()
+        vocabulary = self._weights.vocabulary()
+        self._pieces = Pieces(vocabulary)
+        self._ends = np.array([vocabulary.begin]), np.array([vocabulary.end])
+        hidden = self._weights.sizes.hidden
+        self._positions = self._weights.floats("emb.pos").reshape(-1, hidden)
+        self._positions = self._positions + self._weights.floats("emb.type")[:hidden]
+        self._session = _open_session(e5_model(self._weights), threads)
+
+    def embed(self, text: str) -> list[float]:
+        """A unit vector. A text longer than a window is the mean of its windows, each by its tokens."""
+        total = np.zeros(self._weights.sizes.hidden, np.float32)
+        for window in self._windows(self._pieces.ids(_encodable(text))):
+            total += self._hidden(window).mean(axis=0) * (len(window) - 2)
+        unit: list[float] = (total / np.linalg.norm(total)).tolist()
+        return unit
+
+    def _windows(self, pieces: Ids) -> Iterator[Ids]:
+        """Each with <s> and </s>, as the model was trained. The prefix of a text is at least one piece."""
+        room, (begin, end) = self._weights.sizes.window - 2, self._ends
+        for first in range(0, len(pieces), room):
+            yield np.concatenate([begin, pieces[first : first + room], end], dtype=np.int32)
+
+    def _hidden(self, window: Ids) -> Floats:
+        """The last hidden states, [tokens, hidden]."""
+        words = self._weights.rows("emb.word", self._weights.sizes.hidden, window)
+        ids = (words + self._positions[: len(window)])[None]
+        try:
+            hidden: Floats = self._session.run(None, {INPUT: ids})[0][0]
+        except (Fail, RuntimeException) as error:  # such as memory that is not there
+            raise RuntimeError("ONNX Runtime failed") from error
+        return hidden
+
+
+def _open_session(model: bytes, threads: int) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    options.enable_cpu_mem_arena = False  # it would keep what the longest text took
+    # a level higher, Add and LayerNormalization would be put together again
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session._model_bytes = b""  # 13 MB that it keeps, in case it should be opened for another provider
+    return session
+
+
+def _encodable(text: str) -> str:
+    """As before with the wheel's engine: a NUL is a space, a lone surrogate a question mark."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+
 
 NAME = "multilingual-e5-small"
 DIMENSION = 384

@@ -13,12 +13,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 from msgspec.msgpack import Decoder
-from qdrant_client import models
 
 from core.errors import DiskFullError, StartRefusedError, StoreLockedError, StoreUnavailableError, WenmaiError
-from services.adapters.edge import results, wire
+from services.adapters.edge import convert, wire
 from services.store.dialect import Changed, StoreRequestError, UnknownPointError
 
 _ROOT = Path(__file__).parents[3]
@@ -166,7 +164,8 @@ async def _start_process(folder: Path, connection: socket.socket, copies: bool) 
     )  # fmt: skip
 
 
-async def _greeting(folder: Path, reader: asyncio.StreamReader) -> wire.Hello:
+async def _greeting(folder: Path, reader: asyncio.StreamReader) -> None:
+    """An empty frame, once all shards are open."""
     try:
         verdict, body = await asyncio.wait_for(read_frame(reader), _START_TIMEOUT_S)
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -175,7 +174,6 @@ async def _greeting(folder: Path, reader: asyncio.StreamReader) -> wire.Hello:
         raise StartRefusedError(f"the store in {folder} was not open after {_START_TIMEOUT_S} s") from None
     if verdict is not wire.Verdict.OK:
         raise _error(verdict, body)
-    return msgspec.msgpack.decode(body, type=wire.Hello)
 
 
 async def end_process(process: asyncio.subprocess.Process) -> None:
@@ -207,10 +205,7 @@ class EdgeFeed:
         self.channel = channel
         self.number = number
 
-    async def changed(self) -> Mapping[str, Sequence[models.ExtendedPointId]]:
-        return await self.changed_ids()
-
-    async def changed_ids(self) -> dict[str, list[wire.PointId]]:
+    async def changed(self) -> dict[str, list[wire.PointId]]:
         return await self._ask(wire.TakeChanged(self.number), _CHANGED)
 
     async def last(self, most: int) -> Mapping[str, Changed] | None:
@@ -218,7 +213,7 @@ class EdgeFeed:
         if taken is None:
             return None
         return {
-            name: Changed([results.record(record) for record in last.records], last.deleted)
+            name: Changed([convert.record(record) for record in last.records], last.deleted)
             for name, last in taken.items()
         }
 

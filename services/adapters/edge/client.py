@@ -15,11 +15,11 @@ from qdrant_client import models
 from qdrant_client.http.models import QueryResponse
 
 from core.errors import StartRefusedError, StoreUnavailableError
-from services.adapters.edge import convert, results, wire
+from services.adapters.edge import convert, wire
 from services.adapters.edge.channel import EdgeChannel, EdgeFeed, open_channel, open_feed
 from services.adapters.edge.compaction import compact, estimated_size
 from services.adapters.edge.convert import optional_filter, point_id, point_ids, target
-from services.adapters.edge.files import RESERVE_BYTES, allocated_bytes, free_bytes
+from services.adapters.edge.wire import RESERVE_BYTES, allocated_bytes, free_bytes
 from services.store.dialect import DiskRoom, Reclaimed, StoreRequestError
 
 T = TypeVar("T")
@@ -90,26 +90,24 @@ class EdgeClient:
         collection_name: str,
         vectors_config: Mapping[str, models.VectorParams] | None = None,
         sparse_vectors_config: Mapping[str, models.SparseVectorParams] | None = None,
-        shard_number: int | None = None,
-        replication_factor: int | None = None,
-        write_consistency_factor: int | None = None,
         *,
         metadata: dict[str, Any] | None = None,
+        **_cluster: int,
     ) -> bool:
-        """The three numbers are a cluster's; one process has one shard."""
-        spec = results.collection_spec(vectors_config, sparse_vectors_config, metadata)
+        """One process has one shard."""
+        spec = convert.collection_spec(vectors_config, sparse_vectors_config, metadata)
         return await self._ask(wire.CreateCollection(collection_name, spec), _FLAG)
 
     async def delete_collection(self, collection_name: str) -> bool:
         return await self._ask(wire.DeleteCollection(collection_name), _FLAG)
 
     async def get_collection(self, collection_name: str) -> models.CollectionInfo:
-        return results.collection_info(await self._ask(wire.Describe(collection_name), _DESCRIPTION))
+        return convert.collection_info(await self._ask(wire.Describe(collection_name), _DESCRIPTION))
 
     async def create_payload_index(
         self, collection_name: str, field_name: str, field_schema: Any = None
     ) -> models.UpdateResult:
-        spec = results.index_spec(field_schema)
+        spec = convert.index_spec(field_schema)
         return await self._update(wire.CreateIndex(collection_name, field_name, spec))
 
     # ---- writes ---------------------------------------------------------------------------------
@@ -157,7 +155,7 @@ class EdgeClient:
             convert.fields(with_payload),
             convert.fields(with_vectors),
         )
-        return [results.record(each) for each in await self._ask(request, _RECORDS)]
+        return [convert.record(each) for each in await self._ask(request, _RECORDS)]
 
     async def scroll(
         self,
@@ -182,7 +180,7 @@ class EdgeClient:
             convert.fields(with_vectors),
         )
         page = await self._ask(request, _PAGE)
-        return [results.record(each) for each in page.records], page.next_offset
+        return [convert.record(each) for each in page.records], page.next_offset
 
     async def count(
         self, collection_name: str, count_filter: models.Filter | None = None
@@ -212,7 +210,7 @@ class EdgeClient:
         payload and vector in all of their answers, not copies."""
         queries = [convert.query(request) for request in requests]
         rankings = await self._ask(wire.QueryBatch(collection_name, queries), _RANKINGS)
-        return [QueryResponse(points=points) for points in results.rankings(rankings)]
+        return [QueryResponse(points=points) for points in convert.rankings(rankings)]
 
     # ---- upkeep ---------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from core.errors import DiskFullError, StartRefusedError, StoreUnavailableError
 from core.failpoints import failpoint
 from services.adapters.edge import wire
 from services.adapters.edge.channel import EdgeChannel, EdgeFeed, open_channel
-from services.adapters.edge.files import COPIES, RESERVE_BYTES, allocated_bytes, free_bytes, remove_copies
+from services.adapters.edge.wire import COPIES, RESERVE_BYTES, allocated_bytes, free_bytes, remove_copies
 from services.store.dialect import Reclaimed, StoreRequestError
 
 _PAGE = 32
@@ -138,7 +138,7 @@ class _Copying:
         await self._begin()
         await self._copy_pages()
         for _ in range(_MOST_ROUNDS):
-            changed = (await self.feed.changed_ids()).get(self.collection, [])
+            changed = (await self.feed.changed()).get(self.collection, [])
             for start in range(0, len(changed), _PAGE):
                 await self._copy_again(changed[start : start + _PAGE])
             if len(changed) <= _FEW:

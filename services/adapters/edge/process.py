@@ -17,19 +17,76 @@ import select
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from services.adapters.edge import wire
-from services.adapters.edge.collection import Refusal, refusal_from
-from services.adapters.edge.files import FolderHeldError, lock_folder, release_mapped_files
+from services.adapters.edge.collection import Refusal, refusal_from, release_mapped_files
 from services.adapters.edge.shards import Shards
+from services.store.durable import LOCK_FILE, try_lock
 
+_LOCK_WAIT_S = 1.0
+_ORPHAN_WAIT_S = 20.0
+_LOCK_RETRY_S = 0.02
 _RECEIVE_BYTES = 1 << 18
 _FLUSH_WHEN_IDLE_S = 1.0
 _POLITENESS = 5
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a data folder: the store process and the server that started it."""
+
+    pid: int = 0
+    server_pid: int = 0
+    started: str = "an unknown time"
+
+
+def lock_folder(folder: Path, server_pid: int) -> int:
+    """Lock `folder` for this process's life, on behalf of that server; returns the descriptor that holds it.
+
+    Waits a second. When the holder's server is gone the holder is closing its shards, maybe after a long
+    compaction, and is worth a longer wait. Raises Refusal(LOCKED), OSError.
+    """
+    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    began = time.monotonic()
+    while not try_lock(descriptor):
+        holder = _read_holder(descriptor)
+        patience_s = _LOCK_WAIT_S if _is_alive(holder.server_pid) else _ORPHAN_WAIT_S
+        if time.monotonic() - began > patience_s:
+            os.close(descriptor)
+            raise Refusal(wire.Verdict.LOCKED, _held_by(folder, holder))
+        time.sleep(_LOCK_RETRY_S)
+    _write_holder(descriptor, server_pid)
+    return descriptor
+
+
+def _read_holder(descriptor: int) -> Holder:
+    try:
+        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
+    except msgspec.DecodeError:
+        return Holder()
+
+
+def _write_holder(descriptor: int, server_pid: int) -> None:
+    holder = Holder(os.getpid(), server_pid, datetime.now(UTC).isoformat(timespec="seconds"))
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, msgspec.json.encode(holder), 0)
+    os.fsync(descriptor)
+
+
+def _is_alive(pid: int) -> bool:
+    """An unknown holder (0) counts as alive: the short wait is for it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def main(folder: Path, server_pid: int, *, copies: bool = False) -> int:
@@ -48,7 +105,7 @@ def main(folder: Path, server_pid: int, *, copies: bool = False) -> int:
             _send(connection, str(refusal).encode(), refusal.verdict)
         return 1
     try:
-        _send(connection, wire.encode(wire.Hello(len(shards))))
+        _send(connection, b"")
         _serve(connection, shards)
     except ConnectionError:
         pass  # the server is gone, nobody waits for an answer
@@ -71,8 +128,6 @@ def _open(folder: Path, server_pid: int, shards: Shards) -> None:
         lock_folder(folder, server_pid)
         shards.open_all()
         release_mapped_files(folder)
-    except FolderHeldError as held:
-        raise Refusal(wire.Verdict.LOCKED, _held_by(folder, held)) from None
     except OSError as error:
         raise _unusable(folder, error) from None
 
@@ -82,8 +137,7 @@ def _unusable(folder: Path, error: OSError) -> Refusal:
     return Refusal(wire.Verdict.UNREADABLE, sentence)
 
 
-def _held_by(folder: Path, held: FolderHeldError) -> str:
-    holder = held.holder
+def _held_by(folder: Path, holder: Holder) -> str:
     return (
         f"the data folder {folder} is in use by process {holder.server_pid} (its store process is "
         f"{holder.pid}) since {holder.started}; the embedded store serves one server process: "

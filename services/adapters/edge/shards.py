@@ -14,7 +14,7 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from services.adapters.edge import engine, reads, wire
+from services.adapters.edge import engine, wire
 from services.adapters.edge.collection import (
     OLD,
     UNKNOWN_POINT,
@@ -28,8 +28,8 @@ from services.adapters.edge.collection import (
     open_collection,
     put_back,
 )
-from services.adapters.edge.files import RESERVE_BYTES, remove_copies
-from services.adapters.edge.reads import query_batch
+from services.adapters.edge.engine import query_batch
+from services.adapters.edge.wire import RESERVE_BYTES, remove_copies
 from services.store.durable import sync_folder, sync_tree
 
 # Who follows which collections, and what changed there. Runs in the store process only.
@@ -136,10 +136,10 @@ class Shards:
             wire.SetPayload: self._set_payload,
             wire.DeletePayload: self._delete_payload,
             wire.Delete: self._delete,
-            wire.Retrieve: self._read(reads.retrieve),
-            wire.Scroll: self._read(reads.scroll),
-            wire.Count: self._read(reads.count),
-            wire.Facet: self._read(reads.facet),
+            wire.Retrieve: self._read(engine.retrieve),
+            wire.Scroll: self._read(engine.scroll),
+            wire.Count: self._read(engine.count),
+            wire.Facet: self._read(engine.facet),
             wire.QueryBatch: self._read(query_batch),
             wire.Follow: self._feeds.open,
             wire.Unfollow: self._feeds.close,
@@ -157,9 +157,6 @@ class Shards:
     def without_path(self, refusal: Refusal) -> str:
         """A request's answer may reach a person elsewhere, whom the folder's place does not concern."""
         return str(refusal).replace(str(self._folder), "the data folder")
-
-    def __len__(self) -> int:
-        return len(self._collections)
 
     # ---- life -----------------------------------------------------------------------------------
 
@@ -319,7 +316,7 @@ class Shards:
 
         The engine alone would stop at the first unknown point and leave the rest unwritten.
         """
-        known = reads.known_ids(self._shard(name), ids)
+        known = engine.known_ids(self._shard(name), ids)
         if known:
             self._note(name, known)
             self._update(name, write(known))
@@ -350,7 +347,7 @@ class Shards:
     def _note_matching(self, name: str, condition: wire.Filter) -> None:
         """Before the write, after which other points may match."""
         if self._feeds.following(name):
-            self._note(name, reads.matching_ids(self._shard(name), condition))
+            self._note(name, engine.matching_ids(self._shard(name), condition))
 
     def _take_last(self, request: wire.TakeLast) -> dict[str, wire.LastChanged] | None:
         feed = self._feeds.find(request.feed)
@@ -362,6 +359,6 @@ class Shards:
 
     def _now(self, name: str, ids: list[wire.PointId]) -> wire.LastChanged:
         request = wire.Retrieve(name, ids, with_vectors=True)
-        records = reads.retrieve(self._shard(name), request)
+        records = engine.retrieve(self._shard(name), request)
         existing = {record.id for record in records}
         return wire.LastChanged(records, [point_id for point_id in ids if point_id not in existing])

@@ -1,4 +1,4 @@
-"""What the server and its store process say to each other: frames, requests, replies.
+"""What the server and its store process agree on: frames, requests, replies, and the room on the disk.
 
 A frame is a header (body length as u32, verdict as u8, big endian) and a msgpack body. Requests go one
 way, replies come back in the order of the requests; a request's verdict is always OK. Both sides import
@@ -7,8 +7,12 @@ this file, so it knows neither engine nor client.
 
 from __future__ import annotations
 
+import os
+import shutil
 import struct
+from contextlib import suppress
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -301,12 +305,6 @@ Request = (
 # ---- replies ------------------------------------------------------------------------------------
 
 
-class Hello(Part):
-    """Sent once, when all shards are open."""
-
-    collections: int
-
-
 class Record(Part):
     id: PointId
     payload: dict[str, Any] | None = None
@@ -370,3 +368,33 @@ def encode(body: object) -> bytes:
 
 def frame(body: bytes, verdict: Verdict = Verdict.OK) -> bytes:
     return HEADER.pack(len(body), verdict) + body
+
+
+# ---- the disk -----------------------------------------------------------------------------------
+
+RESERVE_BYTES = 64 << 20
+"""Left free by all writes: a mapped file that cannot grow kills its process."""
+COPIES = ".compacting-"
+"""Begins the name of a folder in which a collection is being copied; no collection is named so."""
+_BLOCK_BYTES = 512  # of st_blocks, whatever the file system
+
+
+def free_bytes(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def allocated_bytes(folder: Path) -> int:
+    """What `folder` takes on its disk, holes left out. What vanishes while it is walked is passed over."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(path, name)).st_blocks
+    return total * _BLOCK_BYTES
+
+
+def remove_copies(folder: Path) -> None:
+    """What cannot be removed is left to the next time."""
+    for entry in folder.glob(f"{COPIES}*"):
+        shutil.rmtree(entry, ignore_errors=True)

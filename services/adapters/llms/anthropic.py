@@ -13,9 +13,17 @@ from config.settings import LLMSettings
 from core.prompt.exchange import MESSAGES, SYSTEM, Exchange, canonical_json
 from core.prompt.layouts import fielded
 from core.prompt.messages import Message
-from services.adapters.http.endpoint import Endpoint, endpoint
-from services.adapters.llms.answer_reader import AnswerReader, WireEvent, make_decoder, provider_error
-from services.adapters.llms.provider import ANSWER_SHARE, HttpLLM, configured, without_none
+from services.adapters.http import Endpoint, endpoint
+from services.adapters.llms.provider import (
+    ANSWER_SHARE,
+    AnswerReader,
+    HttpLLM,
+    WireEvent,
+    configured,
+    make_decoder,
+    provider_error,
+    without_none,
+)
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"

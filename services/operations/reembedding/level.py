@@ -19,11 +19,11 @@ from core.failpoints import failpoint
 from core.knowledge import Chunk
 from core.relevance.query import embedded_part
 from core.relevance.sparse import SparseTerms, encode_document
-from services.conversation.indexing import EMBEDDED_TURN_CHARS
+from services.conversation.recall import EMBEDDED_TURN_CHARS
 from services.models.embedding import EmbeddingService, Vector
 from services.store.collections import SPARSE, CollectionSpec
-from services.store.dialect import Filter, Point, Record, SparseVector, VectorStore, sparse_vector
-from services.store.filters import by_ids, has_id, has_vector
+from services.store.dialect import Filter, Point, Record, SparseVector, VectorStore
+from services.store.filters import by_ids, has_id, has_vector, sparse_vector
 from services.store.pages import IDS_AT_ONCE, batches, scroll_pages
 
 # What a stored point was embedded from: its texts, read from its payload as the rest of Wenmai makes them.

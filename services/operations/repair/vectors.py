@@ -13,7 +13,7 @@ from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId
 from core.relevance.query import embedded_part
 from core.relevance.sparse import SparseTerms, encode_document
-from services.conversation.indexing import EMBEDDED_TURN_CHARS
+from services.conversation.recall import EMBEDDED_TURN_CHARS
 from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
 from services.operations.repair.stored import Progress, point_id_of, text_of

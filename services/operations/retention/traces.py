@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from services.conversation.memory_records import MemoryRecords
+from services.conversation.memories import MemoryRecords
 from services.conversation.sessions import SessionStore
 from services.operations.qa_log import QALog
 

@@ -15,7 +15,7 @@ from qdrant_client import models
 
 from config.settings import Settings
 from core.operations.erasure import ERASED_ID, ErasedKind, ErasureOptions, Thoroughness
-from services.conversation.memory_records import Memory, MemoryRecords
+from services.conversation.memories import Memory, MemoryRecords
 from tests.support.servers.app import App, make_settings, open_app, scripted
 from tests.support.waiting import until
 

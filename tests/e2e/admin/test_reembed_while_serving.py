@@ -26,7 +26,7 @@ from routes.admin.store import router
 from routes.errors import install_error_handlers
 from scripts.commands import reembed
 from scripts.commands.maintenance import CommandError
-from services.store.activity import Activity
+from services.store.clock import Activity
 from services.store.receipts import ReceiptStore
 from tests.services.adapters.edge.stores import nearest
 from tests.support.models.wider_embedding import SLOW, WIDER, WIDER_DIMENSION, WiderEmbedding

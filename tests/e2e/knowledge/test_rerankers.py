@@ -11,7 +11,7 @@ import pytest
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from tests.services.adapters.http.http_stub import Reply, http_stub
+from tests.services.adapters.http_stub import Reply, http_stub
 from tests.support.servers.app import make_settings, open_app, scripted
 
 GUIDE = "# Models\nSet OPENAI_BASE_URL to change the model.\n"

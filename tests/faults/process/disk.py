@@ -23,7 +23,8 @@ from tests.faults.outcome import Fault, Outcome
 from tests.faults.world.client import Client, Reply, open_client
 from tests.faults.world.echo_model import answer_to, open_echo_model, question
 from tests.faults.world.ledger import DOCUMENT, Ledger, check_session, check_turn
-from tests.faults.world.server_world import StartFailedError, World, open_warm, open_world
+from tests.faults.world.server_world import StartFailedError, World, open_world
+from tests.faults.world.warm_start import open_warm
 from tests.support.servers.server import ROOT, clean_environment
 
 SIZE_MB = 1_200

@@ -16,7 +16,8 @@ from tests.faults.outcome import Fault, Outcome
 from tests.faults.world.client import Client, open_client
 from tests.faults.world.echo_model import EchoModel, answer_to, open_echo_model, question
 from tests.faults.world.ledger import DOCUMENT, Acknowledged, Ledger, check_session, check_turn
-from tests.faults.world.server_world import StartFailedError, World, open_warm, open_world
+from tests.faults.world.server_world import StartFailedError, World, open_world
+from tests.faults.world.warm_start import open_warm
 
 WRITERS = 4
 READY_S = 5.0

@@ -18,8 +18,9 @@ from tests.faults.outcome import Fault, Outcome
 from tests.faults.world.client import Client, Reply
 from tests.faults.world.echo_model import EchoModel, answer_to, open_echo_model, question
 from tests.faults.world.ledger import DOCUMENT, faults_of
-from tests.faults.world.server_world import World, open_warm, open_world
+from tests.faults.world.server_world import World, open_world
 from tests.faults.world.talk import Talk
+from tests.faults.world.warm_start import open_warm
 
 AT_ONCE = 4
 RESTART_EVERY = 500

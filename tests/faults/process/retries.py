@@ -15,7 +15,8 @@ from tests.faults.outcome import Fault, Outcome
 from tests.faults.world.client import Client, Reply, open_client
 from tests.faults.world.echo_model import EchoModel, answer_to, open_echo_model, question
 from tests.faults.world.ledger import DOCUMENT, Ledger, check_session
-from tests.faults.world.server_world import open_warm, open_world
+from tests.faults.world.server_world import open_world
+from tests.faults.world.warm_start import open_warm
 
 AT_ONCE = 8
 PARALLEL = 10

@@ -14,7 +14,8 @@ from tests.faults.outcome import Fault, Outcome
 from tests.faults.world.client import open_client
 from tests.faults.world.echo_model import open_echo_model, question
 from tests.faults.world.ledger import Ledger, check_session
-from tests.faults.world.server_world import StartFailedError, World, open_warm, open_world
+from tests.faults.world.server_world import StartFailedError, World, open_world
+from tests.faults.world.warm_start import open_warm
 
 _SLOW_S = 2.5
 """As long as a store process may be busy loading or compacting before it sees that its server is gone."""

@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.outcome import Fault
 from tests.faults.process import disk, kills, operations, retries, starts, stops
-from tests.faults.world.server_world import shared_warm
+from tests.faults.world.warm_start import shared_warm
 
 SEED = 4
 FAULTS = (*kills.FAULTS, *starts.FAULTS, *stops.FAULTS, *retries.FAULTS, *operations.FAULTS, *disk.FAULTS)

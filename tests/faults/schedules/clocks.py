@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from structlog.testing import capture_logs
 
 from core.operations.expiry import ExpiryReport
-from services.adapters.schedule.crontab import slots_of
+from services.adapters.schedule import slots_of
 from services.operations.schedule.lease import Lease, Slots, moment_at, us_of
 from services.operations.schedule.runner import SlotRunner
 from services.store.clock import ClockWatch

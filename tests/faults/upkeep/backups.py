@@ -27,7 +27,8 @@ from tests.faults.upkeep.maintenance import _put, _turn, _turn_ids
 from tests.faults.world.client import Client, open_client
 from tests.faults.world.echo_model import open_echo_model, question
 from tests.faults.world.ledger import DOCUMENT, Ledger, check_session
-from tests.faults.world.server_world import Warm, World, open_warm, open_world
+from tests.faults.world.server_world import World, open_world
+from tests.faults.world.warm_start import Warm, open_warm
 from tests.services.conversation.stores import uid
 from tests.support.servers.app import HASHING, make_settings
 from tests.support.servers.commands import command

@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 
 from tests.faults.outcome import Fault, Outcome
-from tests.faults.world.server_world import StartFailedError, World, open_warm, open_world
+from tests.faults.world.server_world import StartFailedError, World, open_world
+from tests.faults.world.warm_start import open_warm
 
 TEXT = "\n\n".join(
     f"# Part {number}\n\nThe fee of tier {number} is {number} euros a month." for number in range(60)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.faults.outcome import Fault
 from tests.faults.upkeep import backups, compactions, ingestions, maintenance, reembeddings
-from tests.faults.world.server_world import shared_warm
+from tests.faults.world.warm_start import shared_warm
 
 SEED = 6
 FAULTS = (

@@ -21,8 +21,7 @@ from services.conversation.recall import DEPTH, FEW
 from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.models.embedding import EmbeddingService
-from services.store.dialect import sparse_vector
-from services.store.filters import in_session
+from services.store.filters import in_session, sparse_vector
 from tests.services.conversation.stores import uid
 from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
 from tests.support.stores.turn_model import TURNS, Services, embedded_in_background, open_services

@@ -11,7 +11,7 @@ import pytest
 from core.conversation.turns import MAX_WARNINGS, RewrittenQuestion, Turn, TurnWarning
 from core.operations.expiry import DAY_US
 from services.conversation.sessions import SessionStore
-from services.conversation.summary_records import Rewordings, SummaryRecords
+from services.conversation.summaries import Rewordings, SummaryRecords
 from services.operations.retention.traces import TurnTraces
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (

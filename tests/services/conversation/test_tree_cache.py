@@ -14,8 +14,7 @@ from qdrant_client import models
 from core.conversation.branch import SessionTree, TurnNode
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import StoreUnavailableError
-from services.conversation.tree_cache import SessionCache
-from services.conversation.turns import TurnStore, TurnVectors
+from services.conversation.turns import SessionCache, TurnStore, TurnVectors
 from services.store.dialect import VectorStore
 from services.store.filters import in_session
 from tests.services.conversation.stores import TURNS, open_edge, uid

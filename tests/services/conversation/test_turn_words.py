@@ -11,7 +11,7 @@ import time
 import pytest
 
 from core.conversation.turns import Turn, TurnStatus
-from services.conversation.indexing import read_words, words_of
+from services.conversation.recall import read_words, words_of
 
 LONG = {
     "English": "The store keeps every turn, its parent and what was cited. " * 2_000,

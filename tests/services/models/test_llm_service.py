@@ -16,11 +16,10 @@ from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange, canonical_json, rebuild_body, wire_messages
 from core.prompt.layouts import lay_out
 from core.prompt.messages import Layout, Message, Part, PromptTexts, Role
-from services.adapters.http.transport import open_model_client
+from services.adapters.http import open_model_client
 from services.adapters.llms.openai import make_openai_llm
-from services.llm_service import Lay, ModelEntry
+from services.llm_service import UNKNOWN_WINDOW, Lay, ModelEntry, answer_reserve, known_window, window_of
 from services.models.extractive import ExtractiveLLM
-from services.models.windows import UNKNOWN_WINDOW, answer_reserve, known_window, window_of
 from tests.support.models.scripted_llm import RECORDED, ScriptedLLM
 from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
 from tests.support.waiting import until

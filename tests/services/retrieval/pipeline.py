@@ -11,9 +11,8 @@ from core.knowledge import Candidate
 from core.relevance.probability import apply_threshold
 from services.adapters.e5.embedding import BundledEmbedding
 from services.models.embedding import EmbeddingService
-from services.retrieval.calibrated import CalibratedReranker
 from services.retrieval.query_forms import QueryBuilder
-from services.retrieval.reranking import RerankService
+from services.retrieval.reranking import CalibratedReranker, RerankService
 from services.retrieval.retriever import Retriever
 from tests.support.guide import COLLECTION, GUIDE, OWNER, chunk_of, index_guide, open_collection
 

@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr
 from core.knowledge import Candidate
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
-from services.retrieval.foreign import PairReranker, RerankerUnavailableError
+from services.retrieval.reranking import PairReranker, RerankerUnavailableError
 from tests.support.guide import chunk_of
 
 

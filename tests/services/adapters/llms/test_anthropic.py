@@ -17,7 +17,7 @@ from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange
 from core.prompt.layouts import fielded, is_fielded, rebuild_fielded
 from core.prompt.messages import Message, Part, Role, ToolCall
-from services.adapters.http.transport import open_model_client
+from services.adapters.http import open_model_client
 from services.adapters.llms.anthropic import AnthropicLLM, make_anthropic_llm
 from tests.support.models.provider_stub import Answer, ProviderStub, serving
 

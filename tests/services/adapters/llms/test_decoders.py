@@ -17,9 +17,9 @@ import pytest
 from core.errors import LLMTruncatedError
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import Exchange
-from services.adapters.llms.answer_reader import AnswerReader
 from services.adapters.llms.anthropic import AnthropicReader
 from services.adapters.llms.openai import OpenAIReader
+from services.adapters.llms.provider import AnswerReader
 
 FOLDER = Path(__file__).parents[3] / "data" / "transcripts"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.sse"))

@@ -17,7 +17,7 @@ from core.errors import LLMTruncatedError, LLMUnavailableError
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
 from core.text import scrub
-from services.adapters.http.transport import open_model_client
+from services.adapters.http import open_model_client
 from services.adapters.llms.anthropic import make_anthropic_llm
 from services.adapters.llms.openai import make_openai_llm
 from tests.support.models.provider_stub import SSE, Answer, serving

@@ -17,9 +17,9 @@ from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError,
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.exchange import Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message, Part, Role, ToolCall
-from services.adapters.http.transport import open_model_client
+from services.adapters.http import open_model_client
 from services.adapters.llms.openai import make_openai_llm
-from services.models.windows import answer_reserve, window_of
+from services.llm_service import answer_reserve, window_of
 from tests.support.models.stub_llm import StubLLM, running_stub
 
 KEY = "sk-never-recorded"

@@ -12,8 +12,8 @@ from core.errors import StartRefusedError
 
 pytest.importorskip("sentence_transformers", exc_type=ImportError)
 
-from services.adapters.models.cross_encoder import BATCH, CrossEncoderReranker
-from services.retrieval.foreign import RerankerUnavailableError, probability
+from services.adapters.models.sentence_transformers import BATCH, CrossEncoderReranker
+from services.retrieval.reranking import RerankerUnavailableError, probability
 
 pytestmark = pytest.mark.slow
 

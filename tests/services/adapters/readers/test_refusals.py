@@ -8,7 +8,7 @@ from config.settings import LLMSettings
 from core.errors import LLMRefusedError
 from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
-from services.adapters.http.transport import open_model_client
+from services.adapters.http import open_model_client
 from services.adapters.llms.openai import make_openai_llm
 from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
 

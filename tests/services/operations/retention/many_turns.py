@@ -20,8 +20,8 @@ from core.conversation.sessions import Session
 from core.conversation.turns import ManifestPart, PromptManifest, Summary, Turn, TurnStatus
 from core.operations.expiry import DAY_US
 from services.adapters.edge.client import open_edge_client
-from services.conversation.indexing import read_words
-from services.conversation.memory_records import Memory, MemoryRecords
+from services.conversation.memories import Memory, MemoryRecords
+from services.conversation.recall import read_words
 from services.conversation.turns import TurnVectors
 from services.llm_service import LLMService
 from services.models.embedding import EmbeddingService

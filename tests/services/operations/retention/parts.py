@@ -9,9 +9,9 @@ from qdrant_client import models
 from core.conversation.sessions import Session
 from core.errors import StoreUnavailableError
 from core.operations.expiry import AgeLimits, ExpiryReport
-from services.conversation.memory_records import Memory, MemoryRecords
+from services.conversation.memories import Memory, MemoryRecords
 from services.conversation.sessions import SessionStore
-from services.conversation.summary_records import SummaryRecords
+from services.conversation.summaries import SummaryRecords
 from services.conversation.turns import TurnStore
 from services.operations.retention.cleanup import Retention
 from services.operations.retention.expiry import ExpiryRun, SessionRecords

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.adapters.schedule.crontab import slots_of, zone_named
+from services.adapters.schedule import slots_of, zone_named
 from services.operations.schedule.lease import LocalSlots, first_moment, moment_at, us_of
 
 ZONES = [

@@ -3,26 +3,90 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import structlog
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
+from apscheduler.triggers.cron import CronTrigger
 
 from core.dates import rfc3339
-from core.errors import WenmaiError
+from core.errors import ConflictError, StartRefusedError, WenmaiError
 from core.operations.expiry import ExpiryReport
-from services.adapters.schedule.crontab import slots_of, zone_named
-from services.operations.schedule.lease import Lease, Pace, Slots, moment_at, us_of
+from services.operations.schedule.lease import Lease, LocalSlots, Pace, Slots, moment_at, us_of
 from services.operations.schedule.runner import CleanupState, SlotRunner
 from services.store.clock import utc_now_us
 
 log = structlog.get_logger()
+
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+_NUMBERED = re.compile(r"(?P<first>[0-7])(?:-(?P<last>[0-7]))?(?:/(?P<step>[1-7]))?")
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def zone_named(name: str | None) -> tzinfo:
+    """None, or an empty name: the machine's. Raises StartRefusedError in one line."""
+    try:
+        zone: tzinfo = ZoneInfo(name) if name else CronTrigger().timezone
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise StartRefusedError(
+            f"TIMEZONE = {name!r} is refused: a time zone's name such as Asia/Shanghai or UTC."
+        ) from None
+    return zone
+
+
+def slots_of(cron: str, zone: tzinfo, setting: str = "CLEANUP_CRON") -> LocalSlots:
+    """Raises StartRefusedError in one line that names the setting.
+
+    APScheduler counts in UTC here, as on a clock that is never put forward or back: asked for a zone's own
+    times it runs a doubled time twice and leaves a day out whose time was leapt over.
+    """
+    try:
+        calendar = CronTrigger.from_crontab(_with_day_names(cron), timezone=UTC)
+        fires = calendar.get_next_fire_time(None, datetime.now(UTC)) is not None
+    except ValueError as error:
+        raise StartRefusedError(
+            f"{setting} = {cron!r} is refused: five crontab fields such as '0 3 * * *' ({error})."
+        ) from None
+    if not fires:
+        raise StartRefusedError(f"{setting} = {cron!r} is refused: no such day ever comes.")
+
+    def next_reading(reading: datetime) -> datetime | None:
+        following: datetime | None = calendar.get_next_fire_time(
+            None, reading.replace(tzinfo=UTC) + _MICROSECOND
+        )
+        return following.replace(tzinfo=None) if following else None
+
+    return LocalSlots(next_reading, zone)
+
+
+def _with_day_names(cron: str) -> str:
+    """Weekdays by name: crontab counts from Sunday (0 and 7), APScheduler from Monday."""
+    fields = cron.split()
+    if len(fields) != 5:
+        return cron
+    return " ".join([*fields[:4], ",".join(_day_names(part) for part in fields[4].split(","))])
+
+
+def _day_names(part: str) -> str:
+    """What is not numbered (`*`, `mon-fri`) is left to APScheduler."""
+    numbered = _NUMBERED.fullmatch(part.replace("*/", "0-6/"))
+    if numbered is None:
+        return part
+    first = int(numbered["first"])
+    last = int(numbered["last"] or (6 if numbered["step"] else first))
+    if last < first:
+        raise ValueError(f"the weekdays {part} run backwards")
+    return ",".join(DAYS[day % 7] for day in range(first, last + 1, int(numbered["step"] or 1)))
+
 
 Job = Callable[[], Awaitable[ExpiryReport]]
 
@@ -206,3 +270,39 @@ class _Runs:
         else:
             late = event.code == EVENT_JOB_MISSED
             log.warning(f"{self._name}_skipped", reason="too late" if late else "the last one still runs")
+
+
+SyncJob = Callable[[], Awaitable[object]]
+
+# Folder sync: one job in this process, at its start and at the times of a crontab line.
+
+LOOK_S = 30.0
+
+
+def sync_slots(cron: str, zone_name: str | None) -> Slots | None:
+    """None when nothing is scheduled. Raises StartRefusedError in one line that names SYNC_CRON."""
+    return slots_of(cron, zone_named(zone_name), "SYNC_CRON") if cron.strip() else None
+
+
+@asynccontextmanager
+async def open_sync_schedule(
+    job: SyncJob, slots: Slots | None, *, at_start: bool = True
+) -> AsyncIterator[None]:
+    """Run `job` at these slots, None is never, until the block ends; one that is under way then is cancelled,
+    and waited for. Never two at once: what falls due meanwhile is left out."""
+
+    async def run() -> None:
+        try:
+            await job()
+        except ConflictError as error:  # somebody asked for it: that run does the same
+            log.info("sync_left_out", why=str(error))
+        except WenmaiError as error:
+            log.warning("sync_failed", error=str(error))
+
+    async with run_at(slots, run, "sync", Looks(_is_due, LOOK_S, LOOK_S), at_start=at_start):
+        yield
+
+
+async def _is_due() -> bool:
+    """Only at its times."""
+    return False

@@ -1,4 +1,5 @@
-"""`cross-encoder:<hub id or folder>`: a sentence-transformers CrossEncoder as reranker."""
+"""Models of sentence-transformers: an embedding and a cross-encoder as reranker. Loads torch, so only when
+named in the settings."""
 
 from __future__ import annotations
 
@@ -13,9 +14,73 @@ from typing import Any
 from pydantic import PrivateAttr
 
 from core.errors import StartRefusedError
-from services.retrieval.foreign import PairReranker, RerankerUnavailableError, Scores, probability
+from services.models.embedding import BatchEmbedding
+from services.retrieval.reranking import PairReranker, RerankerUnavailableError, Scores, probability
 
 BATCH = 8
+# What models call the two sides in their own `prompts`.
+QUERY_PROMPTS = ("query", "search_query", "retrieval.query")
+PASSAGE_PROMPTS = ("passage", "document", "search_document", "retrieval.passage")
+
+
+class SentenceTransformersEmbedding(BatchEmbedding):
+    """`sentence-transformers:<hub id or folder>`: unit vectors, each side with the prompt that the model
+    defines for it, if it does.
+
+    Raises StartRefusedError when the model is neither a folder nor in the local hub cache: nothing is
+    downloaded, and no code that a model brings along is run.
+    """
+
+    dimension: int = 0
+    _model: Any = PrivateAttr()
+    _query_prompt: str = PrivateAttr()
+    _passage_prompt: str = PrivateAttr()
+
+    def __init__(self, model_name: str) -> None:
+        super().__init__(model_name=model_name, embed_batch_size=BATCH)
+        self._model = load_model("SentenceTransformer", "EMBEDDING", "sentence-transformers", model_name)
+        self.dimension = int(self._model.get_embedding_dimension())
+        self._query_prompt = self._prompt(QUERY_PROMPTS)
+        self._passage_prompt = self._prompt(PASSAGE_PROMPTS)
+
+    def get_query_embeddings(self, queries: Sequence[str]) -> list[list[float]]:
+        return self._encode(queries, self._query_prompt)
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return self._encode(texts, self._passage_prompt)
+
+    def _encode(self, texts: Sequence[str], prompt: str) -> list[list[float]]:
+        rows: list[list[float]] = self._model.encode(
+            list(texts),
+            batch_size=BATCH,
+            prompt=prompt or None,
+            normalize_embeddings=True,
+            convert_to_numpy=True,
+            show_progress_bar=False,
+        ).tolist()
+        return rows
+
+    def _prompt(self, names: Sequence[str]) -> str:
+        prompts = self._model.prompts or {}
+        return next((str(prompts[name]) for name in names if prompts.get(name)), "")
+
+
+def load_model(kind: str, setting: str, prefix: str, name: str) -> Any:
+    """A `kind` of sentence-transformers' own classes, for a setting whose value is `prefix:name`."""
+    try:
+        import sentence_transformers
+    except ImportError as error:
+        raise StartRefusedError(
+            f"{setting} = '{prefix}:{name}' needs the extra: "
+            ".venv/bin/pip install -c requirements.lock -e '.[sentence-transformers]'."
+        ) from error
+    try:
+        return getattr(sentence_transformers, kind)(name, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        what = "folder" if Path(name).exists() else "model in the local hub cache"
+        raise StartRefusedError(f"{setting} = '{prefix}:{name}' is no usable {what}.") from error
+
+
 MAX_PAIR_TOKENS = 512
 MAX_SIDE_CHARS = 8 * MAX_PAIR_TOKENS  # more is not worth cutting into tokens: it would be cut off
 
@@ -23,7 +88,8 @@ Pair = tuple[str, str]
 
 
 class CrossEncoderReranker(PairReranker):
-    """Judges on one thread of its own, in small batches, so that nobody else waits behind it.
+    """`cross-encoder:<hub id or folder>`: judges on one thread of its own, in small batches, so that nobody
+    else waits behind it.
 
     Raises StartRefusedError when the model is neither a folder nor in the local hub cache. Nothing is
     downloaded, and no code that a model brings along is run. Close it with `aclose`.
@@ -35,7 +101,9 @@ class CrossEncoderReranker(PairReranker):
 
     def __init__(self, model_name: str) -> None:
         super().__init__(model_name=model_name)
-        self._model = _load(model_name)
+        self._model = load_model("CrossEncoder", "RERANKER", "cross-encoder", model_name)
+        most = self._model.max_seq_length or MAX_PAIR_TOKENS
+        self._model.max_seq_length = min(most, MAX_PAIR_TOKENS)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rerank", initializer=_bound_torch_threads)
 
     @classmethod
@@ -97,20 +165,3 @@ def _bound_torch_threads() -> None:
     import torch
 
     torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // 2)))
-
-
-def _load(model_name: str) -> Any:
-    try:
-        from sentence_transformers import CrossEncoder
-    except ImportError as error:
-        raise StartRefusedError(
-            f"RERANKER = 'cross-encoder:{model_name}' needs the extra: "
-            ".venv/bin/pip install -c requirements.lock -e '.[sentence-transformers]'."
-        ) from error
-    try:
-        model = CrossEncoder(model_name, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        what = "folder" if Path(model_name).exists() else "model in the local hub cache"
-        raise StartRefusedError(f"RERANKER = 'cross-encoder:{model_name}' is no usable {what}.") from error
-    model.max_seq_length = min(model.max_seq_length or MAX_PAIR_TOKENS, MAX_PAIR_TOKENS)
-    return model

@@ -9,7 +9,7 @@ from core.errors import StartRefusedError
 
 pytest.importorskip("sentence_transformers", exc_type=ImportError)
 
-from services.adapters.models.sentence_transformers_embedding import SentenceTransformersEmbedding
+from services.adapters.models.sentence_transformers import SentenceTransformersEmbedding
 
 pytestmark = pytest.mark.slow
 

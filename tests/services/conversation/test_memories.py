@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.conversation.memory_records import ForgottenMemories
+from services.conversation.memories import ForgottenMemories
 from services.store.pages import IDS_AT_ONCE
 from tests.services.conversation.stores import open_edge, open_memory, payloads, uid
 from tests.services.operations.retention.parts import MEMORIES, Parts, a_memory, open_parts

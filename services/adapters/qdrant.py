@@ -1,24 +1,103 @@
-"""A Qdrant server's snapshots over its HTTP API, as streams: a collection may be larger than the memory."""
+"""A Qdrant server or cluster: AsyncQdrantClient itself with its foreign exceptions turned into ours, and its
+snapshots."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import aiohttp
+import httpx
+from pydantic import ValidationError
+from qdrant_client import AsyncQdrantClient
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from config.settings import StoreSettings
 from core.errors import StoreUnavailableError
 from services.operations.backup.making import Snapshots
 from services.operations.backup.records import CHUNK_BYTES
-from services.store.dialect import StoreRequestError
+from services.store.dialect import StoreRequestError, UnknownPointError, VectorStore
 
-_MAKING_S = 3_600  # a large collection's snapshot is answered when it is written
+_UNKNOWN_POINT = "No point with id"
 _SERVER_FAULTS_FROM = 500
 _RETRYABLE_STATUS = frozenset({401, 403, 408, 429})
+
+
+class TranslatedClient:
+    """Every method of the client, with its exceptions translated."""
+
+    def __init__(self, client: AsyncQdrantClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method: Callable[..., Awaitable[Any]] = getattr(self._client, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            with translated_errors():
+                return await method(*args, **kwargs)
+
+        return call
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except UnexpectedResponse as error:
+        status = error.status_code or _SERVER_FAULTS_FROM
+        raise _refusal(status, error.content.decode(errors="replace")) from error
+    except ResponseHandlingException as error:
+        raise _from_transport(error) from error
+    except (httpx.HTTPError, QdrantException, OSError) as error:
+        raise _unavailable("the vector store does not answer", repr(error)) from error
+
+
+def _refusal(status: int, text: str) -> StoreUnavailableError | StoreRequestError:
+    """A key that is refused is for the operator to mend, so it counts as unavailable, not as our mistake."""
+    if status >= _SERVER_FAULTS_FROM or status in _RETRYABLE_STATUS:
+        return _unavailable(f"the vector store answered with status {status}", text)
+    if _UNKNOWN_POINT in text:
+        return UnknownPointError(text)
+    return StoreRequestError(f"the vector store refused the request with {status}: {text}")
+
+
+def _from_transport(error: ResponseHandlingException) -> StoreUnavailableError | StoreRequestError:
+    if isinstance(error.source, ValidationError):
+        return StoreRequestError(f"the vector store's answer is not understood: {error.source}")
+    return _unavailable("the vector store does not answer", repr(error.source))
+
+
+def _unavailable(sentence: str, detail: str) -> StoreUnavailableError:
+    """The detail is for the log: it may name hosts."""
+    error = StoreUnavailableError(sentence)
+    error.add_note(detail)
+    return error
+
+
+@asynccontextmanager
+async def open_qdrant_server(settings: StoreSettings) -> AsyncIterator[VectorStore]:
+    """The server at `qdrant_url`. It need not answer yet: requests fail until it does."""
+    key = settings.qdrant_api_key
+    client = AsyncQdrantClient(
+        url=settings.qdrant_url,
+        api_key=None if key is None else key.get_secret_value(),
+        timeout=math.ceil(settings.qdrant_timeout_s),
+        check_compatibility=False,
+    )
+    try:
+        yield cast(VectorStore, TranslatedClient(client))
+    finally:
+        await client.close()
+
+
+# Its snapshots over its HTTP API, as streams: a collection may be larger than the memory.
+
+_MAKING_S = 3_600  # a large collection's snapshot is answered when it is written
 
 
 class QdrantSnapshots:
@@ -84,15 +163,9 @@ class QdrantSnapshots:
 
 
 async def _check(response: aiohttp.ClientResponse) -> None:
-    """The detail is for the log: it may name hosts."""
-    if response.status < 300:
-        return
-    detail = (await response.content.read(2_000)).decode(errors="replace")
-    if response.status >= _SERVER_FAULTS_FROM or response.status in _RETRYABLE_STATUS:
-        error = StoreUnavailableError(f"the vector store answered with status {response.status}")
-        error.add_note(detail)
-        raise error
-    raise StoreRequestError(f"the vector store refused the request with {response.status}: {detail}")
+    if response.status >= 300:
+        text = (await response.content.read(2_000)).decode(errors="replace")
+        raise _refusal(response.status, text)
 
 
 @contextmanager
@@ -100,9 +173,7 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientError, TimeoutError) as error:
-        unavailable = StoreUnavailableError("the vector store does not answer")
-        unavailable.add_note(repr(error))
-        raise unavailable from error
+        raise _unavailable("the vector store does not answer", repr(error)) from error
     except json.JSONDecodeError as error:
         raise StoreRequestError("the vector store's answer is not understood") from error
 

@@ -9,17 +9,59 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
+from yarl import URL
 
-from core.errors import LLMRefusedError, LLMUnavailableError
-from services.adapters.http.endpoint import Endpoint
-from services.adapters.http.sse import NotAnAnswerError
+from core.errors import LLMRefusedError, LLMUnavailableError, StartRefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`proxy` is the environment's for this address; the headers hold keys."""
+
+    url: URL
+    headers: Mapping[str, str] = field(repr=False)
+    proxy: URL | None = None
+    proxy_headers: Mapping[str, str] | None = field(default=None, repr=False)
+
+
+def endpoint(base_url: str, path: str, headers: Mapping[str, str]) -> Endpoint:
+    """`path` under `base_url`, whose query stays; a user named in it is sent as basic authorization.
+
+    The environment's proxies are looked up here and not by aiohttp's `trust_env`, which would also read
+    .netrc for every request, and fail where that names the host of a key. Raises StartRefusedError.
+    """
+    try:
+        base = URL(base_url)
+    except ValueError as error:
+        raise StartRefusedError(f"base_url of a model is not an address: {error}.") from error
+    url = (base / path).with_query(base.query).with_user(None)
+    sent = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "wenmai"}
+    sent |= headers
+    if base.user:
+        sent["Authorization"] = aiohttp.encode_basic_auth(base.user, base.password or "")
+    return _through_proxy(Endpoint(url, sent))
+
+
+def _through_proxy(direct: Endpoint) -> Endpoint:
+    proxy = getproxies().get(direct.url.scheme)
+    if not proxy or proxy_bypass(direct.url.host or ""):
+        return direct
+    via = URL(proxy if "://" in proxy else f"http://{proxy}")
+    login = aiohttp.encode_basic_auth(via.user, via.password or "") if via.user else None
+    known = {"Proxy-Authorization": login} if login else {}
+    if direct.url.scheme == "http":  # there is no CONNECT that could carry it
+        return Endpoint(direct.url, {**direct.headers, **known}, via.with_user(None))
+    return Endpoint(direct.url, direct.headers, via.with_user(None), known or None)
+
 
 CONNECT_TIMEOUT_S = 5.0
 KEEP_ALIVE_S = 30.0  # an idle connection is kept that long
@@ -173,3 +215,106 @@ def _failure(error: Exception, *, begun: bool) -> LLMUnavailableError:
     if broke_off:
         return LLMUnavailableError("The model's server could not be reached.", transient=True)
     return NotAnAnswerError()
+
+
+# Server-sent events out of byte chunks that are cut anywhere (WHATWG HTML, "Server-sent events").
+
+MAX_LINE_BYTES = 1_000_000  # of an event too: no provider's is a tenth of that
+
+_BOM = b"\xef\xbb\xbf"
+_FAST = b"data: "
+_FIELDS = (b"data", b"event")
+
+Event = tuple[bytes, bytes]  # its name (b"" for none) and its data
+
+
+class NotAnAnswerError(LLMUnavailableError):
+    """The upstream's bytes are not what its API promises; none of them is shown."""
+
+    def __init__(self) -> None:
+        super().__init__("The model's server sent something that is not an answer.")
+
+
+class EventReader:
+    """Give it what was read, take the events that are whole; a stream's last, unfinished one is none.
+
+    An event that grows over MAX_LINE_BYTES raises NotAnAnswerError, after those before it were given out.
+    """
+
+    def __init__(self) -> None:
+        self._held = bytearray()  # of an event that is not whole yet
+        self._after_cr = False
+        self._begun = False
+        self._failed = False
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        if self._failed:
+            raise NotAnAnswerError
+        if self._after_cr or b"\r" in chunk:
+            chunk = self._with_newlines(chunk)
+        if not self._begun and not (chunk := self._without_bom(chunk)):
+            return []
+        if self._held:
+            chunk = self._joined(chunk)
+        whole, _, rest = chunk.rpartition(b"\n\n")
+        if rest:
+            self._held += rest
+        events: list[Event] = []
+        if whole:
+            self._take(whole, events)
+        self._failed = self._failed or len(self._held) > MAX_LINE_BYTES
+        if self._failed and not events:
+            raise NotAnAnswerError
+        return events
+
+    def _with_newlines(self, chunk: bytes) -> bytes:
+        """CR and CRLF as LF; the LF of a CRLF that was cut in two has been counted already."""
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        elif not chunk:
+            return chunk
+        self._after_cr = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _without_bom(self, chunk: bytes) -> bytes:
+        """Nothing as long as what came may become a byte order mark."""
+        start = bytes(self._held) + chunk
+        self._held.clear()
+        if len(start) < len(_BOM) and _BOM.startswith(start):
+            self._held += start
+            return b""
+        self._begun = True
+        return start.removeprefix(_BOM)
+
+    def _joined(self, chunk: bytes) -> bytes:
+        """What is held with `chunk`, once an event in it may be whole; looks at no byte twice."""
+        if b"\n\n" not in chunk and not (self._held.endswith(b"\n") and chunk.startswith(b"\n")):
+            self._held += chunk
+            return b""
+        joined = bytes(self._held) + chunk
+        self._held.clear()
+        return joined
+
+    def _take(self, whole: bytes, events: list[Event]) -> None:
+        for block in whole.split(b"\n\n"):
+            if len(block) > MAX_LINE_BYTES:
+                self._failed = True
+                return
+            if block.startswith(_FAST) and b"\n" not in block:
+                events.append((b"", block[6:]))
+            elif (event := _event(block)) is not None:
+                events.append(event)
+
+
+def _event(block: bytes) -> Event | None:
+    """Of lines without a blank one between them; None for comments alone, or a name without data."""
+    name, data = b"", []
+    for line in block.split(b"\n"):
+        field, _, value = line.partition(b":")
+        if field in _FIELDS:
+            value = value[1:] if value.startswith(b" ") else value
+            if field == b"data":
+                data.append(value)
+            else:
+                name = value
+    return (name, b"\n".join(data)) if data else None
