@@ -13,8 +13,7 @@ from config.settings import Settings
 from routes import knowledge_routes
 from routes.admin import cleanup, health, store, sync
 from routes.conversation import sessions, transfer
-from routes.edge import EdgeMiddleware
-from routes.errors import install_error_handlers
+from routes.errors import EdgeMiddleware, install_error_handlers
 from routes.knowledge import documents, search
 from routes.openapi import describe
 from routes.web import page

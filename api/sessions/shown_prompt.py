@@ -12,8 +12,15 @@ import structlog
 
 from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.knowledge import Candidate, Chunk, Citation
-from core.prompt.exchange import MESSAGES, PROMPT, rebuild_body, wire_messages
-from core.prompt.layouts import is_fielded, lay_out, rebuild_fielded
+from core.prompt.layouts import (
+    MESSAGES,
+    PROMPT,
+    is_fielded,
+    lay_out,
+    rebuild_body,
+    rebuild_fielded,
+    wire_messages,
+)
 from core.prompt.messages import Layout, Message, Part, PromptTexts, Role, render_knowledge
 from services.conversation.turns import TurnStore
 

@@ -43,7 +43,7 @@ from core.errors import (
     WenmaiError,
 )
 from core.failpoints import failpoint
-from core.prompt.exchange import Exchange
+from core.prompt.layouts import Exchange
 from services.conversation.turns import TurnVectors
 from services.llm_service import ModelEntry
 from services.store.clock import Activity

@@ -8,8 +8,7 @@ from llama_index.core.base.llms.types import LLMMetadata
 
 from core.citing.passages import key_spans, presence
 from core.llm_wrapper import LLMDelta
-from core.prompt.exchange import MESSAGES, PROMPT, Exchange
-from core.prompt.layouts import ReadBack, read_back, read_flat
+from core.prompt.layouts import MESSAGES, PROMPT, Exchange, ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Passage, Role, parse_knowledge, scope_in_prompt
 from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings
 from core.relevance.sparse import SparseTerms, WeightedTerm, question_terms

@@ -16,7 +16,7 @@ from pydantic import Field, PrivateAttr
 from config.settings import LLMSettings
 from core.errors import PASSING, LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMDelta
-from core.prompt.exchange import Exchange, canonical_json
+from core.prompt.layouts import Exchange, canonical_json
 from core.prompt.messages import Message
 from services.adapters.http import Endpoint, EventReader, NotAnAnswerError, post_stream
 from services.llm_service import UNKNOWN_WINDOW, answer_reserve, known_window

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from routes.edge import MAX_BODY_BYTES
+from routes.errors import MAX_BODY_BYTES
 from tests.services.conversation.stores import SESSIONS, TURNS
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import App, make_settings, open_app, scripted
