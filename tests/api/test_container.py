@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,3 +59,14 @@ async def test_a_model_that_cannot_be_opened_is_named(
     with pytest.raises(StartRefusedError, match=named):
         async with open_container(make_settings(tmp_path, models=models)):
             raise AssertionError("it opened")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_beside_other_workers_it_shows_signs_of_life_while_it_reads_in(
+    tmp_path: Path, shared: bool
+) -> None:
+    """Discriminates: a knowledge base that is made, and never entered: after five minutes another worker
+    would take a long ingestion for dead."""
+    store = {"qdrant_url": "http://127.0.0.1:9"} if shared else {}  # nothing listens: it is tried again
+    async with open_container(make_settings(tmp_path, store=store)):
+        assert ("ingestion heartbeat" in {task.get_name() for task in asyncio.all_tasks()}) is shared
