@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from config.sources import FlatSource, explain_refusals, read_toml
@@ -26,18 +35,22 @@ def _checked_url(value: str | None) -> str | None:
     return value
 
 
+def _listed(value: object) -> object:
+    """In the environment a list is written with commas."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+LISTED = BeforeValidator(_listed)
+BLANK_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)
+Secret = Annotated[SecretStr | None, BLANK_IS_UNSET]
+OptionalPath = Annotated[Path | None, BLANK_IS_UNSET]
 Url = Annotated[str | None, AfterValidator(_checked_url)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=0.9, allow_inf_nan=False)]
 FilterPath = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-def split_list(value: object) -> object:
-    """In the environment a list is written with commas."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
 
 
 class Section(BaseModel):
@@ -49,9 +62,9 @@ class ServerSettings(Section):
 
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
-    api_keys: tuple[SecretStr, ...] = ()
-    admin_api_keys: tuple[SecretStr, ...] = ()
-    allowed_hosts: tuple[str, ...] = ()
+    api_keys: Annotated[tuple[SecretStr, ...], LISTED] = ()
+    admin_api_keys: Annotated[tuple[SecretStr, ...], LISTED] = ()
+    allowed_hosts: Annotated[tuple[str, ...], LISTED] = ()
     max_upload_bytes: int = Field(50_000_000, ge=1_000, le=2_000_000_000)
     max_streams: int = Field(1_000, ge=1, le=100_000)
     max_streams_per_key: int = Field(100, ge=1, le=100_000)
@@ -60,11 +73,6 @@ class ServerSettings(Section):
     shutdown_grace_s: float = Field(30, ge=0, le=3600)
     progress_prefix: Literal["STATUS", "CONTENT"] = "STATUS"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-
-    @field_validator("api_keys", "admin_api_keys", "allowed_hosts", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return split_list(value)
 
 
 OTHER_COLLECTIONS = ("knowledge", "documents", "sessions", "memories", "operations")
@@ -79,20 +87,15 @@ class StoreSettings(Section):
 
     data_dir: Path = Path("data")
     qdrant_url: Url = None
-    qdrant_api_key: SecretStr | None = None
+    qdrant_api_key: Secret = None
     qdrant_timeout_s: Positive = 5
     collection_suffix: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,48}$")
     conversation_collection: str = Field("conversations", pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    backup_dir: Path | None = None
+    backup_dir: OptionalPath = None
     low_disk_mb: int = Field(512, ge=64, le=1_000_000)
     shard_number: int = Field(1, ge=1, le=1024)
     replication_factor: int = Field(1, ge=1, le=32)
     write_consistency_factor: int = Field(1, ge=1, le=32)
-
-    @field_validator("qdrant_api_key", "backup_dir", mode="before")
-    @classmethod
-    def _blank_is_unset(cls, value: object) -> object:
-        return None if value == "" else value
 
     @model_validator(mode="before")
     @classmethod
@@ -161,14 +164,9 @@ class ConversationSettings(Section):
     compress_after_tokens: int = Field(3_000, ge=0, le=1_000_000)
     summary_model_id: str = "default"
     prompt_keep_days: int = Field(30, ge=0, le=36_500)
-    qa_log: Path | None = None
-    question_filters: tuple[FilterPath, ...] = ()
-    answer_filters: tuple[FilterPath, ...] = ()
-
-    @field_validator("question_filters", "answer_filters", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return split_list(value)
+    qa_log: OptionalPath = None
+    question_filters: Annotated[tuple[FilterPath, ...], LISTED] = ()
+    answer_filters: Annotated[tuple[FilterPath, ...], LISTED] = ()
 
     @field_validator("compress_after_tokens")
     @classmethod
@@ -176,11 +174,6 @@ class ConversationSettings(Section):
         if 0 < tokens < SHORTEST_COMPRESSED:
             raise ValueError(f"must be 0 (no summaries) or at least {SHORTEST_COMPRESSED}")
         return tokens
-
-    @field_validator("qa_log", mode="before")
-    @classmethod
-    def _blank_is_off(cls, value: object) -> object:
-        return None if value == "" else value
 
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:
@@ -300,27 +293,22 @@ class ModelSettings(Section):
         "bundled", pattern=r"^(bundled|sentence-transformers:.+|openai(:.+)?|llama_index:[\w.]+:\w+)$"
     )
     embedding_base_url: Url = None
-    embedding_api_key: SecretStr | None = None
+    embedding_api_key: Secret = None
     embedding_threads: int = Field(1, ge=1, le=64)
     embedding_options: dict[str, Any] = Field(default_factory=dict)
     reranker: str = Field(
         "calibrated", pattern=r"^(calibrated|none|http(:.+)?|cross-encoder:.+|llama_index:[\w.]+:\w+)$"
     )
     reranker_url: Url = None
-    reranker_api_key: SecretStr | None = None
+    reranker_api_key: Secret = None
     reranker_options: dict[str, Any] = Field(default_factory=dict)
-    openai_api_key: SecretStr | None = None
+    openai_api_key: Secret = None
     openai_base_url: Url = None
-    llm_model: str | None = None
+    llm_model: Annotated[str | None, BLANK_IS_UNSET] = None
     llms: dict[str, LLMSettings] = Field(default_factory=dict)
     token_timeout_s: Positive = 60
     answer_timeout_s: Positive = 600
     max_answer_chars: int = Field(200_000, ge=1_000, le=10_000_000)
-
-    @field_validator("openai_api_key", "llm_model", "embedding_api_key", "reranker_api_key", mode="before")
-    @classmethod
-    def _blank_is_unset(cls, value: object) -> object:
-        return None if value == "" else value
 
     @property
     def openai_embedding(self) -> str:

@@ -174,7 +174,7 @@ class RepairByServer:
         from core.operations.backfill_turns import BackfillReport
 
         self._refuse_files()
-        asked = {**self._asked(), "details": _word(self._options.json is not None)}
+        asked = {**self._asked(), "details": self._options.json is not None}
         report = await ask_server(self._server, "/admin/backfill", asked, BackfillReport)
         if self._options.json is not None and report.plan is not None:
             save_plan(self._options.json, report.plan)
@@ -189,15 +189,15 @@ class RepairByServer:
         asked = {**self._asked(), "collection": source}
         return await ask_server(self._server, "/admin/backfill/import", asked, ImportReport)
 
-    def _asked(self) -> dict[str, str]:
+    def _asked(self) -> dict[str, str | int]:
         options = self._options
         asked = {
-            "dry_run": _word(not options.apply),
+            "dry_run": not options.apply,
             "assume_timezone": options.assume_timezone,
             "owner": options.owner,
-            "drop_duplicates": _word(options.drop_duplicates),
-            "embed": _word(not options.no_embed),
-            "backup": _word(not options.no_backup),
+            "drop_duplicates": options.drop_duplicates,
+            "embed": not options.no_embed,
+            "backup": not options.no_backup,
             "reason": "command",
         }
         return {**asked, "session_id": options.session} if options.session else asked
@@ -205,10 +205,6 @@ class RepairByServer:
     def _refuse_files(self) -> None:
         if self._options.plan is not None:
             raise _refused("--plan")
-
-
-def _word(flag: bool) -> str:
-    return str(flag).lower()
 
 
 def _refused(what: str) -> CommandError:

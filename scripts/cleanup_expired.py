@@ -78,7 +78,7 @@ async def _expire(settings: Settings, options: argparse.Namespace, days: int) ->
             return Cleanup.model_validate(report)
     except StoreLockedError:
         server = server_of(settings, options.url, options.api_key)
-        params = {"dry_run": str(not options.apply).lower(), "days": str(days), "reason": "command"}
+        params: dict[str, str | int] = {"dry_run": not options.apply, "days": days, "reason": "command"}
         return await ask_server(server, "/admin/cleanup", params, Cleanup)
 
 

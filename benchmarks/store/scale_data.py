@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from qdrant_client import models
 from core.knowledge import Chunk
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms, encode_document, encode_query
-from services.knowledge.chunks import ChunkPayload
+from services.knowledge.chunks import chunk_payload
 
 DIMENSION = 384
 OWNER, OTHERS = "local", tuple(f"reader-{number}" for number in range(10))
@@ -123,12 +124,12 @@ class Corpus:
         payload = self._payload(number, first.text + second.text)
         sparse = _together(first.sparse, second.sparse)
         return models.PointStruct(
-            id=payload.chunk_id,
+            id=payload["chunk_id"],
             vector={
                 "dense": dense,
                 "sparse": models.SparseVector(indices=sparse.indices, values=sparse.values),
             },
-            payload=payload.model_dump(),
+            payload=payload,
         )
 
     def _halves_of(self, number: int) -> tuple[Half, Half]:
@@ -137,7 +138,7 @@ class Corpus:
         pick = [mixed.randrange(own) * TOPICS + number % TOPICS for _ in range(2)]
         return self.halves[pick[0]], self.halves[pick[1]]
 
-    def _payload(self, number: int, text: str) -> ChunkPayload:
+    def _payload(self, number: int, text: str) -> dict[str, Any]:
         document = number // DOCUMENT_CHUNKS
         chunk = Chunk(
             chunk_id=self.chunk_id(number),
@@ -150,9 +151,9 @@ class Corpus:
             char_start=number % DOCUMENT_CHUNKS * 900,
             char_end=(number % DOCUMENT_CHUNKS + 1) * 900,
             version="0123456789abcdef",
+            tags=(f"year-{document % 20}", *([RARE_TAG] if document % 100 == 7 else [])),
         )
-        tags = [f"year-{document % 20}", *([RARE_TAG] if document % 100 == 7 else [])]
-        return ChunkPayload.from_chunk(chunk, self.owner_of(number), _BEGAN_US + number, tags, ready=True)
+        return chunk_payload(chunk, self.owner_of(number), _BEGAN_US + number, ready=True)
 
     @staticmethod
     def chunk_id(number: int) -> str:

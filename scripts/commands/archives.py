@@ -101,7 +101,7 @@ async def _create(settings: Settings, options: argparse.Namespace, folder: Path,
                 EXIT_REFUSED,
             ) from None
         server = server_of(settings, options.url, options.api_key)
-        params = {"keep": str(options.keep)} if options.keep else {}
+        params = {"keep": options.keep} if options.keep else {}
         return await ask_server(server, "/admin/backups", params, Backup)
 
 

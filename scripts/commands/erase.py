@@ -144,8 +144,8 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
             "kind": kind,
             "name": name,
             "confirm": name,
-            "dry_run": str(not options.apply).lower(),
-            "with_answers": str(options.with_answers).lower(),
+            "dry_run": not options.apply,
+            "with_answers": options.with_answers,
             "backups": options.backups,
         }
         return await ask_server(server, "/admin/erase", params, Erased)

@@ -261,7 +261,7 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: argp
             print(f"The server's re-embedding is {state.status}.")
             return EXIT_OK
         body = _body(models)
-        plan = await client.send("POST", PATH, wire.ReembedPlan, body, dry_run="true")
+        plan = await client.send("POST", PATH, wire.ReembedPlan, body, dry_run=True)
         if not (plan.needed and plan.points):
             print("Nothing to do: what is stored is embedded with it.")
             return EXIT_OK
@@ -269,7 +269,7 @@ async def reembed_in_server(server: Server, models: ModelSettings, options: argp
         if not options.apply:
             print("Nothing was changed: add --apply to do it.")
             return EXIT_OK
-        await client.send("POST", PATH, ReembedState, body, dry_run="false")
+        await client.send("POST", PATH, ReembedState, body, dry_run=False)
         state = await _followed(client)
     if state.status != "prepared":
         raise CommandError(f"the server's re-embedding is {state.status}: {state.error or 'run it again'}")

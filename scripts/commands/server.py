@@ -71,7 +71,12 @@ class ServerClient:
         self._silence = silence
 
     async def send(
-        self, method: str, path: str, reply: type[T], body: Mapping[str, Any] | None = None, **params: str
+        self,
+        method: str,
+        path: str,
+        reply: type[T],
+        body: Mapping[str, Any] | None = None,
+        **params: str | int,
     ) -> T:
         """The reply to what the server does not refuse."""
         return checked(await self.request(method, path, params=params, json=body), reply)
@@ -131,7 +136,7 @@ async def asking_for_store(server: Server) -> AsyncIterator[ServerClient]:
         yield client
 
 
-async def ask_server(server: Server, path: str, params: Mapping[str, str], reply: type[T]) -> T:
+async def ask_server(server: Server, path: str, params: Mapping[str, str | int], reply: type[T]) -> T:
     """POST to the server that has the store open. Raises CommandError."""
     async with asking_for_store(server) as client:
         return checked(await client.request("POST", path, params=dict(params)), reply)

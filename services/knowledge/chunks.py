@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import structlog
-from pydantic import BaseModel, ConfigDict
+from pydantic import TypeAdapter
 
 from config.settings import StoreSettings
 from core.dates import first_day
@@ -18,58 +19,25 @@ from services.store.filters import ascending, equals, in_range, is_empty, matchi
 from services.store.pages import scroll_all
 
 log = structlog.get_logger()
-
-
-class ChunkPayload(BaseModel):
-    """A chunk as it is stored: the payload of one point of the knowledge collection (point id = chunk_id).
-
-    `ready` becomes true when the whole document is indexed; only ready chunks are searched.
-
-    `created_us` is UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without
-    one. Write with `model_dump()`, read with `model_validate(payload)`.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    chunk_id: str
-    document_id: str
-    owner: str
-    file_name: str
-    text: str
-    position: int
-    heading: str = ""
-    page: int | None = None
-    char_start: int = 0
-    char_end: int = 0
-    ready: bool = False
-    tags: tuple[str, ...] = ()
-    created_us: int = 0
-    date: str = ""
-    version: str = ""
-    source: str = ""
-    day: int = 0
-
-    @classmethod
-    def from_chunk(
-        cls,
-        chunk: Chunk,
-        owner: str,
-        created_us: int,
-        tags: Sequence[str] = (),
-        ready: bool = False,
-        source: str = "",
-    ) -> ChunkPayload:
-        payload = {**asdict(chunk), "tags": tuple(tags), "source": source}
-        return cls(**payload, owner=owner, created_us=created_us, ready=ready, day=first_day(chunk.date))
-
-    def to_chunk(self) -> Chunk:
-        return Chunk(**{name: getattr(self, name) for name in _CHUNK_FIELDS})
-
-
-_CHUNK_FIELDS = tuple(field.name for field in fields(Chunk))
+_CHUNK = TypeAdapter(Chunk)
 _DELETE_ATTEMPTS = 3
 # What `Chunk.indexed_text` is made of, and what a payload must have.
-_TEXT_FIELDS = ["chunk_id", "document_id", "owner", "file_name", "text", "position", "heading", "date"]
+_TEXT_FIELDS = ["chunk_id", "document_id", "file_name", "text", "position", "heading", "date"]
+
+
+def chunk_payload(chunk: Chunk, owner: str, created_us: int, *, ready: bool = False) -> dict[str, Any]:
+    """A chunk as it is stored: the payload of one point of the knowledge collection (point id = chunk_id).
+
+    `ready` becomes true when the whole document is indexed; only ready chunks are searched. `created_us` is
+    UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without one.
+    """
+    more = {"owner": owner, "created_us": created_us, "ready": ready, "day": first_day(chunk.date)}
+    return {**asdict(chunk), "tags": list(chunk.tags), **more}
+
+
+def read_chunk(payload: Mapping[str, Any] | None) -> Chunk:
+    """Fields that a later version added are ignored, and what an earlier one lacks has its default."""
+    return _CHUNK.validate_python(payload or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +113,7 @@ class ChunkStore:
         """The point id and the indexed text of every chunk of the document, of all versions."""
         point_filter = Filter(must=[equals("document_id", document_id)])
         async for record in scroll_all(self._store, self._chunks, point_filter, with_payload=_TEXT_FIELDS):
-            yield str(record.id), ChunkPayload.model_validate(record.payload).to_chunk().indexed_text
+            yield str(record.id), read_chunk(record.payload).indexed_text
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, ChunkVectors]:
         """By point id; those that are gone, or have none, are left out."""
@@ -171,7 +139,7 @@ class ChunkStore:
             order_by=ascending("position", start),
             with_payload=True,
         )
-        chunks = tuple(ChunkPayload.model_validate(record.payload).to_chunk() for record in records)
+        chunks = tuple(read_chunk(record.payload) for record in records)
         end = chunks[-1].position + 1 if chunks else document.chunk_count
         return ChunkPage(chunks, str(end) if end < document.chunk_count else None)
 

@@ -16,7 +16,7 @@ from core.errors import StoreUnavailableError, WenmaiError
 from core.failpoints import failpoint
 from core.knowledge import Chunk, Document, DocumentStatus, JobStage
 from core.relevance.sparse import encode_document
-from services.knowledge.chunks import ChunkPayload, ChunkStore, ChunkVectors, KnowledgeSize
+from services.knowledge.chunks import ChunkStore, ChunkVectors, KnowledgeSize, chunk_payload
 from services.knowledge.documents import DocumentStore, StoredDocument
 from services.knowledge.jobs.job import Job
 from services.knowledge.parsing.pieces import Pieces
@@ -262,17 +262,11 @@ class Ingestion:
 
     def _point(self, chunk: Chunk, vectors: ChunkVectors) -> Point:
         document = self._document
-        payload = ChunkPayload.from_chunk(
-            chunk, document.owner, document.created_us, document.tags, source=document.source
-        )
         vector: dict[str, list[float] | SparseVector] = {"dense": vectors.dense}
         if vectors.sparse is not None:
             vector["sparse"] = vectors.sparse
-        return Point(
-            id=chunk.chunk_id,
-            vector=vector,
-            payload=payload.model_dump(mode="json"),
-        )
+        payload = chunk_payload(chunk, document.owner, document.created_us)
+        return Point(id=chunk.chunk_id, vector=vector, payload=payload)
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
@@ -302,6 +296,8 @@ def _chunks(document: Document, pieces: Pieces) -> Iterator[Chunk]:
             char_end=piece.char_end,
             date=document.date or "",
             version=version,
+            tags=document.tags,
+            source=document.source,
         )
 
 

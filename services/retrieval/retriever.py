@@ -13,7 +13,7 @@ from qdrant_client.http.models import QueryResponse
 from config.settings import RetrievalSettings
 from core.knowledge import NO_LIMITS, Candidate, FormMatch, KnowledgeFilter, days
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
-from services.knowledge.chunks import ChunkPayload
+from services.knowledge.chunks import read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, ScoredPoint, VectorStore
 from services.store.filters import any_of, equals, in_range, sparse_vector
 
@@ -210,7 +210,7 @@ def _candidate(entry: _Entry, fused: float) -> Candidate:
     dense_ranks = [match.dense_rank for match in entry.matches if match.dense_rank]
     by_words = [match for match in entry.matches if match.sparse_rank]
     return Candidate(
-        chunk=ChunkPayload.model_validate(entry.point.payload or {}).to_chunk(),
+        chunk=read_chunk(entry.point.payload),
         dense=entry.matches[0].dense,
         sparse=max((match.sparse for match in by_words), default=None),
         dense_rank=min(dense_ranks, default=None),

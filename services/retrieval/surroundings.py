@@ -11,7 +11,7 @@ from core.citing.passages import Span, sentences
 from core.errors import NotFoundError
 from core.knowledge import Candidate, Chunk, Surroundings
 from core.prompt.budget import estimate_tokens
-from services.knowledge.chunks import ChunkPayload
+from services.knowledge.chunks import read_chunk
 from services.retrieval.retriever import searchable
 from services.store.dialect import Condition, Filter, VectorStore
 from services.store.filters import equals, in_range
@@ -56,9 +56,9 @@ class Neighbours:
         """Raises UnknownChunkError, also when it is somebody else's or not ready; StoreUnavailableError."""
         records = await self._store.retrieve(self._collection, ids=[chunk_id], with_payload=True)
         for record in records:
-            payload = ChunkPayload.model_validate(record.payload)
-            if payload.document_id == document_id and payload.owner in owners and payload.ready:
-                return payload.to_chunk()
+            payload, chunk = record.payload or {}, read_chunk(record.payload)
+            if chunk.document_id == document_id and payload.get("owner") in owners and payload.get("ready"):
+                return chunk
         raise UnknownChunkError("chunk_id: the document has no such chunk.")
 
     async def surroundings(
@@ -89,7 +89,7 @@ class Neighbours:
             limit=most,
             with_payload=True,
         )
-        read = [ChunkPayload.model_validate(record.payload).to_chunk() for record in records]
+        read = [read_chunk(record.payload) for record in records]
         return Around([*chunks, *read])
 
 

@@ -11,7 +11,7 @@ from qdrant_client import AsyncQdrantClient, models
 
 from core.knowledge import Chunk
 from core.relevance.sparse import encode_document
-from services.knowledge.chunks import ChunkPayload
+from services.knowledge.chunks import chunk_payload
 from services.store.dialect import VectorStore
 
 COLLECTION = "knowledge"
@@ -49,7 +49,7 @@ def point(
             "dense": list(vector),
             "sparse": models.SparseVector(indices=words.indices, values=words.values),
         },
-        payload=ChunkPayload.from_chunk(chunk, owner, 1, ready=ready).model_dump(),
+        payload=chunk_payload(chunk, owner, 1, ready=ready),
     )
 
 

@@ -15,7 +15,7 @@ from core.knowledge import Chunk, KnowledgeFilter, fits
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_document, encode_query
 from services.adapters.edge.client import open_edge_client
-from services.knowledge.chunks import ChunkPayload
+from services.knowledge.chunks import chunk_payload
 from services.retrieval.retriever import Retriever
 from services.store.collections import collection_specs
 from services.store.dialect import VectorStore
@@ -53,14 +53,13 @@ def chunk(name: str, text: str = "", **fields: Any) -> Chunk:
 
 def point(one: Chunk, vector: list[float], owner: str = OWNER) -> models.PointStruct:
     words = encode_document(one.indexed_text)
-    payload = ChunkPayload.from_chunk(one, owner, 1, one.tags, ready=True, source=one.source)
     return models.PointStruct(
         id=one.chunk_id,
         vector={
             "dense": vector,
             "sparse": models.SparseVector(indices=words.indices, values=words.values),
         },
-        payload=payload.model_dump(mode="json"),
+        payload=chunk_payload(one, owner, 1, ready=True),
     )
 
 

@@ -10,7 +10,7 @@ from config.settings import RetrievalSettings
 from core.knowledge import Candidate, Chunk, FormMatch
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
-from services.knowledge.chunks import ChunkPayload
+from services.knowledge.chunks import chunk_payload, read_chunk
 from services.retrieval.retriever import FUSION, Fusion, Retriever
 from services.store.dialect import VectorStore
 from tests.support.guide import COLLECTION, OWNER, open_collection, point
@@ -175,7 +175,7 @@ async def test_two_weak_forms_cannot_outvote_the_question(store: VectorStore) ->
 
 def test_a_payload_gives_back_the_chunk_it_was_made_from() -> None:
     original = replace(chunk("north", "文本"), tags=("a",))
-    stored = ChunkPayload.from_chunk(original, OWNER, 7, ["a"], ready=True).model_dump()
+    stored = chunk_payload(original, OWNER, 7, ready=True)
     assert stored["ready"] is True
     assert stored["owner"] == OWNER
-    assert ChunkPayload.model_validate({**stored, "later_field": 1}).to_chunk() == original
+    assert read_chunk({**stored, "later_field": 1}) == original
