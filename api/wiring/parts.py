@@ -314,7 +314,7 @@ class _OpenLLMs:
             gguf = await open_gguf_llm(entry, self._answer_share, model_id)
             self._stack.push_async_callback(gguf.aclose)
             return gguf
-            options: dict[str, Any] = {"model": entry.model} if entry.model else {}
+        options: dict[str, Any] = {"model": entry.model} if entry.model else {}
         return load_class(entry.provider, LLM, {**options, **entry.options})  # type: ignore[type-abstract]
 
     async def _open_http(self, model_id: str, entry: LLMSettings) -> LLM:
