@@ -319,15 +319,15 @@ class _OpenLLMs:
 
     async def _open_http(self, model_id: str, entry: LLMSettings) -> LLM:
         from services.adapters.http import open_model_client
-        from services.adapters.llms.anthropic import make_anthropic_llm
-        from services.adapters.llms.openai import make_openai_llm
+        from services.adapters.llms.anthropic import AnthropicLLM
+        from services.adapters.llms.openai import OpenAILLM
 
         key = api_key_for(model_id, entry, self._models)
         if self._client is None:
             # our own time-outs end an answer; the connection's is only a net below them
             patience_s = self._models.token_timeout_s + 5
             self._client = await self._stack.enter_async_context(open_model_client(patience_s))
-        make = make_openai_llm if entry.provider == "openai" else make_anthropic_llm
+        make = OpenAILLM if entry.provider == "openai" else AnthropicLLM
         return make(entry, key, self._client, self._answer_share)
 
 

@@ -30,15 +30,6 @@ LATEST_US = 2**62  # where a page may go on; a damaged record may name a later t
 TITLE_FIELDS = ["title", "updated_us"]
 
 
-@dataclass(frozen=True, slots=True)
-class Title:
-    """What a session is looked for by."""
-
-    session_id: str
-    title: str
-    updated_us: int
-
-
 class _SessionPayload(BaseModel):
     """A session as it is stored."""
 
@@ -89,12 +80,6 @@ def _read_persona(stored: dict[str, Any] | None, session_id: str) -> Persona | N
     except ValidationError as error:
         log.warning("persona_unreadable", session_id=session_id, errors=error.error_count())
         return None
-
-
-def read_title(record: Record) -> Title:
-    """The same of a record of which only TITLE_FIELDS were read."""
-    session = read_session(record)
-    return Title(session.session_id, session.title, session.updated_us)
 
 
 TITLE_CHARS = 60
@@ -231,10 +216,10 @@ class SessionStore:
         point_filter = _of(owner, in_range("updated_us", lt=before_us) if before_us is not None else None)
         return [read_session(record) for record in await self._newest(point_filter, limit)]
 
-    async def titles(self, owner: str, limit: int, until_us: int | None = None) -> list[Title]:
-        """At most `limit`, newest first; none that is newer than `until_us`."""
+    async def titles(self, owner: str, limit: int, until_us: int | None = None) -> list[Session]:
+        """At most `limit`, newest first, with title and time alone; none that is newer than `until_us`."""
         point_filter = _of(owner, in_range("updated_us", lte=until_us) if until_us is not None else None)
-        return [read_title(record) for record in await self._newest(point_filter, limit, TITLE_FIELDS)]
+        return [read_session(record) for record in await self._newest(point_filter, limit, TITLE_FIELDS)]
 
     async def get_many(self, session_ids: Sequence[str], owner: str) -> list[Session]:
         """In the order of `session_ids`; those that are gone, or somebody else's, are left out."""

@@ -33,8 +33,8 @@ _TENSOR = struct.Struct("<BIQQ")
 _Q4_0 = np.dtype([("scale", "<f2"), ("nibbles", "u1", BLOCK // 2)])
 
 
-class _Head(NamedTuple):
-    """The header's fields in their order."""
+class Sizes(NamedTuple):
+    """The header's fields in their order. `window` counts tokens, <s> and </s> among them."""
 
     magic: bytes
     hidden: int
@@ -51,16 +51,6 @@ class _Head(NamedTuple):
     padding: int
     unknown: int
     text_bytes: int
-
-
-@dataclass(frozen=True)
-class Sizes:
-    hidden: int
-    layers: int
-    heads: int
-    inner: int
-    window: int  # tokens, <s> and </s> among them
-    epsilon: float
 
 
 @dataclass(frozen=True)
@@ -95,12 +85,11 @@ class E5Weights:
         self._path = path or package_folder() / MODEL_FILE
         with self._path.open("rb") as file:
             self._file = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        head = _Head(*_HEADER.unpack_from(self._file))
+        head = self.sizes = Sizes(*_HEADER.unpack_from(self._file))
         if head.magic != _MAGIC:
             raise StartRefusedError(
                 f"The bundled embedding model is damaged: reinstall the package {PACKAGE}."
             )
-        self.sizes = Sizes(head.hidden, head.layers, head.heads, head.inner, head.window, head.epsilon)
         at = _HEADER.size
         self._ends = np.frombuffer(self._file, "<u4", head.pieces + 1, at)
         self._scores = np.frombuffer(self._file, "<f4", head.pieces, at + self._ends.nbytes)

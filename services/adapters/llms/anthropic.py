@@ -63,10 +63,17 @@ _decoded = make_decoder(_Event)
 class AnthropicLLM(HttpLLM):
     _messages: Endpoint = PrivateAttr()
 
-    def __init__(self, client: aiohttp.ClientSession, base_url: str, api_key: str, **fields: Any) -> None:
-        super().__init__(**fields)
+    def __init__(
+        self,
+        entry: LLMSettings,
+        api_key: str,
+        client: aiohttp.ClientSession,
+        answer_share: float = ANSWER_SHARE,
+    ) -> None:
+        """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
+        super().__init__(**configured(entry, answer_share))
         self._client = client
-        base = base_url.rstrip("/").removesuffix("/v1")
+        base = (entry.base_url or BASE_URL).rstrip("/").removesuffix("/v1")
         headers = {"x-api-key": api_key.strip(), "anthropic-version": VERSION}
         self._messages = endpoint(base, "v1/messages", headers)
 
@@ -136,10 +143,3 @@ class AnthropicReader(AnswerReader):
         known = self.exchange.usage = {**self.exchange.usage, **usage}
         counts = [count for name in _PROMPT_COUNTS if isinstance(count := known.get(name), int)]
         self.count(sum(counts) if counts else None, known.get("output_tokens"))
-
-
-def make_anthropic_llm(
-    entry: LLMSettings, api_key: str, client: aiohttp.ClientSession, answer_share: float = ANSWER_SHARE
-) -> AnthropicLLM:
-    """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
-    return AnthropicLLM(client, entry.base_url or BASE_URL, api_key, **configured(entry, answer_share))

@@ -61,10 +61,18 @@ class OpenAILLM(HttpLLM):
     _completions: Endpoint = PrivateAttr()
     _own_reasoning: bool = PrivateAttr(default=False)
 
-    def __init__(self, client: aiohttp.ClientSession, base_url: str, api_key: str, **fields: Any) -> None:
-        super().__init__(**fields)
+    def __init__(
+        self,
+        entry: LLMSettings,
+        api_key: str,
+        client: aiohttp.ClientSession,
+        answer_share: float = ANSWER_SHARE,
+    ) -> None:
+        """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
+        super().__init__(**configured(entry, answer_share))
         headers = {"Authorization": f"Bearer {api_key.strip()}"}
         self._client = client
+        base_url = entry.base_url or BASE_URL
         self._chat = endpoint(base_url, "chat/completions", headers)
         self._completions = endpoint(base_url, "completions", headers)
         host = URL(base_url).host or ""
@@ -147,13 +155,6 @@ class OpenAIReader(AnswerReader):
         if isinstance(chunk.usage, dict):
             exchange.usage = chunk.usage
             self.count(chunk.usage.get("prompt_tokens"), chunk.usage.get("completion_tokens"))
-
-
-def make_openai_llm(
-    entry: LLMSettings, api_key: str, client: aiohttp.ClientSession, answer_share: float = ANSWER_SHARE
-) -> OpenAILLM:
-    """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
-    return OpenAILLM(client, entry.base_url or BASE_URL, api_key, **configured(entry, answer_share))
 
 
 def _plain(content: Any) -> str:

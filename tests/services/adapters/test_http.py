@@ -29,8 +29,8 @@ from services.adapters.http import (
     retry_after_s,
 )
 from services.adapters.llms import provider as http_llm
-from services.adapters.llms.anthropic import make_anthropic_llm
-from services.adapters.llms.openai import make_openai_llm
+from services.adapters.llms.anthropic import AnthropicLLM
+from services.adapters.llms.openai import OpenAILLM
 from services.adapters.llms.provider import HttpLLM
 from tests.support.models.provider_stub import Answer, serving
 from tests.support.waiting import until
@@ -50,7 +50,7 @@ PROVIDERS = ["openai", "anthropic"]
 @asynccontextmanager
 async def opened(url: str, provider: str = "openai", read_timeout_s: float = 10) -> AsyncIterator[HttpLLM]:
     entry = LLMSettings(provider=provider, model="m", base_url=url)
-    make = make_openai_llm if provider == "openai" else make_anthropic_llm
+    make = OpenAILLM if provider == "openai" else AnthropicLLM
     async with open_model_client(read_timeout_s) as client:
         yield make(entry, KEY, client)
 

@@ -16,7 +16,7 @@ from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.layouts import Exchange, canonical_json, lay_out, rebuild_body, wire_messages
 from core.prompt.messages import Layout, Message, Part, PromptTexts, Role
 from services.adapters.http import open_model_client
-from services.adapters.llms.openai import make_openai_llm
+from services.adapters.llms.openai import OpenAILLM
 from services.llm_service import UNKNOWN_WINDOW, Lay, ModelEntry, answer_reserve, known_window, window_of
 from services.models.extractive import ExtractiveLLM
 from tests.support.models.scripted_llm import RECORDED, ScriptedLLM
@@ -55,7 +55,7 @@ def stub() -> Iterator[StubLLM]:
 async def opened(stub: StubLLM, layout: Layout = Layout.AUTO, **more: Any) -> AsyncIterator[ModelEntry]:
     settings = LLMSettings(provider="openai", model="m", base_url=stub.url)
     async with open_model_client(10) as client:
-        llm = make_openai_llm(settings, "sk-secret", client)
+        llm = OpenAILLM(settings, "sk-secret", client)
         wrapper = LLMStreamWrapper(llm, StreamTimeouts(2, 2, 5))
         yield entry(wrapper, layout, **more)
 

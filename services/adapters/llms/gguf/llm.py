@@ -27,7 +27,7 @@ from core.llm_wrapper import LLMDelta
 from core.prompt.layouts import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message
 from services.adapters.http import Endpoint
-from services.adapters.llms.gguf.process import PACKAGE, REFUSED, ModelSpec
+from services.adapters.llms.gguf.process import PACKAGE, REFUSED, EngineOptions, ModelSpec
 from services.adapters.llms.openai import OpenAIReader
 from services.adapters.llms.provider import AnswerReader, HttpLLM
 from services.llm_service import UNKNOWN_WINDOW, answer_reserve
@@ -39,15 +39,6 @@ log = structlog.get_logger()
 _MAGIC = b"GGUF"
 
 S = TypeVar("S", bound=msgspec.Struct)
-
-
-class EngineOptions(msgspec.Struct, frozen=True):
-    """How llama.cpp runs (gguf_process.ModelSpec)."""
-
-    n_parallel: Annotated[int, Meta(ge=1, le=64)] = 2
-    n_threads: Annotated[int, Meta(ge=0, le=1_024)] = 0
-    n_gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1
-    n_batch: Annotated[int, Meta(ge=16, le=8_192)] = 64
 
 
 class SamplingOptions(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,7 +68,9 @@ def check_gguf(entry: LLMSettings, table: str) -> tuple[ModelSpec, SamplingOptio
     path = Path(entry.model).expanduser()
     _check_file(path, f"{table} model = {entry.model!r}")
     _check_package(table)
-    return _spec(path, entry, engine), sampling
+    window = entry.context_window or UNKNOWN_WINDOW
+    spec = ModelSpec(str(path.absolute()), path.name, secrets.token_urlsafe(32), window, engine)
+    return spec, sampling
 
 
 def _converted(options: dict[str, Any], kind: type[S], table: str) -> S:
@@ -105,19 +98,6 @@ def _check_package(table: str) -> None:
         raise StartRefusedError(
             f"{table} provider = 'gguf': the package {PACKAGE} is missing; run `pip install 'wenmai[gguf]'`"
         )
-
-
-def _spec(path: Path, entry: LLMSettings, options: EngineOptions) -> ModelSpec:
-    return ModelSpec(
-        path=str(path.absolute()),
-        name=path.name,
-        key=secrets.token_urlsafe(32),
-        window=entry.context_window or UNKNOWN_WINDOW,
-        n_parallel=options.n_parallel,
-        n_threads=options.n_threads,
-        n_gpu_layers=options.n_gpu_layers,
-        n_batch=options.n_batch,
-    )
 
 
 # The server's end of the model process: start it, know where it answers, see it die, end it.
@@ -154,7 +134,7 @@ class GgufEngine:
         self.client = aiohttp.ClientSession(
             connector=connector, timeout=aiohttp.ClientTimeout(), cookie_jar=aiohttp.DummyCookieJar()
         )
-        self.window, self.n_parallel = spec.window, spec.n_parallel
+        self.window, self.n_parallel = spec.window, spec.engine.n_parallel
         self._process: asyncio.subprocess.Process | None = None
         self._address = URL("http://127.0.0.1")
         self._stderr = b""

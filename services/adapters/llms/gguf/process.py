@@ -1,11 +1,10 @@
 """The model process: llama.cpp with one model, answering on loopback to whoever knows the key.
 
 `python -P -m services.adapters.llms.gguf.process`; the first line of its standard input says what to load,
-the
-first line of its output says where it listens, or why not. It exists because loading holds the interpreter
-lock from beginning to end, and because llama.cpp aborts its process where it meets what it did not expect.
-It ends when its input does, which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole
-process group and are the server's to decide, so they are ignored here.
+the first line of its output says where it listens, or why not. It exists because loading holds the
+interpreter lock from beginning to end, and because llama.cpp aborts its process where it meets what it did
+not expect. It ends when its input does, which also happens when the server is killed; Ctrl-C and SIGTERM
+reach the whole process group and are the server's to decide, so they are ignored here.
 """
 
 from __future__ import annotations
@@ -14,28 +13,34 @@ import importlib
 import os
 import signal
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 PACKAGE = "xllamacpp"
 REFUSED = "E "  # begins the first line where nothing was loaded; llama.cpp's log may say why more closely
 _LOG_ERRORS = 1  # and nothing else: llama.cpp's warnings and notes may quote what was said
 
 
+class EngineOptions(msgspec.Struct, frozen=True):
+    """How llama.cpp runs. `n_threads` 0 is half of the machine's, `n_gpu_layers` -1 llama.cpp's own choice;
+    `n_batch` tokens of a prompt are read between two looks at who has left."""
+
+    n_parallel: Annotated[int, Meta(ge=1, le=64)] = 2
+    n_threads: Annotated[int, Meta(ge=0, le=1_024)] = 0
+    n_gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1
+    n_batch: Annotated[int, Meta(ge=16, le=8_192)] = 64
+
+
 class ModelSpec(msgspec.Struct, frozen=True):
-    """What to load. `window` is each slot's, in tokens; `n_threads` 0 is half of the machine's,
-    `n_gpu_layers` -1 llama.cpp's own choice; `n_batch` tokens of a prompt are read between two looks at who
-    has left."""
+    """What to load. `window` is each slot's, in tokens."""
 
     path: str
     name: str
     key: str
     window: int
-    n_parallel: int
-    n_threads: int
-    n_gpu_layers: int
-    n_batch: int
+    engine: EngineOptions
 
 
 def main() -> int:
@@ -59,18 +64,18 @@ def _load(spec: ModelSpec) -> Any:
     # too: with two on two cores, 9 tokens a second against 38 (and `poll` below, where OpenMP is not used).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     xllamacpp = importlib.import_module(PACKAGE)
-    params = xllamacpp.CommonParams()
+    params, engine = xllamacpp.CommonParams(), spec.engine
     params.model.path = spec.path
     params.model_alias = {spec.name}  # else the path is reported as the model's name
     params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [spec.key]
     params.ui, params.verbosity = False, _LOG_ERRORS
-    params.n_parallel, params.n_ctx = spec.n_parallel, spec.window * spec.n_parallel
-    params.n_batch = params.n_ubatch = spec.n_batch
-    params.n_gpu_layers = spec.n_gpu_layers
+    params.n_parallel, params.n_ctx = engine.n_parallel, spec.window * engine.n_parallel
+    params.n_batch = params.n_ubatch = engine.n_batch
+    params.n_gpu_layers = engine.n_gpu_layers
     params.cache_ram_mib = 0  # llama.cpp would keep up to 8 GB of old conversations
     for cpu in (params.cpuparams, params.cpuparams_batch):
         cpu.poll = 0
-        cpu.n_threads = spec.n_threads or max(1, (os.cpu_count() or 1) // 2)
+        cpu.n_threads = engine.n_threads or max(1, (os.cpu_count() or 1) // 2)
     return xllamacpp.Server(params)
 
 

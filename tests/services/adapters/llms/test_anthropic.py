@@ -17,7 +17,7 @@ from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
 from core.prompt.layouts import Exchange, fielded, is_fielded, rebuild_fielded
 from core.prompt.messages import Message, Part, Role, ToolCall
 from services.adapters.http import open_model_client
-from services.adapters.llms.anthropic import AnthropicLLM, make_anthropic_llm
+from services.adapters.llms.anthropic import AnthropicLLM
 from tests.support.models.provider_stub import Answer, ProviderStub, serving
 
 KEY = "sk-ant-never-recorded"
@@ -40,7 +40,7 @@ TALK = [
 async def opened(answer: Answer, **entry: Any) -> AsyncIterator[tuple[ProviderStub, AnthropicLLM]]:
     async with serving(answer) as stub, open_model_client(10) as client:
         table = {"provider": "anthropic", "model": "claude-sonnet-4-5", "base_url": stub.url, **entry}
-        yield stub, make_anthropic_llm(LLMSettings(**table), KEY, client)
+        yield stub, AnthropicLLM(LLMSettings(**table), KEY, client)
 
 
 async def deltas_of(llm: AnthropicLLM, exchange: Exchange | None = None) -> list[LLMDelta]:
@@ -179,7 +179,7 @@ async def test_null_takes_a_parameter_away_and_thinking_takes_the_temperature() 
 async def test_the_base_address_is_taken_with_and_without_its_version(path: str) -> None:
     async with serving(FINE) as stub, open_model_client(10) as client:
         entry = LLMSettings(provider="anthropic", model="c", base_url=stub.url + path)
-        await deltas_of(make_anthropic_llm(entry, KEY, client))
+        await deltas_of(AnthropicLLM(entry, KEY, client))
     assert stub.requests[0].path == "/v1/messages"
 
 

@@ -18,8 +18,8 @@ from core.prompt.layouts import Exchange
 from core.prompt.messages import Message, Part, Role
 from core.text import scrub
 from services.adapters.http import open_model_client
-from services.adapters.llms.anthropic import make_anthropic_llm
-from services.adapters.llms.openai import make_openai_llm
+from services.adapters.llms.anthropic import AnthropicLLM
+from services.adapters.llms.openai import OpenAILLM
 from tests.support.models.provider_stub import SSE, Answer, serving
 
 ASKED = [Message(Role.USER, "Hi?", Part.QUESTION)]
@@ -124,7 +124,7 @@ SCRIPTS = [
 async def answer_of(script: Script, provider: str) -> tuple[str, str]:
     """The text, as it would be shown, and the failure's sentence."""
     text, failure = "", ""
-    make = make_openai_llm if provider == "openai" else make_anthropic_llm
+    make = OpenAILLM if provider == "openai" else AnthropicLLM
     async with serving(Answer(script.pieces, headers=script.headers, framing=script.framing)) as stub:
         entry = LLMSettings(provider=provider, model="m", base_url=stub.url)
         async with open_model_client(5) as client:
@@ -169,7 +169,7 @@ async def test_a_line_of_50_mb_takes_little_memory(encoding: str) -> None:
     answer = Answer([packed] if packed else endless(), headers=headers)
     process, most = psutil.Process(), 0
     async with serving(answer) as stub, open_model_client(5) as client:
-        llm = make_openai_llm(LLMSettings(provider="openai", model="m", base_url=stub.url), "k", client)
+        llm = OpenAILLM(LLMSettings(provider="openai", model="m", base_url=stub.url), "k", client)
         for _ in range(3):
             before = process.memory_info().rss
             deltas = llm.stream_deltas(ASKED, Exchange())

@@ -18,7 +18,7 @@ from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.layouts import Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message, Part, Role, ToolCall
 from services.adapters.http import open_model_client
-from services.adapters.llms.openai import make_openai_llm
+from services.adapters.llms.openai import OpenAILLM
 from services.llm_service import answer_reserve, window_of
 from tests.support.models.stub_llm import StubLLM, running_stub
 
@@ -52,7 +52,7 @@ def stub() -> Iterator[StubLLM]:
 async def opened(stub: StubLLM, **entry: Any) -> AsyncIterator[LLMStreamWrapper]:
     settings = LLMSettings(**{"provider": "openai", "model": "qwen3", "base_url": stub.url, **entry})
     async with open_model_client(10) as client:
-        yield LLMStreamWrapper(make_openai_llm(settings, KEY, client), StreamTimeouts())
+        yield LLMStreamWrapper(OpenAILLM(settings, KEY, client), StreamTimeouts())
 
 
 async def ask(model: LLMStreamWrapper, messages: list[Message], exchange: Exchange) -> str:
@@ -235,7 +235,7 @@ async def test_no_more_is_asked_for_than_is_kept_free_for_the_answer(stub: StubL
     """Discriminates: sending the configured max_tokens, which with a full prompt exceeds a small window."""
     entry = LLMSettings(provider="openai", model="m", base_url=stub.url, context_window=2_000)
     async with open_model_client(10) as client:
-        llm = make_openai_llm(entry, KEY, client, answer_share=0.25)
+        llm = OpenAILLM(entry, KEY, client, answer_share=0.25)
         assert window_of(entry, llm) == 2_000
         await ask(LLMStreamWrapper(llm, StreamTimeouts()), TALK, Exchange())
     assert stub.bodies[0]["max_tokens"] == answer_reserve(entry.max_tokens, 2_000, 0.25) == 500
@@ -256,7 +256,7 @@ async def test_openais_reasoning_models_are_asked_in_their_own_words(
     model: str, base_url: str | None, own: bool
 ) -> None:
     async with open_model_client(10) as client:
-        llm = make_openai_llm(LLMSettings(provider="openai", model=model, base_url=base_url), KEY, client)
+        llm = OpenAILLM(LLMSettings(provider="openai", model=model, base_url=base_url), KEY, client)
         exchange = Exchange()
         llm._request(TALK, exchange, flat=False)
     names = {"max_completion_tokens"} if own else {"max_tokens", "temperature"}
@@ -285,13 +285,13 @@ async def test_options_that_are_no_json_refuse_the_start(value: object) -> None:
     entry = LLMSettings(provider="openai", model="m", options={"x": value})
     async with open_model_client(10) as client:
         with pytest.raises(StartRefusedError, match="options of model 'm'"):
-            make_openai_llm(entry, KEY, client)
+            OpenAILLM(entry, KEY, client)
 
 
 async def test_llamaindexs_own_callers_are_served_too(stub: StubLLM) -> None:
     entry = LLMSettings(provider="openai", model="m", base_url=stub.url)
     async with open_model_client(10) as client:
-        llm = make_openai_llm(entry, f" {KEY}\n", client)
+        llm = OpenAILLM(entry, f" {KEY}\n", client)
         parts = [part async for part in await llm.astream_chat([ChatMessage(content="hi")])]
         assert KEY not in repr(llm) + llm.model_dump_json()
     assert parts[-1].message.content == "one two three"

@@ -9,7 +9,7 @@ from core.errors import LLMRefusedError
 from core.prompt.layouts import Exchange
 from core.prompt.messages import Message, Part, Role
 from services.adapters.http import open_model_client
-from services.adapters.llms.openai import make_openai_llm
+from services.adapters.llms.openai import OpenAILLM
 from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
 
 ASKED = [Message(Role.USER, "Hi?", Part.QUESTION)]
@@ -46,5 +46,5 @@ async def test_a_refusal_for_length_or_content_says_nothing_about_the_form(refus
         entry = LLMSettings(provider="openai", model="m", base_url=stub.url)
         async with open_model_client(10) as client:
             with pytest.raises(LLMRefusedError) as caught:
-                await anext(make_openai_llm(entry, "k", client).stream_deltas(ASKED, Exchange()))
+                await anext(OpenAILLM(entry, "k", client).stream_deltas(ASKED, Exchange()))
     assert caught.value.about_form is (refusal in ABOUT_THE_FORM)
