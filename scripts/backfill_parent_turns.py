@@ -7,10 +7,11 @@ writes. `--import-from` copies the turns of an old collection into the conversat
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,8 +145,8 @@ class RepairHere:
         from core.operations.backfill_turns import BackfillOptions
 
         saved = read_plan(path)
-        plan = await self._backfill.plan(BackfillOptions(**saved.options))
-        if not saved.says(plan):
+        plan = await self._backfill.plan(BackfillOptions(**saved["options"]))
+        if not is_same(plan, saved):
             raise CommandError(
                 f"what is stored has changed since {path} was written: plan again with --json", EXIT_REFUSED
             )
@@ -284,9 +285,6 @@ def _print_backup(name: str) -> None:
 
 def save_plan(path: Path, plan: BackfillPlan) -> None:
     """Every finding with its ids and values, every change with the turn before it."""
-    import json
-    from dataclasses import asdict
-
     content = {**asdict(plan), "report": asdict(plan.report())}
     path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
@@ -300,36 +298,20 @@ def check_writable(path: Path) -> None:
         path.unlink()
 
 
-@dataclass(frozen=True)
-class SavedPlan:
-    """A file that `save_plan` wrote."""
-
-    content: dict[str, Any]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Of BackfillOptions, which it was made with."""
-        return dict(self.content["options"])
-
-    def says(self, plan: BackfillPlan) -> bool:
-        """Whether this is the same plan, with every turn as it was then."""
-        import json
-        from dataclasses import asdict
-
-        fresh: dict[str, Any] = json.loads(json.dumps(asdict(plan)))
-        return {name: value for name, value in self.content.items() if name in fresh} == fresh
-
-
-def read_plan(path: Path) -> SavedPlan:
-    import json
-
+def read_plan(path: Path) -> dict[str, Any]:
+    """What `save_plan` wrote; its `options` are those that the plan was made with."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        saved = SavedPlan(content)
-        saved.options["drop_duplicates"]
+        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        saved["options"]["drop_duplicates"]
     except (ValueError, KeyError, TypeError) as error:
         raise CommandError(f"{path} is not a plan that --json wrote", EXIT_REFUSED) from error
     return saved
+
+
+def is_same(plan: BackfillPlan, saved: dict[str, Any]) -> bool:
+    """Whether this is the saved plan, with every turn as it was then."""
+    fresh: dict[str, Any] = json.loads(json.dumps(asdict(plan)))
+    return {name: value for name, value in saved.items() if name in fresh} == fresh
 
 
 if __name__ == "__main__":

@@ -31,39 +31,31 @@ class Index:
     sparse: str = SPARSE
 
 
-@dataclass(frozen=True, slots=True)
-class _Lists:
-    dense: list[ScoredPoint]
-    sparse: list[ScoredPoint]
-
-
 async def baseline_answers(
     index: Index, question: Question, point_filter: Filter, lines_of: LinesOf
 ) -> dict[str, Answer]:
     """By the last turn alone; and by the set's own rewrite, which the product is never given."""
-    lists = await _search(index, question.text, point_filter)
+    dense, sparse = await _search(index, question.text, point_filter)
     answers = {
-        DENSE: Answer(question, _first(lists.dense, lines_of)),
-        SPARSE: Answer(question, _first(lists.sparse, lines_of)),
-        RRF: Answer(question, _first(_fused(lists), lines_of)),
+        DENSE: Answer(question, _first(dense, lines_of)),
+        SPARSE: Answer(question, _first(sparse, lines_of)),
+        RRF: Answer(question, _first(_fused(dense, sparse), lines_of)),
     }
     if question.rewrite:
         rewritten = await _search(index, question.rewrite, point_filter)
-        answers[REWRITTEN] = Answer(question, _first(_fused(rewritten), lines_of))
+        answers[REWRITTEN] = Answer(question, _first(_fused(*rewritten), lines_of))
     return answers
 
 
 def documents_of(owner: str) -> Filter:
     """One owner's documents that can be found."""
-    return Filter(
-        must=[
-            equals("ready", True),
-            equals("owner", owner),
-        ]
-    )
+    return Filter(must=[equals("ready", True), equals("owner", owner)])
 
 
-async def _search(index: Index, text: str, point_filter: Filter) -> _Lists:
+async def _search(
+    index: Index, text: str, point_filter: Filter
+) -> tuple[Sequence[ScoredPoint], Sequence[ScoredPoint]]:
+    """By meaning, and by words."""
     vector = (await index.embedding.embed_queries([embedded_part(text)]))[0]
     words = encode_query(text)
     requests = [_request(vector, index.dense, point_filter)]
@@ -72,7 +64,7 @@ async def _search(index: Index, text: str, point_filter: Filter) -> _Lists:
         requests.append(_request(sparse, index.sparse, point_filter))
     responses = await index.store.query_batch_points(index.collection, requests)
     points = [each.points for each in responses]
-    return _Lists(points[0], points[1] if words.indices else [])
+    return points[0], points[1] if words.indices else []
 
 
 def _request(vector: list[float] | SparseVector, using: str, point_filter: Filter) -> QueryRequest:
@@ -81,9 +73,9 @@ def _request(vector: list[float] | SparseVector, using: str, point_filter: Filte
     )
 
 
-def _fused(lists: _Lists) -> list[ScoredPoint]:
-    points = {str(point.id): point for point in (*lists.sparse, *lists.dense)}
-    rankings = [[str(point.id) for point in ranking] for ranking in (lists.dense, lists.sparse)]
+def _fused(dense: Sequence[ScoredPoint], sparse: Sequence[ScoredPoint]) -> list[ScoredPoint]:
+    points = {str(point.id): point for point in (*sparse, *dense)}
+    rankings = [[str(point.id) for point in ranking] for ranking in (dense, sparse)]
     return [
         points[key].model_copy(update={"score": score}) for key, score in reciprocal_rank_fusion(rankings)
     ]

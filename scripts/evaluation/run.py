@@ -40,7 +40,7 @@ from scripts.evaluation.in_process import Services, open_services
 from scripts.evaluation.knowledge import Library, Step, Target, ask, read_in
 from scripts.evaluation.server import open_server
 from scripts.evaluation.sets import EvaluationSet, Line, Question, load_set, spread
-from services.conversation.turns import HISTORY_CACHE_S, TurnStore, TurnVectors
+from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.retrieval.query_forms import QueryBuilder
 from services.store.dialect import Filter, ScoredPoint
@@ -82,9 +82,8 @@ class MemoryRun:
         settings = container.settings.conversation
         deep = settings.model_copy(update={"max_relevant_turns": TOP, "max_recent_turns": 0})
         names = container.settings.store
-        turns = TurnStore(container.store, names.conversation_collection, HISTORY_CACHE_S)
-        self._ranking = ConversationManager(turns, container.embedding, deep)
-        self._product = ConversationManager(turns, container.embedding, settings)
+        self._product = container.conversations
+        self._ranking = ConversationManager(self._product.turns, container.embedding, deep)
         self._queries = QueryBuilder(container.embedding)
         self._index = Index(container.store, container.embedding, names.conversation_collection, "turn")
         self._sessions = Sessions()
@@ -179,12 +178,6 @@ class _Measured:
     recalled_answers: Sequence[Answer] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    library: Library
-    answers: list[Answer]
-
-
 async def evaluate(options: Options) -> list[SetReport]:
     """Raises BadSetError, CommandError, StartRefusedError, ConfigurationError."""
     published = read_published(options.folder / "baselines.json")
@@ -208,37 +201,37 @@ async def _evaluate_set(data: EvaluationSet, options: Options, published: Publis
         write_run(options.out / f"{data.name}.jsonl", measured.lists[OURS])
         if measured.recalled_answers:
             write_run(options.out / f"{data.name}.told.jsonl", measured.recalled_answers)
-    groups = {value: _rows(_only(measured, value)) for value in _values(data)}
+    values = sorted({value for question in data.questions for value in question.groups})
     return SetReport(
         name=data.name,
         rows=_rows(measured),
         notes=measured.notes,
         passages=passages(measured.lists[OURS]),
-        groups=groups,
+        groups={value: _rows(_only(measured, value)) for value in values},
         published=published.get(data.name, {}),
     )
 
 
 async def _knowledge(data: EvaluationSet, options: Options) -> _Measured:
     async with open_services(options.cache) as services:
-        asked = await _ask_all(services, data)
+        library, answers = await _ask(services, whole_collections(data), f"{data.name}:")
         embed_ms = await services.embedding_ms([question.text for question in data.questions])
-        plain = await _plain(services, whole_collections(data), asked.library, data.name)
+        plain = await _plain(services, whole_collections(data), library, data.name)
         absent = await _ask_absent(services, data)
         threshold = services.container.settings.retrieval.rerank_score_threshold
-    notes = (*_notes(asked.library, absent), f"embedding a question takes {embed_ms:.1f} ms more")
-    return _Measured({OURS: asked.answers, **plain}, absent, notes, threshold)
+    notes = (*_notes(library, absent), f"embedding a question takes {embed_ms:.1f} ms more")
+    return _Measured({OURS: answers, **plain}, absent, notes, threshold)
 
 
 async def _over_http(data: EvaluationSet, options: Options) -> _Measured:
     parts = [*whole_collections(data), *collections_without_answers(data)]
     keys = [key.strip() for key in os.environ.get("API_KEYS", "").split(",") if key.strip()]
     async with open_server([part.owner for part in parts], options.url, keys) as server:
-        asked = await _ask_all(server, data)
+        library, answers = await _ask(server, whole_collections(data), f"{data.name}:")
         absent = await _ask_absent(server, data)
-    notes = (*_notes(asked.library, absent), "over HTTP: the milliseconds are whole requests")
+    notes = (*_notes(library, absent), "over HTTP: the milliseconds are whole requests")
     threshold = load_settings().retrieval.rerank_score_threshold
-    return _Measured({OURS: asked.answers}, absent, notes, threshold)
+    return _Measured({OURS: answers}, absent, notes, threshold)
 
 
 async def _memory(data: EvaluationSet, options: Options) -> _Measured:
@@ -259,24 +252,20 @@ async def _memory(data: EvaluationSet, options: Options) -> _Measured:
     return _Measured(lists | plain, [], notes, run.threshold, recalled_answers)
 
 
-async def _ask_all(target: Target, data: EvaluationSet) -> _Asked:
-    return await _ask(target, whole_collections(data), f"{data.name}:")
-
-
 async def _ask_absent(target: Target, data: EvaluationSet) -> list[Answer]:
     """After all else: these copies of the documents count in how rare a word is."""
     parts = collections_without_answers(data)
-    return (await _ask(target, parts, f"{data.name}: without answers,")).answers if parts else []
+    return (await _ask(target, parts, f"{data.name}: without answers,"))[1] if parts else []
 
 
-async def _ask(target: Target, parts: Sequence[Collection], label: str) -> _Asked:
+async def _ask(target: Target, parts: Sequence[Collection], label: str) -> tuple[Library, list[Answer]]:
     with tqdm(desc=f"{label} documents", total=sum(len(part.lines) for part in parts)) as bar:
         library = await read_in(target, parts, bar.update)
     answers: list[Answer] = []
     with tqdm(desc=f"{label} questions", total=sum(len(part.questions) for part in parts)) as bar:
         for part in parts:
             answers += await ask(target, part, library, bar.update)
-    return _Asked(library, answers)
+    return library, answers
 
 
 async def _plain(
@@ -323,10 +312,6 @@ def _rows(measured: _Measured) -> tuple[Row, ...]:
     if measured.recalled_answers:
         rows.append(replace(plain_row(f"{OURS}, told", measured.recalled_answers), auroc=None))
     return (*rows, *(plain_row(name, answers) for name, answers in measured.lists.items() if name != OURS))
-
-
-def _values(data: EvaluationSet) -> list[str]:
-    return sorted({value for question in data.questions for value in question.groups})
 
 
 def _only(measured: _Measured, value: str) -> _Measured:

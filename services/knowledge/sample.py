@@ -1,86 +1,51 @@
-"""Whole folders into the knowledge base: the sample that comes with Wenmai, and folders given at start."""
+"""A whole folder into the knowledge base: the sample that comes with Wenmai."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import WenmaiError
 from core.formats import supported_files
-from core.knowledge import Addition, JobStage, Upload
+from core.knowledge import JobStage, Upload
 from services.knowledge.base import KnowledgeBase
 
 IN_FLIGHT = 4  # the next files are parsed while one is embedded
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    file: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class FolderReport:
-    """How many documents are new or changed, and how many were there before; what could not be read, and
-    why."""
-
-    added: int
-    existing: int
-    failed: tuple[Failure, ...]
-
-
-async def load_folder(
-    knowledge_base: KnowledgeBase, folder: Path, owner: str, tags: tuple[str, ...] = ()
-) -> FolderReport:
-    """Adds file after file, the smallest first; the path below the folder is its external id.
+async def load_folder(knowledge_base: KnowledgeBase, folder: Path, owner: str) -> dict[str, str]:
+    """Adds file after file; the path below the folder is its external id. Returns what could not be read, by
+    that path, and why.
 
     What a crash cuts is failed afterwards, and read in when the folder is loaded again.
     """
-    loading = _Loading(knowledge_base, folder, owner, tags)
+    running: deque[tuple[str, str]] = deque()
+    failed: dict[str, str] = {}
+
+    async def follow_next() -> None:
+        name, job_id = running.popleft()
+        outcome = await knowledge_base.wait(job_id, [owner])
+        if outcome.stage is not JobStage.DONE:
+            failed[name] = outcome.error or "The document was removed while it was read in."
+
     for path in await asyncio.to_thread(_small_first, folder):
-        await loading.add(path)
-    return await loading.report()
-
-
-class _Loading:
-    def __init__(
-        self, knowledge_base: KnowledgeBase, folder: Path, owner: str, tags: tuple[str, ...]
-    ) -> None:
-        self._knowledge_base = knowledge_base
-        self._folder = folder
-        self._owner = owner
-        self._tags = tags
-        self._running: deque[tuple[str, Addition]] = deque()
-        self._added = self._existing = 0
-        self._failed: list[Failure] = []
-
-    async def add(self, path: Path) -> None:
-        name = path.relative_to(self._folder).as_posix()
+        name = path.relative_to(folder).as_posix()
         try:
             content = await asyncio.to_thread(path.read_bytes)
-            upload = Upload(self._owner, path.name, content, name, self._tags, comes_again=True)
-            self._running.append((name, await self._knowledge_base.add(upload)))
+            addition = await knowledge_base.add(
+                Upload(owner, path.name, content, name, tags=(), comes_again=True)
+            )
         except (WenmaiError, OSError) as error:
-            self._failed.append(Failure(name, str(error)))
-        if len(self._running) > IN_FLIGHT:
-            await self._follow(*self._running.popleft())
-
-    async def report(self) -> FolderReport:
-        while self._running:
-            await self._follow(*self._running.popleft())
-        return FolderReport(self._added, self._existing, tuple(self._failed))
-
-    async def _follow(self, name: str, addition: Addition) -> None:
+            failed[name] = str(error)
+            continue
         if addition.job_id is not None:
-            outcome = await self._knowledge_base.wait(addition.job_id, [self._owner])
-            if outcome.stage is not JobStage.DONE:
-                reason = outcome.error or "The document was removed while it was read in."
-                self._failed.append(Failure(name, reason))
-                return
-        self._added += not addition.existing
-        self._existing += addition.existing
+            running.append((name, addition.job_id))
+        if len(running) > IN_FLIGHT:
+            await follow_next()
+    while running:
+        await follow_next()
+    return failed
 
 
 def _small_first(folder: Path) -> list[Path]:

@@ -14,7 +14,6 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from io import BytesIO
 
 from core.errors import UnreadableDocumentError, UnsupportedMediaError
@@ -39,21 +38,12 @@ _PLAIN_ENCODING = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """`has_doctypes`: the pages of a book begin with one; an entity is refused there, too."""
-
-    main_part: str
-    has_doctypes: bool = False
-
-
-_KINDS = {
-    DocumentFormat.DOCX: _Kind("word/document.xml"),
-    DocumentFormat.PPTX: _Kind("ppt/presentation.xml"),
-    DocumentFormat.XLSX: _Kind("xl/workbook.xml"),
-    DocumentFormat.EPUB: _Kind("META-INF/container.xml", has_doctypes=True),
+_MAIN_PARTS = {
+    DocumentFormat.DOCX: "word/document.xml",
+    DocumentFormat.PPTX: "ppt/presentation.xml",
+    DocumentFormat.XLSX: "xl/workbook.xml",
+    DocumentFormat.EPUB: "META-INF/container.xml",
 }
-ARCHIVES = frozenset(_KINDS)
 
 
 def kind_of_archive(content: bytes) -> DocumentFormat:
@@ -63,22 +53,21 @@ def kind_of_archive(content: bytes) -> DocumentFormat:
             names = set(archive.namelist())
     except (zipfile.BadZipFile, NotImplementedError, ValueError):
         names = set()
-    return next((kind for kind in _KINDS if _KINDS[kind].main_part in names), DocumentFormat.DOCX)
+    return next((kind for kind, part in _MAIN_PARTS.items() if part in names), DocumentFormat.DOCX)
 
 
 def check_archive(document_format: DocumentFormat, content: bytes) -> None:
     """Raises UnsupportedMediaError, or UnreadableDocumentError with one of the codes above."""
-    kind = _KINDS[document_format]
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             members = archive.infolist()
             _check_members(members)
-            if kind.main_part not in {member.filename for member in members}:
+            if _MAIN_PARTS[document_format] not in {member.filename for member in members}:
                 raise UnsupportedMediaError(
                     f"The file should be {_article(document_format)}, but its content is something else: "
                     f"check its ending."
                 )
-            _unpack(archive, members, kind)
+            _unpack(archive, members, document_format)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError) as error:
         raise UnreadableDocumentError(
             "The file is damaged or was not copied whole: open it in its program, save it again and add that."
@@ -104,7 +93,7 @@ def _check_members(members: list[zipfile.ZipInfo]) -> None:
     _check_expanded(sum(member.file_size for member in members))
 
 
-def _unpack(archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo], kind: _Kind) -> None:
+def _unpack(archive: zipfile.ZipFile, members: Iterable[zipfile.ZipInfo], kind: DocumentFormat) -> None:
     expanded = 0
     for member in members:
         before = expanded
@@ -122,9 +111,10 @@ def _pieces(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes
             yield piece
 
 
-def _looked_at(pieces: Iterable[bytes], kind: _Kind) -> Iterator[bytes]:
-    """The same pieces, as long as the XML in them declares nothing."""
-    forbidden = _ENTITY if kind.has_doctypes else _DECLARED
+def _looked_at(pieces: Iterable[bytes], kind: DocumentFormat) -> Iterator[bytes]:
+    """The same pieces, as long as the XML in them declares nothing; the pages of a book begin with a doctype,
+    but an entity is refused there, too."""
+    forbidden = _ENTITY if kind is DocumentFormat.EPUB else _DECLARED
     tail = b""
     for number, piece in enumerate(pieces):
         text = tail + piece.replace(b"\0", b"")
@@ -191,7 +181,7 @@ def check_content(document_format: DocumentFormat, content: bytes) -> None:
             raise UnsupportedMediaError(
                 "The file should be a PDF, but its content is something else: check its ending."
             )
-    elif document_format in ARCHIVES:
+    elif document_format in _MAIN_PARTS:
         _check_packed(document_format, content)
     elif content.startswith(_BINARY_HEADERS) or (content.startswith(b"MZ") and b"\0" in content[:256]):
         raise UnsupportedMediaError(

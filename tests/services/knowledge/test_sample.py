@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.formats import supported_files
-from services.knowledge.sample import Failure, FolderReport, load_folder
+from services.knowledge.sample import load_folder
 from tests.support.stores.knowledge import Bench, memory_store, open_bench
 
 
@@ -38,13 +38,14 @@ def test_the_files_of_a_folder_are_the_supported_ones_in_order(folder: Path) -> 
 async def test_a_folder_is_added_once_and_what_fails_is_named_with_its_reason(
     bench: Bench, folder: Path
 ) -> None:
-    report = await load_folder(bench.knowledge, folder, "shared", tags=("guide",))
-    assert (report.added, report.existing) == (2, 0)
-    assert [failure.file for failure in report.failed] == ["empty.txt", "bad.md"]  # the smallest file first
-    assert report.failed[0] == Failure("empty.txt", "file: the file is empty.")
+    failed = await load_folder(bench.knowledge, folder, "shared")
+    assert list(failed) == ["empty.txt", "bad.md"]  # the smallest file first
+    assert failed["empty.txt"] == "file: the file is empty."
     page = await bench.knowledge.list_documents(["shared"], 10)
-    ready = {document.external_id: document.tags for document in page.documents if not document.error}
-    assert ready == {"index.md": ("guide",), "zh/index.md": ("guide",)}
+    ready = [document for document in page.documents if not document.error]
+    assert {document.external_id for document in ready} == {"index.md", "zh/index.md"}
     (folder / "bad.md").unlink()
     (folder / "empty.txt").unlink()
-    assert await load_folder(bench.knowledge, folder, "shared") == FolderReport(0, 2, ())
+    assert await load_folder(bench.knowledge, folder, "shared") == {}
+    again = await bench.knowledge.list_documents(["shared"], 10)
+    assert [document for document in again.documents if not document.error] == ready
