@@ -18,7 +18,6 @@ from api.wiring.parts import (
 from config.settings import Settings, StoreSettings
 from core.operations.archive import Manifest
 from services.operations.backup.filling import (
-    Embedding,
     FillReport,
     Migration,
     Restore,
@@ -28,6 +27,7 @@ from services.operations.backup.filling import (
 from services.operations.backup.making import Backups
 from services.operations.backup.reader import Archive, open_archive
 from services.operations.backup.writer import ArchiveListing, list_archives
+from services.operations.reembedding.beside import stored_as_of
 
 
 @asynccontextmanager
@@ -67,7 +67,7 @@ class Restoring:
         configured = None
         if not as_is:
             async with open_embedding(settings.models) as embedding:
-                configured = Embedding(embedding.name, embedding.dimension)
+                configured = stored_as_of(embedding)
         check_restorable(self.manifest, configured, into_server=bool(settings.store.qdrant_url))
 
     async def into(self, names: StoreSettings, on_points: Callable[[int], object]) -> FillReport:

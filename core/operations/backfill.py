@@ -293,23 +293,25 @@ def _final_turns(
         before = finals[-1] if finals else None
         # Equal times are ordered by seq: a new one must not sort before those it was placed after.
         least = before.seq + 1 if before and before.created_us == created_us else 0
-        final = _Final(
+        replaced = turn.turn_id is not None and name_of(turn.turn_id) != turn_id
+        change = TurnChange(
+            point_id=turn.point_id,
             turn_id=turn_id,
             parent_turn_id=_parent(turn, names, earlier),
             created_us=created_us,
+            timestamp=turn.timestamp or (rfc3339(created_us) if created_us else ""),
             seq=max(index, least) if turn.seq is None else turn.seq,
+            owner=turn.owner or owner,
+            status=_status(turn),
+            schema=TURN_SCHEMA if not turn.ours else turn.schema or TURN_SCHEMA,
+            legacy_turn_id=turn.turn_id if replaced else None,
+            repairs=(),
+            before=turn,
         )
-        finals.append(_change(turn, final, owner))
+        changed = [each for each in Repair if getattr(turn, each.value) != getattr(change, each.value)]
+        finals.append(replace(change, repairs=tuple(changed)))
         earlier[turn_id] = None
     return finals
-
-
-@dataclass(frozen=True, slots=True)
-class _Final:
-    turn_id: str
-    parent_turn_id: str | None
-    created_us: int
-    seq: int
 
 
 def _parent(turn: StoredTurn, names: Mapping[str, str], earlier: dict[str, None]) -> str | None:
@@ -323,23 +325,3 @@ def _parent(turn: StoredTurn, names: Mapping[str, str], earlier: dict[str, None]
 def _status(turn: StoredTurn) -> str:
     known = {status.value for status in TurnStatus}
     return turn.status if turn.status and turn.status in known else TurnStatus.COMPLETED.value
-
-
-def _change(turn: StoredTurn, final: _Final, owner: str) -> TurnChange:
-    replaced = turn.turn_id is not None and name_of(turn.turn_id) != final.turn_id
-    change = TurnChange(
-        point_id=turn.point_id,
-        turn_id=final.turn_id,
-        parent_turn_id=final.parent_turn_id,
-        created_us=final.created_us,
-        timestamp=turn.timestamp or (rfc3339(final.created_us) if final.created_us else ""),
-        seq=final.seq,
-        owner=turn.owner or owner,
-        status=_status(turn),
-        schema=TURN_SCHEMA if not turn.ours else turn.schema or TURN_SCHEMA,
-        legacy_turn_id=turn.turn_id if replaced else None,
-        repairs=(),
-        before=turn,
-    )
-    changed = (repair for repair in Repair if getattr(turn, repair.value) != getattr(change, repair.value))
-    return replace(change, repairs=tuple(changed))

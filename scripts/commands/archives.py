@@ -193,7 +193,9 @@ async def _restore(settings: Settings, options: argparse.Namespace) -> int:
 def _show(restoring: Restoring) -> None:
     manifest, embedding = restoring.manifest, restoring.embedding
     print_table([(member.role.value, member.points) for member in manifest.members])
-    embedded = f", embedded with {embedding.name} ({embedding.dimension} dimensions)" if embedding else ""
+    embedded = (
+        f", embedded with {embedding.embedding} ({embedding.dimension} dimensions)" if embedding else ""
+    )
     print(f"{manifest.made_by}, as it was at {manifest.created}{embedded}")
 
 

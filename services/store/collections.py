@@ -98,13 +98,13 @@ async def ensure_collections(
 async def _is_unnamed(store: VectorStore, spec: CollectionSpec) -> bool:
     if not await store.collection_exists(spec.name):
         return False
-    return _read((await store.get_collection(spec.name)).config.metadata) is None
+    return read_stored_as((await store.get_collection(spec.name)).config.metadata) is None
 
 
 async def fits(store: VectorStore, spec: CollectionSpec, *, embedding_name: str, dimension: int) -> bool:
     """Whether the stored vectors are this embedding's. Raises StartRefusedError for an unknown schema."""
     info = await store.get_collection(spec.name)
-    stored = _read(info.config.metadata)
+    stored = read_stored_as(info.config.metadata)
     if stored is None:
         return False
     expected = StoredAs(embedding=embedding_name, dimension=dimension, schema_version=SCHEMA_VERSION)
@@ -115,7 +115,7 @@ async def fits(store: VectorStore, spec: CollectionSpec, *, embedding_name: str,
 async def described_embedding(store: VectorStore, spec: CollectionSpec) -> str:
     """The name and the dimension of the embedding of the stored vectors, for a person."""
     info = await store.get_collection(spec.name)
-    stored = _read(info.config.metadata)
+    stored = read_stored_as(info.config.metadata)
     name = stored.embedding if stored else "an embedding it does not name"
     return f"{name} ({_described(spec, _sizes(info.config.params.vectors))})"
 
@@ -180,7 +180,7 @@ def _same_vectors(
 
 
 def _stored_as(spec: CollectionSpec, metadata: dict[str, Any] | None) -> StoredAs:
-    stored = _read(metadata)
+    stored = read_stored_as(metadata)
     if stored is None:
         raise StartRefusedError(
             f"collection {spec.name!r} does not say which embedding its vectors are from; if an earlier "
@@ -190,7 +190,8 @@ def _stored_as(spec: CollectionSpec, metadata: dict[str, Any] | None) -> StoredA
     return stored
 
 
-def _read(metadata: dict[str, Any] | None) -> StoredAs | None:
+def read_stored_as(metadata: dict[str, Any] | None) -> StoredAs | None:
+    """None: it does not say which embedding its vectors are from."""
     try:
         return StoredAs.model_validate(metadata or {})
     except ValidationError:

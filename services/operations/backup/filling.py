@@ -25,12 +25,11 @@ from services.operations.backup.records import (
     point_of,
     read_shape,
     records_of,
-    stored_as,
     stored_names,
 )
 from services.operations.copying import PAGE
 from services.store.clock import Clock, utc_now_us
-from services.store.collections import REEMBED_COMMAND, SCHEMA_VERSION, SPARSE
+from services.store.collections import REEMBED_COMMAND, SCHEMA_VERSION, SPARSE, StoredAs, read_stored_as
 from services.store.dialect import Filter, Point, Record, VectorStore
 from services.store.durable import store_locked, sync_folder
 from services.store.filters import by_ids, equals
@@ -263,20 +262,13 @@ class RestoreIncompleteError(WenmaiError):
     code = "restore_incomplete"
 
 
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    name: str
-    dimension: int
-
-
-def embedding_of(manifest: Manifest) -> Embedding | None:
+def embedding_of(manifest: Manifest) -> StoredAs | None:
     """Which embedding its vectors are from; None when no collection says so."""
-    embeddings = [stored_as(member.shape.metadata) for member in manifest.members if member.shape.dense]
-    named = [each for each in embeddings if each is not None]
-    return Embedding(named[0].embedding, named[0].dimension) if named else None
+    dense = [member.shape for member in manifest.members if member.shape.dense]
+    return next(filter(None, (read_stored_as(shape.metadata) for shape in dense)), None)
 
 
-def check_restorable(manifest: Manifest, configured: Embedding | None, *, into_server: bool) -> None:
+def check_restorable(manifest: Manifest, configured: StoredAs | None, *, into_server: bool) -> None:
     """`configured` None: whatever the archive's embedding is. Raises StartRefusedError kinds."""
     for member in manifest.members:
         if member.kind is Kind.SNAPSHOT and not into_server:
@@ -284,26 +276,26 @@ def check_restorable(manifest: Manifest, configured: Embedding | None, *, into_s
                 "this archive holds a Qdrant server's snapshots, which only a server can read: restore it "
                 "with QDRANT_URL, then move it with `wenmai migrate`"
             )
-        stored = stored_as(member.shape.metadata)
+        stored = read_stored_as(member.shape.metadata)
         if stored is not None and stored.schema_version != SCHEMA_VERSION:
             raise BadArchiveError(
                 f"the archive has schema {stored.schema_version} and this version of Wenmai knows schema "
                 f"{SCHEMA_VERSION}; restore it with the version that made it ({manifest.made_by})"
             )
         if configured is not None and member.shape.dense:
-            _check_embedding(Embedding(stored.embedding, stored.dimension) if stored else None, configured)
+            _check_embedding(stored, configured)
 
 
-def _check_embedding(archived: Embedding | None, configured: Embedding) -> None:
+def _check_embedding(archived: StoredAs | None, configured: StoredAs) -> None:
     if archived == configured:
         return
     description = (
-        f"{archived.name} ({archived.dimension} dimensions)"
+        f"{archived.embedding} ({archived.dimension} dimensions)"
         if archived
         else "an embedding that it does not name"
     )
     raise StartRefusedError(
-        f"the archive was embedded with {description} and the configured embedding is {configured.name} "
+        f"the archive was embedded with {description} and the configured embedding is {configured.embedding} "
         f"({configured.dimension} dimensions); set EMBEDDING to the archive's, or restore it with --as-is "
         f"and then embed everything again with `{REEMBED_COMMAND}`"
     )

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
-from pydantic import ValidationError
 from qdrant_client import models
 
 from config.settings import StoreSettings
@@ -25,7 +24,7 @@ from core.operations.archive import (
     Shape,
     SparseValues,
 )
-from services.store.collections import FieldSchema, StoredAs, collection_specs
+from services.store.collections import FieldSchema, collection_specs
 from services.store.dialect import Point, Record, SparseVector, UnsupportedByStoreError, VectorStore
 
 CHUNK_BYTES = 1 << 18
@@ -234,11 +233,3 @@ def check_shape(role: Role, shape: Shape) -> None:
         raise BadArchiveError(
             f"the archive's collection {role.value} cannot be made: its vectors are refused"
         )
-
-
-def stored_as(metadata: dict[str, Any] | None) -> StoredAs | None:
-    """None: it does not say which embedding its vectors are from."""
-    try:
-        return StoredAs.model_validate(metadata or {})
-    except ValidationError:
-        return None

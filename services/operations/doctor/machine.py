@@ -20,7 +20,7 @@ from core.operations.findings import Finding, fail, ok, warn
 from services.operations.reembedding.folders import StoreFolders, folder_bytes
 
 LEAST_PYTHON = (3, 11)
-PROJECT_FILE = Path(__file__).parents[2] / "pyproject.toml"
+PROJECT_FILE = Path(__file__).parents[3] / "pyproject.toml"
 INSTALL = "run `pip install -e .` in the project folder"
 MB = 1 << 20
 RESERVE_MB = 64  # the last of the disk that the embedded store does not write

@@ -14,7 +14,7 @@ from core.knowledge import DocumentStatus
 from core.operations.findings import Finding, fail, ok, warn
 from services.knowledge.chunks import ADVICE, MOST_EMBEDDED_CHUNKS
 from services.operations.reembedding.level import lacks
-from services.store.collections import REEMBED_COMMAND, StoredAs, collection_specs
+from services.store.collections import REEMBED_COMMAND, collection_specs, read_stored_as
 from services.store.dialect import Filter, VectorStore
 from services.store.filters import equals, is_empty
 from services.store.pages import scroll_all
@@ -101,10 +101,8 @@ async def _check_embedding(store: VectorStore, names: StoreSettings, configured:
     for spec in collection_specs(names):
         if not spec.dense or not await store.collection_exists(spec.name):
             continue
-        metadata = (await store.get_collection(spec.name)).config.metadata or {}
-        try:
-            stored = StoredAs.model_validate(metadata)
-        except ValueError:
+        stored = read_stored_as((await store.get_collection(spec.name)).config.metadata)
+        if stored is None:
             return fail(
                 "embedding",
                 f"collection {spec.name!r} does not say what it was embedded with: run `{REEMBED_COMMAND}`",

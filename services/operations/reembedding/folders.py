@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from pydantic import ValidationError
 
 from config.settings import StoreSettings
 from core.errors import StartRefusedError
 from core.failpoints import failpoint
-from services.store.collections import StoredAs, collection_specs
+from services.store.collections import StoredAs, collection_specs, read_stored_as
 from services.store.durable import store_locked, sync_folder, write_durably
 
 COPY_SUFFIX = ".reembed"
@@ -44,13 +43,6 @@ class _Spec(msgspec.Struct, array_like=True, frozen=True):
     dense: dict[str, _Dense]
     sparse: dict[str, bool]
     metadata: dict[str, Any] | None = None
-
-    @property
-    def stored_as(self) -> StoredAs | None:
-        try:
-            return StoredAs.model_validate(self.metadata or {})
-        except ValidationError:
-            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +187,6 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-def stored_as(folder: Path, collection: str) -> StoredAs | None:
-    """What the collection's files say of its vectors; None when they are missing or do not say."""
-    spec = _spec(folder / collection)
-    return spec.stored_as if spec else None
-
-
 def _is_of(folder: Path, names: StoreSettings, expected: StoredAs) -> bool:
     """Every collection with dense vectors that is there, and one at least, is of this embedding."""
     dense = [spec for spec in collection_specs(names) if spec.dense and (folder / spec.name).is_dir()]
@@ -208,7 +194,7 @@ def _is_of(folder: Path, names: StoreSettings, expected: StoredAs) -> bool:
 
 
 def _fits(spec: _Spec | None, dense: tuple[str, ...], expected: StoredAs) -> bool:
-    if spec is None or spec.stored_as != expected:
+    if spec is None or read_stored_as(spec.metadata) != expected:
         return False
     return all(name in spec.dense and spec.dense[name].size == expected.dimension for name in dense)
 

@@ -29,7 +29,7 @@ from services.operations.repair.stored import (
     fields_of,
     point_id_of,
 )
-from services.operations.repair.vectors import ALL, MissingVectors, TurnVectorizer, text_of_turn
+from services.operations.repair.vectors import ALL, MissingVectors, embedded_turn, make_vectors
 from services.store.collections import REEMBED_COMMAND
 from services.store.dialect import Point, Record, VectorStore
 from services.store.pages import batches
@@ -132,9 +132,9 @@ class CollectionImport:
         """Unfinished turns have none. Without `embed` the next start of a server makes them."""
         if self._embedding is None or not embed:
             return [{} for _ in records]
-        texts = [text for record in records if (text := text_of_turn(record)) is not None]
+        turns = [turn for record in records if (turn := embedded_turn(record)) is not None]
         kinds = [ALL if _is_completed(record, changes) else frozenset[str]() for record in records]
-        made = await TurnVectorizer(self._embedding).make(texts, kinds)
+        made = await make_vectors(self._embedding, turns, kinds)
         return [vectors.named() for vectors in made]
 
     async def _compare(self, plan: ImportPlan) -> None:

@@ -53,7 +53,8 @@ class Backfill:
         self._session_collection = session_collection
         self._embedding = embedding
         self._back_up = back_up
-        self._receipts = RepairReceipts(receipts, clock)
+        self._receipts = receipts
+        self._clock = clock
         self._vectors = MissingVectors(store, collection)
 
     async def plan(self, options: BackfillOptions | None = None) -> BackfillPlan:
@@ -86,7 +87,7 @@ class Backfill:
         Raises UnavailableError, DiskFullError, BackupRunningError when that fails: then nothing was changed;
         StoreUnavailableError, EmbeddingUnavailableError.
         """
-        receipt, on_progress = self._receipts.begin(reason), progress or _nobody
+        receipt, on_progress = self._begin_receipt(reason), progress or _nobody
         report = replace(plan.report(), dry_run=False)
         if backup and not report.nothing_to_do:
             report = replace(report, backup=await self._backed_up(reason))
@@ -116,7 +117,7 @@ class Backfill:
     ) -> ImportReport:
         """Backed up as in `apply`. Raises ImportIncompleteError, StoreUnavailableError,
         EmbeddingUnavailableError."""
-        receipt = self._receipts.begin(reason)
+        receipt = self._begin_receipt(reason)
         archive = await self._backed_up(reason) if backup and plan.writes else ""
         try:
             report = await self._importing().apply(plan, self._writer(), progress or _nobody, embed=embed)
@@ -125,6 +126,9 @@ class Backfill:
         report = replace(report, backup=archive)
         await receipt.of_import(report)
         return report
+
+    def _begin_receipt(self, reason: str) -> RunReceipt:
+        return RunReceipt(self._receipts, self._clock, reason, self._clock())
 
     async def _backed_up(self, reason: str) -> str:
         if self._back_up is None:
@@ -164,21 +168,14 @@ def _nobody(done: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class RepairReceipts:
-    """`receipts` None: none are kept."""
+class RunReceipt:
+    """Of one run, which began at `began_us`; one that changed nothing leaves none.
+
+    `receipts` None: none are kept.
+    """
 
     receipts: ReceiptStore | None
     clock: Clock
-
-    def begin(self, reason: str) -> RunReceipt:
-        return RunReceipt(self, reason, self.clock())
-
-
-@dataclass(frozen=True, slots=True)
-class RunReceipt:
-    """Of one run, which began at `began_us`; a run that changed nothing leaves none."""
-
-    store: RepairReceipts
     reason: str
     began_us: int
 
@@ -215,9 +212,9 @@ class RunReceipt:
     def _receipt(self, counts: dict[str, int], details: dict[str, str], error: str = "") -> Receipt:
         return Receipt(
             receipt_id="", kind=ReceiptKind.REPAIR, reason=self.reason, began_us=self.began_us,
-            ended_us=self.store.clock(), counts=counts, details=details, error=error,
+            ended_us=self.clock(), counts=counts, details=details, error=error,
         )  # fmt: skip
 
     async def _add(self, receipt: Receipt) -> None:
-        if self.store.receipts is not None:
-            await self.store.receipts.add(receipt)
+        if self.receipts is not None:
+            await self.receipts.add(receipt)

@@ -12,7 +12,7 @@ from core.conversation.turns import Turn, TurnStatus
 from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId
 from core.relevance.query import embedded_part
-from core.relevance.sparse import SparseTerms, encode_document
+from core.relevance.sparse import encode_document
 from services.conversation.recall import EMBEDDED_TURN_CHARS
 from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
@@ -29,45 +29,30 @@ _NO_QUESTION = is_empty("user_query")
 _READ = ["user_query", "assistant_response", "status", "command"]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnText:
-    """What vectors are made of; of a completed question `answer` may be empty."""
+async def make_vectors(
+    embedding: EmbeddingService, turns: Sequence[Turn], kinds: Sequence[frozenset[str]]
+) -> list[TurnVectors]:
+    """As a turn that was just answered gets them: in the order of `turns`, of each those in `kinds`.
 
-    question: str
-    answer: str
+    Raises EmbeddingUnavailableError.
+    """
+    whole = [
+        turn.text[:EMBEDDED_TURN_CHARS] for turn, names in zip(turns, kinds, strict=True) if "turn" in names
+    ]
+    passages = iter(await embedding.embed_passages(whole) if whole else [])
+    return [
+        TurnVectors(
+            await _question(embedding, turn) if "question" in names else None,
+            next(passages) if "turn" in names else None,
+            await asyncio.to_thread(encode_document, turn.text) if SPARSE in names else None,
+        )
+        for turn, names in zip(turns, kinds, strict=True)
+    ]
 
-    @property
-    def whole(self) -> str:
-        turn = Turn("", "", "", self.question, 0, TurnStatus.COMPLETED, assistant_response=self.answer)
-        return turn.text
 
-
-@dataclass(frozen=True, slots=True)
-class TurnVectorizer:
-    """The vectors that a turn is found by, as a turn that was just answered gets them."""
-
-    embedding: EmbeddingService
-
-    async def make(self, texts: Sequence[TurnText], kinds: Sequence[frozenset[str]]) -> list[TurnVectors]:
-        """In the order of `texts`, of each the vectors in `kinds`. Raises EmbeddingUnavailableError."""
-        passages = [
-            text.whole[:EMBEDDED_TURN_CHARS]
-            for text, names in zip(texts, kinds, strict=True)
-            if "turn" in names
-        ]
-        turns = iter(await self.embedding.embed_passages(passages) if passages else [])
-        return [
-            TurnVectors(
-                await self._question(text) if "question" in names else None,
-                next(turns) if "turn" in names else None,
-                await words_of(text) if SPARSE in names else None,
-            )
-            for text, names in zip(texts, kinds, strict=True)
-        ]
-
-    async def _question(self, text: TurnText) -> list[float]:
-        """One at a time: the next asker waits for one embedding at most."""
-        return (await self.embedding.embed_queries([embedded_part(text.question)]))[0]
+async def _question(embedding: EmbeddingService, turn: Turn) -> list[float]:
+    """One at a time: the next asker waits for one embedding at most."""
+    return (await embedding.embed_queries([embedded_part(turn.user_query)]))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,44 +95,39 @@ class MissingVectors:
         lacking = await self.lacking(session_id)
         done = 0
         for page in batches(list(lacking), BATCH):
-            done += await self._fill(TurnVectorizer(embedding), page, lacking)
+            done += await self._fill(embedding, page, lacking)
             failpoint("backfill.embedded")
             on_progress(len(page))
         return done
 
     async def _fill(
         self,
-        vectorizer: TurnVectorizer,
+        embedding: EmbeddingService,
         page: Sequence[PointId],
         lacking: Mapping[PointId, frozenset[str]],
     ) -> int:
         records = await self.store.retrieve(self.collection, page, with_payload=_READ)
-        read = [(record, text) for record in records if (text := text_of_turn(record)) is not None]
-        if not read:
+        turns = {record.id: turn for record in records if (turn := embedded_turn(record)) is not None}
+        if not turns:
             return 0
-        made = await vectorizer.make(
-            [text for _, text in read], [lacking[point_id_of(record)] for record, _ in read]
-        )
+        kinds = [lacking[point_id_of(record)] for record in records if record.id in turns]
+        made = await make_vectors(embedding, list(turns.values()), kinds)
         points = [
-            PointVectors(id=record.id, vector=vectors.named())
-            for (record, _), vectors in zip(read, made, strict=True)
+            PointVectors(id=point, vector=vectors.named()) for point, vectors in zip(turns, made, strict=True)
         ]
         with suppress(UnknownPointError):  # erased meanwhile; the others are written
             await self.store.update_vectors(self.collection, points)
         return len(points)
 
 
-async def words_of(text: TurnText) -> SparseTerms:
-    return await asyncio.to_thread(encode_document, text.whole)
-
-
-def text_of_turn(record: Record) -> TurnText | None:
-    """None when there is no question: such a turn cannot be read either."""
+def embedded_turn(record: Record) -> Turn | None:
+    """Its question and answer; None when there is no question: such a turn cannot be read either."""
     payload = record.payload or {}
     question = payload.get("user_query")
     if not isinstance(question, str):
         return None
-    return TurnText(question, text_of(payload.get("assistant_response")) or "")
+    answer = text_of(payload.get("assistant_response")) or ""
+    return Turn("", "", "", question, 0, TurnStatus.COMPLETED, assistant_response=answer)
 
 
 def _is_completed(record: Record) -> bool:

@@ -17,9 +17,10 @@ from config.settings import StoreSettings
 from core.errors import StartRefusedError, StoreUnavailableError
 from core.operations.archive import Kind, Role
 from services.adapters.qdrant import open_qdrant_server, open_snapshots
-from services.operations.backup.filling import Embedding, Restore, Target, check_restorable
+from services.operations.backup.filling import Restore, Target, check_restorable
 from services.operations.backup.making import Backups
 from services.operations.backup.reader import open_archive
+from services.store.collections import SCHEMA_VERSION, StoredAs
 from services.store.dialect import StoreRequestError, UnknownPointError, UnsupportedByStoreError, VectorStore
 from tests.services.adapters.edge.stores import NO_INDEX_WARNING, open_store
 from tests.services.adapters.snapshot_stub import KEY, SnapshotServer, open_snapshot_server
@@ -114,7 +115,11 @@ async def test_one_archive_has_every_snapshot_and_none_stays_on_the_server(
         with open_archive(tmp_path / report.file) as archive:
             archive.verify()
             assert {member.kind for member in archive.manifest.members} == {Kind.SNAPSHOT}
-            check_restorable(archive.manifest, Embedding(EMBEDDING, 4), into_server=True)
+            check_restorable(
+                archive.manifest,
+                StoredAs(embedding=EMBEDDING, dimension=4, schema_version=SCHEMA_VERSION),
+                into_server=True,
+            )
             with pytest.raises(StartRefusedError, match="only a server can read"):
                 check_restorable(archive.manifest, None, into_server=False)
             async with open_store("memory", tmp_path) as target:

@@ -14,7 +14,6 @@ from core.errors import StartRefusedError, StoreLockedError
 from core.operations.receipts import Receipt, ReceiptKind
 from services.operations.backup.filling import (
     MARKER_ID,
-    Embedding,
     FillReport,
     Restore,
     RestoreIncompleteError,
@@ -25,7 +24,7 @@ from services.operations.backup.filling import (
     refuse_half_filled,
 )
 from services.operations.backup.reader import open_archive
-from services.store.collections import collection_specs, ensure_collections
+from services.store.collections import SCHEMA_VERSION, StoredAs, collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
@@ -243,10 +242,14 @@ async def test_another_embedding_is_refused_naming_both_and_the_way_out(
 ) -> None:
     with open_archive(backup[0]) as archive:
         manifest = archive.manifest
-    assert embedding_of(manifest) == Embedding(EMBEDDING, 4)
-    check_restorable(manifest, Embedding(EMBEDDING, 4), into_server=False)
+    assert embedding_of(manifest) == _stored(EMBEDDING, 4)
+    check_restorable(manifest, _stored(EMBEDDING, 4), into_server=False)
     check_restorable(manifest, None, into_server=False)
     with pytest.raises(StartRefusedError) as raised:
-        check_restorable(manifest, Embedding("big", 8), into_server=False)
+        check_restorable(manifest, _stored("big", 8), into_server=False)
     for part in ("small (4 dim", "big (8 dim", "--as-is", "wenmai reembed"):
         assert part in str(raised.value)
+
+
+def _stored(embedding: str, dimension: int) -> StoredAs:
+    return StoredAs(embedding=embedding, dimension=dimension, schema_version=SCHEMA_VERSION)

@@ -15,8 +15,8 @@ from services.adapters.edge.client import open_edge_client
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding import folders as reembed_folders
 from services.operations.reembedding.beside import CopyBeside, stored_as_of, switch_if_prepared
-from services.operations.reembedding.folders import StoreFolders, stored_as
-from services.store.collections import StoredAs, ensure_collections
+from services.operations.reembedding.folders import StoreFolders, _spec
+from services.store.collections import StoredAs, ensure_collections, read_stored_as
 from tests.services.adapters.edge.stores import nth_id
 from tests.support.models.hashing_embedding import DIMENSION
 from tests.support.models.wider_embedding import WIDER, WIDER_DIMENSION
@@ -25,6 +25,12 @@ from tests.support.stores.reembedding import open_beside, opened_embedding, swit
 
 NAMES = StoreSettings()
 NAME = {HASHING: HASHING.partition(":")[2], WIDER: WIDER.partition(":")[2]}
+
+
+def stored_as(folder: Path, collection: str) -> StoredAs | None:
+    """What the collection's files say of its vectors."""
+    spec = _spec(folder / collection)
+    return read_stored_as(spec.metadata) if spec else None
 
 
 async def write(data: Path, number: int, embedding: str = HASHING) -> None:
