@@ -14,7 +14,7 @@ from config.sources import CONFIG_FILE_VARIABLE, DEFAULT_CONFIG_FILE
 from core.errors import StartRefusedError, StoreLockedError, WenmaiError
 from core.operations.findings import Finding, fail, ok, warn
 from services.operations.doctor import machine
-from services.operations.doctor.models import check_models
+from services.operations.doctor.machine import check_models
 from services.operations.doctor.store import StoreFindings, check_store
 
 STORE_LIMIT_S = 8.0

@@ -26,13 +26,14 @@ from services.operations.doctor.machine import (
     check_data_dir,
     check_disk,
     check_libraries,
+    check_models,
     check_old_stores,
     check_python,
     check_schedule,
     check_sources,
+    host_of,
     pinned_libraries,
 )
-from services.operations.doctor.models import check_models, host_of
 from services.operations.doctor.store import BUNDLED_NAME, check_store, embedding_name
 from tests.support.models.hashing_embedding import DIMENSION
 from tests.support.servers.app import HASHING, make_settings, open_app

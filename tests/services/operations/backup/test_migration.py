@@ -20,7 +20,7 @@ from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from tests.services.adapters.edge.stores import NO_INDEX_WARNING, open_store
 from tests.services.operations.backup.stores import contents, fill, make, open_embedded, settings_of
-from tests.services.operations.backup.test_restore import same_points
+from tests.services.operations.backup.test_filling import same_points
 from tests.services.operations.reembedding.test_run import ForgetfulClient
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)

@@ -34,7 +34,7 @@ from tests.services.conversation.stores import (
     write_point,
 )
 from tests.services.operations.backup.stores import back_up, settings_of
-from tests.services.operations.backup.test_restore import restore
+from tests.services.operations.backup.test_filling import restore
 
 S1, S2 = uid(100), uid(200)
 Points = dict[str, tuple[dict[str, Any], Any]]

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core.operations.receipts import Receipt, ReceiptKind
-from services.operations.schedule.lease import Lease, LeaseRecord, LeaseStore
+from services.adapters.schedule import slots_of, zone_named
+from services.operations.schedule.lease import (
+    Lease,
+    LeaseRecord,
+    LeaseStore,
+    LocalSlots,
+    first_moment,
+    moment_at,
+    us_of,
+)
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
@@ -102,3 +116,131 @@ async def test_receipts_and_leases_do_not_see_each_other(store: VectorStore) -> 
     written = await receipts.add(Receipt("", ReceiptKind.EXPIRY, "schedule", 1, 2))
     assert await receipts.newest() == [written]
     assert await lease.read() == HELD
+
+
+ZONES = [
+    "UTC",
+    "Asia/Shanghai",
+    "America/New_York",
+    "Europe/Berlin",
+    "Australia/Lord_Howe",  # half an hour
+    "America/Sao_Paulo",  # at midnight, until 2019
+    "Africa/Casablanca",  # back for Ramadan
+    "Pacific/Apia",  # left out 2011-12-30
+    "Pacific/Kwajalein",  # left out 1993-08-21
+    "America/Scoresbysund",
+    "Antarctica/Troll",  # two hours
+    "Asia/Gaza",
+    "Africa/Monrovia",  # 44 minutes and 30 seconds in 1972
+]
+NO_SUCH_DAY = {("Pacific/Apia", date(2011, 12, 30)), ("Pacific/Kwajalein", date(1993, 8, 21))}
+
+
+def slots(cron: str, zone: str) -> LocalSlots:
+    return slots_of(cron, zone_named(zone))
+
+
+def between(schedule: LocalSlots, begin: datetime, end: datetime) -> Iterator[datetime]:
+    slot = schedule.after(us_of(begin) - 1)
+    while slot is not None and slot < us_of(end):
+        yield moment_at(slot)
+        slot = schedule.after(slot)
+
+
+def local(moment: str, zone: str) -> datetime:
+    return datetime.fromisoformat(moment).replace(tzinfo=ZoneInfo(zone))
+
+
+def of_day(cron: str, zone: str, day: str) -> list[str]:
+    begin = local(day, zone)
+    results = between(slots(cron, zone), begin, begin + timedelta(days=1))  # by the local calendar
+    return [moment.astimezone(ZoneInfo(zone)).isoformat() for moment in results]
+
+
+def day_of(shown: datetime, hour: int, minute: int) -> date:
+    """Whose slot it is: where the clocks leapt over midnight, that of the day before."""
+    return shown.date() - timedelta(days=(hour, minute) > (shown.hour, shown.minute))
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "day", "expected"),
+    [
+        ("0 3 * * *", "Asia/Shanghai", "2025-03-09", ["2025-03-09T03:00:00+08:00"]),
+        # leapt over: 02:00 to 03:00, 02:00 to 02:30, 00:00 to 01:00
+        ("30 2 * * *", "America/New_York", "2025-03-09", ["2025-03-09T03:00:00-04:00"]),
+        ("15 2 * * *", "Australia/Lord_Howe", "2025-10-05", ["2025-10-05T02:30:00+11:00"]),
+        ("30 0 * * *", "America/Sao_Paulo", "2018-11-04", ["2018-11-04T01:00:00-02:00"]),
+        ("*/20 2 * * *", "America/New_York", "2025-03-09", ["2025-03-09T03:00:00-04:00"]),
+        # twice: the first counts
+        ("30 1 * * *", "America/New_York", "2025-11-02", ["2025-11-02T01:30:00-04:00"]),
+        ("45 1 * * *", "Australia/Lord_Howe", "2025-04-06", ["2025-04-06T01:45:00+11:00"]),
+        # over midnight: the slot of the 29th, and the one of the 30th
+        (
+            "30 23 * * *",
+            "America/Scoresbysund",
+            "2025-03-30",
+            ["2025-03-30T00:00:00-01:00", "2025-03-30T23:30:00-01:00"],
+        ),
+        # the day before was left out
+        ("0 3 * * *", "Pacific/Apia", "2011-12-31", ["2011-12-31T03:00:00+14:00"]),
+    ],
+)
+def test_a_time_that_is_leapt_over_or_doubled_gives_one_slot(
+    cron: str, zone: str, day: str, expected: list[str]
+) -> None:
+    """Discriminates: APScheduler's own reading: two slots in New York, none in Sao Paulo."""
+    assert of_day(cron, zone, day) == expected
+
+
+daily = st.tuples(st.integers(0, 59), st.integers(0, 23))
+
+
+@settings(max_examples=150, deadline=None)
+@given(daily, st.sampled_from(ZONES), st.integers(1971, 2036), st.integers(0, 300))
+def test_a_daily_schedule_has_one_slot_on_each_local_day(
+    time: tuple[int, int], zone: str, year: int, day: int
+) -> None:
+    """Discriminates: fold=1, the fold=0 of a time that is leapt over, a slot for each occurrence."""
+    minute, hour = time
+    begin = datetime(year, 1, 1, tzinfo=UTC) + timedelta(days=day)
+    results = list(between(slots(f"{minute} {hour} * * *", zone), begin, begin + timedelta(days=66)))
+    days = [day_of(moment.astimezone(ZoneInfo(zone)), hour, minute) for moment in results]
+    for one, next_ in pairwise(days):
+        missing = {(zone, one + timedelta(days=n)) for n in range(1, (next_ - one).days)}
+        assert next_ > one
+        assert missing <= NO_SUCH_DAY
+    for moment in results:
+        shown = moment.astimezone(ZoneInfo(zone))
+        leapt = shown.utcoffset() != (moment - timedelta(seconds=1)).astimezone(ZoneInfo(zone)).utcoffset()
+        assert (shown.minute, shown.hour) == (minute, hour) or leapt
+
+
+crons = st.sampled_from(
+    ["* * * * *", "*/15 * * * *", "0 */6 * * *", "30 1,2,3 * * *", "0 3 * * 0", "0 3 1 * *", "30 2 29 2 *"]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(crons, st.sampled_from(ZONES), st.integers(400_000_000, 2_000_000_000), st.integers(0, 999_999))
+def test_the_newest_slot_is_the_last_before_the_next_one_whoever_asks_and_when(
+    cron: str, zone: str, second: int, microsecond: int
+) -> None:
+    """Workers whose clocks differ name the same slots. Discriminates: `newest` by the time of asking."""
+    schedule = slots(cron, zone)
+    now = second * 1_000_000 + microsecond
+    newest, later = schedule.newest(now), schedule.after(now)
+    assert newest is not None
+    assert later is not None
+    assert newest <= now < later
+    assert schedule.after(newest) == later
+    assert schedule.newest(later - 1) == newest
+    assert schedule.newest(later) == later
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.datetimes(datetime(1972, 1, 1), datetime(2037, 1, 1)), st.sampled_from(ZONES))
+def test_later_readings_never_come_earlier(reading: datetime, zone: str) -> None:
+    """Discriminates: moving what is leapt over by the leap, so that 02:30 comes after 03:00."""
+    existing = ZoneInfo(zone)
+    for step in (timedelta(minutes=1), timedelta(minutes=29), timedelta(hours=1), timedelta(days=1)):
+        assert first_moment(reading, existing) <= first_moment(reading + step, existing)
