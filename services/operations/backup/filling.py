@@ -316,7 +316,7 @@ class Restore:
         """Names it for a start that finds it interrupted, and for itself when it is run again."""
         return f"a restore of {self._archive.path.name} of {self._archive.manifest.created}"
 
-    async def into(self, target: Target, progress: Progress, *, reason: str = "command") -> FillReport:
+    async def into(self, target: Target, progress: Progress) -> FillReport:
         """Raises StoreNotEmptyError, RestoreIncompleteError, BadArchiveError, StoreUnavailableError kinds."""
         members = {member.role: member for member in self._archive.manifest.members}
 
@@ -328,7 +328,7 @@ class Restore:
             await _compare(members[role], target)
 
         details = {"file": self._archive.path.name, "moment": self._archive.manifest.created}
-        receipt = Receipt("", ReceiptKind.RESTORE, reason, self._clock(), 0, details=details)
+        receipt = Receipt("", ReceiptKind.RESTORE, "command", self._clock(), 0, details=details)
         shapes = {role: member.shape for role, member in members.items()}
         return await target.fill(self.what, shapes, copy, check, receipt, self._clock)
 
@@ -397,7 +397,7 @@ class Migration:
         counts = {role.value: (await self._source.count(name)).count for role, name in names.items()}
         return FillReport(counts)
 
-    async def into(self, target: Target, progress: Progress, *, reason: str = "command") -> FillReport:
+    async def into(self, target: Target, progress: Progress) -> FillReport:
         """Raises StoreNotEmptyError, MoveIncompleteError, StoreUnavailableError."""
         names = await stored_names(self._source, self._settings)
         shapes = {role: await read_shape(self._source, name) for role, name in names.items()}
@@ -414,7 +414,7 @@ class Migration:
         async def check(role: Role, copied: int) -> None:
             await self._compare(names[role], role, copied, target)
 
-        receipt = Receipt("", ReceiptKind.MIGRATION, reason, self._clock(), 0)
+        receipt = Receipt("", ReceiptKind.MIGRATION, "command", self._clock(), 0)
         return await target.fill(WHAT, shapes, copy, check, receipt, self._clock)
 
     async def _compare(self, name: str, role: Role, copied: int, target: Target) -> None:

@@ -186,9 +186,7 @@ async def read_shape(store: VectorStore, collection: str) -> Shape:
     )
 
 
-async def make_collection(
-    store: VectorStore, role: Role, shape: Shape, settings: StoreSettings, *, indexed: bool = True
-) -> None:
+async def make_collection(store: VectorStore, role: Role, shape: Shape, settings: StoreSettings) -> None:
     """Raises ValueError kinds when it is there already."""
     name = names_of(settings)[role]
     await store.create_collection(
@@ -206,9 +204,8 @@ async def make_collection(
         write_consistency_factor=settings.write_consistency_factor,
         metadata=shape.metadata,
     )
-    if indexed:
-        for field, schema in _schemas(name, shape, settings).items():
-            await store.create_payload_index(name, field, schema)
+    for field, schema in _schemas(name, shape, settings).items():
+        await store.create_payload_index(name, field, schema)
 
 
 def _schemas(name: str, shape: Shape, settings: StoreSettings) -> dict[str, FieldSchema]:

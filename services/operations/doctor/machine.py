@@ -44,10 +44,10 @@ def check_python(version: tuple[int, int] = sys.version_info[:2]) -> Finding:
     return ok("python", f"Python {named}")
 
 
-def pinned_libraries(project_file: Path = PROJECT_FILE) -> list[str]:
+def pinned_libraries() -> list[str]:
     """The direct dependencies as `name==version`: of the project file, else as installed with it."""
-    if project_file.is_file():
-        project = tomllib.loads(project_file.read_text(encoding="utf-8"))
+    if PROJECT_FILE.is_file():
+        project = tomllib.loads(PROJECT_FILE.read_text(encoding="utf-8"))
         return [str(each) for each in project.get("project", {}).get("dependencies", [])]
     try:
         required = importlib.metadata.requires("wenmai") or []

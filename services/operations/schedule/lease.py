@@ -20,13 +20,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.operations.expiry import ExpiryReport
 from services.store.clock import Clock, ClockWatch, utc_now_us
-from services.store.dialect import Condition, Filter, Point, VectorStore
+from services.store.dialect import Filter, Point, VectorStore
 from services.store.filters import equals, has_id
 
 log = structlog.get_logger()
 
 RECORD = "lease"
 _NAMESPACE = uuid.UUID("8f0e4d0a-6c51-5d0e-9f39-2d9b6f7b8c11")
+_JOB = "cleanup"
+_ID = str(uuid.uuid5(_NAMESPACE, _JOB))
+_THIS = has_id([_ID])
 _NOTED = ("skipped_slot", "skipped")
 
 
@@ -82,14 +85,12 @@ class Lease(Protocol):
 class LeaseStore:
     """In the operations collection, for all workers of one store."""
 
-    def __init__(self, store: VectorStore, collection: str, job: str = "cleanup") -> None:
+    def __init__(self, store: VectorStore, collection: str) -> None:
         self._store = store
         self._collection = collection
-        self._job = job
-        self._id = str(uuid.uuid5(_NAMESPACE, job))
 
     async def read(self) -> LeaseRecord | None:
-        records = await self._store.retrieve(self._collection, [self._id])
+        records = await self._store.retrieve(self._collection, [_ID])
         if not records:
             return None
         try:
@@ -100,23 +101,20 @@ class LeaseStore:
 
     async def make(self, record: LeaseRecord) -> None:
         if await self.read() is None:
-            payload = {**asdict(record), "record": RECORD, "job": self._job}
-            point = Point(id=self._id, vector={}, payload=payload)
+            payload = {**asdict(record), "record": RECORD, "job": _JOB}
+            point = Point(id=_ID, vector={}, payload=payload)
             await self._store.upsert(self._collection, [point])
 
     async def swap(self, expected: LeaseRecord, new: LeaseRecord) -> LeaseRecord | None:
         # The engine finds the point and changes it in one step, so of two that saw the same only one fits.
-        still = [self._this(), equals("token", expected.token)]
+        still = [_THIS, equals("token", expected.token)]
         fields: dict[str, Any] = {name: value for name, value in asdict(new).items() if name not in _NOTED}
         await self._store.set_payload(self._collection, fields, points=Filter(must=still))
         return await self.read()
 
     async def note(self, slot: int, why: str) -> None:
         fields = {"skipped_slot": slot, "skipped": why}
-        await self._store.set_payload(self._collection, fields, points=Filter(must=[self._this()]))
-
-    def _this(self) -> Condition:
-        return has_id([self._id])
+        await self._store.set_payload(self._collection, fields, points=Filter(must=[_THIS]))
 
 
 # Slots: the moments at which a schedule wants its job to be run, the same for every worker.
