@@ -356,19 +356,18 @@ class TurnStore:
         _warn_of_unreadable(len(gaps), len(nodes) + len(gaps), session_id=session_id)
         return SessionTree(session_id, nodes, gaps)
 
-    async def scroll(
+    def scroll(
         self, point_filter: Filter | None, *, with_payload: Any = True, with_vectors: Any = False
     ) -> AsyncIterator[Record]:
         """Every matching point, page by page, in id order."""
-        async for record in scroll_all(
+        return scroll_all(
             self._store,
             self._collection,
             point_filter,
             size=PAGE,
             with_payload=with_payload,
             with_vectors=with_vectors,
-        ):
-            yield record
+        )
 
     async def search(self, requests: Sequence[QueryRequest]) -> list[list[ScoredPoint]]:
         """Several searches in one round trip."""

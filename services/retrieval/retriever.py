@@ -85,14 +85,6 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """`crowded`: copies took places that others, further down the lists, could have had."""
-
-    candidates: list[Candidate]
-    crowded: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Fusion:
     """How the lists are fused: weight / (k + rank) for each. On these the calibrated reranker was fitted."""
 
@@ -125,12 +117,13 @@ class Retriever:
             return []
         point_filter = searchable(owners, limits)
         depth = math.ceil(self._settings.reranker_input_top_n * LIST_DEPTH)
-        look = await self._look(query, point_filter, depth)
-        if look.crowded:
-            look = await self._look(query, point_filter, DEEPER * depth)
-        return look.candidates
+        candidates, crowded = await self._look(query, point_filter, depth)
+        if crowded:
+            candidates, _ = await self._look(query, point_filter, DEEPER * depth)
+        return candidates
 
-    async def _look(self, query: Query, point_filter: Filter, depth: int) -> _Look:
+    async def _look(self, query: Query, point_filter: Filter, depth: int) -> tuple[list[Candidate], bool]:
+        """Also whether copies took places that others, further down the lists, could have had."""
         lists = _lists_of(query)
         # the score of one list says nothing of the other forms, nor of what words alone have found
         requests = [
@@ -147,7 +140,7 @@ class Retriever:
         ]
         candidates, copies = self._fuse(query, rankings)
         short = copies > 0 and len(candidates) < self._settings.reranker_input_top_n
-        return _Look(candidates, short and any(len(ranking.points) >= depth for ranking in rankings))
+        return candidates, short and any(len(ranking.points) >= depth for ranking in rankings)
 
     def _fuse(self, query: Query, rankings: list[_Ranking]) -> tuple[list[Candidate], int]:
         """The candidates, and how many copies of them were left out on the way."""
