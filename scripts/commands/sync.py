@@ -140,13 +140,11 @@ async def sync_in_server(
     async with asking_for_store(server) as client:
         began = await client.send("POST", PATH, SyncState, body)
         state = await _followed(client)
-    reports = [each.last for each in state.sources if each.last and source in (None, each.source)]
-    if began.began_at:  # a report from before is of a source that this run did not get to
-        began_us = _us(began.began_at)
-        reports = [report for report in reports if _us(report.began_at) >= began_us]
-    return [_report(report) for report in reports], [
-        LeftSource(each.source, each.documents) for each in state.left
-    ]
+    # a report from before is of a source that this run did not get to
+    began_us = _us(began.began_at) if began.began_at else 0
+    last = [each.last for each in state.sources if each.last and source in (None, each.source)]
+    reports = [report for report in map(_report, last) if report.began_us >= began_us]
+    return reports, [LeftSource(each.source, each.documents) for each in state.left]
 
 
 async def forget_in_server(server: Server, source: str) -> int:

@@ -106,15 +106,6 @@ class Origin:
     expected: ExpectedDocument
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """`job_id` is None when nothing was left to do."""
-
-    document_id: str
-    job_id: str | None
-    hash_hex: str
-
-
 class FileIntake:
     """Of one run over one source. `hashes` are of the contents that were read in."""
 
@@ -167,16 +158,17 @@ class FileIntake:
         begun = await self._patience.call(lambda: self._begin(task))
         if begun is None:
             return
-        if begun.job_id:
-            await self._follow(begun.document_id, begun.job_id)
-        self.hashes.add(begun.hash_hex)
+        addition, hash_hex = begun
+        if addition.job_id:
+            await self._follow(addition.document.document_id, addition.job_id)
+        self.hashes.add(hash_hex)
         if task.known is None:
             self._tally.added += 1
         else:
             self._tally.changed += 1
 
-    async def _begin(self, task: ToRead) -> _Begun | None:
-        """None: its content is known. Raises WenmaiError kinds, FileChangedError, OSError."""
+    async def _begin(self, task: ToRead) -> tuple[Addition, str] | None:
+        """And the content's hash; None: it is known. Raises WenmaiError kinds, FileChangedError, OSError."""
         await self._let_settle(task.file)
         async with self._budget.hold(task.file.size_bytes):
             file = await asyncio.to_thread(read_scanned, self._origin.folder, task.file)
@@ -184,8 +176,7 @@ class FileIntake:
                 await self._knowledge.note_modified(task.known.document_id, task.file.modified_us)
                 self._count_known(task.known, task)
                 return None
-            addition = await self._add(task, file)
-        return _Begun(addition.document.document_id, addition.job_id, file.hash_hex)
+            return await self._add(task, file), file.hash_hex
 
     async def _let_settle(self, file: ScannedFile) -> None:
         """Two writes within one tick of a file system's clock leave the same time; the second must not be
