@@ -48,8 +48,7 @@ Row = tuple[str, int | str]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done (also when there is nothing to repair), 1 failed, 2 refused."""
-    options = _parse(arguments)
-    return run(lambda settings: _repair(settings, options))
+    return run(_repair, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

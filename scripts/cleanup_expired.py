@@ -30,8 +30,7 @@ SESSIONS_SHOWN = 20
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done (also when nothing is expired), 1 failed, 2 refused."""
-    options = _parse(arguments)
-    return run(lambda settings: _clean_up(settings, options))
+    return run(_clean_up, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -34,8 +34,7 @@ archive to its end and compares its checksums.
 
 def backup(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 failed (also a damaged archive of --verify), 2 refused."""
-    options = _parse_backup(arguments)
-    return run(lambda settings: _back_up(settings, options))
+    return run(_back_up, _parse_backup(arguments))
 
 
 def _parse_backup(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -153,8 +152,7 @@ it. Nothing is ever overwritten: a store with anything in it is refused.
 
 def restore(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 failed or in use, 2 refused: a damaged archive, a store that is not empty."""
-    options = _parse_restore(arguments)
-    return run(lambda settings: _restore(settings, options))
+    return run(_restore, _parse_restore(arguments))
 
 
 def _parse_restore(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -212,8 +210,7 @@ hold them.
 
 def migrate(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 failed, in use, or the counts differ, 2 refused."""
-    options = _parse_migrate(arguments)
-    return run(lambda settings: _move(settings, options))
+    return run(_move, _parse_migrate(arguments))
 
 
 def _parse_migrate(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -34,8 +34,7 @@ COPIES = ("backups", "earlier stores", "prepared copy of the store")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, though copies may hold it; 1 failed, or something else is left; 2 refused."""
-    options = _parse(arguments)
-    return run(lambda settings: _erase(settings, options))
+    return run(_erase, _parse(arguments))
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

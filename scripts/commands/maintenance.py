@@ -52,7 +52,9 @@ def unsendable() -> CommandError:
     return CommandError("an argument or a setting has characters that cannot be sent or shown", EXIT_REFUSED)
 
 
-def run(command: Callable[[Settings], Awaitable[int]]) -> int:
+def run(
+    command: Callable[[Settings, argparse.Namespace], Awaitable[int]], options: argparse.Namespace
+) -> int:
     """Run it with the settings. Returns the exit code: 0 done, 1 failed, 2 the configuration is refused."""
     from config.logging import configure_logging
     from config.settings import load_settings
@@ -61,7 +63,7 @@ def run(command: Callable[[Settings], Awaitable[int]]) -> int:
 
     configure_logging("warning")
     try:
-        return asyncio.run(_awaited(command(load_settings())))
+        return asyncio.run(_awaited(command(load_settings(), options)))
     except BrokenPipeError:
         return end_unread()
     except UnicodeEncodeError:

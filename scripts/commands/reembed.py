@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done (also when there is nothing to do), 1 failed or in use, 2 refused."""
     options = _parse(arguments)
     one_math_thread()
-    return run(lambda settings: _reembed(settings, options))
+    return run(_reembed, options)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

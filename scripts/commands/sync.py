@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 all is in line, 1 some files failed, were held back or not reached, 2 refused."""
     options = _parse(arguments)
     one_math_thread()
-    return run(lambda settings: _sync(settings, options))
+    return run(_sync, options)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

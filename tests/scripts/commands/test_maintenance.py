@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
@@ -295,8 +296,8 @@ def test_a_refusal_of_the_server_is_told_by_the_exit_code(status: int, exit_code
 def test_output_that_nobody_reads_ends_quietly() -> None:
     """Discriminates: `[Errno 32] Broken pipe` on standard error, at once or when Python ends."""
     code = "import sys\nfrom scripts.commands.maintenance import run\n"
-    code += "async def work(_):\n    sys.stdin.read()\n    print('x' * int(sys.argv[1]))\n    return 0\n"
-    code += "sys.exit(run(work))"
+    code += "async def work(*_):\n    sys.stdin.read()\n    print('x' * int(sys.argv[1]))\n    return 0\n"
+    code += "sys.exit(run(work, None))"
     for size in ("10", "1000000"):
         process = subprocess.Popen(
             [sys.executable, "-c", code, size], cwd=ROOT, env=clean_environment({}),
@@ -313,10 +314,10 @@ def test_output_that_nobody_reads_ends_quietly() -> None:
 
 
 def test_what_would_steer_a_terminal_is_not_printed_raw(capsys: pytest.CaptureFixture[str]) -> None:
-    async def refuse(_: Settings) -> int:
+    async def refuse(settings: Settings, options: argparse.Namespace) -> int:
         raise CommandError("a\x1b[2Jb\nc 退款")
 
-    assert run(refuse) == 1
+    assert run(refuse, argparse.Namespace()) == 1
     assert capsys.readouterr().err == "wenmai: a\\x1b[2Jb\nc 退款\n"
 
 
