@@ -83,3 +83,12 @@ def read_leniently(form: type[M], stored: Mapping[str, Any], point_id: str) -> M
         read = form.model_validate(readable)
     log.warning("fields_unreadable", point_id=point_id, number=len(unreadable), fields=sorted(unreadable))
     return read
+
+
+async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any]) -> set[str]:
+    """Those that are points of the collection."""
+    existing: set[str] = set()
+    for page in batches(ids):
+        records = await store.retrieve(collection, page, with_payload=False)
+        existing |= {str(record.id) for record in records}
+    return existing

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -376,22 +375,11 @@ RESERVE_BYTES = 64 << 20
 """Left free by all writes: a mapped file that cannot grow kills its process."""
 COPIES = ".compacting-"
 """Begins the name of a folder in which a collection is being copied; no collection is named so."""
-_BLOCK_BYTES = 512  # of st_blocks, whatever the file system
 
 
 def free_bytes(folder: Path) -> int:
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
-
-
-def allocated_bytes(folder: Path) -> int:
-    """What `folder` takes on its disk, holes left out. What vanishes while it is walked is passed over."""
-    total = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += os.lstat(os.path.join(path, name)).st_blocks
-    return total * _BLOCK_BYTES
 
 
 def remove_copies(folder: Path) -> None:

@@ -22,7 +22,8 @@ import httpx
 from config.settings import ConversationSettings, LLMSettings, ModelSettings, SourceSettings, StoreSettings
 from core.errors import StartRefusedError
 from core.operations.findings import Finding, fail, ok, warn
-from services.operations.reembedding.folders import StoreFolders, folder_bytes
+from services.operations.reembedding.folders import StoreFolders
+from services.store.durable import allocated_bytes
 
 LEAST_PYTHON = (3, 11)
 PROJECT_FILE = Path(__file__).parents[3] / "pyproject.toml"
@@ -126,7 +127,7 @@ def check_disk(store: StoreSettings) -> Finding:
     folder, used = _existing_parent(store.data_dir), ""
     free_mb = shutil.disk_usage(folder).free // MB
     if folder == store.data_dir.absolute():
-        used = f", the data folder takes {folder_bytes(store.data_dir) // MB} MB"
+        used = f", the data folder takes {allocated_bytes(store.data_dir) // MB} MB"
     if free_mb < RESERVE_MB:
         return fail("disk", f"full: {free_mb} MB are free{used}; make room, nothing more is stored")
     if free_mb < store.low_disk_mb:
@@ -139,7 +140,7 @@ def check_old_stores(store_folder: Path) -> Finding | None:
     replaced = StoreFolders(store_folder).replaced()
     if not replaced:
         return None
-    size = sum(folder_bytes(folder) for folder in replaced) // MB
+    size = sum(allocated_bytes(folder) for folder in replaced) // MB
     return warn(
         "old stores",
         f"{len(replaced)} from before re-embedding ({size} MB) still hold what was deleted since: "

@@ -25,7 +25,7 @@ from core.operations.erasure import (
 )
 from services.store.dialect import Condition, Filter, Record, VectorStore
 from services.store.filters import any_of
-from services.store.pages import batches, scroll_all
+from services.store.pages import batches, existing_points, scroll_all
 
 PAGE = 100  # payloads in one answer: some milliseconds of the event loop
 
@@ -51,13 +51,9 @@ class StoreReader:
     async def count(self, collection: str, point_filter: Filter | None = None) -> int:
         return (await self._store.count(collection, count_filter=point_filter)).count
 
-    async def existing(self, collection: str, point_ids: Collection[str]) -> list[str]:
+    async def existing(self, collection: str, point_ids: Collection[str]) -> set[str]:
         """Those of these points that exist; any text may be given for an id."""
-        ids: list[str] = []
-        for chunk in batches([each for each in point_ids if is_id(each)]):
-            records = await self._store.retrieve(collection, chunk, with_payload=False)
-            ids += [str(record.id) for record in records]
-        return ids
+        return await existing_points(self._store, collection, list(filter(is_id, point_ids)))
 
     async def records(
         self, collection: str, point_filter: Filter | None = None, fields: Sequence[str] | bool = True

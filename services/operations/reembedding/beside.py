@@ -15,12 +15,13 @@ from config.settings import StoreSettings
 from core.errors import DiskFullError, StartRefusedError
 from core.operations.receipts import Receipt, ReceiptKind
 from services.models.embedding import EmbeddingService
-from services.operations.reembedding.folders import StoreFolders, folder_bytes
+from services.operations.reembedding.folders import StoreFolders
 from services.operations.reembedding.level import MARK_ID, Limits
 from services.operations.reembedding.run import Manner, Progress, Reembed, ReembedReport
 from services.store.clock import utc_now_us
 from services.store.collections import REEMBED_COMMAND, SCHEMA_VERSION, StoredAs
 from services.store.dialect import Point, Record, VectorStore
+from services.store.durable import allocated_bytes
 from services.store.receipts import ReceiptStore
 
 log = structlog.get_logger()
@@ -80,8 +81,8 @@ class CopyBeside:
             log.info("store_copy_removed", reason="it was of another embedding")
 
     def _check_room(self) -> None:
-        copied = folder_bytes(self.folders.copy) if self.folders.copy.exists() else 0
-        needed = int(folder_bytes(self.folders.store) * ROOM_FACTOR) - copied
+        copied = allocated_bytes(self.folders.copy) if self.folders.copy.exists() else 0
+        needed = int(allocated_bytes(self.folders.store) * ROOM_FACTOR) - copied
         free = shutil.disk_usage(self.folders.store.parent).free - self._names.low_disk_mb * MB
         if needed > max(free, 0):
             raise DiskFullError(

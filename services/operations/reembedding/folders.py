@@ -176,17 +176,6 @@ class StoreFolders:
         return self.store.with_name(name) if name else None
 
 
-def folder_bytes(folder: Path) -> int:
-    """What the folder's files take on the disk; files that go meanwhile count nothing."""
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_blocks * 512
-        except FileNotFoundError:
-            continue
-    return total
-
-
 def _is_of(folder: Path, names: StoreSettings, expected: StoredAs) -> bool:
     """Every collection with dense vectors that is there, and one at least, is of this embedding."""
     dense = [spec for spec in collection_specs(names) if spec.dense and (folder / spec.name).is_dir()]

@@ -22,17 +22,11 @@ from core.operations.backfill_turns import (
 from services.conversation.turns import TurnStore
 from services.models.embedding import EmbeddingService
 from services.operations.repair.plan import Planner
-from services.operations.repair.stored import (
-    BackfillWriter,
-    Progress,
-    existing_points,
-    fields_of,
-    point_id_of,
-)
+from services.operations.repair.stored import BackfillWriter, Progress, fields_of, point_id_of
 from services.operations.repair.vectors import ALL, MissingVectors, embedded_turn, make_vectors
 from services.store.collections import REEMBED_COMMAND
 from services.store.dialect import Point, Record, VectorStore
-from services.store.pages import batches
+from services.store.pages import batches, existing_points
 
 BATCH = 32
 

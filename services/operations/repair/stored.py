@@ -13,7 +13,7 @@ from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId, Repair, StoredTurn, TurnChange
 from services.store.dialect import Point, Record, UnknownPointError, VectorStore
 from services.store.filters import by_ids
-from services.store.pages import batches
+from services.store.pages import batches, existing_points
 
 FIELDS = [*(repair.value for repair in Repair), "session_id", "legacy_turn_id", "legacy_point_id"]
 
@@ -48,15 +48,6 @@ def text_of(value: object) -> str | None:
 
 def number_of(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any]) -> set[str]:
-    """Those that are points of the collection."""
-    existing: set[str] = set()
-    for page in batches(ids):
-        records = await store.retrieve(collection, page, with_payload=False)
-        existing |= {str(record.id) for record in records}
-    return existing
 
 
 async def text_digests(store: VectorStore, collection: str, points: Sequence[PointId]) -> dict[PointId, str]:

@@ -21,8 +21,8 @@ from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.collection import Refusal
 from services.adapters.edge.compaction import compact
 from services.adapters.edge.shards import Shards
-from services.adapters.edge.wire import allocated_bytes
 from services.store.dialect import StoreRequestError, StoreUpkeep
+from services.store.durable import allocated_bytes
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing, where
 from tests.support.waiting import until
 
