@@ -14,9 +14,9 @@ from core.conversation.turns import UNSET, TurnRequest
 from routes.dependencies import ContainerDep, Owner, body_schema, json_body
 from routes.errors import RETRY_AFTER_S, request_id
 from routes.openapi import TURN_STREAM, Responses, WireRoute, errors
-from routes.stream import EventStreamResponse, WholeTurn, stream_response
+from routes.stream import EventStreamResponse, WholeTurn, cancel_at_disconnect, stream_response
 from routes.wire.chat import Answer, ChatBody, StreamFormat
-from routes.wire.fields import ErrorResponse, filter_of
+from routes.wire.fields import ErrorResponse, filter_of, text_of
 from routes.wire.turns import StoppedTurn
 
 router = APIRouter(tags=["conversation"], route_class=WireRoute)
@@ -97,9 +97,9 @@ def _turn_request(body: ChatBody, owner: str, request_id: str) -> TurnRequest:
         question=body.question,
         owner=owner,
         request_id=request_id,
-        session_id=_text(body.session_id),
-        turn_id=_text(body.turn_id),
-        parent_turn_id=_text(body.parent_turn_id) if names_parent else UNSET,
+        session_id=text_of(body.session_id),
+        turn_id=text_of(body.turn_id),
+        parent_turn_id=text_of(body.parent_turn_id) if names_parent else UNSET,
         thinking=body.thinking,
         model_id=body.model_id,
         rerank_top_n=body.rerank_top_n,
@@ -107,10 +107,6 @@ def _turn_request(body: ChatBody, owner: str, request_id: str) -> TurnRequest:
         insert_block_llm_id=body.insert_block_llm_id,
         filters=filter_of(body.filters),
     )
-
-
-def _text(value: UUID | None) -> str | None:
-    return str(value) if value is not None else None
 
 
 def _number(last_event_id: str | None, turn_id: str) -> int:
@@ -127,7 +123,7 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
     """
     whole = WholeTurn()
     async with anyio.create_task_group() as group:
-        group.start_soon(_cancel_at_disconnect, request, group.cancel_scope)
+        group.start_soon(cancel_at_disconnect, request.receive, group.cancel_scope)
         async with aclosing(stream.follow()) as batches:
             async for batch in batches:
                 if group.cancel_scope.cancel_called:  # in a flood no cancellation is ever delivered
@@ -141,9 +137,3 @@ async def _whole(stream: TurnStream, request: Request) -> Response:
         return Response(content, media_type="application/json")
     headers = {"Retry-After": RETRY_AFTER_S[503]} if answer.error.retryable else None
     return Response(content, 503, headers, "application/json")
-
-
-async def _cancel_at_disconnect(request: Request, scope: anyio.CancelScope) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        continue
-    scope.cancel()

@@ -69,7 +69,7 @@ class EventStreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until the body ends, the reader leaves, or it stops reading."""
         async with aclosing(self._chunks), anyio.create_task_group() as group:
-            group.start_soon(_cancel_at_disconnect, receive, group.cancel_scope)
+            group.start_soon(cancel_at_disconnect, receive, group.cancel_scope)
             watch = _Watch(self._ping_interval_s, self._send_timeout_s, send, group.cancel_scope)
             try:
                 await self._send_all(send, watch, group.cancel_scope)
@@ -149,7 +149,7 @@ def _chunk(body: bytes) -> Message:
     return {"type": "http.response.body", "body": body, "more_body": True}
 
 
-async def _cancel_at_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
+async def cancel_at_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         continue
     scope.cancel()

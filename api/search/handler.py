@@ -58,31 +58,6 @@ class SearchContext:
     persona: str = ""
 
 
-class SearchContexts:
-    def __init__(self, pipeline: Pipeline, sessions: SessionStore) -> None:
-        self._pipeline = pipeline
-        self._sessions = sessions
-
-    async def of(self, request: SearchRequest) -> SearchContext:
-        """Raises UnknownSessionError (also for somebody else's), InvalidParentError."""
-        if request.session_id is None:
-            return SearchContext(request.previous_questions, request.last_answer)
-        session = await self._sessions.get(request.session_id, request.owner)
-        conversations = self._pipeline.conversations
-        branch = await conversations.find_branch(session.session_id, request.owner, request.parent_turn_id)
-        recent = tuple(await conversations.get_recent_history(branch))
-        return SearchContext(*asked_before(recent), branch, recent, session.persona_text)
-
-    async def history(self, context: SearchContext, query: Query, owner: str) -> Gathered:
-        """The history that the prompt would hold beside the passages."""
-        if context.branch is None:
-            return Gathered()
-        conversations = self._pipeline.conversations
-        relevant = await conversations.retrieve_relevant_history(query, context.branch, context.recent, owner)
-        summary = await self._pipeline.summaries.applicable(context.branch.nodes)
-        return Gathered(context.recent, tuple(relevant), summary)
-
-
 @dataclass(frozen=True, slots=True)
 class SearchReport:
     """All candidates of a search, best first; `document` answers for the one that was asked about.
@@ -102,14 +77,14 @@ class SearchHandler:
     def __init__(
         self,
         pipeline: Pipeline,
-        contexts: SearchContexts,
+        sessions: SessionStore,
         llms: LLMService,
         knowledge: KnowledgeBase,
         why_not: WhyNot,
         neighbours: Neighbours,
     ) -> None:
         self._pipeline = pipeline
-        self._contexts = contexts
+        self._sessions = sessions
         self._llms = llms
         self._knowledge = knowledge
         self._why_not = why_not
@@ -120,7 +95,7 @@ class SearchHandler:
         StoreUnavailableError, EmbeddingUnavailableError."""
         request, model = self._checked(request), self._llms.get(request.model_id)
         document = await self._document(request)
-        context = await self._contexts.of(request)
+        context = await self._context(request)
         query = await self._pipeline.queries.build(
             request.question,
             context.previous_questions,
@@ -130,7 +105,7 @@ class SearchHandler:
         owners = self._pipeline.owners(request.owner)
         candidates, history = await asyncio.gather(
             self._pipeline.retriever.search(query, owners, request.filters),
-            self._contexts.history(context, query, request.owner),
+            self._history(context, query, request.owner),
         )
         reranked = await self._pipeline.reranking.rerank(query, candidates)
         ranked = with_key_passages(query, reranked.candidates)
@@ -158,6 +133,25 @@ class SearchHandler:
         somebody else's; StoreUnavailableError."""
         chunk = await self._neighbours.get(document_id, chunk_id, owners)
         return await self._neighbours.surroundings(chunk, owners, before=before, after=after, section=section)
+
+    async def _context(self, request: SearchRequest) -> SearchContext:
+        """Raises UnknownSessionError (also for somebody else's), InvalidParentError."""
+        if request.session_id is None:
+            return SearchContext(request.previous_questions, request.last_answer)
+        session = await self._sessions.get(request.session_id, request.owner)
+        conversations = self._pipeline.conversations
+        branch = await conversations.find_branch(session.session_id, request.owner, request.parent_turn_id)
+        recent = tuple(await conversations.get_recent_history(branch))
+        return SearchContext(*asked_before(recent), branch, recent, session.persona_text)
+
+    async def _history(self, context: SearchContext, query: Query, owner: str) -> Gathered:
+        """The history that the prompt would hold beside the passages."""
+        if context.branch is None:
+            return Gathered()
+        conversations = self._pipeline.conversations
+        relevant = await conversations.retrieve_relevant_history(query, context.branch, context.recent, owner)
+        summary = await self._pipeline.summaries.applicable(context.branch.nodes)
+        return Gathered(context.recent, tuple(relevant), summary)
 
     def _checked(self, request: SearchRequest) -> SearchRequest:
         """The question as the chat cleans and filters it."""

@@ -21,7 +21,7 @@ from api.admin.reembedding import StoreReembedding
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
 from api.container import Container
 from api.knowledge_handler import KnowledgeHandler
-from api.search.handler import SearchContexts, SearchHandler
+from api.search.handler import SearchHandler
 from api.search.why_not import WhyNot
 from api.sessions.handler import SessionsHandler
 from api.turn.commands import CommandRunner
@@ -329,9 +329,10 @@ def _search(history: History, knowledge: KnowledgeBase, pipeline: Pipeline) -> S
     settings = history.settings
     depth = math.ceil(settings.retrieval.reranker_input_top_n * LIST_DEPTH)
     lists = ListPlaces(history.store, settings.store.knowledge_collection, depth)
-    contexts = SearchContexts(pipeline, history.sessions)
     neighbours = Neighbours(history.store, settings.store.knowledge_collection)
-    return SearchHandler(pipeline, contexts, history.llms, knowledge, WhyNot(pipeline, lists), neighbours)
+    return SearchHandler(
+        pipeline, history.sessions, history.llms, knowledge, WhyNot(pipeline, lists), neighbours
+    )
 
 
 def _pipeline(

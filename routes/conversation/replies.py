@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from api.sessions.shown_prompt import ShownPrompt
-from api.sessions.transfer import Imported
 from core.citing.citations import KnownDocuments
-from core.conversation.branch import TurnNode
 from core.conversation.sessions import Session
 from core.conversation.turns import Summary, Turn
-from core.dates import rfc3339
 from core.knowledge import KnowledgeFilter
 from routes.stream import citation_reply, warning_reply
-from routes.wire import transfer, turns
+from routes.wire import turns
 
 
 def session_reply(session: Session, turn_count: int | None = None) -> turns.Session:
@@ -51,24 +47,6 @@ def limits_reply(filters: KnowledgeFilter) -> turns.Limits:
     return turns.Limits(**{name: value for name, value in asdict(filters).items() if value})
 
 
-def branch_reply(branch: Sequence[Turn], documents: KnownDocuments) -> turns.Branch:
-    return turns.Branch(turns=[turn_reply(turn, documents) for turn in branch])
-
-
-def tree_reply(nodes: Sequence[tuple[TurnNode, str]]) -> turns.Tree:
-    """Each node with its question, shortened to one line."""
-    return turns.Tree(turns=[_node(node, question) for node, question in nodes])
-
-
-def _node(node: TurnNode, question: str) -> turns.TreeNode:
-    return turns.TreeNode(**asdict(node), created_at=rfc3339(node.created_us), question=question)
-
-
-def rated_reply(turn: Turn) -> turns.RatedTurn:
-    feedback = turns.Feedback.model_validate(turn.feedback) if turn.feedback else None
-    return turns.RatedTurn(turn_id=turn.turn_id, feedback=feedback)
-
-
 def prompt_reply(shown: ShownPrompt) -> turns.Prompt:
     """`parts` is null when no record was kept (PROMPT_KEEP_DAYS), `request.body` when it cannot be shown."""
     manifest = shown.manifest
@@ -88,10 +66,4 @@ def prompt_reply(shown: ShownPrompt) -> turns.Prompt:
         ],
         request=turns.PromptRequest(body=shown.body, sha256=manifest.request_sha256, exact=shown.exact),
         response=manifest.response,
-    )
-
-
-def imported_reply(imported: Imported) -> transfer.ImportedConversation:
-    return transfer.ImportedConversation(
-        session_id=imported.session_id, turns=list(imported.turn_ids), indexing=imported.indexing
     )

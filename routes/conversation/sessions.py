@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 from uuid import UUID
 
@@ -9,15 +10,9 @@ from fastapi import APIRouter, Depends, Query
 
 from api.turn.answer import known_documents
 from core.conversation.sessions import KEEP, SessionChange
+from core.dates import rfc3339
 from core.operations.erasure import ErasedKind
-from routes.conversation.replies import (
-    branch_reply,
-    prompt_reply,
-    rated_reply,
-    session_reply,
-    tree_reply,
-    turn_reply,
-)
+from routes.conversation.replies import prompt_reply, session_reply, turn_reply
 from routes.dependencies import (
     ContainerDep,
     Owner,
@@ -44,6 +39,7 @@ from routes.wire.turns import (
     SessionChanges,
     SessionPage,
     Tree,
+    TreeNode,
     Turn,
 )
 
@@ -123,13 +119,19 @@ async def list_turns(
     """The branch that ends in `leaf` (the newest turn when absent), from its root on."""
     turns = await container.sessions.branch(str(session_id), owner, str(leaf) if leaf else None)
     documents = await known_documents(container.knowledge.find_documents, turns, readable(owner))
-    return branch_reply(turns, documents)
+    return Branch(turns=[turn_reply(turn, documents) for turn in turns])
 
 
 @router.get("/sessions/{session_id}/tree")
 async def get_tree(session_id: UUID, container: ContainerDep, owner: Owner) -> Tree:
     """Every turn of the session with its parent and the beginning of its question, in time order."""
-    return tree_reply(await container.sessions.tree(str(session_id), owner))
+    nodes = await container.sessions.tree(str(session_id), owner)
+    return Tree(
+        turns=[
+            TreeNode(**asdict(node), created_at=rfc3339(node.created_us), question=question)
+            for node, question in nodes
+        ]
+    )
 
 
 @router.put(
@@ -181,7 +183,7 @@ async def rate_turn(
     body: Annotated[FeedbackBody, Depends(json_body(FeedbackBody))],
 ) -> RatedTurn:
     """Say what you think of an answer, in place of what was said before."""
-    return rated_reply(await container.sessions.rate(str(turn_id), owner, body.to_feedback()))
+    return RatedTurn.model_validate(await container.sessions.rate(str(turn_id), owner, body.to_feedback()))
 
 
 @router.delete("/turns/{turn_id}")

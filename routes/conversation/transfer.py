@@ -21,7 +21,7 @@ from core.conversation.transcript import MarkdownTranscript, parents_first, stre
 from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus
 from core.dates import is_moment, rfc3339
 from core.text import is_mostly_chinese
-from routes.conversation.replies import imported_reply, limits_reply, session_reply
+from routes.conversation.replies import limits_reply, session_reply
 from routes.dependencies import ContainerDep, Owner, body_schema, check_headers, read_model
 from routes.openapi import Responses, WireRoute, errors
 from routes.stream import citation_reply, warning_reply
@@ -169,4 +169,7 @@ async def import_session(
     container: ContainerDep, session: Annotated[ImportedSession, Depends(_read)]
 ) -> ImportedConversation:
     """Bring in a conversation: all of it, or nothing. Its turns are embedded in the background."""
-    return imported_reply(await container.sessions.import_session(session))
+    imported = await container.sessions.import_session(session)
+    return ImportedConversation(
+        session_id=imported.session_id, turns=list(imported.turn_ids), indexing=imported.indexing
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from uuid import UUID
 
 from fastapi import APIRouter, Depends
 
@@ -13,7 +12,7 @@ from core.errors import BadRequestError
 from routes.dependencies import ContainerDep, Owner, body_schema, json_body
 from routes.knowledge.replies import search_reply
 from routes.openapi import WireRoute, errors
-from routes.wire.fields import filter_of
+from routes.wire.fields import filter_of, text_of
 from routes.wire.search import SearchBody, SearchResult
 
 router = APIRouter(
@@ -43,16 +42,12 @@ def _request(body: SearchBody, owner: str) -> SearchRequest:
         question=body.question,
         owner=owner,
         top_n=body.top_n,
-        document_id=_text(body.document_id),
+        document_id=text_of(body.document_id),
         previous_questions=tuple(body.previous_questions),
         last_answer=body.last_answer,
         date=body.date,
-        session_id=_text(body.session_id),
-        parent_turn_id=_text(body.parent_turn_id) if names_parent else UNSET,
+        session_id=text_of(body.session_id),
+        parent_turn_id=text_of(body.parent_turn_id) if names_parent else UNSET,
         model_id=body.model_id,
         filters=filter_of(body.filters),
     )
-
-
-def _text(value: UUID | None) -> str | None:
-    return str(value) if value is not None else None

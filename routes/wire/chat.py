@@ -130,53 +130,48 @@ class DoneData(Reply):
     """Nothing more: without an error before it, the turn is stored."""
 
 
-_ID = Field(description="<turn_id>:<n>, n counting from 1; what Last-Event-ID takes.")
+class _Numbered(Reply):
+    id: str = Field(description="<turn_id>:<n>, n counting from 1; what Last-Event-ID takes.")
 
 
-class SessionEvent(Reply):
+class SessionEvent(_Numbered):
     """Once, first. In the prefix format: SESSION:, then the id."""
 
-    id: str = _ID
     event: Literal["session"] = Field(description="The event's name.")
     data: SessionData = Field(description="One line of JSON.")
 
 
-class StatusEvent(Reply):
+class StatusEvent(_Numbered):
     """Any number of times. In the prefix format: STATUS:, then the JSON."""
 
-    id: str = _ID
     event: Literal["status"] = Field(description="The event's name.")
     data: StatusData = Field(description="One line of JSON.")
 
 
-class TextEvent(Reply):
+class TextEvent(_Numbered):
     """A piece of the thinking or of the answer. In the prefix format: THINK: or CONTENT:, then the piece."""
 
-    id: str = _ID
     event: Literal["think", "content"] = Field(description="The event's name.")
     data: TextData = Field(description="One line of JSON.")
 
 
-class SourceEvent(Reply):
+class SourceEvent(_Numbered):
     """Once, after the turn is stored. In the prefix format: SOURCE:, then the array of citations."""
 
-    id: str = _ID
     event: Literal["source"] = Field(description="The event's name.")
     data: SourceData = Field(description="One line of JSON.")
 
 
-class ErrorEvent(Reply):
+class ErrorEvent(_Numbered):
     """At most once. In the prefix format: ERROR:, then the sentence."""
 
-    id: str = _ID
     event: Literal["error"] = Field(description="The event's name.")
     data: ErrorData = Field(description="One line of JSON.")
 
 
-class DoneEvent(Reply):
+class DoneEvent(_Numbered):
     """Once, last. In the prefix format: DONE:."""
 
-    id: str = _ID
     event: Literal["done"] = Field(description="The event's name.")
     data: DoneData = Field(description="An empty object.")
 

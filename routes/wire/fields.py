@@ -28,6 +28,10 @@ from core.text import scrub
 Uuid = Annotated[UUID, Field(strict=False)]
 
 
+def text_of(value: UUID | None) -> str | None:
+    return str(value) if value is not None else None
+
+
 def _plain(text: str) -> str:
     if "\0" in text:
         raise PydanticCustomError("nul", "must not contain the NUL character")
