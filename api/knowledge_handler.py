@@ -154,8 +154,8 @@ class KnowledgeHandler:
 
     def _models(self, request: TurnRequest) -> TurnModels:
         answer = self._llms.get(request.model_id)
-        judge = self._llms.get(request.insert_block_llm_id) if request.insert_block_llm_id else answer
-        judging = request.use_insert_block and judge.generative
+        judge = self._llms.get(request.how.insert_block_llm_id) if request.how.insert_block_llm_id else answer
+        judging = request.how.use_insert_block and judge.generative
         return TurnModels(answer, judge if judging else None)
 
     async def _stored(self, turn_id: str | None) -> Turn | None:
@@ -189,7 +189,7 @@ class KnowledgeHandler:
                 command=command.name.value if command else "",
                 request_hash=(stored.request_hash if stored else "") or request.fingerprint,
                 filters=request.filters,
-                request=request.asked_with,
+                request=request.how,
             )
             if stored is not None:  # what was summed up of its first run is no longer what it says
                 await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import fields
 from typing import Annotated
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import anyio
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from api.turn.stream import TurnStream
-from core.conversation.turns import UNSET, TurnRequest
+from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from routes.dependencies import ContainerDep, Owner, body_schema, json_body
 from routes.errors import RETRY_AFTER_S, request_id
 from routes.openapi import TURN_STREAM, Responses, WireRoute, errors
@@ -21,6 +22,7 @@ from routes.wire.turns import StoppedTurn
 
 router = APIRouter(tags=["conversation"], route_class=WireRoute)
 
+HOW = {each.name for each in fields(AskedWith)}
 WHOLE_OR_ERROR: Responses = {
     503: {
         "model": ErrorResponse | Answer,
@@ -100,11 +102,8 @@ def _turn_request(body: ChatBody, owner: str, request_id: str) -> TurnRequest:
         session_id=text_of(body.session_id),
         turn_id=text_of(body.turn_id),
         parent_turn_id=text_of(body.parent_turn_id) if names_parent else UNSET,
-        thinking=body.thinking,
         model_id=body.model_id,
-        rerank_top_n=body.rerank_top_n,
-        use_insert_block=body.use_insert_block,
-        insert_block_llm_id=body.insert_block_llm_id,
+        how=AskedWith(**body.model_dump(include=HOW)),
         filters=filter_of(body.filters),
     )
 

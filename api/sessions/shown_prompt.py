@@ -21,7 +21,7 @@ from core.prompt.layouts import (
     rebuild_fielded,
     wire_messages,
 )
-from core.prompt.messages import Layout, Message, Part, PromptTexts, Role, render_knowledge
+from core.prompt.messages import INTRODUCTIONS, Layout, Message, Part, PromptTexts, Role, render_knowledge
 from services.conversation.turns import TurnStore
 
 log = structlog.get_logger()
@@ -107,7 +107,11 @@ def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...]) -> bytes | Non
         layout, params = Layout(manifest.layout), json.loads(manifest.params)
         if not messages or not isinstance(params, dict):
             return None
-        laid = lay_out(messages, layout, PromptTexts(system="", **_introductions(manifest)))
+        laid = lay_out(
+            messages,
+            layout,
+            PromptTexts("", **{name: manifest.texts.get(name, "") for name in INTRODUCTIONS}),
+        )
         if is_fielded(params):
             return rebuild_fielded(params, laid)
         key = PROMPT if PROMPT in params else MESSAGES
@@ -127,8 +131,3 @@ def _is_id(turn_id: str | None) -> bool:
         return turn_id is not None and str(uuid.UUID(turn_id)) == turn_id
     except ValueError:
         return False
-
-
-def _introductions(manifest: PromptManifest) -> dict[str, str]:
-    names = ("relevant_intro", "knowledge_intro", "summary_intro", "question_intro")
-    return {name: manifest.texts.get(name, "") for name in names}

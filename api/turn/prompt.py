@@ -18,6 +18,7 @@ from core.knowledge import Candidate
 from core.prompt.budget import PERSONA_SHARE, Budget, Dropped, Fitted, fit, fits_alone, shares_of
 from core.prompt.layouts import Exchange, lay_out
 from core.prompt.messages import (
+    INTRODUCTIONS,
     Assembled,
     History,
     Layout,
@@ -89,19 +90,13 @@ class Prompt:
 
     def manifest(self, model_id: str, exchange: Exchange) -> PromptManifest:
         """The record of what was sent and what came back."""
-        texts = self.texts
         return PromptManifest(
             model=model_id,
             layout=exchange.layout.value,
             parts=self.parts,
             window=self.budget.window,
             answer_tokens=self.budget.answer,
-            texts={
-                "relevant_intro": texts.relevant_intro,
-                "knowledge_intro": texts.knowledge_intro,
-                "summary_intro": texts.summary_intro,
-                "question_intro": texts.question_intro,
-            },
+            texts={name: getattr(self.texts, name) for name in INTRODUCTIONS},
             params=json.dumps(exchange.params, ensure_ascii=False),
             request_sha256=exchange.sha256,
             response=exchange.response,
@@ -168,7 +163,7 @@ class PromptBuilder:
 
     def _texts(self, request: TurnRequest, persona: str, *, has_knowledge: bool) -> PromptTexts:
         language = self.language(request.question)
-        system = self._library.system(language, has_knowledge=has_knowledge, thinking=request.thinking)
+        system = self._library.system(language, has_knowledge=has_knowledge, thinking=request.how.thinking)
         within = "" if has_knowledge else nothing_within(request.filters, language)
         intro = self._library.text("knowledge_intro", language)
         return PromptTexts(

@@ -138,7 +138,7 @@ class TurnRun:
 
     async def _respond(self) -> None:
         request, model = self._plan.request, self._plan.models.answer
-        gathered = await self._gathering.run(request.rerank_top_n, self._plan.models, self._lap)
+        gathered = await self._gathering.run(request.how.rerank_top_n, self._plan.models, self._lap)
         persona = self._plan.session.persona_text
         self._prompt = prompt = self._pipeline.prompts.build(request, model, persona, gathered)
         self._citing.expect(self._gathering.query, prompt.candidates, gathered.rewritten)

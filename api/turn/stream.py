@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from api.messages import say
@@ -329,11 +329,7 @@ def finished_fields(turn: Turn) -> dict[str, object]:
         "turn_id": turn.turn_id,
         "parent_turn_id": turn.parent_turn_id,
         "status": turn.status.value,
-        "usage": {
-            "prompt_tokens": turn.usage.prompt_tokens,
-            "completion_tokens": turn.usage.completion_tokens,
-            "estimated": turn.usage.estimated,
-        },
+        "usage": asdict(turn.usage),
         "timings_ms": dict(turn.timings_ms),
         **finish,
     }

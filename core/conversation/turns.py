@@ -238,21 +238,14 @@ class TurnRequest:
     session_id: str | None = None
     turn_id: str | None = None
     parent_turn_id: str | None = UNSET
-    thinking: bool = False
     model_id: str = "default"
-    rerank_top_n: int = 10
-    use_insert_block: bool = False
-    insert_block_llm_id: str | None = None
+    how: AskedWith = field(default_factory=AskedWith)
     filters: KnowledgeFilter = NO_LIMITS
-
-    @property
-    def asked_with(self) -> AskedWith:
-        return AskedWith(self.thinking, self.rerank_top_n, self.use_insert_block, self.insert_block_llm_id)
 
     @property
     def fingerprint(self) -> str:
         """Tells a retry from another request under the same turn id; ids are compared apart from it."""
-        return _fingerprint(self.question, self.model_id, self.asked_with, self.filters)
+        return _fingerprint(self.question, self.model_id, self.how, self.filters)
 
 
 def repeats(request: TurnRequest, stored: Turn) -> bool:
@@ -261,9 +254,7 @@ def repeats(request: TurnRequest, stored: Turn) -> bool:
     if stored.request is None:
         return False
     filters = NO_LIMITS if stored.command else request.filters
-    requested = _fingerprint(
-        preprocess_question(request.question), request.model_id, request.asked_with, filters
-    )
+    requested = _fingerprint(preprocess_question(request.question), request.model_id, request.how, filters)
     return requested == _fingerprint(
         stored.user_query, stored.model_id, stored.request, stored.filters.in_order()
     )

@@ -87,6 +87,9 @@ class Message:
     tool_call_id: str | None = None
 
 
+INTRODUCTIONS = ("relevant_intro", "knowledge_intro", "summary_intro", "question_intro")
+
+
 @dataclass(frozen=True, slots=True)
 class PromptTexts:
     """The texts that are no turn's: fixed ones in the language of the question, and the user's own.
