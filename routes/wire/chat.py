@@ -131,6 +131,8 @@ class DoneData(Reply):
 
 
 class _Numbered(Reply):
+    """An event with its number in the stream."""
+
     id: str = Field(description="<turn_id>:<n>, n counting from 1; what Last-Event-ID takes.")
 
 
