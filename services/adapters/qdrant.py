@@ -101,7 +101,7 @@ _MAKING_S = 3_600  # a large collection's snapshot is answered when it is writte
 
 
 class QdrantSnapshots:
-    """Satisfies `services.backup_snapshots.Snapshots`."""
+    """Satisfies `services.operations.backup.making.Snapshots`."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
         self._http = http
