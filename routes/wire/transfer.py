@@ -54,7 +54,7 @@ Time = Annotated[PlainText, AtMost(64), Field(description="RFC 3339, with its zo
 
 
 class ImportCitation(WireModel):
-    """A source of an answer (PROTOCOL section 5)."""
+    """A source of an answer."""
 
     index: Count = Field(description="Its number in the answer, from 1.")
     document_id: Verbatim = Field("", description="The document it is from.")

@@ -57,7 +57,7 @@ async def answered(page: Page, turns: int = 1, status: str = "completed") -> Non
 
 
 def sse_body(events: Sequence[Event]) -> bytes:
-    """The prefix format's bytes for (type, text or JSON value), as PROTOCOL section 2 frames them."""
+    """The prefix format's bytes for (type, text or JSON value), as docs/guide/en/api.md shows them."""
     frames = []
     for number, (kind, value) in enumerate(events, 1):
         payload = value if isinstance(value, str) else json.dumps(value)

@@ -21,7 +21,7 @@ CODE_MARGIN_S = 0.75  # of a busy machine, beside the second that every bound al
 
 
 def broken_wire(reply: RawReply) -> Iterator[str]:
-    """Where the stream of a turn is not what PROTOCOL section 2 says."""
+    """Where the stream of a turn is not what docs/guide/en/api.md says."""
     if reply.status != 200:
         yield f"HTTP {reply.status}: {reply.wire[:200]!r}"
         return
