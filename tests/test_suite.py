@@ -30,6 +30,7 @@ def judge(folder: Path, source: str, *arguments: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.full("a pytest of its own for the run, and one more for the test that failed")
 @pytest.mark.slow("a pytest of its own for the run, and one more for the test that failed")
 def test_a_test_that_passes_by_itself_is_flaky_and_the_run_is_green(tmp_path: Path) -> None:
     """Discriminates: a second run in the same process, whose failure counts all the same."""

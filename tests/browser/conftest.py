@@ -44,6 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if FOLDER not in item.path.parents:
             continue
         item.add_marker(pytest.mark.browser)
+        item.add_marker(pytest.mark.slow("a real browser"))
         if item.get_closest_marker("asyncio"):
             item.add_marker(ONE_LOOP, append=False)
         if not CHROMIUM.exists():

@@ -9,6 +9,7 @@ import pytest
 from tests.house.picture import IMAGES, missing_steps, pictures
 
 
+@pytest.mark.slow("draws the pictures from the imports of every module")
 @pytest.mark.parametrize("name", ["rooms.svg", "question.svg"])
 def test_the_picture_is_what_make_map_draws_now(name: str) -> None:
     """Discriminates: an import between rooms that the picture does not show."""

@@ -16,7 +16,7 @@ from tests.support.servers.app import make_settings
 
 TYPESCRIPT = Path(__file__).parent / "clients/node_modules/.bin/openapi-typescript"
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full("generates two clients, and compiles them")
 
 
 @pytest.fixture(scope="module")

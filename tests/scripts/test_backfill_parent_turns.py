@@ -171,6 +171,7 @@ async def test_what_was_there_before_is_restored_from_the_backup(
     assert await read(settings) == before
 
 
+@pytest.mark.slow("runs a command as a process")
 async def test_nothing_is_written_without_a_backup_unless_it_is_declined(settings: Settings) -> None:
     await write(settings, Old(1, "2024-05-01"))
     before = await read(settings)

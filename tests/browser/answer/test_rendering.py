@@ -95,13 +95,14 @@ async def test_a_frame_that_comes_too_late_loses_nothing(page: Page, server_url:
 
 
 @pytest.mark.parametrize(
-    "size", [7, pytest.param(1, marks=pytest.mark.full("one sign at a time takes long"))]
+    "size",
+    [60, *(pytest.param(size, marks=pytest.mark.full("few signs at a time take long")) for size in (1, 7))],
 )
 async def test_a_streamed_answer_ends_as_the_answer_rendered_at_once(
     page: Page, server_url: str, size: int
 ) -> None:
     await page.goto(server_url)
-    for text in (MARKDOWN, "\n\n".join(HOSTILE)[: 300 * size]):
+    for text in (MARKDOWN, "\n\n".join(HOSTILE)[: 300 * min(size, 7)]):
         streamed, at_once = await page.evaluate(RENDER_TWICE, [text, size])
         assert streamed == at_once
         assert at_once

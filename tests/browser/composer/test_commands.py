@@ -89,6 +89,7 @@ async def test_an_argument_is_not_replaced_by_enter(page: Page, server_url: str)
     assert body["question"] == "/persona c"
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_keys_of_a_composition_are_not_for_the_list(page: Page, server_url: str) -> None:
     await opened(page, server_url)
     await page.type(BOX, "/")

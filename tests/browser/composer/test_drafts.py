@@ -67,6 +67,7 @@ async def test_a_refused_question_is_back_in_the_box(page: Page, server_url: str
     assert await page.input_value(BOX) == ""
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_question_given_back_goes_when_trying_again_answered_it(page: Page, server_url: str) -> None:
     """Discriminates: the question left in the box, to be asked twice."""
     await opened(page, server_url)

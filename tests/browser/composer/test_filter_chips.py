@@ -97,6 +97,7 @@ async def test_another_conversations_limit_is_looked_at_when_it_is_opened(page: 
     await expect(page.locator(CHIPS)).to_have_count(0)
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_document_that_the_list_does_not_show_keeps_its_chip(page: Page, desk: Served) -> None:
     """The first page is not all there is. Discriminates: what is not in the page read taken for deleted."""
     remaining = stored_filters(desk)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import httpx
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.safety.payloads import SHAPES
@@ -30,6 +31,7 @@ def rename(url: str, session_id: str, title: str) -> None:
     httpx.patch(f"{url}/sessions/{session_id}", json={"title": title}, timeout=30).raise_for_status()
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_what_the_model_said_is_as_harmless_after_a_reload(
     page: Page, bare_url: str, canary: Canary, stub_model: StubLLM
 ) -> None:

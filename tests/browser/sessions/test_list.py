@@ -54,6 +54,7 @@ async def test_conversations_stand_under_the_day_of_their_newest_turn(page: Page
     assert (await page.locator("#sessions h2").all_inner_texts())[:2] == ["Today", "Last 7 days"]
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_list_goes_on_when_it_is_scrolled(page: Page, url: str) -> None:
     """Discriminates: no watcher at the end of the list; a page that is put in twice."""
     await page.goto(url)

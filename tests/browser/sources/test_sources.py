@@ -96,6 +96,7 @@ async def test_a_mark_shows_a_glance_of_its_source_and_nothing_moves(page: Page,
     assert await page.evaluate(f"[{places}, {DRAWN}]") == before
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_the_keyboard_gets_the_glance_too_and_a_finger_does_not(page: Page, server_url: str) -> None:
     await shown(page, server_url, "见 [1]", citation())
     over = "new PointerEvent('pointerover', { pointerType: 'touch', bubbles: true })"

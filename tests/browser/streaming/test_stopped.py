@@ -170,6 +170,7 @@ async def stop_again_before_a_word(page: Page, live: Live) -> None:
     await answered(page, 2, "cancelled")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_stopped_answer_in_the_middle_can_be_continued_from(page: Page, live: Live) -> None:
     """Discriminates: the button kept from cut turns; a branch that begins at the last completed one."""
     await page.goto(live.url)

@@ -219,6 +219,7 @@ async def test_a_running_answer_does_not_bring_its_session_back(tmp_path: Path) 
         assert await where(app, session) == []
 
 
+@pytest.mark.slow("opens the application more than once")
 async def test_a_turn_that_is_answered_while_its_parent_is_erased_is_cleaned_when_it_ends(
     tmp_path: Path,
 ) -> None:

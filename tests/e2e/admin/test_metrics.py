@@ -67,6 +67,7 @@ def test_an_answer_is_counted_with_its_times_and_tokens(client: httpx.Client) ->
         assert after(series, stage=stage) - before(series, stage=stage) == 1, stage
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 def test_a_stopped_answer_is_cancelled_and_its_model_call_was_left(
     client: httpx.Client, stub: StubLLM
 ) -> None:

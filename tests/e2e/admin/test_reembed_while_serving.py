@@ -216,6 +216,7 @@ async def test_the_command_has_the_running_server_make_the_copy(
     assert folders(tmp_path) == ["store", "store.reembed"]
 
 
+@pytest.mark.slow("opens the application more than once")
 async def test_over_http_it_is_planned_begun_followed_and_cancelled(tmp_path: Path) -> None:
     async with started(tmp_path) as app, routed(app, tmp_path) as client:
         for number in range(8):

@@ -80,6 +80,7 @@ async def test_a_citation_says_which_sentences_answer_and_from_which_version(app
     assert not {"removed", "outdated"} & first.keys()
 
 
+@pytest.mark.slow("opens the application more than once")
 async def test_citations_are_the_same_after_a_restart_on_every_route(tmp_path: Path) -> None:
     settings = without_threshold(tmp_path)
     async with open_app(settings) as app:
@@ -101,6 +102,7 @@ def emptied(sources: list[dict[str, Any]], document_id: str) -> list[dict[str, A
     return [{**one, **deleted} if one["document_id"] == document_id else one for one in sources]
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_a_deleted_document_shows_as_removed_and_its_snapshot_goes(app: App) -> None:
     """Discriminates: an export that carries the flags; a look-up that ignores the owner or the failed."""
     fees, rules = await app.add_text("fees.md", FEES), await app.add_text("rules.md", RULES)

@@ -104,6 +104,7 @@ def past(session_id: str, number: int, parent: str | None, place: int) -> Turn:
     )
 
 
+@pytest.mark.slow("sixty turns, each answered and embedded")
 async def test_turn_3_is_recalled_in_turn_60_on_its_branch_and_not_on_the_other(tmp_path: Path) -> None:
     """With the real embedder. Discriminates: recall over the session; a threshold that lets all by."""
     settings = make_settings(

@@ -65,6 +65,7 @@ def stages(turn: Any) -> list[str]:
     return [status["stage"] for status in turn.statuses]
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_a_follow_up_that_found_nothing_is_rewritten_and_finds_its_passage(tmp_path: Path) -> None:
     """Discriminates: no second search; a search with the rewritten question that leaves its finds out."""
     async with open_app(settings(tmp_path, REWRITTEN)) as app:

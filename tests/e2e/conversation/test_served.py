@@ -80,6 +80,7 @@ def test_it_is_ready_within_five_seconds_and_loads_no_torch(server: RunningServe
     assert "torch" not in maps
 
 
+@pytest.mark.slow("starts a server, kills it, and starts another")
 def test_both_turns_are_there_after_kill_nine_and_restart(tmp_path: Path) -> None:
     quick = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
     first = start_server(tmp_path, **quick)
@@ -175,6 +176,7 @@ def test_a_reader_that_leaves_closes_the_model_when_there_is_no_grace(
     stub.pause_s = 0.0
 
 
+@pytest.mark.slow("starts two servers")
 def test_a_second_server_on_the_same_data_is_refused_in_one_line(
     with_model: RunningServer, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ async def test_a_chunk_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     assert {answer.json()["error"]["code"] for answer in answers} == {"unknown_chunk"}
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_anothers_chunk_is_not_found(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, server={"api_keys": ["key-a", "key-b"]})
     mine, other = ({"Authorization": f"Bearer key-{name}"} for name in "ab")

@@ -59,6 +59,7 @@ async def turn_of(app: App, turn_id: str) -> dict[str, Any]:
     return results
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_an_answer_cites_only_what_the_question_is_limited_to(filled: Filled) -> None:
     """Discriminates: filtering the citations alone; `filters` dropped between the route and the store."""
     app, ids = filled.app, filled.ids
@@ -167,6 +168,7 @@ def test_turns_of_before_there_were_filters_can_still_be_sent_again() -> None:
     assert TurnRequest("Why?", "local").fingerprint == "a83c64ef439f15eb7829a1e94aee78b6"
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_the_limits_are_kept_with_the_turn_and_shown_with_its_prompt(filled: Filled) -> None:
     """Discriminates: not storing them; a record of the prompt that cannot say what was sent."""
     app = filled.app
@@ -260,6 +262,7 @@ async def test_a_second_try_with_a_rewritten_question_keeps_to_the_limits(tmp_pa
     assert [source["file_name"] for source in asked.sources] == ["more.md"]
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_why_not_says_that_a_document_is_beyond_the_limits(filled: Filled) -> None:
     """Discriminates: blaming the lists for what the filter kept out."""
     app, ids = filled.app, filled.ids

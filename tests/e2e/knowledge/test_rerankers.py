@@ -64,6 +64,7 @@ async def test_a_reranker_class_that_fails_is_replaced_too(tmp_path: Path) -> No
     assert hits["candidates"]
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_what_the_judge_refuses_is_neither_told_nor_cited_and_the_prompt_says_why(
     tmp_path: Path,
 ) -> None:

@@ -109,6 +109,7 @@ async def test_a_job_tells_its_attempt_and_when_it_began_and_ended(app: App) -> 
     assert json.loads(streamed.split("data: ")[-1]) == job
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_without_tags_a_new_version_keeps_them_and_an_empty_field_clears_them(app: App) -> None:
     """Discriminates: taking the absent field for an empty one."""
     path = f"/documents/{await app.add_text('fees.md', OLD, external_id='fees', tags='a,b')}"

@@ -95,6 +95,7 @@ async def test_no_hit_and_no_history_goes_for_the_sake_of_a_neighbour(tmp_path: 
     assert len(remaining[0]) > 1
 
 
+@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_erased_document_is_gone_from_widened_prompts_too(tmp_path: Path) -> None:
     """Discriminates: a record of the prompt that keeps what was told of a document."""
     async with opened(tmp_path, 60) as app:

@@ -17,6 +17,7 @@ from tests.support.wire.copies import IMPORT, branch, bring_in, exported, qa, ui
 NOTES = ("warnings", "rewritten_question")
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_a_turn_says_what_its_stream_told_beside_the_answer(tmp_path: Path) -> None:
     """Discriminates: a turn stored without one of them; the question of another turn."""
     async with open_app(settings(tmp_path)) as app:

@@ -37,6 +37,7 @@ async def test_it_goes_with_the_turn_that_it_was_made_of_and_not_with_another(tm
         assert copied["turns"][0]["rewritten_question"] is None
 
 
+@pytest.mark.slow("opens the application more than once")
 async def test_it_goes_by_reference_too_and_after_its_turn_was_lost(tmp_path: Path) -> None:
     """Discriminates: a session that is looked up by the turn that is gone."""
     async with open_app(settings(tmp_path, rewrite=SECRET)) as app:

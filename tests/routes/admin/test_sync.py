@@ -45,6 +45,7 @@ async def ended(app: App) -> dict[str, Any]:
     return results
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_a_sync_is_started_followed_and_reported_and_its_files_are_found(
     synced: tuple[App, Path],
 ) -> None:
@@ -80,6 +81,7 @@ async def test_the_sync_at_start_is_in_the_background(tmp_path: Path) -> None:
         assert (await ended(app))["sources"][0]["last"]["added"] == 1
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_only_one_runs_and_unknown_sources_and_fields_are_refused(synced: tuple[App, Path]) -> None:
     app, folder = synced
     for number in range(30):
@@ -110,6 +112,7 @@ async def test_a_source_that_is_gone_from_the_configuration_is_told_and_forgotte
         assert (await app.client.get("/documents")).json()["documents"] == []
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_only_admins_see_folders_and_start_a_sync(tmp_path: Path) -> None:
     async with open_synced(tmp_path, server=KEYS) as (app, folder):
         reader = {"Authorization": "Bearer reader-key"}

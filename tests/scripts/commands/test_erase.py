@@ -66,6 +66,7 @@ def test_bad_usage_exits_with_2_and_changes_nothing(arguments: list[str], tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow("starts a server, and a command for each step")
 async def test_it_counts_first_and_erases_when_told(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

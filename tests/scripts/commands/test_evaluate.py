@@ -76,6 +76,7 @@ def test_a_question_meets_only_its_scope_and_the_whole_list_is_kept(measured: tu
     assert all(0 <= score <= 1 for score in run["q6"]["scores"])
 
 
+@pytest.mark.slow("runs a command as a process")
 def test_the_table_has_our_lists_beside_the_plain_ones_and_others(measured: tuple[Path, str]) -> None:
     out, printed = measured
     lists = rows_of(out / "figures.json", "bakery")

@@ -152,6 +152,7 @@ def test_a_wrong_age_limit_exits_with_2_wherever_it_is_read(tmp_path: Path, scri
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow("runs a command as a process")
 async def test_a_dry_run_counts_and_apply_deletes(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +204,7 @@ async def test_times_that_cannot_be_read_are_named(
     assert await stored(settings) == 1
 
 
+@pytest.mark.slow("runs a command as a process")
 async def test_a_clock_that_is_not_believed_is_told_and_a_person_may_go_on(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

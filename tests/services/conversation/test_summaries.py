@@ -383,6 +383,7 @@ async def test_an_unreadable_summary_is_passed_over_and_goes_with_any_erasure(st
     assert await stored_summaries(talk) == [2]
 
 
+@pytest.mark.slow("the model is silent for longer than the close waits")
 async def test_closing_does_not_wait_for_a_slow_model(store: VectorStore) -> None:
     talk = Conversation(store, model(60.0, "Fee"))
     for number in range(6):

@@ -314,7 +314,7 @@ class EmbeddedMachine(TurnMachine):
     embedded = True
 
 
-@pytest.mark.slow
+@pytest.mark.slow("runs a state machine of 25 histories")
 @pytest.mark.parametrize(
     ("machine", "examples"),
     [(TurnMachine, 25), pytest.param(EmbeddedMachine, 14, marks=pytest.mark.full("a long property run"))],

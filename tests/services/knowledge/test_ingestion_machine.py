@@ -236,6 +236,7 @@ class EmbeddedMachine(Machine):
     embedded = True
 
 
+@pytest.mark.slow("runs a state machine of 30 histories")
 @pytest.mark.parametrize(
     ("machine", "examples"),
     [(Machine, 30), pytest.param(EmbeddedMachine, 6, marks=pytest.mark.full("a long property run"))],

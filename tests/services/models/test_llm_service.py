@@ -163,6 +163,7 @@ async def test_a_judgement_reaches_a_model_that_takes_no_system_message(stub: St
     assert '{"a": 1}' in message["content"]
 
 
+@pytest.mark.slow("a call that falls silent is given up after two seconds")
 @pytest.mark.full("works through many cases, for seconds")
 async def test_a_second_form_that_falls_silent_is_not_learned(stub: StubLLM) -> None:
     def refuse(body: dict[str, Any]) -> Refusal | None:

@@ -131,6 +131,7 @@ async def test_an_answer_streams_piece_by_piece_and_its_exchange_can_be_rebuilt(
     assert str(MODEL.parent) not in exchange.body.decode()
 
 
+@pytest.mark.full("loads and runs a real model")
 async def test_a_stream_that_is_closed_stops_the_generation_within_a_second(llm: GgufLLM) -> None:
     assert (await first_delta(llm, "Tell a long story.")).text
     assert await seconds_until_idle(llm) < 1

@@ -15,7 +15,7 @@ pytest.importorskip("sentence_transformers", exc_type=ImportError)
 from services.adapters.models.sentence_transformers import BATCH, CrossEncoderReranker
 from services.retrieval.reranking import RerankerUnavailableError, probability
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("loads PyTorch")
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, "fee", "refund", "sync", "the", "is", "what", "how", "days", "seven", "month"]

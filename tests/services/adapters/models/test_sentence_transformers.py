@@ -11,7 +11,7 @@ pytest.importorskip("sentence_transformers", exc_type=ImportError)
 
 from services.adapters.models.sentence_transformers import SentenceTransformersEmbedding
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("loads PyTorch")
 
 
 @pytest.fixture(scope="module")

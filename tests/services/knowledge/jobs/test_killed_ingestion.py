@@ -39,6 +39,7 @@ async def test_an_upload_that_was_accepted_is_whole_after_the_next_start(
     assert document.text_is_new
 
 
+@pytest.mark.slow("kills a process that reads a document, and starts another")
 @pytest.mark.parametrize(
     ("where", "is_change"),
     [FIRST[2], *(pytest.param(*each, marks=EACH_KILL) for each in (FIRST[1], *CHANGE[:3]))],

@@ -59,6 +59,7 @@ async def test_many_pieces_keep_their_order_on_the_way_back() -> None:
     assert [piece.text for piece in pieces] == [str(i) for i in range(200)]
 
 
+@pytest.mark.slow("waits for the process that reads documents to start")
 async def test_a_document_is_parsed_and_cut_in_a_child() -> None:
     pieces = await ParserProcess(one_section, StructureSplitter())("a.txt", "第一句。".encode())
     assert [(piece.text, piece.heading, piece.page) for piece in pieces] == [("第一句。", "H", 7)]
@@ -73,6 +74,7 @@ async def test_errors_keep_their_kind_and_code_on_the_way_back_and_the_child_liv
         await parser("other", b"x")
 
 
+@pytest.mark.slow("the process has to reach its time limit")
 async def test_a_parse_that_hangs_is_killed_while_the_loop_goes_on() -> None:
     parser = ParserProcess(hang, StructureSplitter(), ParseLimits(wall_s=4))
     started = time.perf_counter()
@@ -234,6 +236,7 @@ async def test_a_tricked_parser_reaches_no_network_and_starts_no_program(attempt
     assert not calls
 
 
+@pytest.mark.slow("starts the process that reads documents, confined")
 async def test_a_tricked_parser_writes_nothing_to_the_disk(tmp_path: Path) -> None:
     """Discriminates: no limit of a file's size."""
     target = tmp_path / "x"
@@ -241,6 +244,7 @@ async def test_a_tricked_parser_writes_nothing_to_the_disk(tmp_path: Path) -> No
     assert not target.exists() or target.stat().st_size == 0
 
 
+@pytest.mark.slow("starts the process that reads documents, confined")
 async def test_no_core_no_file_and_few_open_ones() -> None:
     assert await _first_piece(tell_limits, "a", b"x") == "0 0 64"
 

@@ -95,6 +95,7 @@ turns = st.lists(
 own_limits = st.fixed_dictionaries({number: st.sampled_from([None, None, *LIMITS]) for number in NUMBERS})
 
 
+@pytest.mark.slow("a property, over many stores")
 @settings(max_examples=150)
 @given(turns, own_limits, st.sets(st.sampled_from(NUMBERS), max_size=2), st.sampled_from(LIMITS))
 def test_exactly_the_turns_older_than_their_limit_go(

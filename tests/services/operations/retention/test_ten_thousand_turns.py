@@ -72,7 +72,7 @@ async def expired(world: World) -> tuple[ExpiryReport, Lag, float]:
 
 
 @pytest.mark.full("works through many cases, for seconds")
-@pytest.mark.slow
+@pytest.mark.slow("ten thousand turns")
 async def test_half_of_10_000_turns_expires_and_the_other_half_is_untouched(tmp_path: Path) -> None:
     """Discriminates: `<=`; holds or limits ignored; a summary, memory, title or log line left; a chunk left
     out; a turn that stays written again; the loop held up by one page or chunk of everything."""
