@@ -47,6 +47,7 @@ from core.prompt.layouts import Exchange
 from services.conversation.turns import TurnVectors
 from services.llm_service import ModelEntry
 from services.store.clock import Activity
+from services.store.dialect import StoreRequestError
 
 log = structlog.get_logger()
 
@@ -210,7 +211,7 @@ class TurnRun:
         vectors = TurnVectors(question=query.forms[0].dense if query else None)
         try:
             await self._pipeline.conversations.add_conversation_turn(self.turn, vectors)
-        except StoreUnavailableError as error:
+        except (StoreUnavailableError, StoreRequestError) as error:  # the stream ends all the same
             log.exception("turn_not_stored", turn_id=self.turn_id, reason=str(error))
             if isinstance(error, DiskFullError):
                 return DiskFullError(say("disk_full", self._language))

@@ -104,7 +104,8 @@ def to_payload(turn: Turn) -> dict[str, Any]:
         "schema": TURN_SCHEMA,
     }
     del payload["rewritten"]
-    return cast(dict[str, Any], to_jsonable_python(payload))
+    # a provider's NaN is no JSON, and no store takes it
+    return cast(dict[str, Any], to_jsonable_python(payload, inf_nan_mode="null"))
 
 
 def summary_payload(summary: Summary | None) -> dict[str, Any]:

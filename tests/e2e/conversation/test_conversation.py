@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from pathlib import Path
 
 from tests.support.models.scripted_llm import RECORDED
+from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import App, make_settings, open_app, scripted
 
 GUIDE = """# 父子链
@@ -181,3 +183,15 @@ async def test_insert_block_keeps_what_the_judge_finds_useful_and_says_why(tmp_p
         turn = await app.ask("How to change the model?", use_insert_block=True, insert_block_llm_id="judge")
     assert turn.sources[0]["reason"] == "names the setting"
     assert turn.sources[0]["key_passage"] == "OPENAI_BASE_URL"
+
+
+async def test_an_answer_whose_usage_is_no_number_is_kept(tmp_path: Path) -> None:
+    """Discriminates: NaN in a payload, which no store takes: the turn would never end."""
+    with running_stub(StubLLM(usage={"prompt_tokens": 3, "total_tokens": math.nan})) as stub:
+        table = {"provider": "openai", "base_url": stub.url, "api_key": "k", "model": "stub"}
+        async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:
+            turn = await app.ask("A question?")
+            stored = await app.container.store.scroll("conversations")
+    assert (turn.answer, turn.finished["status"]) == ("one two three", "completed")
+    ((record,), _) = stored
+    assert (record.payload or {})["prompt"]["response"]["usage"] == {"prompt_tokens": 3, "total_tokens": None}
