@@ -62,11 +62,11 @@ def test_a_run_that_tests_nothing_is_red(tmp_path: Path, source: str) -> None:
     assert judge(tmp_path, source).returncode == 1
 
 
-@pytest.mark.full("a pytest of its own, with two workers, and tests that are slow by design")
+@pytest.mark.full("a pytest of its own, and tests that are slow by design")
 def test_a_slow_test_without_a_reason_is_listed(tmp_path: Path) -> None:
     slow = "import time, pytest\ndef test_slow(): time.sleep(2.1)\n"  # over the two seconds
     explained = "@pytest.mark.slow\ndef test_explained(): time.sleep(2.1)\n"
-    run = judge(tmp_path, slow + explained, "-n", "2", "-W", "ignore")
+    run = judge(tmp_path, slow + explained, "-W", "ignore")
     listed = run.stdout.partition("without the marker slow(reason)")[2].partition("\n=")[0]
     assert "s test_it.py::test_slow" in listed
     assert "test_explained" not in listed

@@ -72,12 +72,15 @@ def test_what_the_documents_do_not_hold_is_refused(server_url: str) -> None:
 
 
 @pytest.mark.alone
-def test_it_is_ready_within_five_seconds_and_loads_no_torch(server: RunningServer, tmp_path: Path) -> None:
+def test_it_is_ready_within_five_seconds_and_loads_no_torch(tmp_path: Path) -> None:
     """The faster of two first starts: a hiccup of the machine is not the server's."""
-    with running_server(tmp_path, LOAD_SAMPLE="false") as again:
-        assert min(server.ready_after_s, again.ready_after_s) < 5
-    maps = Path(f"/proc/{server.pid}/maps").read_text()
-    assert "torch" not in maps
+    took_s = []
+    for name in ("first", "second"):
+        with running_server(tmp_path / name, LOAD_SAMPLE="false") as started:
+            ask(started.url, "父子链是什么?")
+            assert "torch" not in Path(f"/proc/{started.pid}/maps").read_text()
+            took_s.append(started.ready_after_s)
+    assert min(took_s) < 5
 
 
 @pytest.mark.slow("starts a server, kills it, and starts another")

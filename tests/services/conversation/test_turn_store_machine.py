@@ -317,7 +317,7 @@ class EmbeddedMachine(TurnMachine):
 @pytest.mark.slow("runs a state machine of 25 histories")
 @pytest.mark.parametrize(
     ("machine", "examples"),
-    [(TurnMachine, 25), pytest.param(EmbeddedMachine, 14, marks=pytest.mark.full("a long property run"))],
+    [(TurnMachine, 25), pytest.param(EmbeddedMachine, 7, marks=pytest.mark.full("a long property run"))],
 )
 def test_the_store_reads_as_a_dict_does(machine: type[TurnMachine], examples: int) -> None:
     """Discriminates: `lte` for the cutoff; an erasure or a changed parent
