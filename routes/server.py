@@ -1,4 +1,5 @@
-"""uvicorn around the application: plain refusals, a greeting, and an orderly end."""
+"""uvicorn around the application: plain refusals, a greeting, an orderly end; and its HTTP protocol with the
+limits it lacks: the size of a head, the time a request may take."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Conversations as values: turns, branches, transcripts, imports, recall, summaries, stream events."""
+"""Conversations as values: turns, their requests, sessions, branches, transcripts, imports, summaries."""

@@ -1,1 +1,1 @@
-"""Rules of the operators' work as values: archives, repair plans, erasure reports, expiry, receipts."""
+"""Rules of the operators' work as values: archives, repairs, erasure, expiry, receipts, reports of a sync."""

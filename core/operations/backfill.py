@@ -1,4 +1,5 @@
-"""Repair of stored turns: what is missing or broken in a session, and what it should be.
+"""Repair of stored turns: what is missing or broken in a session, each kind of trouble by itself, and what it
+should be.
 
 The order of a session is (time, seq, turn id), turns without a readable time last. A parent is valid
 when it is an earlier turn of the session in that order, so what comes out has no cycle. Planning again

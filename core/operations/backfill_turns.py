@@ -1,4 +1,5 @@
-"""What a repair speaks of: turns as stored, the kinds of trouble, and how turns should be."""
+"""What a repair speaks of: turns as stored, the kinds of trouble, how turns should be; and what it plans and
+reports."""
 
 from __future__ import annotations
 

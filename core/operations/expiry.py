@@ -1,4 +1,5 @@
-"""When a turn is old enough to go: decided from what is stored of its time, and from nothing else."""
+"""When a turn is old enough to go: decided from what is stored of its time, and from nothing else; and what a
+run of the clean-up reports."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The messages a model receives: order, budget, layouts, and the manifest of what was sent."""
+"""The messages a model receives: their order, budget and layouts, and the request that they are sent in."""

@@ -1,1 +1,1 @@
-"""The operator's routes, one module for each thing an operator wants."""
+"""The operator's routes, in one module for each subject: clean-up and erasure, the store, sync, health."""

@@ -1,4 +1,5 @@
-"""The clean-up of old turns, its schedule, and the receipts of what was done to everybody's data."""
+"""The clean-up of old turns, its schedule, the receipts of what was done to everybody's data; and erasure by
+operators, with its proof."""
 
 from __future__ import annotations
 

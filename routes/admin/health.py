@@ -1,4 +1,5 @@
-"""Is it up, can a question be asked, what may the page offer."""
+"""Is it up, can a question be asked, what may the page offer; and figures: what Prometheus collects, how much
+is stored."""
 
 from __future__ import annotations
 

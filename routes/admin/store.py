@@ -1,4 +1,7 @@
-"""Backups for operators: made while the server serves, below BACKUP_DIR, and listed."""
+"""The store as a whole, for operators. Backups are made while the server serves, below BACKUP_DIR, and
+listed. Another embedding's copy of the embedded store is made while the server answers, and used from the
+next start. A repair is planned first, dry by default, with a backup before anything is written.
+"""
 
 from __future__ import annotations
 

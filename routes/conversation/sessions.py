@@ -1,4 +1,5 @@
-"""Sessions: list, read, rename, hold, erase; their turns as a branch or a tree; their personas."""
+"""Sessions: list, read, rename, hold, erase; their turns as a branch or a tree; their personas. Single turns:
+read, rate, erase, and see what was sent to the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Documents and their chunks: add, list, read, change, erase."""
+"""Documents and their chunks: add, list, read, change, erase; the jobs that read them in; and the folders
+that are followed, as everybody sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What operators ask for: clean-up, receipts, backups, repair, re-embedding, statistics."""
+"""What operators ask for: clean-up, receipts, backups, repair, re-embedding, statistics, and the sync of
+followed folders."""
 
 from __future__ import annotations
 

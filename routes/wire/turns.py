@@ -1,4 +1,5 @@
-"""Turns in replies: with their citations, in the tree, with the prompt that was sent; and a rating."""
+"""Turns in replies: with their citations, in the tree, with the prompt that was sent; and a rating. Sessions
+and personas."""
 
 from __future__ import annotations
 
