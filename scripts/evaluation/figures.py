@@ -192,7 +192,7 @@ def passages(answers: Sequence[Answer]) -> Passages | None:
     asked = [answer for answer in answers if answer.question.phrases and answer.question.answerable]
     if not asked:
         return None
-    rows = [_phrase_found(answer) for answer in asked]
+    rows = [_holds_phrase(answer) for answer in asked]
     first, five, *rooms = (statistics.fmean(column) for column in zip(*rows, strict=True))
     sizes = [estimate_tokens(chunk) for answer in asked for chunk in answer.chunks[:FEW]]
     return Passages(len(asked), first, five, tuple(rooms), int(statistics.median(sizes or [0])))
@@ -208,7 +208,7 @@ def passages_table(rows: Iterable[tuple[str, Passages | None]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _phrase_found(answer: Answer) -> tuple[bool, ...]:
+def _holds_phrase(answer: Answer) -> tuple[bool, ...]:
     """In the first chunk, in the first five, in each room."""
     used = 0
     for rank, chunk in enumerate(answer.chunks, start=1):

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import qdrant_edge as edge
 
-from services.adapters.edge import engine, wire
+from services.adapters.edge import wire
 
 _DISTANCES = {name: getattr(edge.Distance, name) for name in ("Cosine", "Dot", "Euclid", "Manhattan")}
 _LEAST_HALVED = 64  # numbers
@@ -146,12 +146,12 @@ def _conditions(conditions: list[wire.Condition] | None) -> list[Any] | None:
     return None if conditions is None else [_CONDITIONS[type(c)](c) for c in conditions]
 
 
-def order_by(order: wire.OrderBy) -> edge.OrderBy:
+def to_order(order: wire.OrderBy) -> edge.OrderBy:
     direction = edge.Direction.Desc if order.descending else edge.Direction.Asc
     return edge.OrderBy(order.key, direction, order.start_from)
 
 
-def query(request: wire.Query) -> edge.QueryRequest:
+def to_query(request: wire.Query) -> edge.QueryRequest:
     """What the points hold is left out: it is read afterwards."""
     return edge.QueryRequest(
         limit=request.limit,
@@ -169,7 +169,7 @@ def plain_id(point_id: Any) -> wire.PointId:
     return str(point_id) if isinstance(point_id, UUID) else point_id
 
 
-def record(stored: edge.Record) -> wire.Record:
+def to_record(stored: edge.Record) -> wire.Record:
     return wire.Record(plain_id(stored.id), stored.payload, _vectors_out(stored.vector))
 
 
@@ -194,27 +194,27 @@ def index_state(index: edge.PayloadIndexInfo) -> wire.IndexState:
 
 
 def count(shard: edge.EdgeShard, request: wire.Count) -> int:
-    return shard.count(edge.CountRequest(exact=True, filter=engine.optional_filter(request.filter)))
+    return shard.count(edge.CountRequest(exact=True, filter=optional_filter(request.filter)))
 
 
 def retrieve(shard: edge.EdgeShard, request: wire.Retrieve) -> list[wire.Record]:
     """In the order of the ids; unknown ones are left out."""
     records = shard.retrieve(list(request.ids), request.with_payload, request.with_vectors)
-    by_id = {engine.plain_id(found.id): found for found in records}
-    return [engine.record(by_id[point_id]) for point_id in request.ids if point_id in by_id]
+    by_id = {plain_id(found.id): found for found in records}
+    return [to_record(by_id[point_id]) for point_id in request.ids if point_id in by_id]
 
 
 def known_ids(shard: edge.EdgeShard, ids: list[wire.PointId]) -> set[wire.PointId]:
-    return {engine.plain_id(record.id) for record in shard.retrieve(list(ids), False, False)}
+    return {plain_id(record.id) for record in shard.retrieve(list(ids), False, False)}
 
 
 def matching_ids(shard: edge.EdgeShard, condition: wire.Filter) -> list[wire.PointId]:
-    chosen = engine.filter_(condition)
+    chosen = filter_(condition)
     matching = shard.count(edge.CountRequest(exact=True, filter=chosen))
     if not matching:
         return []
     page = edge.ScrollRequest(limit=matching, filter=chosen, with_payload=False, with_vector=False)
-    return [engine.plain_id(record.id) for record in shard.scroll(page)[0]]
+    return [plain_id(record.id) for record in shard.scroll(page)[0]]
 
 
 def scroll(shard: edge.EdgeShard, request: wire.Scroll) -> wire.Page:
@@ -223,18 +223,18 @@ def scroll(shard: edge.EdgeShard, request: wire.Scroll) -> wire.Page:
         edge.ScrollRequest(
             offset=request.offset,
             limit=request.limit,
-            filter=engine.optional_filter(request.filter),
+            filter=optional_filter(request.filter),
             with_payload=request.with_payload,
             with_vector=request.with_vectors,
-            order_by=None if order is None else engine.order_by(order),
+            order_by=None if order is None else to_order(order),
         )
     )
-    following = None if next_offset is None else engine.plain_id(next_offset)
-    return wire.Page([engine.record(record) for record in records], following)
+    following = None if next_offset is None else plain_id(next_offset)
+    return wire.Page([to_record(record) for record in records], following)
 
 
 def facet(shard: edge.EdgeShard, request: wire.Facet) -> list[wire.FacetHit]:
-    chosen = engine.optional_filter(request.filter)
+    chosen = optional_filter(request.filter)
     counting = edge.FacetRequest(request.key, limit=request.limit, exact=True, filter=chosen)
     return [wire.FacetHit(hit.value, hit.count) for hit in shard.facet(counting)]
 
@@ -260,7 +260,7 @@ def query_batch(shard: edge.EdgeShard, request: wire.QueryBatch) -> wire.Ranking
 def _points_of(shard: edge.EdgeShard, queries: Sequence[wire.Query]) -> list[list[edge.ScoredPoint]]:
     """Without payload and vectors, in the order of the queries."""
     order = sorted(range(len(queries)), key=lambda at: queries[at].using)
-    batch = edge.QueryBatchRequest([engine.query(queries[at]) for at in order])
+    batch = edge.QueryBatchRequest([to_query(queries[at]) for at in order])
     by_place = dict(zip(order, shard.query_batch(batch), strict=True))
     return [by_place[at] for at in range(len(queries))]
 
@@ -277,10 +277,7 @@ class _Records:
         if contents not in self._contents:
             self._contents.append(contents)
         number = self._contents.index(contents)
-        return [
-            self._places.setdefault((number, engine.plain_id(point.id)), len(self._places))
-            for point in points
-        ]
+        return [self._places.setdefault((number, plain_id(point.id)), len(self._places)) for point in points]
 
     def read(self) -> list[wire.Record]:
         """By their places."""
@@ -291,6 +288,6 @@ class _Records:
                 read |= {(number, point_id): wire.Record(point_id) for point_id in ids}
                 continue
             for found in self._shard.retrieve(list(ids), payload, vectors):
-                record = engine.record(found)
+                record = to_record(found)
                 read[number, record.id] = record
         return [read[place] for place in self._places]

@@ -143,7 +143,7 @@ def is_id(text: str) -> bool:
 FEW = 8  # ids that are looked for one by one in every string
 _ANSWERED = frozenset(("assistant_response", "thinking"))
 _READERS = frozenset(("user_query", "feedback.comment"))  # may say what a document says, of themselves
-_SAID_THERE = frozenset((*own_words(), "title"))
+_OWN_WORDS = frozenset((*own_words(), "title"))
 _SUMMARY = "summary.text"
 
 
@@ -218,7 +218,7 @@ class FullSearch:
         present = {piece for piece in self._pieces if piece in text}
         if not present:
             return
-        if elsewhere or path in _SAID_THERE:
+        if elsewhere or path in _OWN_WORDS:
             self._pieces -= present
         else:
             self._everything.texts.append((f"{collection}.{path}", tuple(present)))
