@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import httpx
 
 IN_FLIGHT = 16  # parsing the next files goes on while others are embedded; small ones end between two looks
-POLL_S = 0.2
+FIRST_POLL_S, POLL_S = 0.02, 0.2  # small files are read in at once, large ones take their time
 REQUEST_TIMEOUT_S = 120
 BUSY_ATTEMPTS = 60
 BUSY = (429, 503)
@@ -67,12 +67,14 @@ async def reading_in(
     client: ServerClient, addition: AddedDocument, **content: Any
 ) -> AsyncIterator[Progress]:
     """How far it is, again and again; the last one's stage is final. Raises CommandError."""
+    pause_s = FIRST_POLL_S
     while True:
         progress = await _progress(client, addition, **content)
         yield progress
         if progress.stage in FINAL:
             return
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, POLL_S)
 
 
 async def _progress(client: ServerClient, addition: AddedDocument, **content: Any) -> Progress:
