@@ -1,1 +1,1 @@
-"""One module for each command of `wenmai`, and how they reach the store or a running server."""
+"""The commands of `wenmai`, by their subjects, and how they reach the store or a running server."""

@@ -1,1 +1,1 @@
-"""Embeddings and rerankers besides the bundled ones, and any LlamaIndex class by its import path."""
+"""Embeddings and rerankers besides the bundled ones: of sentence-transformers, and behind endpoints."""

@@ -1,1 +1,1 @@
-"""Background jobs that read documents in: the queue, the spool of uploads, and what a start resumes."""
+"""Background jobs that read documents in: the queue, the spool of uploads, and who waits for whom."""

@@ -1,1 +1,1 @@
-"""Strangers' files read in a confined child process: formats, dates, and the pieces that come back."""
+"""Strangers' files read in a confined child process: their dates, and the pieces that come back."""
