@@ -16,9 +16,7 @@ from typing import Protocol
 import aiohttp
 import psutil
 
-from tests.faults.world.warm_start import Warm as Warm
-from tests.faults.world.warm_start import open_warm as open_warm
-from tests.faults.world.warm_start import shared_warm as shared_warm
+from tests.faults.world.warm_start import Warm
 from tests.support.servers.app import HASHING
 from tests.support.servers.server import ROOT, START_LIMIT_S, clean_environment
 
