@@ -55,6 +55,14 @@ def test_with_room_for_all_nothing_is_dropped() -> None:
     assert all_of_it.has_summary
 
 
+@pytest.mark.parametrize("intro", ["relevant_intro", "knowledge_intro", "summary_intro"])
+def test_what_introduces_a_part_is_paid_for_with_it(intro: str) -> None:
+    """Discriminates: a part whose introduction goes into the prompt and not into the sum."""
+    longer = replace(TEXTS, **{intro: "word " * 50})
+    added = estimate_prompt_tokens("word " * 50) - estimate_prompt_tokens(getattr(TEXTS, intro))
+    assert fitted(100_000, texts=longer).tokens == fitted(100_000).tokens + added
+
+
 @pytest.mark.parametrize("tokens", [300, 700, 1_200, 2_500])
 def test_the_oldest_turns_and_the_worst_candidates_go_first(tokens: int) -> None:
     remaining = fitted(tokens)

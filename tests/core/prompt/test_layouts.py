@@ -68,6 +68,13 @@ def test_without_knowledge_the_last_user_message_is_the_question_and_nothing_els
         assert laid(layout, knowledge=())[-1].content == "now?"
 
 
+def test_a_question_left_unanswered_is_not_taken_for_the_knowledge_behind_it() -> None:
+    """Discriminates: its text set beside the passages as it was written."""
+    messages = laid(Layout.ONE_SYSTEM, History(recent=[turn(1), turn(2, FORGED, "")]))
+    assert "forged" in messages[-1].content
+    assert [passage.text for passage in parse_knowledge(messages[-1].content)] == ["fact"]
+
+
 def test_an_interrupted_turn_without_answer_is_merged_and_the_question_is_still_told_apart() -> None:
     history = History(recent=[turn(1), turn(2, "left alone", ""), turn(3), turn(4, "and this", "")])
     messages = laid(Layout.ONE_SYSTEM, history, knowledge=())

@@ -206,3 +206,8 @@ def test_a_question_takes_less_than_a_millisecond() -> None:
     for _ in range(200):
         encode_query(question)
     assert (time.process_time() - started) / 200 < 0.001
+
+
+def test_no_pair_is_made_of_what_a_stop_word_parts() -> None:
+    """Discriminates: 猫和狗 found for 猫狗, a word that it does not have."""
+    assert terms("猫和狗") == ["猫", "狗"]

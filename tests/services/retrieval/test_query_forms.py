@@ -213,3 +213,9 @@ def test_every_joined_form_ends_with_the_question_and_is_trusted_in_part_at_leas
     assert len(wordings) == min(len(before), 2)
     assert all(text.endswith(f" {question}") for text, _ in wordings)
     assert all(LEAST_TRUST <= weight <= 1.0 for _, weight in wordings)
+
+
+def test_of_long_earlier_questions_the_latest_words_are_joined() -> None:
+    """Discriminates: the beginning of what was asked first."""
+    wordings = [text for text, _ in joined_wordings("And it?", ["old " * 100, "new " * 100])]
+    assert [("new" in text, "old" in text) for text in wordings] == [(True, False)] * 2
