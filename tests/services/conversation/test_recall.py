@@ -79,6 +79,14 @@ async def plain_search(services: Services, query: Query, branch: Branch) -> list
     return rank_turns(lists[0], lists[1], lists[2], positions, DEPTH)
 
 
+async def test_an_answer_that_was_cut_does_not_hide_the_whole_one_before_it(services: Services) -> None:
+    """Discriminates: a question taken for answered because it was asked again."""
+    question = "where is the parrot"
+    again = turn(11, 10, question, status=TurnStatus.CANCELLED)
+    await store(services, [turn(10, None, question), again, turn(12, 11, "the budget")])
+    assert await recalled(services, "and the parrot", 12) == [question]
+
+
 async def test_in_random_trees_nothing_but_the_branch_is_recalled(services: Services) -> None:
     """P7. Discriminates: searching the session without taking out what has no place on the branch."""
     generator = random.Random(5)

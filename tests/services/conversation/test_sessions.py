@@ -118,3 +118,12 @@ async def test_a_session_of_an_earlier_system_whose_id_is_no_uuid_has_no_title_t
 ) -> None:
     """The clean-up ended here for good. Discriminates: asking the store for a point of that id."""
     await SessionStore(store, SESSIONS).unname("cyc", [ID])
+
+
+async def test_sessions_named_by_id_come_in_that_order_and_are_the_owners_alone(store: VectorStore) -> None:
+    """Discriminates: somebody else's session handed out by its id; the store's order."""
+    sessions = SessionStore(store, SESSIONS)
+    for number, owner in ((1, "local"), (2, "somebody else"), (3, "local")):
+        await sessions.create(uid(number), owner)
+    read = await sessions.get_many([uid(3), uid(9), uid(2), uid(1)], "local")
+    assert [session.session_id for session in read] == [uid(3), uid(1)]

@@ -15,6 +15,7 @@ from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
 from services.retrieval.reranking import (
     FAILURES,
+    LONGEST_PAUSE_S,
     CalibratedReranker,
     ForeignReranker,
     Reranked,
@@ -295,6 +296,28 @@ async def test_a_server_that_asks_for_a_pause_is_not_waited_for_but_left_alone()
         with pytest.raises(RerankerUnavailableError):
             await asyncio.wait_for(guard.judge(ask("退款"), candidates("fees")), 1)
     assert len(busy._calls) == 1
+
+
+class LoopAhead(asyncio.SelectorEventLoop):
+    """Its clock can be put forward."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+def test_however_long_a_server_asks_to_be_left_alone_it_is_asked_again_after_a_minute() -> None:
+    """Discriminates: a Retry-After of a day that is kept to."""
+    busy = ScriptedPairs(fails=True, retry_after_s=86_400)
+    guard = ForeignReranker(busy, timeout_s=5)
+    loop = LoopAhead()
+    for ahead_s, calls in ((0.0, 1), (LONGEST_PAUSE_S - 1, 1), (LONGEST_PAUSE_S + 1, 2)):
+        loop.ahead_s = ahead_s
+        with pytest.raises(RerankerUnavailableError):
+            loop.run_until_complete(guard.judge(ask("退款"), candidates("fees")))
+        assert len(busy._calls) == calls
+    loop.close()
 
 
 async def test_who_leaves_while_a_reranker_judges_says_nothing_of_its_health() -> None:

@@ -54,6 +54,17 @@ async def test_what_is_filtered_and_ordered_by_is_indexed(tmp_path: Path) -> Non
         assert params.is_tenant
 
 
+async def test_beside_a_collection_of_another_embedding_none_is_made(store: VectorStore) -> None:
+    """Discriminates: making some before the one that does not fit is looked at."""
+    await ensure(store, "large", 8)
+    for name in NAMES:
+        if name != "memories_t":
+            await store.delete_collection(name)
+    with pytest.raises(StartRefusedError, match="memories_t"):
+        await ensure(store)
+    assert [name for name in NAMES if await store.collection_exists(name)] == ["memories_t"]
+
+
 async def test_a_second_start_changes_nothing(store: VectorStore) -> None:
     await ensure(store)
     point = models.PointStruct(id=nth_id(1), vector={}, payload={"session_id": "s"})

@@ -150,6 +150,12 @@ async def test_low_room_is_told_before_the_disk_is_full(free_mb: int, reported: 
     assert await watch.is_full() == full
 
 
+async def test_a_disk_on_which_nothing_is_written_is_told_however_little_counts_as_low() -> None:
+    """Discriminates: LOW_DISK_MB alone, below which the store has long refused to write."""
+    watch = DiskWatch(cast(VectorStore, Engine({}, {}, free_bytes=63 * MB)), 1 * MB)
+    assert "is full: 63 MB" in (await watch.problem() or "")
+
+
 async def test_a_store_that_does_not_answer_is_not_told_to_be_full() -> None:
     watch = DiskWatch(cast(VectorStore, Engine({}, {}, silent=True)), 500 * MB)
     assert await watch.problem() is None

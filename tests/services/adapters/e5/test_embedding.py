@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import cache
 
@@ -52,6 +53,18 @@ def test_a_text_longer_than_the_window_is_the_mean_of_its_windows(characters: in
     """Discriminates: cutting at 512 tokens; a plain mean that counts a short last window as much."""
     text = long_text(characters)
     assert cosines([embedding().get_text_embedding(text)], reference().passage([text])).min() >= SAME
+
+
+def test_a_few_words_beyond_the_window_hardly_count() -> None:
+    """Discriminates: windows that weigh alike, however little is in the last one."""
+    engine = embedding()._queries
+    room = engine._weights.sizes.window - 2
+    words = ("The harbour master opens the northern gate at seven in the morning. " * 60).split()
+    most = bisect_right(range(len(words)), room, key=lambda n: len(engine._pieces.ids(" ".join(words[:n]))))
+    full = " ".join(words[: most - 1])
+    beyond = f"{full} 量子力学里没有确定的轨迹。"
+    assert len(list(engine._windows(engine._pieces.ids(beyond)))) == 2
+    assert np.dot(engine.embed(full), engine.embed(beyond)) >= SAME
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "\t", "<s></s><unk><mask>", "\ufeff", "\U0010ffff"])
