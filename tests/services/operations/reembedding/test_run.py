@@ -14,7 +14,14 @@ from config.settings import StoreSettings
 from core.errors import EmbeddingUnavailableError, StartRefusedError
 from core.relevance.sparse import encode_document
 from services.models.embedding import EmbeddingService
-from services.operations.reembedding.level import PAGE, CopyIncompleteError, PointTexts, point_texts
+from services.operations.reembedding.level import (
+    LATE_US,
+    PAGE,
+    CopyIncompleteError,
+    Limits,
+    PointTexts,
+    point_texts,
+)
 from services.operations.reembedding.run import Manner, Reembed, ReembedReport, SyncProgress
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
@@ -351,6 +358,18 @@ async def test_a_live_copy_that_keeps_nothing_is_not_called_whole(
     with pytest.raises(CopyIncompleteError, match="run this again"):
         await Reembed(store, OLD, embedding).run(target, NEW, lambda _: None, Manner(live=True))  # type: ignore[arg-type]
     await target.close()
+
+
+async def test_what_is_added_later_begins_a_little_before_the_copy_did(
+    store: VectorStore, embedding: EmbeddingService
+) -> None:
+    """Discriminates: a turn that was stamped before the copy began, and written after it, left out."""
+    began_us = 1_763_769_600_000_000
+    stamps = [began_us - LATE_US - 1, began_us - LATE_US, began_us]
+    await write(store, TURNS.name, [{"user_query": "q", "created_us": stamp} for stamp in stamps])
+    await reembed(store, embedding, live=True, limits=Limits(only_since_us=began_us))
+    added = (await read(store, NEW.conversation_collection)).values()
+    assert sorted((record.payload or {})["created_us"] for record in added) == stamps[1:]
 
 
 async def test_points_that_change_faster_than_they_are_copied_are_told(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from config.settings import StoreSettings
+from core.errors import EmbeddingUnavailableError
 from core.operations.receipts import ReceiptKind
 from core.relevance.sparse import encode_document
 from services.models.embedding import EmbeddingService
@@ -43,6 +44,11 @@ async def embedding() -> AsyncIterator[EmbeddingService]:
     service = EmbeddingService(HashingEmbedding(), NAME, DIMENSION)
     yield service
     await service.close()
+
+
+class BrokenEmbedding(HashingEmbedding):
+    def _get_text_embedding(self, text: str) -> list[float]:
+        raise RuntimeError("out of order")
 
 
 def backfill(store: VectorStore, embedding: EmbeddingService | None) -> Backfill:
@@ -121,3 +127,15 @@ async def test_each_run_that_changes_something_leaves_a_receipt(
     (done,) = await ReceiptStore(store, "operations").newest(kind=ReceiptKind.REPAIR)
     assert (done.reason, done.details, done.error) == ("request", {"backup": ""}, "")
     assert (done.counts["changed"], done.counts["moved"], done.counts["embedded"]) == (4, 2, 2)
+
+
+async def test_a_run_that_fails_leaves_a_receipt_that_says_so(store: VectorStore) -> None:
+    """Discriminates: turns that were changed and nothing that tells of it."""
+    await old_turns(store)
+    broken = EmbeddingService(BrokenEmbedding(), NAME, DIMENSION)
+    job = backfill(store, broken)
+    with pytest.raises(EmbeddingUnavailableError):
+        await job.apply(await job.plan(), reason="request")
+    await broken.close()
+    (failed,) = await ReceiptStore(store, "operations").newest(kind=ReceiptKind.REPAIR)
+    assert (failed.reason, failed.error) == ("request", EmbeddingUnavailableError.code)

@@ -17,18 +17,22 @@ from hypothesis import strategies as st
 from core.operations.receipts import Receipt, ReceiptKind
 from services.adapters.schedule import slots_of, zone_named
 from services.operations.schedule.lease import (
+    HOUR_US,
+    DueSlot,
     Lease,
     LeaseRecord,
     LeaseStore,
     LocalSlots,
+    Pace,
     first_moment,
     moment_at,
     us_of,
 )
+from services.store.clock import ClockWatch
 from services.store.dialect import VectorStore
 from services.store.receipts import ReceiptStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
-from tests.support.stores.schedule import REPORT, MemoryLease, make_operations
+from tests.support.stores.schedule import REPORT, Clocks, Every, MemoryLease, make_operations
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
 HELD = LeaseRecord("first", holder="one:1", last_slot=5)
@@ -244,3 +248,15 @@ def test_later_readings_never_come_earlier(reading: datetime, zone: str) -> None
     existing = ZoneInfo(zone)
     for step in (timedelta(minutes=1), timedelta(minutes=29), timedelta(hours=1), timedelta(days=1)):
         assert first_moment(reading, existing) <= first_moment(reading + step, existing)
+
+
+def test_a_clock_that_is_set_back_after_a_failure_does_not_put_off_the_next_try() -> None:
+    """Discriminates: a slot that rests until the moment of its failure comes again, and longer."""
+    clocks = Clocks()
+    watch = ClockWatch(clocks.wall, clocks.boot_us)
+    due = DueSlot(Every(86_400), Pace(), clocks.wall, watch, clocks.steady)
+    slot = due.newest()
+    due.saw(LeaseRecord("failed", slot=slot, attempts=1, failed_us=clocks.wall_us))
+    assert due.slot() is None
+    clocks.wall_us -= HOUR_US
+    assert (due.newest(), due.slot()) == (slot, slot)

@@ -1,0 +1,38 @@
+"""A document goes: what is left of it in turns that only name it, or only say what it says."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from qdrant_client import models
+
+from core.operations.erasure import ERASED_ID, ErasureOptions
+from tests.support.servers.app import App
+
+DOCUMENT, OTHER, CHUNK, SESSION = (str(uuid.UUID(int=number)) for number in range(1, 5))
+WORDS = "Rumpelstilzchen pays nine golden ducats for the spinning wheel."
+
+
+async def plant(app: App, **more: Any) -> str:
+    """A turn, written past the code that stores turns."""
+    turn_id = str(uuid.uuid4())
+    payload = {"session_id": SESSION, "owner": "local", "user_query": "?", "assistant_response": "!", **more}
+    point = models.PointStruct(id=turn_id, vector={}, payload=payload)
+    await app.container.store.upsert("conversations", [point])
+    return turn_id
+
+
+async def test_a_question_that_was_limited_to_it_names_it_no_more_and_a_thinking_that_quotes_it_is_told(
+    app: App,
+) -> None:
+    """Discriminates: turns looked for by their citations alone; quotes looked for in answers alone."""
+    limited = await plant(app, filters={"document_ids": [DOCUMENT, OTHER]})
+    source = {"document_id": DOCUMENT, "chunk_id": CHUNK, "text": WORDS}
+    quoting = await plant(app, sources=[source], thinking=f"They say so: {WORDS}")
+    erased = await app.container.sessions.erasure._erasure.document(DOCUMENT, ErasureOptions())
+    assert erased.quoted_in.turn_ids == (quoting,)
+    assert erased.proof is not None
+    assert erased.proof.hits == 0
+    [record] = await app.container.store.retrieve("conversations", [limited])
+    assert (record.payload or {})["filters"] == {"document_ids": [ERASED_ID, OTHER]}
