@@ -9,6 +9,7 @@ import pytest_asyncio
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
+from core.knowledge import SHARED_OWNER, Upload
 from tests.support.servers.app import CHAT, App, make_settings, open_app
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -99,6 +100,16 @@ async def test_a_strangers_document_is_neither_listed_nor_found(app: App) -> Non
     for path in (f"/documents/{document_id}", f"/documents/{document_id}/chunks", f"/jobs/{job_id}"):
         assert (await app.client.get(path, headers=BOB)).status_code == 404
     assert (await app.client.delete(f"/documents/{document_id}", headers=BOB)).status_code == 404
+
+
+async def test_a_shared_document_may_be_read_with_any_key_and_deleted_with_none(app: App) -> None:
+    """Discriminates: whoever may read a document may delete it."""
+    upload = Upload(owner=SHARED_OWNER, file_name="all.md", content=b"# All\nThis is for everybody.")
+    added = await app.container.knowledge.add(upload)
+    await app.container.knowledge.wait(added.job_id or "", [SHARED_OWNER])
+    path = f"/documents/{added.document.document_id}"
+    for method, status in (("GET", 200), ("DELETE", 404), ("GET", 200)):
+        assert (await app.client.request(method, path, headers=ALICE)).status_code == status, method
 
 
 async def test_only_an_admin_key_reaches_the_admin_routes(app: App) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import ConflictError
 from core.operations.expiry import DAY_US, GUARDED_TURNS
+from services.adapters.schedule import CronSchedule
+from services.operations.schedule.lease import LeaseStore
 from tests.support.servers.app import App, make_settings, open_app
 
 ADMIN = {"Authorization": "Bearer admin-key-of-thirty-two-characters!"}
@@ -118,6 +121,23 @@ async def test_a_clock_that_is_not_believed_stops_the_nightly_run_and_nobody_who
     assert (await clean_up(app))["refusal"] == str(refused.value)
     assert len(await parents(app, session_id)) == GUARDED_TURNS + 1
     assert (await clean_up(app, dry_run="false"))["deleted"] == GUARDED_TURNS + 1
+
+
+async def test_the_schedule_is_wired_to_a_run_that_nobody_attends(app: App) -> None:
+    """Discriminates: a nightly run that believes any clock, as one does that a person has asked for."""
+    session_id = await new_session(app)
+    for _ in range(GUARDED_TURNS + 1):
+        await aged_turn(app, session_id, 400)
+    schedule, lease = app.container.schedule, LeaseStore(app.container.store, "operations")
+    assert isinstance(schedule, CronSchedule)
+    await schedule.current()  # makes the record of a new store, for which nothing is due
+    record = await lease.read()
+    assert record is not None
+    overdue = replace(record, token="overdue", holder="", last_slot=record.last_slot - DAY_US)
+    assert await lease.swap(record, overdue) == overdue
+    with pytest.raises(ConflictError, match="clean up by hand"):
+        await schedule._runner.run()
+    assert len(await parents(app, session_id)) == GUARDED_TURNS + 1
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")

@@ -176,7 +176,8 @@ async def test_a_turn_that_is_stored_can_be_stopped_however_early(tmp_path: Path
 
 
 async def test_a_reader_who_has_seen_all_is_told_that_nothing_is_left(tmp_path: Path) -> None:
-    """Discriminates: an empty 200 brings an EventSource back for ever; `after` over a newer Last-Event-ID."""
+    """Discriminates: an empty 200 brings an EventSource back for ever; `after` over a newer Last-Event-ID;
+    the number of another turn's event taken for one of this one's."""
     settings = make_settings(tmp_path, models={"llms": {"default": scripted("one ", "two")}})
     async with open_app(settings) as app:
         whole = await app.ask("Why?")
@@ -186,5 +187,6 @@ async def test_a_reader_who_has_seen_all_is_told_that_nothing_is_left(tmp_path: 
         observed = {"Last-Event-ID": f"{turn_id}:{int(last) - 1}"}
         again = Streamed(frames((await app.client.get(path, params={"after": 1}, headers=observed)).text))
         assert again.kinds == ["DONE"]
-        odd = await app.client.get(path, headers={b"Last-Event-ID": f"{turn_id}:²".encode("latin-1")})
-        assert Streamed(frames(odd.text)).answer == whole.answer
+        for unknown in (f"{turn_id}:²", f"{uuid.uuid4()}:{last}"):
+            odd = await app.client.get(path, headers={b"Last-Event-ID": unknown.encode("latin-1")})
+            assert Streamed(frames(odd.text)).answer == whole.answer

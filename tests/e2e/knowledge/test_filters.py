@@ -251,7 +251,6 @@ async def test_a_model_is_told_of_the_limits_with_passages_and_without(tmp_path:
     assert "Search scope" not in json.dumps(unlimited)
 
 
-@pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_second_try_with_a_rewritten_question_keeps_to_the_limits(tmp_path: Path) -> None:
     """Discriminates: the rewritten question searched in everything."""
     async with open_app(rewriting(tmp_path, REWRITTEN)) as app:

@@ -13,6 +13,7 @@ import pytest
 from config.settings import Settings
 from scripts.commands import erase
 from scripts.commands.maintenance import CommandError
+from tests.scripts.commands.test_sync import serving
 from tests.support.servers.app import HASHING, make_settings, open_app, scripted
 from tests.support.servers.commands import command
 from tests.support.servers.server import running_server
@@ -129,6 +130,24 @@ def test_a_running_server_is_asked(tmp_path: Path) -> None:
         done = command("commands.erase", *arguments, "--apply", "--yes", **where)
         assert (done.returncode, json.loads(done.stdout)["proof"]["hits"]) == (0, 0)
         assert httpx.get(f"{server.url}/sessions/{session}", headers=headers).status_code == 404
+
+
+async def test_a_server_is_told_what_is_to_go_with_the_document(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: --with-answers or --delete-backups lost on the way to the server that has the store."""
+    async with serving(settings) as url, httpx.AsyncClient(base_url=url, timeout=30) as client:
+        added = (await client.post("/documents", files={"file": ("fees.md", FEES.encode())})).json()
+        await client.get(f"/jobs/{added['job_id']}/stream")
+        body = {"question": "How much?", "stream": False}
+        turn = (await client.post("/knowledge_chat_conversation", json=body)).json()["turn_id"]
+        assert (await client.post("/admin/backups")).status_code == 200
+        one = ("--document", added["document"]["document_id"], "--url", url)
+        everything = ("--with-answers", "--delete-backups", "--apply", "--yes")
+        assert await run_it(settings, *one, *everything) == 0
+        assert "Nothing of it was found." in capsys.readouterr().out
+        assert (await client.get(f"/turns/{turn}")).status_code == 404
+    assert list(settings.store.backups.glob("*.zip")) == []
 
 
 @pytest.mark.full("runs commands as processes of their own")
