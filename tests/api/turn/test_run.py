@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from api.turn.run import StreamSeats
-from core.errors import TooManyStreamsError
+from api.turn.run import RunningTurns, StreamSeats
+from core.errors import SessionBusyError, TooManyStreamsError
+from services.store.clock import Activity
 
 
 def test_the_number_in_all_and_that_of_one_key_are_bounded_and_come_back() -> None:
@@ -24,3 +25,13 @@ def test_without_keys_only_the_number_in_all_counts() -> None:
     seats.take("local")
     with pytest.raises(TooManyStreamsError):
         seats.check("local")
+
+
+def test_beside_a_turn_of_its_session_another_begins_only_where_it_names_its_parent() -> None:
+    """Discriminates: a second question that grows below a turn which is still being answered."""
+    running = RunningTurns(StreamSeats(9), Activity())
+    with running.claim("session", "a", exclusive=True):
+        with pytest.raises(SessionBusyError), running.claim("session", "a", exclusive=True):
+            pass
+        with running.claim("session", "a", exclusive=False), running.claim("other", "a", exclusive=True):
+            pass

@@ -197,3 +197,5 @@ def test_no_key_goes_to_a_provider_it_was_not_set_for(monkeypatch: pytest.Monkey
     named = elsewhere.model_copy(update={"api_key_env": "ANTHROPIC_API_KEY"})
     assert api_key_for("claude", named, models) == "sk-ant"
     assert api_key_for("gpt", LLMSettings(provider="openai", model="g"), models) == "sk-openai"
+    own_server = LLMSettings(provider="openai", model="g", base_url="http://elsewhere/v1")
+    assert api_key_for("gpt", own_server, models) == "none"
