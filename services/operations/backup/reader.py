@@ -42,12 +42,17 @@ _KNOWN = {f"{role}.{kind}" for role in Role for kind in Kind} | {MANIFEST}
 
 
 class _BoundedFile(io.FileIO):
-    """A zip's list of contents may claim any length, and would be read at once."""
+    """A zip's list of contents may claim any length, and would be read at once; and any place."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > CHUNK_BYTES:
             raise BadArchiveError("the archive's list of contents is refused for its size")
         return super().read(size) or b""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        if whence == io.SEEK_SET and offset < 0:  # the system's EINVAL would look like a disk at fault
+            raise BadArchiveError("the archive's list of contents points before its beginning")
+        return super().seek(offset, whence)
 
 
 class Archive:

@@ -267,6 +267,18 @@ def test_a_damaged_archive_is_refused_or_reads_as_it_was(sound: Path, data: st.D
     assert results == read(sound)
 
 
+def test_members_that_begin_before_the_archive_are_damage(sound: Path) -> None:
+    """Discriminates: the system's EINVAL of a seek to a negative place, taken for a fault of the disk."""
+    content = bytearray(sound.read_bytes())
+    offset_at = content.rindex(b"PK\x05\x06") + 16  # where the end of the archive says its directory begins
+    (offset,) = struct.unpack_from("<I", content, offset_at)
+    struct.pack_into("<I", content, offset_at, offset + 2_048)
+    damaged = sound.with_name("before.zip")
+    damaged.write_bytes(content)
+    with pytest.raises(BadArchiveError):
+        read(damaged)
+
+
 def test_the_checksum_of_the_zip_alone_is_not_enough(tmp_path: Path) -> None:
     """Another content with a right CRC, and the manifest of the first."""
     content = framed(record())
