@@ -67,6 +67,7 @@ async def test_the_list_goes_on_when_it_is_scrolled(page: Page, url: str) -> Non
     assert not await page.is_visible("#sessions > .text-button")
 
 
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_search_finds_what_no_page_has_shown_yet(page: Page, url: str) -> None:
     """Discriminates: a search among the rows that are there."""
     await page.goto(url)
