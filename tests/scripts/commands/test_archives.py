@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from config.settings import Settings
-from routes.app import create_app
 from scripts.commands import archives
 from scripts.commands.maintenance import CommandError
-from tests.support.servers.app import HASHING, make_settings, open_app
+from tests.support.servers.app import HASHING, make_settings, open_app, serving
 from tests.support.servers.commands import command
-from tests.support.waiting import until
 
 QUESTION = "How long is the leave?"
 
@@ -139,19 +133,6 @@ async def test_a_backup_folder_that_is_a_file_is_told_in_one_plain_line(
             with pytest.raises(CommandError) as raised:
                 await back_up(settings, *arguments)
             assert (str(raised.value), raised.value.exit_code) == (f"BACKUP_DIR {folder} is not a folder", 2)
-
-
-@asynccontextmanager
-async def serving(settings: Settings) -> AsyncIterator[str]:
-    """The app on a loopback port, with its store open in it."""
-    app = create_app(settings)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
-        task = asyncio.create_task(server.serve(sockets=[listener]))
-        await until(lambda: server.started)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        await task
 
 
 @pytest.mark.full("runs commands as processes of their own")

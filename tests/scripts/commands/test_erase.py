@@ -13,8 +13,7 @@ import pytest
 from config.settings import Settings
 from scripts.commands import erase
 from scripts.commands.maintenance import CommandError
-from tests.scripts.commands.test_sync import serving
-from tests.support.servers.app import HASHING, make_settings, open_app, scripted
+from tests.support.servers.app import HASHING, make_settings, open_app, scripted, serving
 from tests.support.servers.commands import command
 from tests.support.servers.server import running_server
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from config.settings import Settings
 from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport
-from routes.app import create_app
 from scripts import wenmai
 from scripts.commands import sync
 from scripts.commands.maintenance import CommandError
 from scripts.commands.sync import print_reports
-from tests.support.servers.app import HASHING, make_settings
+from tests.support.servers.app import HASHING, make_settings, serving
 from tests.support.servers.commands import command
-from tests.support.waiting import until
 
 
 def settings_of(tmp_path: Path, source: str = "docs") -> Settings:
@@ -61,19 +54,6 @@ async def test_without_a_server_it_does_the_work_itself_and_says_what_failed(
     assert "  empty.md: The file is empty." in printed
     assert await run_sync(settings, "--source", "other") == 2
     assert "configured: docs" in capsys.readouterr().out
-
-
-@asynccontextmanager
-async def serving(settings: Settings) -> AsyncIterator[str]:
-    """The address of the real server, in this process."""
-    app = create_app(settings)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
-        task = asyncio.create_task(server.serve(sockets=[listener]))
-        await until(lambda: server.started)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        await task
 
 
 @pytest.mark.full("runs commands as processes of their own")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import uvicorn
 
 from api.container import Container
 from config.settings import Settings, load_settings
 from routes.app import create_app
+from tests.support.waiting import until
 from tests.support.wire.sse import Streamed, frames
 
 HASHING = "llama_index:tests.support.models.hashing_embedding:HashingEmbedding"
@@ -69,3 +73,15 @@ async def open_app(settings: Settings) -> AsyncIterator[App]:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as client:
             yield App(client, app.state.container)
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[str]:
+    """The address of the application on a loopback port, with its store open in this process."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="error", lifespan="on"))
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        await until(lambda: server.started)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        await task
