@@ -144,8 +144,8 @@ async def test_back_to_the_old_content_while_the_new_one_is_read_in(store: Vecto
         first = await added(bench, named())
         newer = await bench.knowledge.add(named(NEWER))
         await until(bench, newer.job_id or "", JobStage.EMBEDDING)
-        held.let_all()
         back = await bench.knowledge.add(named())
+        held.let_all()
         assert (back.existing, back.job_id) == (True, None)
         document = await bench.knowledge.get_document(first.document_id, ME)
         assert await bench.chunk_count() == await bench.chunk_count(ready=True) == document.chunk_count
