@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -37,6 +38,15 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
     """The real application with the extractive answerer and a hashing embedding."""
     async with open_app(make_settings(tmp_path)) as opened:
         yield opened
+
+
+@pytest.fixture
+def on_disk(pytestconfig: pytest.Config) -> Iterator[Path]:
+    """For what measures the room that files take: in memory, where other tests have theirs, a hole in a file
+    takes room, too."""
+    assert pytestconfig.cache
+    with tempfile.TemporaryDirectory(dir=pytestconfig.cache.mkdir("stores")) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -163,8 +163,8 @@ async def test_a_store_that_does_not_answer_is_not_told_to_be_full() -> None:
 
 
 @pytest.mark.full("works through many cases, for seconds")
-async def test_the_embedded_store_gives_back_what_was_deleted_and_keeps_a_receipt(tmp_path: Path) -> None:
-    async with open_edge_client(tmp_path) as store:
+async def test_the_embedded_store_gives_back_what_was_deleted_and_keeps_a_receipt(on_disk: Path) -> None:
+    async with open_edge_client(on_disk) as store:
         assert isinstance(store, StoreUpkeep)
         sparse = {"sparse": models.SparseVectorParams()}
         for name in ("turns", OPERATIONS):

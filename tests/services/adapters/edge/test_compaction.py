@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import tempfile
 from array import array
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -132,14 +131,6 @@ async def fill(client: EdgeClient, collection: str, chosen: range) -> None:
     await client.create_collection(collection, {"turn": dense, "question": dense})
     for start in range(0, len(chosen), 50):
         await client._update(wire.Upsert(collection, [turn(n) for n in chosen[start : start + 50]]))
-
-
-@pytest.fixture
-def on_disk(pytestconfig: pytest.Config) -> Iterator[Path]:
-    """Beside the code: in memory, where other tests have their files, a hole in a file takes room, too."""
-    assert pytestconfig.cache
-    with tempfile.TemporaryDirectory(dir=pytestconfig.cache.mkdir("stores")) as folder:
-        yield Path(folder)
 
 
 async def test_at_least_80_percent_of_the_space_of_deleted_turns_comes_back(on_disk: Path) -> None:
