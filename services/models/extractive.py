@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.passages import key_spans, presence
+from core.citing.parts import parts_of
+from core.citing.quoting import quotes
 from core.llm_wrapper import LLMDelta
 from core.prompt.layouts import MESSAGES, PROMPT, Exchange, ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Passage, Role, parse_knowledge, scope_in_prompt
 from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings
-from core.relevance.sparse import SparseTerms, WeightedTerm, question_terms
+from core.relevance.sparse import SparseTerms
 from core.text import is_mostly_chinese
 from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
-MAX_QUOTES = 3
-WORTH_QUOTING = 0.7  # of the best quote's share of the question's terms, and of the best relevance
+WORTH_QUOTING = 0.7  # of the best relevance
+MISSING = 0.35  # of a part's words; with fewer in the best quote the documents do not speak of it
 PIECE_CHARS = 24
 
 _INTRO = {True: "资料中的相关内容：", False: "From the documents:"}
+_MISSING = {True: "资料中没有找到：{}", False: "The documents hold nothing on this: {}"}
 _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。可以换一种说法，或先添加相关文档。",
     False: "The documents hold nothing that answers this. Try other words, or add documents about it.",
@@ -66,41 +68,43 @@ def answer(prompt: ReadBack, scope: str = "") -> str:
     chinese = is_mostly_chinese(asked)
     if not passages:
         return _NOTHING_WITHIN[chinese].format(scope) if scope else _NOTHING[chinese]
-    own = [passage for passage in passages if is_mostly_chinese(passage.text) == chinese]
+    own = [passage for passage in passages if _is_readable(passage, chinese)]
     if own and own[0].relevance >= WORTH_QUOTING * passages[0].relevance:
         passages = own  # a quote in another language only where the reader's has none
     wordings = [(asked, 1.0), *joined_wordings(asked, prompt.previous)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
-    quotes = "\n\n".join(_block(quote, index) for index, quote in _quotes(Query(asked, forms), passages))
-    return f"{_INTRO[chinese]}\n\n{quotes}"
+    return "\n\n".join([_INTRO[chinese], *_answered(Query(asked, forms), passages, chinese)])
 
 
-def _quotes(query: Query, passages: Sequence[Passage]) -> Iterator[tuple[int, str]]:
-    """The first passage, and at most two more that say about as much of what was asked."""
+def _is_readable(passage: Passage, chinese: bool) -> bool:
+    """A table or code under a Chinese heading is for those who read Chinese, whatever its letters."""
+    if is_mostly_chinese(passage.text):
+        return chinese
+    return not chinese or is_mostly_chinese(passage.heading)
+
+
+def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[str]:
+    """The quotes for each part of the question, each once; and which part has none."""
+    texts = [(passage.heading, passage.text) for passage in passages]
+    by_part = {part: quotes(query, part, texts) for part in _parts(query)}
+    most = max((quote.covers for part in by_part.values() for quote in part), default=0.0)
+    blocks: list[str] = []
+    for part, best in by_part.items():
+        covers = max((quote.covers for quote in best), default=0.0)
+        if len(by_part) > 1 and covers < min(MISSING, most):
+            blocks.append(_MISSING[chinese].format(part))
+        else:
+            blocks += [_block(quote.text, passages[quote.passage].index) for quote in best]
+    return [*dict.fromkeys(blocks)]
+
+
+def _parts(query: Query) -> list[str]:
+    """What is asked, each part for itself; one that leans on what was asked before with that."""
     leans = len(query.forms) > 1 and follow_up_weight(query.question) > 0
-    terms = question_terms(query.forms[1].text if leans else query.question)
-    spans = key_spans(query, [passage.text for passage in passages])
-    quoted = [
-        (passage.index, passage.text[span.start : span.end] if span else "")
-        for passage, span in zip(passages, spans, strict=True)
-    ]
-    values = [
-        _share(terms, quote) * (passage.relevance >= WORTH_QUOTING * passages[0].relevance)
-        for passage, (_, quote) in zip(passages, quoted, strict=True)
-    ]
-    shown: set[str] = set()
-    for (index, quote), value in zip(quoted, values, strict=True):
-        worth = not shown or value >= WORTH_QUOTING * max(values) > 0
-        if quote and worth and quote not in shown and len(shown) < MAX_QUOTES:
-            shown.add(quote)
-            yield index, quote
-
-
-def _share(terms: Sequence[WeightedTerm], quote: str) -> float:
-    here = presence(terms, quote)
-    return sum(term.weight for term, present in zip(terms, here, strict=True) if present)
+    return [query.forms[1].text] if leans else parts_of(query.question)
 
 
 def _block(quote: str, index: int) -> str:
     lines = [f"> {line}".rstrip() for line in quote.splitlines()]
-    return "\n".join(lines) + f" [{index}]"
+    mark = "\n\n" if lines[-1].endswith(("```", "~~~")) else " "
+    return "\n".join(lines) + f"{mark}[{index}]"

@@ -1,0 +1,111 @@
+"""What is quoted whole: rows with their columns' names, a question with its answer, code, an article."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.citing.parts import parts_of
+from core.citing.quoting import UnitKind, quotes, units_of
+from core.relevance.query import Query, QueryForm
+from core.relevance.sparse import SparseTerms
+
+PRICES = """下表是价格。
+
+| 型号 | 名称 | 价格（元） |
+| --- | --- | --- |
+| AX-220 | 泵 | 300 |
+| AX-221 | 泵（不锈钢） | 450 |
+| BX-1 | 阀 | 20 |
+"""
+RULES = """第一条 员工每天工作八小时。
+第二条 迟到三十分钟以内扣五十元。
+第三条 旷工一天扣三天工资。
+"""
+FAQ = """**Q：工资条的密码忘了怎么办？**
+A：在登录页点“忘记密码”。
+
+**Q：银行卡换了怎么办？**
+A：每月 5 日之前交变更单。
+"""
+
+
+def quoted(question: str, *texts: str, heading: str = "") -> list[str]:
+    query = Query(question, (QueryForm(question, [], SparseTerms([], [])),))
+    return [quote.text for quote in quotes(query, question, [(heading, text) for text in texts])]
+
+
+def test_a_row_comes_with_the_names_of_its_columns_and_its_tables_title() -> None:
+    """Discriminates: the header without the row, and the row without its header."""
+    assert quoted("AX-221 多少钱", PRICES, heading="产品 > 价目表") == [
+        "**价目表**\n- 型号: AX-221; 名称: 泵（不锈钢）; 价格（元）: 450"
+    ]
+
+
+def test_all_rows_that_match_up_to_five_and_how_many_more() -> None:
+    rows = "".join(f"| P-{number} | pump | {number} |\n" for number in range(8))
+    text = f"| Part | Kind | Price |\n|---|---|---|\n| V-1 | valve | 3 |\n{rows}"
+    (quote,) = quoted("which pump is there", text)
+    assert quote.count("Kind: pump") == 5
+    assert quote.endswith("- … +3")
+    assert "valve" not in quote
+
+
+def test_a_question_of_a_faq_comes_with_its_answer() -> None:
+    assert quoted("工资条密码忘了", FAQ)[0].startswith("**Q：工资条的密码")
+    assert "忘记密码" in quoted("工资条密码忘了", FAQ)[0]
+    assert "变更单" not in quoted("工资条密码忘了", FAQ)[0]
+
+
+def test_of_several_articles_the_right_one_is_quoted_whole() -> None:
+    assert quoted("迟到会扣钱吗", RULES) == ["第二条 迟到三十分钟以内扣五十元。"]
+
+
+def test_a_block_of_code_is_whole_and_its_fence_closed() -> None:
+    whole = "Install it:\n\n```bash\npip install wenmai\nwenmai serve\n```\n"
+    assert quoted("pip install", whole)[0] == "```bash\npip install wenmai\nwenmai serve\n```"
+    assert quoted("pip install", whole.removesuffix("```\n"))[0].endswith("\n```")
+
+
+def test_without_a_word_of_the_question_the_first_passage_begins_the_answer() -> None:
+    assert quoted("how many hours a day", RULES, FAQ)[0].startswith("第一条")
+
+
+def test_the_heading_of_a_passage_speaks_for_its_units() -> None:
+    texts = [("春节放假安排", "共放八天。"), ("国庆放假安排", "共放七天。")]
+    query = Query("国庆放几天", (QueryForm("国庆放几天", [], SparseTerms([], [])),))
+    assert quotes(query, "国庆放几天", texts)[0].text == "共放七天。"
+
+
+@given(st.text(alphabet="|-\n第一条 1.2#QA:：？?`~ab。*>", max_size=200))
+def test_units_hold_all_that_is_not_blank(text: str) -> None:
+    units = units_of(text)
+    assert all(unit.start < unit.end <= len(text) for unit in units)
+    assert [unit.start for unit in units] == sorted(unit.start for unit in units)
+    held = set().union(*(range(unit.start, unit.end) for unit in units)) if units else set()
+    assert all(at in held for at, char in enumerate(text) if not char.isspace())
+    quoted("a 第一条", text)
+
+
+def test_a_table_of_many_rows_is_one_unit() -> None:
+    text = "| a | b |\n|---|---|\n" + "".join(f"| {n} | x |\n" for n in range(10_000))
+    (unit,) = units_of(text)
+    assert (unit.kind, len(unit.rows)) == (UnitKind.TABLE, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("年假有几天？", ["年假有几天？"]),
+        ("体检报告能代拿吗？寄到外省多少钱？", ["体检报告能代拿吗？", "寄到外省多少钱？"]),
+        ("How long is a token valid and how many requests may I send?",
+         ["How long is a token valid", "how many requests may I send?"]),
+        ("打车回家能报吗，最多多少", ["打车回家能报吗，最多多少"]),
+        ("M2 和 M3 的退货期限有什么区别？", ["M2 的退货期限有什么区别？", "M3 的退货期限有什么区别？"]),
+        ("What is the difference between the DP-310 and the DP-315?", ["DP-310", "the DP-315"]),
+        ("salt and pepper", ["salt and pepper"]),
+    ],
+)  # fmt: skip
+def test_a_question_of_several_parts_and_one_that_compares(question: str, parts: list[str]) -> None:
+    assert parts_of(question) == parts
