@@ -14,6 +14,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "The reranker cannot be reached: the built-in one ranked this time.",
     ),
     "filtering": ("正在筛选资料……", "Selecting the relevant passages..."),
+    "not_searched": ("这条消息没有检索资料。", "The documents were not searched for this message."),
     "nothing_found": ("资料中没有找到相关内容。", "Nothing relevant was found in the documents."),
     "nothing_found_within": (
         "在所限定的范围内没有找到相关内容。",
@@ -78,6 +79,57 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "a new session.",
     ),
     "why_shown": ("它被检索到了，会提供给模型。", "It was found and would be shown to the model."),
+    "talk_never": (
+        "这个问题按要求没有检索资料，也没有配置语言模型，所以无法回答。",
+        "The documents were not to be searched, and no model is configured: this cannot be answered.",
+    ),
+    "talk_greeting": (
+        "你好！直接提问就行：我从文档里找答案，引用原文并注明出处。",
+        "Hello! Just ask: I look for the answer in the documents, quote it, and say where it stands.",
+    ),
+    "talk_thanks": ("不客气，有问题随时问。", "You are welcome. Ask whenever there is more."),
+    "talk_closing": ("好的，有问题随时问。", "All right. Ask whenever there is more."),
+    "talk_assistant": (
+        "我是这里的问答助手：从已添加的文档里查找答案，引用原文并注明出处，找不到就直说。"
+        "现在没有配置语言模型，所以只引用原文，不会改写、翻译或闲聊。",
+        "I answer questions from the documents that were added here: I quote them, tell where it stands, and "
+        "say so when they hold nothing. No language model is configured, so I only quote: I do not rephrase, "
+        "translate or chat.",
+    ),
+    "talk_arithmetic": (
+        "我只从文档里查找答案；没有配置语言模型，不会计算。",
+        "I only look for answers in the documents; without a language model I do not calculate.",
+    ),
+    "talk_nothing_said": (
+        "这个会话里还没有问答。",
+        "Nothing was asked and answered in this conversation yet.",
+    ),
+    "talk_shorter": (
+        "没有配置语言模型，不能缩写；上一个回答里也没有可单独引用的原文。",
+        "Without a language model I cannot shorten; the last answer has no quote to give alone.",
+    ),
+    "talk_simpler": (
+        "没有配置语言模型，只能引用原文，不能换一种说法。可以问得更具体些。",
+        "Without a language model I only quote and cannot explain. Ask about a part of it.",
+    ),
+    "talk_reworded": (
+        "没有配置语言模型，只能引用原文，不能改写或换格式。",
+        "Without a language model I only quote: I cannot rewrite or change the form.",
+    ),
+    "talk_translated": (
+        "没有配置语言模型，只能引用原文，不能翻译。",
+        "Without a language model I only quote and cannot translate.",
+    ),
+    "talk_summary": (
+        "没有配置语言模型，不能总结对话；对话本身可以往上翻看。",
+        "Without a language model I cannot summarise. The conversation itself can be read above.",
+    ),
+    "talk_sources": ("上一个回答引用了：", "The last answer quotes:"),
+    "talk_no_sources": (
+        "上一个回答没有引用任何文档。",
+        "The last answer quotes no document.",
+    ),
+    "talk_questions": ("这个会话里问过：", "Asked in this conversation:"),
     "generating": ("正在生成回答……", "Writing the answer..."),
     "retrying": ("模型服务暂时没有应答，正在重试……", "The model's server did not answer, trying again..."),
     "answer_cut": (

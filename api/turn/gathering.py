@@ -16,6 +16,7 @@ from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
+from core.relevance.talk import Talk, talk_of
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.llm_service import ModelEntry
@@ -101,10 +102,14 @@ class Gathering:
 
     async def run(self, top_n: int, models: TurnModels, lap: Lap) -> Gathered:
         """Raises StoreUnavailableError, EmbeddingUnavailableError."""
-        self._report(TurnStage.RETRIEVING)
+        talk, searches = self._talk()
+        if searches:
+            self._report(TurnStage.RETRIEVING)
         conversations = self._pipeline.conversations
         recent = await conversations.get_recent_history(self._branch)
         self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
+        if not searches:
+            return await self._without_search(talk, recent, lap)
         before, last_answer = asked_before(recent)
         self.query = query = await self._pipeline.queries.build(
             self._turn.user_query, before, last_answer=last_answer
@@ -124,6 +129,23 @@ class Gathering:
         chosen = self._keep(ranked, refused, top_n)
         expanded = await self._pipeline.widened(chosen, self._owners)
         return Gathered(tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, refused, rewritten)
+
+    def _talk(self) -> tuple[Talk | None, bool]:
+        """What kind of talk the question is (None: it is one), and whether the documents are searched."""
+        use = self._turn.request.knowledge if self._turn.request else "auto"
+        talk = None if use == "always" else talk_of(self._turn.user_query)
+        return talk, use == "always" or (use == "auto" and talk is None)
+
+    async def _without_search(self, talk: Talk | None, recent: list[Turn], lap: Lap) -> Gathered:
+        """The conversation alone; its first question, too, where it is asked what was asked."""
+        self._report(TurnStage.FILTERING, message="not_searched", candidates=0, used=0)
+        self.query = await self._pipeline.queries.build(self._turn.user_query, [])
+        conversations, summaries = self._pipeline.conversations, self._pipeline.summaries
+        first = [node.turn_id for node in self._branch.nodes if not node.command][:1]
+        relevant = await conversations.turns.get_many(first) if talk is Talk.QUESTIONS else []
+        summary = await summaries.applicable(self._branch.nodes)
+        lap("retrieve")
+        return Gathered(tuple(recent), tuple(relevant), summary, searched=False, talk=talk)
 
     def _warn_of_lost(self, number: int) -> None:
         """Turns whose place on the branch can be read, but not their text; TurnRun reports the others."""

@@ -6,10 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import structlog
 
 from config.prompt_library import Language, PromptLibrary
+from config.prompt_library import Role as PromptRole
 from config.settings import ConversationSettings
 from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequest
@@ -30,6 +32,7 @@ from core.prompt.messages import (
     nothing_within,
     scope_line,
 )
+from core.relevance.talk import Talk
 from core.text import is_mostly_chinese
 from services.llm_service import ModelEntry
 
@@ -54,7 +57,8 @@ class Gathered:
 
     `expanded` are these with the text that goes into the prompt, which may be longer (none: their own).
     `refused` are the chunks that InsertBlock judged useless; `rewritten` is the wording that the question was
-    searched with once more, or "".
+    searched with once more, or "". `searched` is False where nothing was looked for; `talk` is then what kind
+    of talk it is, None for a question.
     """
 
     recent: tuple[Turn, ...] = ()
@@ -65,6 +69,14 @@ class Gathered:
     expanded: tuple[Candidate, ...] = ()
     refused: frozenset[str] = frozenset()
     rewritten: str = ""
+    searched: bool = True
+    talk: Talk | None = None
+
+    @property
+    def role(self) -> PromptRole:
+        if not self.searched:
+            return "unsearched"
+        return "knowledge" if self.candidates else "general"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +129,8 @@ class PromptBuilder:
     def check_fits(self, request: TurnRequest, model: ModelEntry, persona: str) -> None:
         """Raises QuestionTooLongError when what never goes exceeds the model's window by itself."""
         budget = self._budget(model)
-        either = [self._texts(request, persona, has_knowledge=has) for has in (True, False)]
-        if not all(fits_alone(budget, texts, request.question) for texts in either):
+        each = [self._texts(request, persona, role) for role in get_args(PromptRole)]
+        if not all(fits_alone(budget, texts, request.question) for texts in each):
             beside = "with the persona and the system prompt" if persona else "with the system prompt"
             raise QuestionTooLongError(
                 f"question: {budget.count(request.question)} tokens; {beside} that is more than the "
@@ -138,11 +150,11 @@ class PromptBuilder:
     def build(self, request: TurnRequest, model: ModelEntry, persona: str, gathered: Gathered) -> Prompt:
         """Fit what was gathered into the model's window and put it in order."""
         budget = self._budget(model)
-        texts = self._texts(request, persona, has_knowledge=bool(gathered.candidates))
+        texts = self._texts(request, persona, gathered.role)
         history = _history(gathered)
         fitted = _fitted(budget, texts, history, gathered, request.question)
         if gathered.candidates and not fitted.candidates:  # no room: the model must not be promised passages
-            texts = self._texts(request, persona, has_knowledge=False)
+            texts = self._texts(request, persona, "general")
             lost = tuple(one for one in fitted.dropped if one.part is Part.KNOWLEDGE)
             fitted = fit(budget, texts, history, (), request.question)
             fitted = replace(fitted, dropped=(*fitted.dropped, *lost))
@@ -161,10 +173,10 @@ class PromptBuilder:
     def _budget(self, model: ModelEntry) -> Budget:
         return Budget(model.context_window, model.max_tokens, self._shares, model.count_tokens)
 
-    def _texts(self, request: TurnRequest, persona: str, *, has_knowledge: bool) -> PromptTexts:
+    def _texts(self, request: TurnRequest, persona: str, role: PromptRole) -> PromptTexts:
         language = self.language(request.question)
-        system = self._library.system(language, has_knowledge=has_knowledge, thinking=request.how.thinking)
-        within = "" if has_knowledge else nothing_within(request.filters, language)
+        system = self._library.system(language, role, thinking=request.how.thinking)
+        within = nothing_within(request.filters, language) if role == "general" else ""
         intro = self._library.text("knowledge_intro", language)
         return PromptTexts(
             system="\n\n".join(filter(None, (system, within))),

@@ -28,6 +28,7 @@ from api.turn.stream import (
     TurnStream,
     finished_fields,
 )
+from api.turn.talk import talk_reply
 from core.conversation.branch import Branch
 from core.conversation.sessions import Command, Session, command_language
 from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStage, TurnStatus, Usage
@@ -141,6 +142,9 @@ class TurnRun:
         request, model = self._plan.request, self._plan.models.answer
         gathered = await self._gathering.run(request.how.rerank_top_n, self._plan.models, self._lap)
         persona = self._plan.session.persona_text
+        if not gathered.searched and not model.generative:
+            self.stream.publish(*self._answer.whole(talk_reply(gathered, self._language)))
+            return
         self._prompt = prompt = self._pipeline.prompts.build(request, model, persona, gathered)
         self._citing.expect(self._gathering.query, prompt.candidates, gathered.rewritten)
         self._warn()

@@ -127,6 +127,10 @@ class Summary:
     tokens: int
 
 
+KnowledgeUse = Literal["auto", "always", "never"]
+"""Whether the documents are searched; `auto` leaves talk that is no question to them alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class AskedWith:
     """How a question was to be answered, as its request said. With the question, the model, and the filters
@@ -136,6 +140,7 @@ class AskedWith:
     rerank_top_n: int = 10
     use_insert_block: bool = False
     insert_block_llm_id: str | None = None
+    knowledge: KnowledgeUse = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +274,9 @@ def _fingerprint(question: str, model_id: str, how: AskedWith, filters: Knowledg
         how.use_insert_block,
         how.insert_block_llm_id,
     ]
-    if not filters.limits_nothing:  # turns of before there were filters keep their fingerprint
+    # turns of before there were filters, and a choice of searching, keep their fingerprint
+    if not filters.limits_nothing:
         asked.append(asdict(filters))
+    if how.knowledge != "auto":
+        asked.append(how.knowledge)
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

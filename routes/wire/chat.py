@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, RootModel
 
-from core.conversation.turns import TurnStage, TurnStatus
+from core.conversation.turns import KnowledgeUse, TurnStage, TurnStatus
 from routes.wire.fields import FiltersBody, PlainText, Reply, Uuid, WireModel, absent, example
 from routes.wire.turns import SESSION_ID, TURN_ID, Citation, TurnWarning, Usage
 
@@ -36,6 +36,11 @@ class ChatBody(WireModel):
     use_insert_block: bool = Field(False, description="Judge candidates one by one with an LLM.")
     insert_block_llm_id: str | None = Field(None, max_length=200, description="Which model judges.")
     filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
+    knowledge: KnowledgeUse = Field(
+        "auto",
+        description="Whether the documents are searched; auto leaves small talk and requests about the "
+        "conversation itself alone.",
+    )
     stream: bool = Field(True, description="false: one JSON object with the same parts.")
     stream_format: StreamFormat = Field("prefix", description="How the events of the stream are written.")
 

@@ -19,6 +19,7 @@ from core.conversation.turns import (
     MAX_WARNING_COUNTS,
     MAX_WARNINGS,
     AskedWith,
+    KnowledgeUse,
     RewrittenQuestion,
     Summary,
     Turn,
@@ -138,6 +139,7 @@ class ImportRequest(WireModel):
     )
     use_insert_block: bool = Field(False, description="Whether a model judged the candidates one by one.")
     insert_block_llm_id: Name | None = Field(None, description="Which model judged.")
+    knowledge: KnowledgeUse = Field("auto", description="Whether the documents were to be searched.")
 
     def to_asked(self) -> AskedWith:
         return AskedWith(**self.model_dump())

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from core.conversation.sessions import MAX_NAME_CHARS, PersonaDraft
 from core.conversation.turns import Feedback as StoredFeedback
-from core.conversation.turns import TurnStatus
+from core.conversation.turns import KnowledgeUse, TurnStatus
 from core.dates import MAX_EXPIRE_DAYS
 from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
 from routes.wire.fields import AtMost, Moment, PlainText, Reply, WireModel, absent, example
@@ -109,6 +109,7 @@ class AskedWith(Reply):
     rerank_top_n: int = Field(description="How many candidates the model was shown at most.")
     use_insert_block: bool = Field(description="Whether a model judged the candidates one by one.")
     insert_block_llm_id: str | None = Field(description="Which model judged.")
+    knowledge: KnowledgeUse = Field(description="Whether the documents were to be searched.")
 
 
 class Feedback(Reply):

@@ -16,8 +16,14 @@ from tests.support.servers.app import CHAT, App, make_settings, open_app, script
 from tests.support.wire.copies import bring_in, exported, qa
 from tests.support.wire.sse import Streamed, frames
 
-OPTIONS = {"thinking": True, "rerank_top_n": 3, "use_insert_block": True, "insert_block_llm_id": "judge"}
-DEFAULTS = {"thinking": False, "rerank_top_n": 10, "use_insert_block": False, "insert_block_llm_id": None}
+OPTIONS = {
+    "thinking": True, "rerank_top_n": 3, "use_insert_block": True, "insert_block_llm_id": "judge",
+    "knowledge": "always",
+}  # fmt: skip
+DEFAULTS = {
+    "thinking": False, "rerank_top_n": 10, "use_insert_block": False, "insert_block_llm_id": None,
+    "knowledge": "auto",
+}  # fmt: skip
 
 
 def settings(folder: Path, *script: str, **sections: Any) -> Any:
@@ -149,7 +155,8 @@ async def test_another_request_under_the_id_is_refused_as_ever(tmp_path: Path) -
         turn = await read(app, failed.finished["turn_id"])
         others = (
             {"question": "Else."}, {"thinking": False}, {"rerank_top_n": 4}, {"use_insert_block": False},
-            {"insert_block_llm_id": None}, {"model_id": "judge"}, {"filters": {"tags": ["b"]}},
+            {"insert_block_llm_id": None}, {"knowledge": "auto"}, {"model_id": "judge"},
+            {"filters": {"tags": ["b"]}},
             {"session_id": str(uuid.uuid4())},
         )  # fmt: skip
         for other in others:

@@ -1,0 +1,176 @@
+"""What is said to the assistant itself and is no question to the documents: greetings, thanks, sums, talk
+about the assistant, and requests about the conversation.
+
+By rule, in both languages, without a model: a text counts only where phrases of talk.toml cover all of it.
+Whatever else it says, it is a question.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from core.text import fold_width
+
+MAX_TALK_CHARS = 120  # a longer text has something to say
+
+
+class Talk(StrEnum):
+    """Of several in one text the later stands for it (hello, and thanks!)."""
+
+    CLOSING = "closing"
+    GREETING = "greeting"
+    THANKS = "thanks"
+    ASSISTANT = "assistant"
+    REPEAT = "repeat"
+    CERTAIN = "certain"
+    SIMPLER = "simpler"
+    REWORDED = "reworded"
+    SHORTER = "shorter"
+    TRANSLATED = "translated"
+    SOURCES = "sources"
+    SUMMARY = "summary"
+    QUESTIONS = "questions"
+    ARITHMETIC = "arithmetic"
+
+
+def talk_of(text: str) -> Talk | None:
+    """The kind of talk that all of `text` is; None for a question, and whenever that is not sure."""
+    if len(text) > MAX_TALK_CHARS:
+        return None
+    if _is_sum(text):
+        return Talk.ARITHMETIC
+    spoken = _spoken(text)
+    if not spoken:
+        return Talk.CLOSING if _SMILEY.search(text) else None
+    kinds = [kind for kind, phrases in _phrases().items() if _is_covered(spoken, phrases)]
+    return kinds[-1] if kinds else None
+
+
+_APOSTROPHE = re.compile("['’‘´`]")
+_UNSPOKEN = re.compile(r"[\W_]+")
+_LONG_DRAWN = re.compile(r"([^\W\d])\1{2,}")
+_BESIDE_CHINESE = re.compile("(?<=[一-鿿]) +| +(?=[一-鿿])")
+_SMILEY = re.compile("[\U0001f300-\U0001faff\u2600-\u27bf]|[:;]-?[)(DP]")
+
+
+def _spoken(text: str) -> str:
+    """Lower case without punctuation, no blank beside a Chinese character, hellooo as helloo."""
+    plain = _UNSPOKEN.sub(" ", _APOSTROPHE.sub("", fold_width(text).lower()))
+    return _BESIDE_CHINESE.sub("", _LONG_DRAWN.sub(r"\1\1", plain)).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Phrases:
+    """Those that say a kind of talk, and all that may stand in it, by their first character."""
+
+    says: frozenset[str]
+    all: Mapping[str, tuple[str, ...]]
+
+    def at(self, spoken: str, at: int) -> Iterator[tuple[int, bool]]:
+        """Where the phrases that stand here end, behind the blank, and whether they say the kind."""
+        for phrase in self.all.get(spoken[at], ()):
+            end = at + len(phrase)
+            if not spoken.startswith(phrase, at) or _cuts_word(spoken, end):
+                continue
+            yield end + (spoken[end : end + 1] == " "), phrase in self.says
+
+
+def _cuts_word(spoken: str, end: int) -> bool:
+    return spoken[end - 1 : end + 1].isascii() and spoken[end - 1 : end + 1].isalnum() and end < len(spoken)
+
+
+def _is_covered(spoken: str, phrases: _Phrases) -> bool:
+    """From end to end, by at least one that says the kind."""
+    reached = {(0, False)}
+    for at in range(len(spoken)):
+        for is_named in (False, True):
+            if (at, is_named) in reached:
+                reached.update((end, is_named or says) for end, says in phrases.at(spoken, at))
+    return (len(spoken), True) in reached
+
+
+@lru_cache(maxsize=1)
+def _phrases() -> Mapping[Talk, _Phrases]:
+    """By kind; about 40,000 short strings, made when the first text is looked at."""
+    read = tomllib.loads(files("core.relevance").joinpath("talk.toml").read_text(encoding="utf-8"))
+    words = {name: tuple(_split(text)) for name, text in read["words"].items()}
+    weightless = {phrase for text in read["weightless"].values() for phrase in _expanded(text, words)}
+    for polite in (Talk.GREETING, Talk.THANKS, Talk.CLOSING):
+        weightless.update(*(_expanded(text, words) for text in read[polite]["says"].values()))
+    return {kind: _of_kind(read[kind], weightless, words) for kind in Talk if kind in read}
+
+
+def _of_kind(
+    table: Mapping[str, Any], weightless: set[str], words: Mapping[str, tuple[str, ...]]
+) -> _Phrases:
+    says = frozenset(phrase for text in table["says"].values() for phrase in _expanded(text, words))
+    beside = {phrase for text in table.get("beside", {}).values() for phrase in _expanded(text, words)}
+    by_first: dict[str, list[str]] = {}
+    for phrase in says | beside | weightless:
+        by_first.setdefault(phrase[0], []).append(phrase)
+    return _Phrases(says, {first: tuple(each) for first, each in by_first.items()})
+
+
+def _split(text: str) -> Iterator[str]:
+    for line in text.strip().splitlines():
+        yield from filter(None, map(str.strip, line.split("|")))
+
+
+_SLOT = re.compile(r"\{(\w+)\}")
+
+
+def _expanded(text: str, words: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Each phrase, once for each of the words that its slots stand for."""
+    for phrase in _split(text):
+        slot = _SLOT.search(phrase)
+        if slot is None:
+            yield phrase
+        else:
+            for word in words[slot[1]]:
+                yield from _expanded(f"{phrase[: slot.start()]}{word}{phrase[slot.end() :]}", words)
+
+
+# Sums: numbers and operators, and nothing but the words that ask for a result.
+
+_NUMBER = r"\d[\d,]*(?:\.\d+)?\s*[%万亿千百]?"
+_OPERATOR = (
+    r"[-+*/x×÷^]|\*\*|加上?|减去?|乘以?|除以|除|plus|minus|times|multiplied by|divided by|to the power of"
+    r"|percent of|of|的|and|和|与"
+)
+_SUM = re.compile(rf"{_NUMBER}(?:\s*[()]*\s*(?:{_OPERATOR})\s*[()]*\s*[-+]?{_NUMBER})+")
+_POWER = re.compile(
+    rf"(?:square root of|cube root of|sqrt|根号)\s*\(?{_NUMBER}\)?"
+    rf"|{_NUMBER}\s*(?:squared|cubed|的?(?:平方根?|立方根?)|!|factorial)"
+)
+_OPERATES = re.compile(
+    r"[+*/x×÷^%!]|\d\s*-\s*\d|[加减乘除]|plus|minus|times|divided|percent|平方|立方|根号|root|sqrt|squared"
+    r"|cubed|factorial|[和积差商]是"
+)
+_DATE = re.compile(r"(?:19|20)\d\d[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:19|20)?\d\d")
+_ASKS_ZH = re.compile(
+    "请问|请|帮忙|帮我|给我|麻烦|计算|算|一下|一算|口算|求|等于|等|是|多少|几|得|呢|啊|吗|吧|的|结果|下|你|能|可以|我"
+    "|想知道|告诉|和|积|差|商|总共|一共|大概|约"
+)
+
+_ASKS_EN = (
+    "what is whats s the result of how much are does make equal equals to calculate compute work out solve "
+    "evaluate add up sum please can could you tell me hey quick and for answer it hi thanks pls now do math"
+)
+
+
+def _is_sum(text: str) -> bool:
+    plain = fold_width(text).lower()
+    if not _OPERATES.search(plain) or _DATE.search(plain):
+        return False
+    rest, sums = _SUM.subn(" ", _POWER.sub(" = ", plain))
+    if not sums and "=" not in rest:
+        return False
+    left = _UNSPOKEN.sub(" ", _ASKS_ZH.sub(" ", rest)).split()
+    return all(f" {word} " in f" {_ASKS_EN} " for word in left)

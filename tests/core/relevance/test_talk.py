@@ -1,0 +1,82 @@
+"""What is talk and no question to the documents: by phrases that cover all of it, in both languages."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.relevance.talk import MAX_TALK_CHARS, Talk, talk_of
+
+PHRASES = [
+    json.loads(line)
+    for line in (Path(__file__).parents[2] / "data" / "talk.jsonl").read_text(encoding="utf-8").splitlines()
+]
+LEAST_KNOWN = {"dev": 0.9, "held": 0.7}  # of talk that is known as such; held: on which nothing was tuned
+
+
+@pytest.mark.parametrize("split", LEAST_KNOWN)
+def test_most_talk_is_known(split: str) -> None:
+    """Discriminates: phrases that are only known word for word."""
+    said = [talk_of(row["text"]) for row in PHRASES if row["split"] == split and not row["search"]]
+    assert sum(kind is not None for kind in said) >= LEAST_KNOWN[split] * len(said) > 100
+
+
+def test_no_question_that_looks_like_talk_is_taken_for_it() -> None:
+    """Discriminates: looking for a phrase anywhere in the text."""
+    questions = [row["text"] for row in PHRASES if row["search"]]
+    assert len(questions) > 200
+    assert [text for text in questions if talk_of(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("你好呀~ 在吗？", Talk.GREETING),
+        ("Hi there!", Talk.GREETING),
+        ("hellooooo", Talk.GREETING),
+        ("hi, thanks a lot!", Talk.THANKS),
+        ("👍", Talk.CLOSING),
+        ("你是谁？能做什么", Talk.ASSISTANT),
+        ("what can you do?", Talk.ASSISTANT),
+        ("37*12 等于多少？", Talk.ARITHMETIC),
+        ("what is 15% of 240?", Talk.ARITHMETIC),
+        ("短一点", Talk.SHORTER),
+        ("Please translate your last answer into English", Talk.TRANSLATED),
+        ("我刚才问了什么", Talk.QUESTIONS),
+        ("What did I ask first?", Talk.QUESTIONS),
+        ("这个答案的出处是哪里", Talk.SOURCES),
+        ("总结一下上面的对话", Talk.SUMMARY),
+    ],
+)
+def test_each_kind_by_name(text: str, kind: Talk) -> None:
+    assert talk_of(text) is kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "?", "！！！", "年假", "AX-220", "E-204", "2026-11-23", "10-15 days", "service 24/7",
+        "what can you do with a gold membership?", "谢谢惠顾券怎么用", "what is 15% deposit rule?",
+        "1.2.3", "hi" * MAX_TALK_CHARS,
+    ],
+)  # fmt: skip
+def test_what_asks_for_something_is_no_talk(text: str) -> None:
+    assert talk_of(text) is None
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_decided(text: str) -> None:
+    assert talk_of(text) is None or isinstance(talk_of(text), Talk)
+
+
+@pytest.mark.parametrize("text", ["的" * 120, "you " * 30, "1+" * 60, "((((" * 30, "a " * 60, "👍" * 120])
+def test_a_hostile_text_costs_no_time(text: str) -> None:
+    talk_of("")
+    started = time.perf_counter()
+    talk_of(text)
+    assert time.perf_counter() - started < 0.2
