@@ -91,12 +91,13 @@ async def test_a_strangers_document_is_neither_listed_nor_found(app: App) -> Non
     file = {"file": ("secret.md", b"# Harvest\nThe walnut harvest begins on the ninth of October.")}
     added = await app.client.post("/documents", files=file, headers=ALICE)
     document_id, job_id = added.json()["document"]["document_id"], added.json()["job_id"]
-    owner = (await app.container.store.scroll("documents"))[0][0].payload or {}
-    await app.container.knowledge.wait(job_id, [owner["owner"]])
+    records = await app.container.store.retrieve("documents", [document_id], with_payload=True)
+    await app.container.knowledge.wait(job_id, [(records[0].payload or {})["owner"]])
     question = {"question": "When does the walnut harvest begin?", "stream": False}
     assert (await app.client.post(CHAT, json=question, headers=ALICE)).json()["sources"]
     assert not (await app.client.post(CHAT, json=question, headers=BOB)).json()["sources"]
-    assert (await app.client.get("/documents", headers=BOB)).json()["documents"] == []
+    listed = (await app.client.get("/documents", headers=BOB)).json()["documents"]
+    assert document_id not in [document["document_id"] for document in listed]
     for path in (f"/documents/{document_id}", f"/documents/{document_id}/chunks", f"/jobs/{job_id}"):
         assert (await app.client.get(path, headers=BOB)).status_code == 404
     assert (await app.client.delete(f"/documents/{document_id}", headers=BOB)).status_code == 404
