@@ -50,13 +50,16 @@ def talk_of(text: str) -> Talk | None:
     if not spoken:
         return Talk.CLOSING if _SMILEY.search(text) else None
     kinds = [kind for kind, phrases in _phrases().items() if _is_covered(spoken, phrases)]
-    return kinds[-1] if kinds else None
+    if not kinds or (kinds[-1] is Talk.CLOSING and _ASKS.search(text)):  # hm? wants to know more
+        return None
+    return kinds[-1]
 
 
 _APOSTROPHE = re.compile("['’‘´`]")
 _UNSPOKEN = re.compile(r"[\W_]+")
 _LONG_DRAWN = re.compile(r"([^\W\d])\1{2,}")
 _BESIDE_CHINESE = re.compile("(?<=[一-鿿]) +| +(?=[一-鿿])")
+_ASKS = re.compile("[?？]")
 _SMILEY = re.compile("[\U0001f300-\U0001faff\u2600-\u27bf]|[:;]-?[)(DP]")
 
 

@@ -42,8 +42,12 @@ async def read(app: App, path: str) -> dict[str, Any]:
 
 
 def as_before(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that the earlier version had; one that it did not have is no loss."""
-    return {name: now.get(name) for name in before}
+    """The fields that the earlier version had, at any depth; one that it did not have is no loss."""
+    return {name: _as_before(now.get(name), value) for name, value in before.items()}
+
+
+def _as_before(now: Any, before: Any) -> Any:
+    return as_before(now, before) if isinstance(now, Mapping) and isinstance(before, Mapping) else now
 
 
 async def test_everything_that_the_version_before_stored_is_in_place(before: App) -> None:
