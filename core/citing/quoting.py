@@ -20,6 +20,7 @@ from core.relevance.sparse import WeightedTerm, question_terms
 MOST_ROWS = 5
 LONGEST_CODE = 1_500  # characters that are quoted of a block
 LONGEST_UNIT = 600
+LONGEST_BEGINNING = 1_000
 MOST_UNITS = 400  # of one text
 
 
@@ -155,7 +156,7 @@ def quotes(
 ) -> list[Quote]:
     """The best of the passages' units for `asked`, best first; `passages` are (heading, text), best first.
 
-    Where none has words of the question, the beginning of the first passage.
+    Where none has words of the question, as in another language, the first passage as far as it is short.
     """
     terms = question_terms(asked)
     placed = list(_placed(terms, passages))
@@ -166,8 +167,8 @@ def quotes(
         for one, share in zip(placed, shares, strict=True)
     ]
     order = sorted(range(len(placed)), key=lambda at: -values[at])
-    if max(shares, default=0.0) < LITTLE:
-        order = order and [0]
+    if passages and max(shares, default=0.0) < LITTLE:
+        return [Quote(0, _beginning(passages[0][1]), 0.0)]
     chosen: list[Quote] = []
     for at in order:
         worth = not chosen or (shares[at] >= WORTH_QUOTING * shares[order[0]] and values[at] > 0)
@@ -177,6 +178,15 @@ def quotes(
         if text and all(text != each.text for each in chosen):
             chosen.append(Quote(placed[at].passage, text, _covers(terms, placed[at])))
     return chosen
+
+
+def _beginning(text: str) -> str:
+    """Whole lines, and no fence left open."""
+    text = text.strip()
+    if len(text) > LONGEST_BEGINNING:
+        end = text.rfind("\n", 0, LONGEST_BEGINNING)
+        text = text[: end if end > 0 else LONGEST_BEGINNING].strip()
+    return f"{text}\n```" if text.count("```") % 2 else text
 
 
 def _shares(terms: Sequence[WeightedTerm], placed: Sequence[_Placed]) -> list[float]:

@@ -68,8 +68,11 @@ def test_a_block_of_code_is_whole_and_its_fence_closed() -> None:
     assert quoted("pip install", whole.removesuffix("```\n"))[0].endswith("\n```")
 
 
-def test_without_a_word_of_the_question_the_first_passage_begins_the_answer() -> None:
-    assert quoted("how many hours a day", RULES, FAQ)[0].startswith("第一条")
+def test_without_a_word_of_the_question_the_first_passage_is_quoted_as_far_as_it_is_short() -> None:
+    """Discriminates: the first line alone, which is rarely what was asked in another language."""
+    assert quoted("how many hours a day", RULES, FAQ) == [RULES.strip()]
+    assert len(quoted("how many hours a day", RULES * 50)[0]) <= 1_000
+    assert quoted("how many hours a day", "命令：\n```bash\nls")[0].endswith("\n```")
 
 
 def test_the_heading_of_a_passage_speaks_for_its_units() -> None:

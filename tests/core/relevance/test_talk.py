@@ -60,7 +60,8 @@ def test_each_kind_by_name(text: str, kind: Talk) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "?", "Hm?", "好的？", "And then?", "！！！", "年假", "AX-220", "E-204", "2026-11-23", "10-15 days", "service 24/7",
+        "", "?", "Hm?", "好的？", "And then?", "！！！", "年假", "AX-220", "E-204", "2026-11-23",
+        "10-15 days", "service 24/7",
         "what can you do with a gold membership?", "谢谢惠顾券怎么用", "what is 15% deposit rule?",
         "1.2.3", "hi" * MAX_TALK_CHARS,
     ],
