@@ -7,6 +7,7 @@ import re
 from core.relevance.query import FEW_WORDS, own_words
 
 MOST_PARTS = 3
+LONGEST_PARTED = 300  # characters; a longer question is taken as one, and costs no time
 _BETWEEN = re.compile(
     r"(?<=[?？；;])\s*(?=\S)|[，,。]\s*(?:另外|还有|以及|同时|顺便问?|再问)[，,]?"
     r"|[，,]?\s+and\s+(?=(?:what|how|when|where|who|which|why|can|could|do|does|is|are|will|would|should)\b)"
@@ -28,6 +29,8 @@ _COMPARED_EN = re.compile(
 
 def parts_of(question: str) -> list[str]:
     """At most MOST_PARTS; the question itself where it is one."""
+    if len(question) > LONGEST_PARTED:
+        return [question]
     compared = _compared(question)
     if compared:
         return compared

@@ -47,7 +47,6 @@ _QUESTION = re.compile(
     r"[ \t]*(?:[-*+>]\s+)?(?:\*\*|__)?(?:#{1,6}\s*)?(?:\*\*)?"
     r"(?:(?:Q|问|問|Question|问题)\s*\d*\s*[:：.、．]\s*\S|.{2,150}[?？]\s*(?:\*\*|__)?\s*$)"
 )
-_ANSWER = re.compile(r"[ \t]*(?:[-*+>]\s+)?(?:\*\*|__)?(?:A|答|Answer|回答)\s*\d*\s*[:：.、．]")
 _ARTICLE = re.compile(
     r"[ \t]*(?:\*\*)?(?:第[一二三四五六七八九十百零〇\d]{1,6}条|\d{1,2}(?:\.\d{1,3}){1,3}(?=[ \t\u3000])"
     r"|§\s*\d+|(?:Article|Section|Rule|Clause)\s+\d+)"
@@ -55,7 +54,7 @@ _ARTICLE = re.compile(
 
 
 def units_of(text: str) -> list[Unit]:
-    """In order; together they hold all that is not blank."""
+    """In order, the first MOST_UNITS; those of a text that has no more hold all of it that is not blank."""
     units: list[Unit] = []
     for block in blocks_of(text):
         units.extend(_of_block(text, block))
@@ -151,9 +150,7 @@ class _Placed:
     held: list[bool]
 
 
-def quotes(
-    query: Query, asked: str, passages: Sequence[tuple[str, str]], most: int = MOST_QUOTES
-) -> list[Quote]:
+def quotes(query: Query, asked: str, passages: Sequence[tuple[str, str]]) -> list[Quote]:
     """The best of the passages' units for `asked`, best first; `passages` are (heading, text), best first.
 
     Where none has words of the question, as in another language, the first passage as far as it is short.
@@ -172,7 +169,7 @@ def quotes(
     chosen: list[Quote] = []
     for at in order:
         worth = not chosen or (shares[at] >= WORTH_QUOTING * shares[order[0]] and values[at] > 0)
-        if len(chosen) == most or not worth:
+        if len(chosen) == MOST_QUOTES or not worth:
             break
         text = _written(query, terms, passages, placed[at])
         if text and all(text != each.text for each in chosen):

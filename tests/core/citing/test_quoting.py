@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +81,17 @@ def test_the_heading_of_a_passage_speaks_for_its_units() -> None:
     texts = [("春节放假安排", "共放八天。"), ("国庆放假安排", "共放七天。")]
     query = Query("国庆放几天", (QueryForm("国庆放几天", [], SparseTerms([], [])),))
     assert quotes(query, "国庆放几天", texts)[0].text == "共放七天。"
+
+
+@pytest.mark.parametrize(
+    "text", ["样，" * 4_000, "difference between " * 400, "differ " * 1_000 + " and " * 200]
+)
+def test_a_hostile_question_costs_no_time(text: str) -> None:
+    """Discriminates: patterns that look ahead from every mark of 8,000 characters: 600 ms on the loop."""
+    started = time.perf_counter()
+    parts_of(text[:8_000])
+    parts_of(text[:300])
+    assert time.perf_counter() - started < 0.05
 
 
 @given(st.text(alphabet="|-\n第一条 1.2#QA:：？?`~ab。*>", max_size=200))

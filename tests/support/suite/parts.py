@@ -27,7 +27,7 @@ PARTS = {
         tests=((*TOGETHER, "-m", "not full and not alone"),),
     ),
     "full": Part(
-        minutes=17,
+        minutes=22,
         checks=(),
         beside=None,
         tests=((*TOGETHER, "-m", "full and not alone"), ("-m", "alone")),
