@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 Language = Literal["zh", "en"]
-Role = Literal["knowledge", "general", "unsearched"]
+PromptRole = Literal["knowledge", "general", "unsearched"]
 FOLDER = Path(__file__).parent / "prompts"
 
 
@@ -20,7 +20,7 @@ class PromptLibrary:
         """Raises KeyError when there is no such file."""
         return self._texts[f"{name}.{language}" if language else name]
 
-    def system(self, language: Language, role: Role, *, thinking: bool) -> str:
+    def system(self, language: Language, role: PromptRole, *, thinking: bool) -> str:
         """The role prompt: with passages, where the search found none, and where there was none."""
         role_text = self.text(role, language)
         return f"{role_text}\n\n{self.text('thinking', language)}" if thinking else role_text

@@ -59,6 +59,19 @@ def blocks_of(text: str) -> Iterator[Block]:
         start = stop + 1
 
 
+def open_fence(text: str) -> str:
+    """The fence of a block of code that the text does not close; "" where none is open."""
+    *_, last = blocks_of(text) if text else [None]
+    if last is None or last.kind is not BlockKind.CODE:
+        return ""
+    fence = _FENCE.match(text, last.start)
+    assert fence is not None
+    _, _, rest = text[last.start : last.end].partition("\n")
+    closing = rest.rpartition("\n")[2].strip()
+    closed = closing.startswith(fence[1]) and not closing.strip(fence[1][0])
+    return "" if closed else fence[1]
+
+
 def items_of(text: str, start: int, end: int) -> Iterator[Line]:
     """A list, or one item of it, cut before every item of the outermost level after its first line."""
     lines = list(lines_of(text, start, end))

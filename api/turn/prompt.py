@@ -10,8 +10,7 @@ from typing import get_args
 
 import structlog
 
-from config.prompt_library import Language, PromptLibrary
-from config.prompt_library import Role as PromptRole
+from config.prompt_library import Language, PromptLibrary, PromptRole
 from config.settings import ConversationSettings
 from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequest

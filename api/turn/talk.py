@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from api.messages import say
 from api.turn.prompt import Gathered
 from config.prompt_library import Language
+from core.citing.citations import find_marks
 from core.conversation.turns import Turn
 from core.relevance.talk import Talk
 
-_MARK = re.compile(r" ?\[\d+\]")
 _QUOTE = re.compile(r"^> .*(?:\n> ?.*)*", re.M)
 MOST_SOURCES = 10
 
@@ -28,7 +28,7 @@ def talk_reply(gathered: Gathered, language: Language) -> str:
         case Talk.REPEAT | Talk.SHORTER | Talk.SOURCES | Talk.CERTAIN if last is None:
             return say("talk_nothing_said", language)
         case Talk.REPEAT if last:
-            return _MARK.sub("", last.assistant_response)
+            return _unmarked(last.assistant_response, last)
         case Talk.SHORTER if last:
             return _shorter(last, language)
         case Talk.SOURCES | Talk.CERTAIN if last:
@@ -52,7 +52,14 @@ def _shorter(last: Turn, language: Language) -> str:
     if quote is None:
         return say("talk_shorter", language)
     cited = next((source for source in last.sources if source.cited), None)
-    return _MARK.sub("", quote[0]) + (f"\n\n{cited.file_name}" if cited else "")
+    return _unmarked(quote[0], last) + (f"\n\n{cited.file_name}" if cited else "")
+
+
+def _unmarked(text: str, last: Turn) -> str:
+    """Without the numbers of sources, which this answer has none of."""
+    for mark in reversed(list(find_marks(text, len(last.sources)))):
+        text = text[: mark.start].rstrip(" ") + text[mark.end :]
+    return text
 
 
 def _sources(last: Turn) -> Iterator[str]:

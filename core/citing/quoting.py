@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from core.blocks import Block, BlockKind, Line, blocks_of, lines_of
+from core.blocks import Block, BlockKind, Line, blocks_of, lines_of, open_fence
 from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
 from core.relevance.query import Query
 from core.relevance.sparse import WeightedTerm, question_terms
@@ -165,7 +165,7 @@ def quotes(query: Query, asked: str, passages: Sequence[tuple[str, str]]) -> lis
     ]
     order = sorted(range(len(placed)), key=lambda at: -values[at])
     if passages and max(shares, default=0.0) < LITTLE:
-        return [Quote(0, _beginning(passages[0][1]), 0.0)]
+        return [Quote(0, _beginning(passages[0][1], LONGEST_BEGINNING), 0.0)]
     chosen: list[Quote] = []
     for at in order:
         worth = not chosen or (shares[at] >= WORTH_QUOTING * shares[order[0]] and values[at] > 0)
@@ -175,15 +175,6 @@ def quotes(query: Query, asked: str, passages: Sequence[tuple[str, str]]) -> lis
         if text and all(text != each.text for each in chosen):
             chosen.append(Quote(placed[at].passage, text, _covers(terms, placed[at])))
     return chosen
-
-
-def _beginning(text: str) -> str:
-    """Whole lines, and no fence left open."""
-    text = text.strip()
-    if len(text) > LONGEST_BEGINNING:
-        end = text.rfind("\n", 0, LONGEST_BEGINNING)
-        text = text[: end if end > 0 else LONGEST_BEGINNING].strip()
-    return f"{text}\n```" if text.count("```") % 2 else text
 
 
 def _shares(terms: Sequence[WeightedTerm], placed: Sequence[_Placed]) -> list[float]:
@@ -237,7 +228,7 @@ def _written(
         case UnitKind.TABLE:
             return _rows(terms, heading, text, unit)
         case UnitKind.CODE:
-            return _closed(text[unit.start : unit.end])
+            return _beginning(text[unit.start : unit.end], LONGEST_CODE)
         case _ if unit.end - unit.start <= LONGEST_UNIT:
             return text[unit.start : unit.end].strip()
         case _:
@@ -246,16 +237,13 @@ def _written(
             return whole[span.start : span.end] if span else ""
 
 
-def _closed(code: str) -> str:
-    """Its beginning where it is long; with its fence closed, which a cut may have left open."""
-    fence = code.lstrip()[:3]
-    if len(code) > LONGEST_CODE:
-        code = (
-            code[: code.rindex("\n", 0, LONGEST_CODE)] if "\n" in code[:LONGEST_CODE] else code[:LONGEST_CODE]
-        )
-        code += "\n…"
-    lines = code.strip().splitlines()
-    return code if len(lines) > 1 and lines[-1].strip().startswith(fence) else f"{code.rstrip()}\n{fence}"
+def _beginning(text: str, longest: int) -> str:
+    """Whole lines, and no fence left open: a text may be cut inside a block of code, here or before."""
+    text = text.strip()
+    if len(text) > longest:
+        end = text.rfind("\n", 0, longest)
+        text = f"{text[: end if end > 0 else longest].rstrip()}\n…"
+    return f"{text}\n{fence}" if (fence := open_fence(text)) else text
 
 
 def _rows(terms: Sequence[WeightedTerm], heading: str, text: str, unit: Unit) -> str:
