@@ -22,6 +22,7 @@ from core.relevance.features import FEATURES, QUESTION_FEATURES, Features, Matri
 from core.relevance.query import Query
 
 ANY_EMBEDDING = "any"
+SURE = 0.45  # the best passage's probability, from which on an answer is sure; below it is only the closest
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
 TWIN_LEAD = 0.02  # of cosine; among E5's texts on one subject the second is .01 behind, a twin's rival .03

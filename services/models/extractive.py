@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator, Sequence
 from llama_index.core.base.llms.types import LLMMetadata
 
 from core.citing.parts import parts_of
-from core.citing.quoting import quotes
+from core.citing.quoting import Quotables
 from core.llm_wrapper import LLMDelta
 from core.prompt.layouts import MESSAGES, PROMPT, Exchange, ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Passage, Role, parse_knowledge, scope_in_prompt
+from core.relevance.probability import SURE
 from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings
 from core.relevance.sparse import SparseTerms
 from core.text import is_mostly_chinese
@@ -22,6 +23,7 @@ MISSING = 0.35  # of a part's words; with fewer in the best quote the documents 
 PIECE_CHARS = 24
 
 _INTRO = {True: "资料中的相关内容：", False: "From the documents:"}
+_CLOSEST = {True: "最接近的内容：", False: "The closest passage I found:"}
 _MISSING = {True: "资料中没有找到：{}", False: "The documents hold nothing on this: {}"}
 _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。可以换一种说法，或先添加相关文档。",
@@ -73,7 +75,9 @@ def answer(prompt: ReadBack, scope: str = "") -> str:
         passages = own  # a quote in another language only where the reader's has none
     wordings = [(asked, 1.0), *joined_wordings(asked, prompt.previous)]
     forms = tuple(QueryForm(text, [], SparseTerms([], []), weight) for text, weight in wordings)
-    return "\n\n".join([_INTRO[chinese], *_answered(Query(asked, forms), passages, chinese)])
+    is_sure = max(passage.relevance for passage in passages) >= SURE
+    intro = (_INTRO if is_sure else _CLOSEST)[chinese]
+    return "\n\n".join([intro, *_answered(Query(asked, forms), passages, chinese)])
 
 
 def _is_readable(passage: Passage, chinese: bool) -> bool:
@@ -85,8 +89,8 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 
 def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[str]:
     """The quotes for each part of the question, each once; and which part has none."""
-    texts = [(passage.heading, passage.text) for passage in passages]
-    by_part = {part: quotes(query, part, texts) for part in _parts(query)}
+    quotables = Quotables([(passage.heading, passage.text) for passage in passages])
+    by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max((quote.covers for part in by_part.values() for quote in part), default=0.0)
     blocks: list[str] = []
     for part, best in by_part.items():

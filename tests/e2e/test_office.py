@@ -16,7 +16,8 @@ from tests.support.wire.copies import bring_in, qa
 OFFICE = Path(__file__).parents[1] / "data" / "office"
 _UNSEEN = re.compile(r"[\s*`>\\]+")
 # Of the questions that were looked at while this was made: 27 with an answer, 4 without.
-LEAST_READABLE, MOST_REFUSED, MOST_SURE = 18, 5, 2
+LEAST_READABLE, MOST_REFUSED, MOST_SURE = 20, 4, 1
+SURE = "资料中的相关内容"  # else: the closest there is, or nothing
 
 
 def shows(answer: str, alternative: str) -> bool:
@@ -33,7 +34,7 @@ async def outcome(app: App, question: dict[str, Any]) -> str:
         session = {"session_id": (await bring_in(app, turns=turns))["session_id"]}
     turn = await app.ask(question["question"], **session)
     if not question["answerable"]:
-        return "refused rightly" if not turn.sources else "sure"
+        return "sure" if turn.answer.startswith(SURE) else "refused rightly or the closest"
     answer = _UNSEEN.sub("", turn.answer)
     if all(any(shows(answer, each) for each in fact) for fact in question["answers"]):
         return "readable"

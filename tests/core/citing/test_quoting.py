@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.citing.parts import parts_of
-from core.citing.quoting import UnitKind, quotes, units_of
+from core.citing.quoting import Quotables
+from core.citing.units import UnitKind, units_of
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms
 
@@ -35,7 +36,7 @@ A：每月 5 日之前交变更单。
 
 def quoted(question: str, *texts: str, heading: str = "") -> list[str]:
     query = Query(question, (QueryForm(question, [], SparseTerms([], [])),))
-    return [quote.text for quote in quotes(query, question, [(heading, text) for text in texts])]
+    return [quote.text for quote in Quotables([(heading, text) for text in texts]).quotes(query, question)]
 
 
 def test_a_row_comes_with_the_names_of_its_columns_and_its_tables_title() -> None:
@@ -64,9 +65,9 @@ def test_of_several_articles_the_right_one_is_quoted_whole() -> None:
     assert quoted("迟到会扣钱吗", RULES) == ["第二条 迟到三十分钟以内扣五十元。"]
 
 
-def test_a_block_of_code_is_whole_and_its_fence_closed() -> None:
+def test_a_block_of_code_is_whole_with_its_lead_in_and_its_fence_closed() -> None:
     whole = "Install it:\n\n```bash\npip install wenmai\nwenmai serve\n```\n"
-    assert quoted("pip install", whole)[0] == "```bash\npip install wenmai\nwenmai serve\n```"
+    assert quoted("pip install", whole)[0] == whole.strip()
     assert quoted("pip install", whole.removesuffix("```\n"))[0].endswith("\n```")
 
 
@@ -77,10 +78,17 @@ def test_without_a_word_of_the_question_the_first_passage_is_quoted_as_far_as_it
     assert quoted("how many hours a day", "命令：\n```bash\nls")[0].endswith("\n```")
 
 
+def test_rows_of_two_things_that_are_compared_stand_in_one_table() -> None:
+    """Discriminates: one row of two, or the table's title twice."""
+    assert quoted("AX-220 and BX-1", PRICES, heading="价目表") == [
+        "**价目表**\n- 型号: AX-220; 名称: 泵; 价格（元）: 300\n- 型号: BX-1; 名称: 阀; 价格（元）: 20"
+    ]
+
+
 def test_the_heading_of_a_passage_speaks_for_its_units() -> None:
     texts = [("春节放假安排", "共放八天。"), ("国庆放假安排", "共放七天。")]
     query = Query("国庆放几天", (QueryForm("国庆放几天", [], SparseTerms([], [])),))
-    assert quotes(query, "国庆放几天", texts)[0].text == "共放七天。"
+    assert Quotables(texts).quotes(query, "国庆放几天")[0].text == "共放七天。"
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,6 @@ OFF_TOPIC = [
     "北京到上海的高铁票多少钱",
     "公司的CEO是谁",
     "recommend me a movie",
-    "thanks",
     "唐朝有几位皇帝",
     "How far is the moon?",
 ]

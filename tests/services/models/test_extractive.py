@@ -1,0 +1,33 @@
+"""What the answerer without a model says before its quotes."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.prompt_library import Language, PromptLibrary
+from core.prompt.layouts import ReadBack
+from core.relevance.probability import SURE
+from services.models.extractive import answer
+
+TEXT = "The yearly fee is 90 dollars."
+PASSAGE = f'<passage id="1" file="fees.md" heading="Fees" relevance="{{:.2f}}">\n{TEXT}\n</passage>'
+
+
+@pytest.mark.parametrize(
+    ("question", "sure", "closest"),
+    [
+        ("What is the yearly fee?", "From the documents:", "The closest passage I found:"),
+        ("每年的费用 fee 是多少？", "资料中的相关内容：", "最接近的内容："),
+    ],
+)
+def test_an_answer_that_is_not_sure_says_so(question: str, sure: str, closest: str) -> None:
+    """Discriminates: the same tone at .21 and .90."""
+    for chance, begins in ((SURE, sure), (SURE - 0.01, closest)):
+        said = answer(ReadBack(PASSAGE.format(chance), question, ()))
+        assert said.startswith(begins)
+        assert "90 dollars" in said
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_a_model_is_told_the_same_limit(language: Language) -> None:
+    assert str(SURE) in PromptLibrary().text("knowledge", language)
