@@ -75,11 +75,12 @@ export class AnswerView {
     this.#scheduled = false;
     this.#splitSome(deadline);
     let part = this.#nextPart();
-    for (let first = true; part && (first || performance.now() < deadline); first = false) {
+    let rendered = false;
+    for (; part && !(rendered && performance.now() >= deadline); rendered = true) {
       part.renderSome(this.#valid);
       part = this.#nextPart();
     }
-    const waits = this.#renderTail();
+    const waits = (rendered && performance.now() >= deadline) || this.#renderTail();
     if (this.#ended) this.#trim();
     if (this.#split < this.#pieces.length || part || waits) this.#schedule();
     else if (this.#ended) this.#drained.resolve();

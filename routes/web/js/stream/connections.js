@@ -2,6 +2,7 @@
 
 import { ApiError } from "../api/http.js";
 import { askQuestion, resumeTurn } from "../api/turns.js";
+import { nextTask } from "../base/frames.js";
 import { onReturn, patience, waitBefore } from "./patience.js";
 import { readEvent } from "./protocol.js";
 import { SseParser } from "./sse.js";
@@ -93,6 +94,9 @@ export class TurnStream {
 /* One connection of a stream: aborted from outside, or when the server has been silent for too long. */
 
 const CHECKS = 9; // in one time of silence
+// Megabytes that are there at once, in one piece perhaps, would hold the page for as long as they take.
+const READ_BYTES = 65_536;
+const READ_MS = 10;
 
 class Connection {
   #abort = new AbortController();
@@ -109,13 +113,23 @@ class Connection {
   async read(response, onPiece) {
     const reader = response.body.getReader();
     const decoder = new TextDecoder();
+    let begun = performance.now();
+    for await (const bytes of this.#pieces(reader)) {
+      if (onPiece(decoder.decode(bytes, { stream: true })) === false) break;
+      if (performance.now() - begun < READ_MS) continue;
+      await nextTask();
+      begun = performance.now();
+    }
+    reader.cancel().catch(() => {}); // the server may already have closed it
+  }
+
+  async *#pieces(reader) {
     for (;;) {
       const { done, value } = await reader.read();
       this.#lastByteAt = Date.now();
       if (done) return;
-      if (onPiece(decoder.decode(value, { stream: true })) === false) break;
+      for (let at = 0; at < value.length; at += READ_BYTES) yield value.subarray(at, at + READ_BYTES);
     }
-    reader.cancel().catch(() => {}); // the server may already have closed it
   }
 
   /** Begins to watch for silence. */
