@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -55,9 +56,14 @@ def limit_this_process(cpu_s: int, memory_bytes: int) -> None:
 
 
 def peak_memory_bytes() -> int:
-    """The most that was resident since the process began."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1_024
+    """The most that was resident since the process began.
+
+    On Linux not `ru_maxrss`: a new process begins with what the one that started it had resident.
+    """
+    if sys.platform == "darwin":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) * 1_024
 
 
 def end_this_process_after(seconds: float) -> None:

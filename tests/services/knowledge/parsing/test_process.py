@@ -121,6 +121,17 @@ async def test_a_child_that_took_much_memory_reads_no_other_file() -> None:
     assert [piece.text for piece in await parser("small", b"x")] == fresh
 
 
+@pytest.mark.full("starts processes that read documents, beside 500 MB")
+async def test_what_the_server_holds_is_not_what_its_child_took() -> None:
+    """Discriminates: a process for each file, once the server itself has more resident than a child may."""
+    held = bytearray(b"x") * (500 << 20)
+    parser = ParserProcess(swell, StructureSplitter())
+    first = [piece.text for piece in await parser("small", b"x")]
+    await asyncio.sleep(0.3)  # a spent process would be exchanged meanwhile
+    assert [piece.text for piece in await parser("small", b"x")] == first
+    assert len(held) == 500 << 20
+
+
 def stumble(file_name: str, content: bytes) -> ParsedDocument:
     raise OSError("no room")
 
