@@ -72,7 +72,6 @@ def _date_clues(file_name: str, documents: Sequence[Document], sections: Sequenc
         declared=first.get("declared_dates", ()),
         head="\n".join(section.text[:HEAD_CHARS] for section in sections[:3]),
         titles=next((section.heading[:1] for section in sections if section.heading), ()),
-        saved=first.get("saved", ()),
     )
 
 

@@ -4,10 +4,7 @@ dates."""
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Sequence
-from datetime import datetime
-from io import BytesIO
 
 from llama_index.core.schema import Document
 
@@ -112,14 +109,10 @@ def section_document(text: str, heading: Sequence[str] = (), page: int | None = 
     return Document(text=text, metadata={"heading": list(heading), "page": page})
 
 
-def with_dates(
-    documents: list[Document], declared: Sequence[str] = (), saved: Sequence[datetime | None] = ()
-) -> list[Document]:
-    """The document's dates in its first section's metadata: as its format declares them, and when a program
-    says it wrote the file."""
+def with_dates(documents: list[Document], declared: Sequence[str] = ()) -> list[Document]:
+    """The document's dates, as its format declares them, in its first section's metadata."""
     if documents:
-        known = [moment for moment in saved if moment is not None]
-        documents[0].metadata.update(declared_dates=list(declared), saved=known)
+        documents[0].metadata.update(declared_dates=list(declared))
     return documents
 
 
@@ -188,27 +181,3 @@ def fenced(code: str, info: str = "") -> str:
     longest = max(map(len, _TICKS.findall(code)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{info}\n{code}\n{fence}"
-
-
-_CORE = "docProps/core.xml"
-_MODIFIED = re.compile(rb"<dcterms:modified[^>]{0,200}>([^<]{4,40})<")
-_MAX_CORE_BYTES = 100_000
-# Those of the libraries' own templates, in every file made with them.
-_TEMPLATES = ("2013-12-23T23:15", "2013-01-27T09:15")
-
-
-def saved(content: bytes) -> datetime | None:
-    """When a Word, PowerPoint or Excel file was saved last. Its date of creation is often that of the
-    template it was made from."""
-    try:
-        with zipfile.ZipFile(BytesIO(content)) as archive, archive.open(_CORE) as core:
-            match = _MODIFIED.search(core.read(_MAX_CORE_BYTES))
-    except (KeyError, zipfile.BadZipFile):
-        return None  # it has no such note, or a damaged one
-    text = match.group(1).decode("ascii", "replace").strip() if match else ""
-    if not text or text.startswith(_TEMPLATES):
-        return None
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None

@@ -12,7 +12,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from io import BytesIO
 from itertools import zip_longest
 
@@ -24,7 +23,7 @@ from pypdf.generic import Destination
 
 from core.errors import UnreadableDocumentError
 from core.text import scrub
-from services.adapters.readers.outline import Outline, with_dates
+from services.adapters.readers.outline import Outline
 
 # A PDF's bookmarks as headings: on which page, how deep. Notes of a tool, so nothing in them is an error.
 
@@ -186,8 +185,7 @@ class PdfReader(BaseReader):
             pdf = pypdf.PdfReader(BytesIO(content))
             _unlock(pdf)
             pages = [_lines(page.extract_text()) for page in pdf.pages]
-            sections = _sections(without_margins(pages), bookmarks(pdf))
-            return with_dates(sections, saved=[_created(pdf)])
+            return _sections(without_margins(pages), bookmarks(pdf))
         except (PyPdfError, DependencyError) as error:
             raise UnreadableDocumentError(
                 "The file is not a valid PDF document: print it to a PDF again and add that."
@@ -206,14 +204,6 @@ def _unlock(pdf: pypdf.PdfReader) -> None:
         raise UnreadableDocumentError(
             "The PDF is protected by a password: save it without one and add that.", code="encrypted"
         )
-
-
-def _created(pdf: pypdf.PdfReader) -> datetime | None:
-    """When the PDF was made. Its date of change is a later tool's: a signature, a merge."""
-    try:
-        return pdf.metadata.creation_date if pdf.metadata else None
-    except (PyPdfError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return None  # a damaged note costs nobody the document
 
 
 def _lines(text: str) -> list[str]:

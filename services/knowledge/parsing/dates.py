@@ -1,7 +1,8 @@
 """The date a document bears: what its format declares, a labelled line at its head, a year in its title.
 
-Only what is declared as the document's date counts; a date in the text says what the text is about. No date
-is better than a wrong one.
+Only what is declared as the document's date counts: a date in the text says what the text is about, and when
+a program made or saved the file says nothing of its content. No date is better than a
+wrong one.
 """
 
 from __future__ import annotations
@@ -82,14 +83,13 @@ class DateClues:
     """What a document says of its date, each kind from the most to the least trusted.
 
     `declared` are values of fields that hold its date (front matter, meta tags); `head` is how its text
-    begins; `titles` its outermost headings; `saved` when a program wrote the file, which is believed last.
+    begins; `titles` its outermost headings.
     """
 
     file_name: str = ""
     declared: Sequence[str] = ()
     head: str = ""
     titles: Sequence[str] = ()
-    saved: Sequence[datetime.datetime] = ()
 
 
 def document_date(clues: DateClues, today: datetime.date) -> str:
@@ -102,7 +102,6 @@ def document_date(clues: DateClues, today: datetime.date) -> str:
         *_days(map(labelled_date, _head_lines(clues.head)), today),
         *_titles_dates(clues, today),
         *_days([file_day(clues.file_name)], today),
-        *_days(map(_saved_date, clues.saved), today),
     )
     return next(filter(None, by_trust), "")
 
@@ -181,9 +180,3 @@ def _days(dates: Iterable[str], today: datetime.date) -> Iterable[str]:
     """Without those that are still to come."""
     latest = (today + datetime.timedelta(days=1)).isoformat()
     return (date for date in dates if date and date <= latest[: len(date)])
-
-
-def _saved_date(moment: datetime.datetime) -> str:
-    """ "" for what a clock shows that was never set: midnight of a New Year's Day."""
-    unset = (moment.month, moment.day, moment.hour, moment.minute) == (1, 1, 0, 0)
-    return "" if unset or moment.year < EARLIEST_FILE_YEAR else moment.date().isoformat()

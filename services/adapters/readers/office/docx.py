@@ -27,7 +27,7 @@ from llama_index.core.schema import Document
 from lxml.etree import XMLSyntaxError, _Element
 
 from core.errors import UnreadableDocumentError
-from services.adapters.readers.outline import Outline, saved, spanned_table, with_dates
+from services.adapters.readers.outline import Outline, spanned_table
 
 # The words of Word's XML: what a reader of the page sees, tracked insertions made and deletions left out.
 
@@ -183,10 +183,9 @@ _MAX_DEPTH = 20
 class DocxReader(BaseReader):
     def load_data(self, content: bytes) -> list[Document]:
         try:
-            documents = _Document(docx.Document(BytesIO(content))).read()
+            return _Document(docx.Document(BytesIO(content))).read()
         except (OpcError, zipfile.BadZipFile, XMLSyntaxError) as error:
             raise UnreadableDocumentError("The file is not a valid DOCX document.") from error
-        return with_dates(documents, saved=[saved(content)])
 
 
 class _Document:

@@ -26,10 +26,8 @@ from pptx.text.text import TextFrame
 from core.errors import UnreadableDocumentError
 from services.adapters.readers.outline import (
     markdown_table,
-    saved,
     section_document,
     spanned_table,
-    with_dates,
 )
 
 # What stands on a slide: its shapes from top to bottom as text blocks.
@@ -169,7 +167,7 @@ class PptxReader(BaseReader):
             raise UnreadableDocumentError("The file is not a valid PPTX document.") from error
         if has_pictures and not any(document.text.strip() for document in documents):
             raise UnreadableDocumentError(_PICTURES_ONLY, code="no_text")
-        return with_dates(documents, saved=[saved(content)])
+        return documents
 
 
 def _has_picture(slide: Slide) -> bool:

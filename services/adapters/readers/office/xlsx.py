@@ -28,7 +28,7 @@ from openpyxl.worksheet._reader import MERGE_TAG, ROW_TAG, WorkSheetParser
 from openpyxl.xml.functions import iterparse
 
 from core.errors import UnreadableDocumentError
-from services.adapters.readers.outline import Outline, saved, with_dates
+from services.adapters.readers.outline import Outline
 from services.adapters.readers.sheets import Merged, Sheet, check_size, read_sheet
 
 # Spreadsheet values as a person reads them: number formats for per cent, thousands, currencies and dates.
@@ -177,7 +177,7 @@ class XlsxReader(BaseReader):
         documents = outline.finish()
         if not any(document.text.strip() for document in documents) and book.has_formulas():
             raise UnreadableDocumentError(_NOT_COMPUTED, code="no_text")
-        return with_dates(documents, saved=[saved(content)])
+        return documents
 
 
 class _Workbook:

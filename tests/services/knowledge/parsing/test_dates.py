@@ -239,15 +239,13 @@ def test_a_file_name_is_read_as_a_title_is(name: str, date: str) -> None:
     assert document_date(DateClues(file_name=name), TODAY) == date
 
 
-def test_what_is_declared_comes_first_and_what_a_program_saved_last() -> None:
-    saved = (datetime.datetime(2024, 5, 17, 10, tzinfo=datetime.UTC),)
+def test_what_is_declared_comes_first_and_the_file_name_last() -> None:
     head = "通知\n发布时间：2021-03-05\n正文提到2019年5月1日。"
-    clues = DateClues("2018年.md", ("none", "2022-02-02"), head, ("2017年招生简章",), saved)
+    clues = DateClues("2018年.md", ("none", "2022-02-02"), head, ("2017年招生简章",))
     assert document_date(clues, TODAY) == "2022-02-02"
-    assert document_date(DateClues("2018年.md", (), head, ("2017年招生简章",), saved), TODAY) == "2021-03-05"
-    assert document_date(DateClues("2018年.md", (), "", ("2017年招生简章",), saved), TODAY) == "2017"
-    assert document_date(DateClues("2018年.md", saved=saved), TODAY) == "2018"
-    assert document_date(DateClues("a.md", saved=saved), TODAY) == "2024-05-17"
+    assert document_date(DateClues("2018年.md", (), head, ("2017年招生简章",)), TODAY) == "2021-03-05"
+    assert document_date(DateClues("2018年.md", (), "", ("2017年招生简章",)), TODAY) == "2017"
+    assert document_date(DateClues("2018年.md"), TODAY) == "2018"
 
 
 def test_nothing_to_come_is_a_date_but_the_year_a_title_plans_for() -> None:
@@ -268,15 +266,6 @@ def test_only_the_head_is_read_and_a_sentence_is_no_title() -> None:
     assert document_date(DateClues(head="2018年，我们公司成立。\n之后发展很快。"), TODAY) == ""
     assert document_date(DateClues(head="2018年招生简章\n一、总则"), TODAY) == "2018"
     assert document_date(DateClues("a.log", head="2021-03-05 10:00 INFO start"), TODAY) == ""
-
-
-def test_a_clock_that_was_never_set_says_nothing() -> None:
-    for unset in (
-        datetime.datetime(1970, 1, 1),
-        datetime.datetime(1980, 1, 1),
-        datetime.datetime(2000, 1, 1),
-    ):
-        assert document_date(DateClues(saved=(unset,)), TODAY) == ""
 
 
 def test_whatever_is_found_is_an_iso_date() -> None:
