@@ -157,6 +157,15 @@ def last_day(date: str) -> int:
     return year * 10_000 + month * 100 + day
 
 
+def day_asked(asked: str, today: date) -> date:
+    """The day from which 去年 and last month are counted: of a month or a year the last, but none to come
+    that begins before today. `asked` is ISO 8601, "" for today."""
+    last = last_day(asked)
+    if not last or first_day(asked) <= int(f"{today:%Y%m%d}") <= last:
+        return today
+    return date(last // 10_000, last // 100 % 100, last % 100)
+
+
 def in_digits(text: str) -> str:
     """Years, months and days in Chinese numerals written with digits: 二〇一八年三月五日 → 2018年3月5日."""
     text = _YEAR_IN_WORDS.sub(lambda match: match.group().translate(_DIGITS), text)

@@ -27,7 +27,7 @@ from services.retrieval.surroundings import Neighbours
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """A question with what bears on it: earlier questions of its conversation (oldest first), the answer
-    to the last of them, and the date it asks about (ISO 8601: a day, a month or a year) if that is known.
+    to the last of them, and when it is asked (ISO 8601: a day, a month or a year; "" for today).
 
     With `session_id` the branch that a turn below `parent_turn_id` grows on says what was asked before
     (UNSET: below the latest completed turn, None: a new root). `document_id`: why was it not found?

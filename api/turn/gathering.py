@@ -97,6 +97,7 @@ class Gathering:
         self._report = report
         self._owners = pipeline.owners(turn.owner)
         self._fallback_reported = False
+        self._date = turn.request.date if turn.request else ""
         self.query: Query | None = None
         self.rewritten_from: tuple[str, ...] = ()
 
@@ -112,7 +113,7 @@ class Gathering:
             return await self._without_search(talk, recent, lap)
         before, last_answer = asked_before(recent)
         self.query = query = await self._pipeline.queries.build(
-            self._turn.user_query, before, last_answer=last_answer
+            self._turn.user_query, before, last_answer=last_answer, date=self._date
         )
         relevant, summary, candidates = await asyncio.gather(
             conversations.retrieve_relevant_history(query, self._branch, recent, self._turn.owner),
@@ -139,7 +140,7 @@ class Gathering:
     async def _without_search(self, talk: Talk | None, recent: list[Turn], lap: Lap) -> Gathered:
         """The conversation alone; its first question, too, where it is asked what was asked."""
         self._report(TurnStage.FILTERING, message="not_searched", candidates=0, used=0)
-        self.query = await self._pipeline.queries.build(self._turn.user_query, [])
+        self.query = await self._pipeline.queries.build(self._turn.user_query, [], date=self._date)
         conversations, summaries = self._pipeline.conversations, self._pipeline.summaries
         first = [node.turn_id for node in self._branch.nodes if not node.command][:1]
         relevant = await conversations.turns.get_many(first) if talk is Talk.QUESTIONS else []
@@ -179,7 +180,7 @@ class Gathering:
         rewritten = await rewriter.rewrite(self._turn.user_query, recent, models.answer)
         if rewritten:
             self._report(TurnStage.REWRITING, message="rewritten", question=rewritten)
-            query = await self._pipeline.queries.build(rewritten, [])
+            query = await self._pipeline.queries.build(rewritten, [], date=self._date)
             candidates = await self._pipeline.retriever.search(query, self._owners, self._turn.filters)
             ranked = _better(ranked, await self._rank(query, candidates))
         lap("rewrite")

@@ -44,6 +44,7 @@ from api.wiring.parts import (
     sample_is_pending,
     scheduled_cleanup,
     scheduled_sync,
+    today_in,
 )
 from config.prompt_library import PromptLibrary
 from config.settings import ServerSettings, Settings, StoreSettings
@@ -349,7 +350,7 @@ def _pipeline(
     return Pipeline(
         conversations=history.conversations,
         summaries=history.summaries,
-        queries=QueryBuilder(history.embedding),
+        queries=QueryBuilder(history.embedding, today_in(settings.conversation)),
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
         reranking=RerankService(reranker, settings.retrieval, history.embedding.name),
         insert_block=InsertBlock(library.text("insert_block"), settings.retrieval),

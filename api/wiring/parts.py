@@ -7,6 +7,7 @@ import importlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -345,6 +346,12 @@ def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:
     """Raises StartRefusedError when CLEANUP_CRON, SYNC_CRON or TIMEZONE cannot be understood."""
     slots_of(settings.cleanup_cron, zone_named(settings.timezone))
     sync_slots(sync_cron, settings.timezone)
+
+
+def today_in(settings: ConversationSettings) -> Callable[[], date]:
+    """The day it is in TIMEZONE."""
+    zone = zone_named(settings.timezone)
+    return lambda: datetime.now(zone).date()
 
 
 def scheduled_cleanup(

@@ -134,13 +134,15 @@ KnowledgeUse = Literal["auto", "always", "never"]
 @dataclass(frozen=True, slots=True)
 class AskedWith:
     """How a question was to be answered, as its request said. With the question, the model, and the filters
-    it is the same request again."""
+    it is the same request again. `date` is when it is asked (ISO 8601: a day, a month or a year), "" for the
+    day on which it is answered."""
 
     thinking: bool = False
     rerank_top_n: int = 10
     use_insert_block: bool = False
     insert_block_llm_id: str | None = None
     knowledge: KnowledgeUse = "auto"
+    date: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +276,11 @@ def _fingerprint(question: str, model_id: str, how: AskedWith, filters: Knowledg
         how.use_insert_block,
         how.insert_block_llm_id,
     ]
-    # turns of before there were filters, and a choice of searching, keep their fingerprint
+    # turns of before there were filters, a choice of searching, and dates keep their fingerprint
     if not filters.limits_nothing:
         asked.append(asdict(filters))
     if how.knowledge != "auto":
         asked.append(how.knowledge)
+    if how.date:
+        asked.append(how.date)
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

@@ -109,15 +109,18 @@ class QueryForm:
 class Query:
     """The question and all forms searched together.
 
-    `forms[0]` is the question as it was asked, with its date where one is known; then joined with the one
+    `forms[0]` is the question as it was asked, with its year where that is known; then joined with the one
     before, and with all of `previous` (earlier questions, oldest first). `last_answer` is what was answered
-    to the last of them.
+    to the last of them. `asked` is when it was asked (ISO 8601: a day, a month or a year; "" where no time is
+    preferred), `dates` are those that it names.
     """
 
     question: str
     forms: tuple[QueryForm, ...]
     previous: tuple[str, ...] = ()
     last_answer: str = ""
+    asked: str = ""
+    dates: tuple[str, ...] = ()
 
 
 def reciprocal_rank_fusion(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, RootModel
 
 from core.conversation.turns import KnowledgeUse, TurnStage, TurnStatus
-from routes.wire.fields import FiltersBody, PlainText, Reply, Uuid, WireModel, absent, example
+from routes.wire.fields import AskedDate, FiltersBody, PlainText, Reply, Uuid, WireModel, absent, example
 from routes.wire.turns import SESSION_ID, TURN_ID, Citation, TurnWarning, Usage
 
 DEFAULT_TOP_N = 10
@@ -41,6 +41,7 @@ class ChatBody(WireModel):
         description="Whether the documents are searched; auto leaves small talk and requests about the "
         "conversation itself alone.",
     )
+    date: AskedDate = ""
     stream: bool = Field(True, description="false: one JSON object with the same parts.")
     stream_format: StreamFormat = Field("prefix", description="How the events of the stream are written.")
 

@@ -76,6 +76,15 @@ def _iso_date(text: str) -> str:
 IsoDate = Annotated[str, AfterValidator(_iso_date)]
 """A day, a month or a year; "" for none."""
 
+AskedDate = Annotated[
+    IsoDate,
+    Field(
+        description="When the question is asked: YYYY-MM-DD, YYYY-MM or YYYY; absent or empty: today, in "
+        "TIMEZONE. Last year and 去年 are counted from it; of a document's versions, the one that held then "
+        "goes first."
+    ),
+]
+
 
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """A time in a reply: RFC 3339 in UTC, with microseconds and Z."""

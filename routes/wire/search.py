@@ -9,9 +9,9 @@ from pydantic import Field
 from core.knowledge import DocumentStatus
 from routes.wire.documents import CHUNK, Chunk
 from routes.wire.fields import (
+    AskedDate,
     AtMost,
     FiltersBody,
-    IsoDate,
     PlainText,
     Reply,
     Uuid,
@@ -53,9 +53,7 @@ class SearchBody(WireModel):
         [], max_length=MAX_PREVIOUS, description="What was asked before, oldest first."
     )
     last_answer: Annotated[PlainText, AtMost(100_000)] = Field("", description="To the last of them.")
-    date: IsoDate = Field(
-        "", description="The day, month or year that the question asks about: YYYY-MM-DD, YYYY-MM, YYYY."
-    )
+    date: AskedDate = ""
     session_id: Uuid | None = Field(None, description="Instead: what was asked before is of this session.")
     parent_turn_id: Uuid | None = Field(
         None, description="Absent: below the session's latest completed turn; null: a new root."

@@ -32,7 +32,7 @@ from core.errors import BadRequestError
 from core.knowledge import Citation, KnowledgeFilter
 from core.text import preprocess_question
 from routes.wire.chat import MAX_TOP_N
-from routes.wire.fields import AtMost, PlainText, Reply, Uuid, WireModel, example
+from routes.wire.fields import AtMost, IsoDate, PlainText, Reply, Uuid, WireModel, example
 from routes.wire.turns import SESSION_ID, TURN_ID, FeedbackBody, Name, PersonaBody, Title
 
 MAX_TURNS = 20_000
@@ -140,6 +140,7 @@ class ImportRequest(WireModel):
     use_insert_block: bool = Field(False, description="Whether a model judged the candidates one by one.")
     insert_block_llm_id: Name | None = Field(None, description="Which model judged.")
     knowledge: KnowledgeUse = Field("auto", description="Whether the documents were to be searched.")
+    date: IsoDate = Field("", description="When it was asked, as its request said.")
 
     def to_asked(self) -> AskedWith:
         return AskedWith(**self.model_dump())

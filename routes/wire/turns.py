@@ -110,6 +110,7 @@ class AskedWith(Reply):
     use_insert_block: bool = Field(description="Whether a model judged the candidates one by one.")
     insert_block_llm_id: str | None = Field(description="Which model judged.")
     knowledge: KnowledgeUse = Field(description="Whether the documents were to be searched.")
+    date: str = Field(description='When it was asked, as its request said; "" for the day it was answered.')
 
 
 class Feedback(Reply):

@@ -12,10 +12,10 @@ import structlog
 
 from config.prompt_library import Language
 from core.conversation.turns import MAX_REWRITTEN_CHARS, Turn
-from core.dates import dates_in
+from core.dates import dates_in, day_asked
 from core.errors import WenmaiError
 from core.prompt.messages import Message, Part, Role
-from core.relevance.query import Query, QueryForm, embedded_part, joined_wordings
+from core.relevance.query import Query, QueryForm, embedded_part, follow_up_weight, joined_wordings
 from core.relevance.sparse import encode_query
 from core.text import is_mostly_chinese
 from services.llm_service import ModelEntry
@@ -43,12 +43,13 @@ class QueryBuilder:
     ) -> Query:
         """`previous_questions` oldest first; at most the last five are used.
 
-        `date` is the day, month or year (ISO 8601) the question asks about, where the caller knows it.
-        Raises EmbeddingUnavailableError.
+        `date` is when the question is asked (ISO 8601: a day, a month or a year), "" for today. Raises
+        EmbeddingUnavailableError.
         """
+        asked_on = day_asked(date, self._today())
         before = [text.strip() for text in previous_questions if text.strip()][-MAX_PREVIOUS:]
         wordings = [
-            (" ".join([*self._years(text, date), text]), weight)
+            (" ".join([*self._years(text, asked_on), text]), weight)
             for text, weight in [(question, 1.0), *joined_wordings(question, before)]
         ]
         vectors = await self._embedding.embed_queries([embedded_part(text) for text, _ in wordings])
@@ -56,14 +57,28 @@ class QueryBuilder:
             QueryForm(text, vector, encode_query(text), weight)
             for (text, weight), vector in zip(wordings, vectors, strict=True)
         )
-        return Query(question, forms, tuple(before), last_answer)
+        dates = _dates(question, before, asked_on)
+        return Query(question, forms, tuple(before), last_answer, date or asked_on.isoformat(), dates)
 
-    def _years(self, question: str, year: str) -> list[str]:
-        """The year or month it asks about, as documents have it, unless it says so itself (去年 does not)."""
-        named = [year]
-        if not year:  # a day (明天) is rarely what a document is about
-            named = [each for each in dates_in(question, self._today()) if len(each) <= len("2026-01")]
+    def _years(self, question: str, asked_on: date) -> list[str]:
+        """The year or month it asks about, as documents have it, unless it says so itself (去年 does not).
+
+        A question that names none is about the year it is asked in, which is worth searching for only when
+        that is over.
+        """
+        # a day (明天) is rarely what a document is about
+        named = [each for each in dates_in(question, asked_on) if len(each) <= len("2026-01")]
+        if not named and asked_on.year != self._today().year:
+            named = [f"{asked_on.year}"]
         return [each for each in named if each[:4] not in question]
+
+
+def _dates(question: str, before: Sequence[str], asked_on: date) -> tuple[str, ...]:
+    """Those that the question names, or, where it leans on the one before, that one."""
+    named = dates_in(question, asked_on)
+    if named or not before or not follow_up_weight(question):
+        return named
+    return dates_in(before[-1], asked_on)
 
 
 # A follow-up that was found badly, put into words that stand alone by the model that will answer it.

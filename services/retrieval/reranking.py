@@ -19,6 +19,7 @@ from core.errors import UnavailableError, where
 from core.knowledge import Candidate, Chunk
 from core.relevance.probability import Coefficients, judge, load_coefficients
 from core.relevance.query import Query, QueryForm, follow_up_weight
+from core.relevance.recency import by_dates
 from core.relevance.sparse import encode_query
 from services.models.calls import Circuit
 
@@ -325,14 +326,14 @@ class RerankService:
         if self._keeps_order:
             return Reranked(tuple(judged), NONE)
         if self._foreign is None or not limited:
-            return _best_first(judged, self._foreign.name if self._foreign else CALIBRATED)
+            return _best_first(query, judged, self._foreign.name if self._foreign else CALIBRATED)
         try:
             chances = await self._foreign.judge(query, judged)
         except RerankerUnavailableError as error:
             name, reason = self._foreign.name, str(error)
             log.warning("reranker_failed", reranker=name, reason=reason, candidates=len(judged))
-            return replace(_best_first(judged, CALIBRATED), fell_back=True)
-        return _best_first(_with(judged, chances), self._foreign.name)
+            return replace(_best_first(query, judged, CALIBRATED), fell_back=True)
+        return _best_first(query, _with(judged, chances), self._foreign.name)
 
 
 def _with(judged: Sequence[Candidate], chances: Sequence[float | None]) -> list[Candidate]:
@@ -344,6 +345,7 @@ def _with(judged: Sequence[Candidate], chances: Sequence[float | None]) -> list[
     ]
 
 
-def _best_first(candidates: Sequence[Candidate], reranker: str) -> Reranked:
-    """Equal probabilities keep the fused order."""
-    return Reranked(tuple(sorted(candidates, key=lambda candidate: -candidate.probability)), reranker)
+def _best_first(query: Query, candidates: Sequence[Candidate], reranker: str) -> Reranked:
+    """With regard to their dates, which no reranker knows of. Equal probabilities keep the fused order."""
+    timely = by_dates(query, candidates)
+    return Reranked(tuple(sorted(timely, key=lambda candidate: -candidate.probability)), reranker)

@@ -18,11 +18,11 @@ from tests.support.wire.sse import Streamed, frames
 
 OPTIONS = {
     "thinking": True, "rerank_top_n": 3, "use_insert_block": True, "insert_block_llm_id": "judge",
-    "knowledge": "always",
+    "knowledge": "always", "date": "2020-05",
 }  # fmt: skip
 DEFAULTS = {
     "thinking": False, "rerank_top_n": 10, "use_insert_block": False, "insert_block_llm_id": None,
-    "knowledge": "auto",
+    "knowledge": "auto", "date": "",
 }  # fmt: skip
 
 
@@ -155,7 +155,7 @@ async def test_another_request_under_the_id_is_refused_as_ever(tmp_path: Path) -
         turn = await read(app, failed.finished["turn_id"])
         others = (
             {"question": "Else."}, {"thinking": False}, {"rerank_top_n": 4}, {"use_insert_block": False},
-            {"insert_block_llm_id": None}, {"knowledge": "auto"}, {"model_id": "judge"},
+            {"insert_block_llm_id": None}, {"knowledge": "auto"}, {"date": ""}, {"model_id": "judge"},
             {"filters": {"tags": ["b"]}},
             {"session_id": str(uuid.uuid4())},
         )  # fmt: skip
@@ -180,7 +180,9 @@ async def test_a_turn_brought_in_elsewhere_is_asked_again_there(app: App) -> Non
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-@pytest.mark.parametrize("bad", [{"rerank_top_n": 0}, {"rerank_top_n": 51}, {"thinking": 1}, {"surplus": 1}])
+@pytest.mark.parametrize(
+    "bad", [{"rerank_top_n": 0}, {"rerank_top_n": 51}, {"thinking": 1}, {"date": "now"}, {"surplus": 1}]
+)
 async def test_a_request_that_nobody_could_send_is_not_imported(app: App, bad: dict[str, Any]) -> None:
     response = await app.client.post("/sessions/import", json={"turns": [qa(request={**DEFAULTS, **bad})]})
     assert response.status_code == 422

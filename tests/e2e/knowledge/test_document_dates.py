@@ -46,3 +46,20 @@ async def test_the_documents_own_date_is_found_listed_and_searched_unless_the_up
     assert dates == {document_id: "2015-12-25", other_id: "2020", plain_id: None}
     chunks = (await app.client.get(f"/documents/{document_id}/chunks")).json()["chunks"]
     assert {chunk["date"] for chunk in chunks} == {"2015-12-25"}
+
+
+TUITION = "# 收费办法\n\n学费每学年 {} 元，住宿费另计；录取后两周内在财务处缴清，逾期视为放弃录取资格。"
+
+
+async def test_of_versions_the_one_that_held_when_the_question_is_asked_goes_first(app: App) -> None:
+    """Discriminates: a field of one of the two routes alone; today whatever the request says."""
+    for date, price in (("2018-03", 4800), ("2021-03", 5200), ("2024-03", 6100)):
+        await app.add_text(f"收费办法（{date}）.md", TUITION.format(price), date=date)
+    question = "学费每学年多少元？"
+    for asked, price in (("", 6100), ("2022", 5200), ("2018-09-01", 4800)):
+        reply = await app.client.post("/search", json={"question": question, "date": asked})
+        assert f"{price} 元" in reply.json()["candidates"][0]["text"], asked
+        answered = await app.ask(question, date=asked)
+        assert f"{price} 元" in answered.sources[0]["text"], asked
+    answered = await app.ask("去年学费每学年多少元？", date="2022-06-01")
+    assert "5200 元" in answered.sources[0]["text"]

@@ -42,7 +42,7 @@ TURN = Turn(
     summary=Summary("short", OTHER, (OTHER,), None, "m", NOW_US, 2),
     finish_reason="length",
     filters=KnowledgeFilter(tags=("a",), since="2026"),
-    request=AskedWith(thinking=True, rerank_top_n=3),
+    request=AskedWith(thinking=True, rerank_top_n=3, date="2020-05"),
     feedback=Feedback("up", "good"),
     warnings=(TurnWarning("history_short", "left out", {"dropped": 2}),),
     rewritten=RewrittenQuestion("what", (OTHER,)),

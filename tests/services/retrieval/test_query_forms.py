@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from datetime import date
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,8 @@ from core.relevance.query import (
 from services.models.embedding import EmbeddingService
 from services.retrieval.query_forms import MAX_PREVIOUS, QueryBuilder
 from tests.support.models.hashing_embedding import HashingEmbedding
+
+TODAY = date(2026, 6, 15)
 
 
 class CountingEmbedding(HashingEmbedding):
@@ -35,7 +38,7 @@ def model() -> CountingEmbedding:
 @pytest.fixture
 async def builder(model: CountingEmbedding) -> AsyncIterator[QueryBuilder]:
     embedding = EmbeddingService(model, "hashing", len(model.get_query_embedding("1")))
-    yield QueryBuilder(embedding)
+    yield QueryBuilder(embedding, lambda: TODAY)
     await embedding.close()
 
 
@@ -169,20 +172,42 @@ async def test_all_forms_are_embedded_in_one_call(builder: QueryBuilder, model: 
     assert len({tuple(form.dense) for form in query.forms}) == 3
 
 
-async def test_a_date_the_question_asks_about_is_searched_with_it(builder: QueryBuilder) -> None:
+async def test_a_question_of_a_year_that_is_over_is_searched_with_it(builder: QueryBuilder) -> None:
     query = await builder.build("招生简章什么时候发布？", ["学费多少？"], date="2023-06")
     assert query.question == "招生简章什么时候发布？"
     assert [form.text for form in query.forms] == [
-        "2023-06 招生简章什么时候发布？",
-        "2023-06 学费多少？ 招生简章什么时候发布？",
+        "2023 招生简章什么时候发布？",
+        "2023 学费多少？ 招生简章什么时候发布？",
     ]
+    assert (query.asked, query.dates) == ("2023-06", ())
 
 
-async def test_a_date_the_question_names_is_not_said_twice(builder: QueryBuilder) -> None:
-    """Discriminates: the date put before every question."""
-    query = await builder.build("2023 年的招生简章", [], date="2023-06")
-    assert query.forms[0].text == "2023 年的招生简章"
-    assert (await builder.build("招生简章", [], date="")).forms[0].text == "招生简章"
+@pytest.mark.parametrize("asked", ["", "2026", "2026-01", "2026-06-15"])
+async def test_a_question_of_this_year_is_searched_as_it_is(builder: QueryBuilder, asked: str) -> None:
+    """Discriminates: this year before every question, which draws all that happens to be new."""
+    query = await builder.build("招生简章", [], date=asked)
+    assert query.forms[0].text == "招生简章"
+    assert query.asked == (asked or "2026-06-15")
+
+
+async def test_a_year_the_question_names_is_not_said_twice(builder: QueryBuilder) -> None:
+    """Discriminates: the year of asking before the one that is asked about."""
+    query = await builder.build("2022 年的招生简章", [], date="2023-06")
+    assert query.forms[0].text == "2022 年的招生简章"
+    assert query.dates == ("2022",)
+
+
+async def test_relative_dates_are_counted_from_the_day_of_asking(builder: QueryBuilder) -> None:
+    for asked, last_year in (("", "2025"), ("2020", "2019"), ("2020-03-01", "2019")):
+        query = await builder.build("去年的招生简章", [], date=asked)
+        assert query.forms[0].text == f"{last_year} 去年的招生简章"
+        assert query.dates == (last_year,)
+    assert (await builder.build("上个月的例会", [], date="2020-03")).dates == ("2020-02",)
+
+
+async def test_a_question_that_leans_is_about_the_time_of_the_one_before(builder: QueryBuilder) -> None:
+    assert (await builder.build("那学费呢？", ["2022年招多少人？"])).dates == ("2022",)
+    assert (await builder.build("食堂几点开门，周末也开吗？", ["2022年招多少人？"])).dates == ()
 
 
 async def test_the_raw_question_is_kept_as_it_was_asked(builder: QueryBuilder) -> None:

@@ -50,6 +50,7 @@ function bodyOf({ user_query: question, session_id, parent_turn_id, model_id, fi
     parent_turn_id: parent_turn_id ?? null,
     ...(model_id ? { model_id } : {}),
     ...(filters ? { filters } : {}),
+    ...(request?.date ? { date: request.date } : {}),
     top_n: request?.rerank_top_n ?? TOP_N,
   };
 }

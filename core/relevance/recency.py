@@ -1,0 +1,133 @@
+"""Which of the candidates are of the right time: those dated as the question says, and of several versions of
+one thing the one that held when it was asked.
+
+A preference, never a filter: the odds of the others are divided, so that one which answers much better still
+goes first. A candidate whose document has no date keeps its probability.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from core.dates import first_day, last_day
+from core.knowledge import Candidate, Chunk
+from core.relevance.query import Query
+from core.text import fold_width
+
+# What a candidate of another time loses. Chosen, not fitted: half of a wrong part number's IDENTIFIER_LOGIT.
+DATE_LOGIT = 1.5
+SHARED_WORDS = 0.6  # of the shorter text's pairs of characters; passages on one subject share up to .3
+SAME_WORDS = 0.8  # from here on versions say the same but for numbers, and answer alike
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+_NO_NAME = re.compile(r"[\W\d_年月日]+")
+
+
+def by_dates(query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates with the probability that their dates leave them, in the order given."""
+    if not query.asked or not any(candidate.chunk.date for candidate in candidates):
+        return list(candidates)
+    dated = [_Dated(candidate.chunk) for candidate in candidates]
+    chances = [candidate.probability for candidate in candidates]
+    behind = _out_of_period(query.dates, dated)
+    if any(behind):  # then what the question says of time is said
+        judged = _judged(dated, chances, behind)
+    else:
+        day = max(map(last_day, query.dates or (query.asked,)))
+        judged = _judged(dated, chances, _superseded(dated, day))
+    return [
+        replace(candidate, probability=chance) if chance != candidate.probability else candidate
+        for candidate, chance in zip(candidates, judged, strict=True)
+    ]
+
+
+class _Dated:
+    """A chunk as a version of something. Days are numbers (20260131)."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.first, self.last = first_day(chunk.date), last_day(chunk.date)
+        self._shared: dict[_Dated, float] = {}
+
+    @cached_property
+    def holds(self) -> tuple[int, int]:
+        """The first and the last day from which it may hold: those of its date, or of a later year that its
+        heading names, for admissions of 2022 are published in December 2021."""
+        years = set(_YEAR.findall(self.chunk.heading)) if self.first else set()
+        year = years.pop() if len(years) == 1 else ""
+        return max((self.first, self.last), (first_day(year), last_day(year)))
+
+    @cached_property
+    def name(self) -> str:
+        """What its versions are all called: the heading path, or else the file's name, without numbers."""
+        stem = self.chunk.file_name.rpartition(".")[0]
+        return _NO_NAME.sub("", fold_width(self.chunk.heading or stem)).casefold()
+
+    @cached_property
+    def pairs(self) -> frozenset[str]:
+        text = _NO_NAME.sub("", fold_width(self.chunk.text)).casefold()
+        return frozenset(text[at : at + 2] for at in range(len(text) - 1))
+
+    def shared_words(self, other: _Dated) -> float:
+        """With another version: a share of the shorter text; 0 where they are no versions of one thing."""
+        if not self.name or self.name != other.name or self.chunk.document_id == other.chunk.document_id:
+            return 0.0
+        if other not in self._shared:
+            shorter = min(len(self.pairs), len(other.pairs))
+            self._shared[other] = len(self.pairs & other.pairs) / max(1, shorter)
+        return self._shared[other]
+
+    def holds_instead_of(self, other: _Dated, day: int) -> bool:
+        """Of versions: whether on that day this one does, the other being older or not yet published."""
+        since, _ = self.holds
+        _, until = other.holds
+        return 0 < since <= day and (0 < until < since or other.first > day)
+
+
+Behind = Sequence[Sequence[int]]
+"""For each candidate the places of those that go before it for their dates."""
+
+
+def _out_of_period(dates: Sequence[str], dated: Sequence[_Dated]) -> Behind:
+    """Behind those of the time that the question names are those of another, unless their text names its
+    year: what is about a year may be written later."""
+    periods = [(first_day(date), last_day(date)) for date in dates]
+    years = {date[:4] for date in dates}
+    of_it = [any(one.first <= until and since <= one.last for since, until in periods) for one in dated]
+    fitting = [at for at, fits in enumerate(of_it) if fits]
+    about = [not one.first or any(year in one.chunk.indexed_text for year in years) for one in dated]
+    return [() if fits or names else fitting for fits, names in zip(of_it, about, strict=True)]
+
+
+def _superseded(dated: Sequence[_Dated], day: int) -> Behind:
+    """Behind the version that holds on that day are the others of the same thing."""
+    return [
+        [
+            at
+            for at, other in enumerate(dated)
+            if other.holds_instead_of(one, day) and other.shared_words(one) >= SHARED_WORDS
+        ]
+        for one in dated
+    ]
+
+
+def _judged(dated: Sequence[_Dated], chances: Sequence[float], behind: Behind) -> list[float]:
+    """Of versions that say the same but for numbers it is chance which is judged best: one of the right time
+    gets no less than the others had."""
+    lifted = list(chances)
+    for at, before in enumerate(behind):
+        for other in before:
+            if chances[at] > lifted[other] and dated[other].shared_words(dated[at]) >= SAME_WORDS:
+                lifted[other] = chances[at]
+    return [
+        _divided(chance, DATE_LOGIT) if before else chance
+        for chance, before in zip(lifted, behind, strict=True)
+    ]
+
+
+def _divided(chance: float, logit: float) -> float:
+    odds = chance / max(1.0 - chance, 1e-12) * math.exp(-logit)
+    return odds / (1.0 + odds)

@@ -1,0 +1,133 @@
+"""Dates of documents in the ranking. `judged` says what the reranker made of each candidate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from core.knowledge import Candidate, Chunk
+from core.relevance.query import Query
+from core.relevance.recency import DATE_LOGIT, by_dates
+
+TERMS = "报名费每人{}元，学费每学年{}元，住宿费另计；录取后两周内在财务处缴清，逾期视为放弃。"
+
+
+def candidate(chunk_id: str, date: str, chance: float = 0.5, **more: str) -> Candidate:
+    """Each of a document of its own; the same heading but for its numbers, unless `more` has another."""
+    text = more.get("text", TERMS.format(len(chunk_id), len(date)))
+    heading, document_id = more.get("heading", "收费办法"), f"document of {chunk_id}"
+    chunk = Chunk(chunk_id, document_id, f"{chunk_id}.md", text, position=0, heading=heading, date=date)
+    return Candidate(chunk, probability=chance)
+
+
+def best(candidates: list[Candidate], asked: str, dates: tuple[str, ...] = ()) -> str:
+    ranked = by_dates(Query("学费多少？", (), asked=asked, dates=dates), candidates)
+    return max(ranked, key=lambda one: one.probability).chunk.chunk_id
+
+
+VERSIONS = [candidate("2018", "2018-05-01"), candidate("2020", "2020-05"), candidate("2024", "2024")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "version"),
+    [
+        ("2026-06-15", "2024"), ("2024", "2024"), ("2023-12-31", "2020"), ("2020-05-31", "2020"),
+        ("2020-04-30", "2018"), ("2018", "2018"),
+    ],
+)  # fmt: skip
+def test_of_versions_the_newest_that_was_there_on_the_day_goes_first(asked: str, version: str) -> None:
+    """Discriminates: the newest of all; the nearest, which may be of the year after."""
+    assert best(VERSIONS, asked) == version
+    assert best(VERSIONS[::-1], asked) == version
+
+
+def test_before_the_first_version_none_is_preferred() -> None:
+    assert by_dates(Query("学费多少？", (), asked="2017"), VERSIONS) == VERSIONS
+
+
+def test_what_a_heading_names_as_its_year_holds_from_then() -> None:
+    """Admissions of 2023 are published in December 2022: asked in 2022, either may be meant; before that
+    month only those of 2022. Discriminates: the date of publication alone."""
+    old = candidate("old", "2021-12-17", 0.5, heading="2022年招生简章")
+    new = candidate("new", "2022-12-15", 0.4, heading="2023年招生简章")
+    assert by_dates(Query("学费多少？", (), asked="2022"), [old, new]) == [old, new]
+    assert best([replace(new, probability=0.9), old], "2022-11-30") == "old"
+    assert best([old, new], "2023-01-01") == "new"
+
+
+def test_a_version_of_a_year_is_not_older_than_one_of_a_day_in_it() -> None:
+    """The same page twice, of which one says no more than the year."""
+    both = [candidate("year", "2019", 0.6), candidate("day", "2019-06-06", 0.5)]
+    assert by_dates(Query("学费多少？", (), asked="2026"), both) == both
+
+
+def test_candidates_that_are_no_versions_of_each_other_keep_their_probability() -> None:
+    """Discriminates: the newer document first, whatever it is about."""
+    old = candidate("old", "2018")
+    for other in (
+        candidate("undated", ""),
+        candidate("other heading", "2024", heading="奖学金办法"),
+        candidate("other words", "2024", text="校园卡在服务大厅办理，遗失补办需带身份证。"),
+        replace(VERSIONS[2], chunk=replace(VERSIONS[2].chunk, document_id=old.chunk.document_id)),
+    ):
+        both = [old, other]
+        assert by_dates(Query("学费多少？", (), asked="2026"), both) == both
+
+
+LONGER = TERMS + "减免学费的申请每年九月提交，家庭经济困难的学生优先，由学院评议后报学生处审批。"
+
+
+def test_it_is_a_preference_and_what_answers_much_better_still_goes_first() -> None:
+    """Discriminates: a filter; a version of which only a part was kept raised to what the whole one says."""
+    short = "学费每学年另行通知，住宿费另计；录取后两周内在财务处缴清。"
+    both = [candidate("old", "2018", 0.9, text=LONGER), candidate("new", "2024", 0.3, text=short)]
+    assert best(both, "2026") == "old"
+    ranked = by_dates(Query("学费多少？", (), asked="2026"), both)
+    assert 0.3 < ranked[0].probability < 0.9
+    assert ranked[1].probability == 0.3
+
+
+def test_of_versions_that_say_the_same_the_one_that_holds_gets_what_any_of_them_got() -> None:
+    """The same words with other numbers: what judges them so differently is chance."""
+    ranked = by_dates(
+        Query("学费多少？", (), asked="2026"), [candidate("old", "2018", 0.8), candidate("new", "2024", 0.05)]
+    )
+    assert ranked[1].probability == 0.8
+    assert (
+        best([candidate("2018", "2018", 0.8), candidate("2024", "2024", 0.05)], "2026", ("2024",)) == "2024"
+    )
+    assert ranked[0].probability == pytest.approx(0.8 / (0.8 + 0.2 * np.exp(DATE_LOGIT)))
+
+
+def test_documents_of_the_time_that_a_question_names_go_first() -> None:
+    notes = [candidate(date, date, heading=f"例会 {at}", text=f"第 {at} 次：纪要。") for at, date in
+             enumerate(("2023-05-08", "2024-05-06", "2024-06-03"))]  # fmt: skip
+    assert best(notes, "2026-06-15", ("2024-05",)) == "2024-05-06"
+    assert best(notes, "2026-06-15", ("2023",)) == "2023-05-08"
+    ranked = by_dates(Query("例会", (), asked="2026", dates=("2021",)), notes)
+    assert ranked == notes  # none is of that time
+
+
+def test_a_text_about_the_year_that_is_named_loses_nothing_for_being_written_later() -> None:
+    fitting = candidate("of 2022", "2022-01-10", heading="通知", text="放假安排。")
+    about = candidate("report", "2023-03-01", heading="年报", text="2022 年营业收入增长一成。")
+    undated = candidate("undated", "", heading="公司", text="成立于上海。")
+    later = candidate("later", "2023-03-02", heading="年报", text="今年营业收入增长一成。")
+    query = Query("2022 年的收入", (), asked="2026", dates=("2022",))
+    chances = [one.probability for one in by_dates(query, [fitting, about, undated, later])]
+    assert chances[:3] == [0.5, 0.5, 0.5]
+    assert chances[3] == pytest.approx(1 / (1 + np.exp(DATE_LOGIT)))
+
+
+def test_of_versions_those_of_every_year_that_is_compared_keep_their_place() -> None:
+    ranked = by_dates(Query("2018 和 2020 年", (), asked="2026", dates=("2018", "2020")), VERSIONS)
+    assert [one.probability for one in ranked[:2]] == [0.5, 0.5]
+    assert ranked[2].probability < 0.5
+
+
+@pytest.mark.parametrize("chance", [0.0, 1.0])
+def test_a_probability_stays_one(chance: float) -> None:
+    ranked = by_dates(Query("", (), asked="2026"), [candidate("a", "2018", chance), candidate("bb", "2024")])
+    assert 0.0 <= ranked[0].probability <= 1.0
