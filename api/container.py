@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from api.admin.backups import BackupsHandler
 from api.admin.reembedding import StoreReembedding
+from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook
 from api.knowledge_handler import KnowledgeHandler
 from api.search.handler import SearchHandler
@@ -39,6 +40,7 @@ class Container:
     sessions: SessionsHandler
     search: SearchHandler
     knowledge: KnowledgeBase
+    sample: SampleHandler
     conversations: ConversationManager
     summaries: SummaryService
     backfill: Backfill

@@ -44,6 +44,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "它不在本次检索限定的范围内（filters）。请放宽标签、文档、来源或日期的限定。",
         "It is outside the limits of this search (filters). Widen its tags, documents, sources or dates.",
     ),
+    "why_sample": (
+        "它是问脉自带的示例文档。您已有自己的文档，所以没有检索它；问题里写上“问脉”就会检索。",
+        "It is of the guide that came with Wenmai, which is not searched now that you have documents of your "
+        "own. Name Wenmai in the question to search it.",
+    ),
     "why_duplicate": (
         "另一份文档里有完全相同的内容，已用那一份，同样的内容不会出现两次。",
         "Another document says exactly the same and took its place: the same text is not shown twice.",

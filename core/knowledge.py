@@ -101,6 +101,11 @@ class Document:
     modified_us: int = 0
     refused_hash: str = ""
 
+    @property
+    def is_sample(self) -> bool:
+        """Whether it is of the guide that came with Wenmai: what else is shared is in a followed folder."""
+        return self.owner == SHARED_OWNER and not self.source
+
 
 @dataclass(frozen=True, slots=True)
 class Upload:

@@ -1,6 +1,7 @@
 """Add files to a running server: `python -m scripts.ingest docs/ report.pdf`.
 
 A file that was changed since becomes a new version of its document: it is known by its full path.
+`--remove-sample` removes the guide that came with Wenmai.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tqdm import tqdm
 
 from core.formats import supported_files
 from core.knowledge import MAX_EXTERNAL_ID_CHARS
-from routes.wire.documents import AddedDocument, Document, Job
+from routes.wire.documents import AddedDocument, Document, Job, RemovedSample
 from scripts.commands.server import (
     Server,
     ServerClient,
@@ -175,6 +176,9 @@ def external_id_of(path: Path) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 all files are there, 1 some failed or the server is not there."""
     arguments = _arguments(argv)
+    if arguments.remove_sample:
+        server = Server(arguments.url, arguments.api_key or local_key("ADMIN_API_KEYS") or local_key())
+        return run_with(server, REQUEST_TIMEOUT_S, _remove_sample)
     files = files_of(arguments.paths)
     server = Server(arguments.url, arguments.api_key or local_key())
     return run_with(server, REQUEST_TIMEOUT_S, lambda client: _ingest(client, files, arguments))
@@ -189,14 +193,26 @@ async def _ingest(client: ServerClient, files: Sequence[Path], arguments: argpar
     return 1 if summary.failed or not files else 0
 
 
+async def _remove_sample(client: ServerClient) -> int:
+    removed = await client.send("DELETE", "/documents/sample", RemovedSample)
+    print(f"removed {removed.documents} documents of the sample, {removed.chunks} passages")
+    if removed.left:
+        print(f"{removed.left} traces are still stored: wenmai doctor", file=sys.stderr)
+    return 1 if removed.left else 0
+
+
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Add documents to a running Wenmai. 把文件加入知识库。")
-    parser.add_argument("paths", nargs="+", type=Path, metavar="FOLDER|FILE")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="FOLDER|FILE")
+    parser.add_argument("--remove-sample", action="store_true", help="remove the guide that came with Wenmai")
     parser.add_argument("--url", default=local_url(), help="the server (default %(default)s)")
     parser.add_argument("--api-key", help="default: the first of API_KEYS")
     parser.add_argument("--tags", help="separated by commas; without, those of an older version stay")
     parser.add_argument("--date", help="of the documents, like 2026-01-31")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if bool(arguments.paths) == arguments.remove_sample:
+        parser.error("name folders or files, or --remove-sample")
+    return arguments
 
 
 if __name__ == "__main__":

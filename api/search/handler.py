@@ -63,12 +63,14 @@ class SearchReport:
     """All candidates of a search, best first; `document` answers for the one that was asked about.
 
     `reranker` is the one that judged; `fell_back` says that another was configured and did not answer.
+    `sample_left_out`: the guide that came with Wenmai was not searched beside the owner's own documents.
     """
 
     candidates: tuple[Judged, ...]
     reranker: str
     fell_back: bool = False
     document: DocumentReport | None = None
+    sample_left_out: bool = False
 
 
 class SearchHandler:
@@ -103,8 +105,9 @@ class SearchHandler:
             date=request.date,
         )
         owners = self._pipeline.owners(request.owner)
+        without = await self._pipeline.precedence.left_out(query, owners, request.filters)
         candidates, history = await asyncio.gather(
-            self._pipeline.retriever.search(query, owners, request.filters),
+            self._pipeline.retriever.search(query, owners, request.filters, without),
             self._history(context, query, request.owner),
         )
         reranked = await self._pipeline.reranking.rerank(query, candidates)
@@ -116,8 +119,8 @@ class SearchHandler:
         judged = Ranking(candidates, ranked, chosen, self._pipeline.threshold, prompt).judged()
         why = None
         if document is not None:
-            why = await self._why_not.explain(query, document, owners, judged, request.filters)
-        return SearchReport(judged, reranked.reranker, reranked.fell_back, why)
+            why = await self._why_not.explain(query, document, owners, judged, request.filters, without)
+        return SearchReport(judged, reranked.reranker, reranked.fell_back, why, bool(without))
 
     async def chunk_in_place(
         self,

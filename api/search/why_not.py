@@ -5,7 +5,7 @@ Why was this document not found? Its best chunks, stage by stage, and the stage 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,12 +22,14 @@ from services.retrieval.retriever import ListPlace, ListPlaces
 class Stage(StrEnum):
     """What can keep a document from the model, in the order of the stages; `shown`: nothing did.
 
-    `filters`: it is beyond the limits of the question. `duplicate`: a chunk that says the same was taken.
+    `filters`: it is beyond the limits of the question. `sample`: it is of the guide that came with Wenmai,
+    which is left out beside one's own documents. `duplicate`: a chunk that says the same was taken.
     `reranker`: one that hands back fewer than it was given.
     """
 
     NOT_READY = "not_ready"
     FILTERS = "filters"
+    SAMPLE = "sample"
     NOT_FOUND = "not_found_by_any_list"
     FUSION = "fusion"
     DUPLICATE = "duplicate"
@@ -141,16 +143,17 @@ class WhyNot:
         owners: Sequence[str],
         judged: Sequence[Judged],
         limits: KnowledgeFilter = NO_LIMITS,
+        without: Collection[str] = (),
     ) -> DocumentReport:
-        """`judged` are the candidates of the search of everything within `limits`.
+        """`judged` are the candidates of the search of everything within `limits`, `without` some documents.
 
         Raises StoreUnavailableError.
         """
         if document.status is not DocumentStatus.READY:
             return self._report(query, document, Stage.NOT_READY, ())
-        search = _Search(judged, limits)
+        search = _Search(judged, limits, without)
         own = {one.candidate.chunk.chunk_id: one for one in judged if _is_of(document, one.candidate)}
-        places = await self._lists.of(query, owners, document.document_id, limits)
+        places = await self._lists.of(query, owners, document.document_id, limits, without)
         only = KnowledgeFilter(document_ids=(document.document_id,))
         hits = await self._pipeline.retriever.search(query, owners, only)
         alone = with_key_passages(query, (await self._pipeline.reranking.rerank(query, hits)).candidates)
@@ -169,14 +172,17 @@ class WhyNot:
 class _Search:
     """The search of everything: what it was limited to, and what its candidates say."""
 
-    def __init__(self, judged: Sequence[Judged], limits: KnowledgeFilter) -> None:
+    def __init__(self, judged: Sequence[Judged], limits: KnowledgeFilter, without: Collection[str]) -> None:
         self._limits = limits
+        self._without = without
         self._texts = {one.candidate.chunk.indexed_text for one in judged}
 
     def stage_of(self, chunk: Chunk, lists: Sequence[ListPlace]) -> Stage:
         """The stage that dropped a chunk before the candidates."""
         if not fits(self._limits, chunk):
             return Stage.FILTERS
+        if chunk.document_id in self._without:
+            return Stage.SAMPLE
         if chunk.indexed_text in self._texts:
             return Stage.DUPLICATE
         return Stage.FUSION if any(place.handed_on for place in lists) else Stage.NOT_FOUND

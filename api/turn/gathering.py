@@ -19,6 +19,7 @@ from core.relevance.query import Query
 from core.relevance.talk import Talk, talk_of
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
+from services.knowledge.precedence import SamplePrecedence
 from services.llm_service import ModelEntry
 from services.models.text_filters import AnswerFilters
 from services.operations.metrics import Metrics
@@ -54,6 +55,7 @@ class Pipeline:
     shared_owner: str
     is_reading: Callable[[tuple[str, ...]], bool]
     find_documents: FindDocuments
+    precedence: SamplePrecedence
     widener: Widener | None = None
 
     def owners(self, owner: str) -> tuple[str, ...]:
@@ -118,7 +120,7 @@ class Gathering:
         relevant, summary, candidates = await asyncio.gather(
             conversations.retrieve_relevant_history(query, self._branch, recent, self._turn.owner),
             self._pipeline.summaries.applicable(self._branch.nodes),
-            self._pipeline.retriever.search(query, self._owners, self._turn.filters),
+            self._search(query),
         )
         lap("retrieve")
         ranked = await self._rank(query, candidates)
@@ -154,6 +156,11 @@ class Gathering:
             code = "turns_unreadable"
             self._report(TurnStage.WARNING, message=code, code=code, turns=number)
 
+    async def _search(self, query: Query) -> list[Candidate]:
+        limits = self._turn.filters
+        without = await self._pipeline.precedence.left_out(query, self._owners, limits)
+        return await self._pipeline.retriever.search(query, self._owners, limits, without)
+
     async def _rank(self, query: Query, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Best first. That another reranker took over is reported once a turn."""
         self._report(TurnStage.RERANKING, candidates=len(candidates))
@@ -181,7 +188,7 @@ class Gathering:
         if rewritten:
             self._report(TurnStage.REWRITING, message="rewritten", question=rewritten)
             query = await self._pipeline.queries.build(rewritten, [], date=self._date)
-            candidates = await self._pipeline.retriever.search(query, self._owners, self._turn.filters)
+            candidates = await self._search(query)
             ranked = _better(ranked, await self._rank(query, candidates))
         lap("rewrite")
         return rewritten, ranked

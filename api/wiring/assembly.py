@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -18,6 +17,7 @@ from api.admin.backups import BackupsHandler
 from api.admin.erasure import ErasureHandler, halting
 from api.admin.gauges import Gauges
 from api.admin.reembedding import StoreReembedding
+from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
 from api.container import Container
 from api.knowledge_handler import KnowledgeHandler
@@ -49,7 +49,7 @@ from api.wiring.parts import (
 from config.prompt_library import PromptLibrary
 from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaRules
-from core.errors import StartRefusedError, UnknownModelError, WenmaiError
+from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
 from services.conversation.memories import MemoryRecords
 from services.conversation.sessions import SessionStore
@@ -57,7 +57,6 @@ from services.conversation.summaries import Rewordings, SummaryService
 from services.conversation.turns import HISTORY_CACHE_S, TurnStore
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
-from services.knowledge.sample import load_folder
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
@@ -286,6 +285,7 @@ def _put_together(
         sessions=SessionsHandler(history.sessions, turns, erasure, personas, index_later),
         search=_search(history, knowledge, pipeline),
         knowledge=knowledge,
+        sample=SampleHandler(knowledge, erasure, SAMPLE_FOLDER, partial(mark_sample_loaded, names.data_dir)),
         conversations=history.conversations,
         summaries=history.summaries,
         backfill=history.backfill,
@@ -369,6 +369,7 @@ def _pipeline(
         shared_owner=SHARED_OWNER,
         is_reading=knowledge.is_reading,
         find_documents=knowledge.find_documents,
+        precedence=knowledge.precedence,
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )
 
@@ -386,26 +387,15 @@ def _check_summary_model(settings: Settings, llms: LLMService) -> None:
 
 def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
     """What goes on beside the first questions."""
-    settings, knowledge = container.settings, container.knowledge
+    settings = container.settings
     later: list[Coroutine[Any, Any, object]] = [
         container.readiness.keep_trying(),
         _warm_up(QueryBuilder(container.embedding)),
         container.conversations.index_missing(),
     ]
     if sample_is_pending(settings):
-        later.append(_load_sample(knowledge, settings.store.data_dir))
+        later.append(container.sample.load())
     return later
-
-
-async def _load_sample(knowledge: KnowledgeBase, data_dir: Path) -> None:
-    """On the first start only, so that a sample somebody deleted stays deleted."""
-    try:
-        await load_folder(knowledge, SAMPLE_FOLDER, SHARED_OWNER)
-    except WenmaiError as error:
-        log.warning("sample_not_loaded", error=str(error))
-        return
-    await asyncio.to_thread(mark_sample_loaded, data_dir)
-    log.info("sample_loaded", folder=SAMPLE_FOLDER.name)
 
 
 async def _settle_folders(settings: Settings, embedding: EmbeddingService, open_folder: OpenFolder) -> None:

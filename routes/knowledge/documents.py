@@ -18,6 +18,7 @@ from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaErr
 from core.knowledge import MAX_TAG_CHARS, Changes, DocumentStatus, Narrowed, Upload
 from core.operations.erasure import ErasedKind
 from routes.dependencies import (
+    Admin,
     ContainerDep,
     Owner,
     Thorough,
@@ -40,6 +41,7 @@ from routes.wire.documents import (
     ErasedDocument,
     Job,
     JobList,
+    RemovedSample,
     SourceList,
     TagCount,
     TagList,
@@ -154,6 +156,15 @@ async def get_chunk(
         str(document_id), str(chunk_id), readable(owner), before=before, after=after, section=section
     )
     return surroundings_reply(around)
+
+
+@router.delete("/documents/sample", responses=errors(403))
+async def remove_sample(container: ContainerDep, admin: Admin) -> RemovedSample:
+    """Erase the guide that came with Wenmai, with what earlier turns cite of it; no start reads it in again.
+
+    With keys configured it takes one of ADMIN_API_KEYS. While the guide is being read in, that ends.
+    """
+    return RemovedSample.model_validate(await container.sample.remove())
 
 
 @router.delete("/documents/{document_id}")

@@ -21,6 +21,7 @@ def document_reply(document: Document) -> documents.Document:
         created_at=rfc3339(document.created_us),
         modified_at=_time(document.modified_us),
         shared=document.owner == SHARED_OWNER,
+        sample=document.is_sample,
     )
 
 
@@ -58,6 +59,7 @@ def search_reply(report: SearchReport) -> search.SearchResult:
         "candidates": [_candidate(judged) for judged in report.candidates],
         "reranker": report.reranker,
         "fell_back": report.fell_back,
+        "sample_left_out": report.sample_left_out,
     }
     if report.document:
         body["document"] = _document_places(report.document)

@@ -33,6 +33,7 @@ _DOCUMENT = {
     "created_at": "2026-01-31T09:30:00.000000Z",
     "modified_at": None,
     "shared": False,
+    "sample": False,
 }
 CHUNK: dict[str, Any] = {
     "chunk_id": CHUNK_ID,
@@ -88,6 +89,7 @@ class Document(Reply):
     created_at: Moment = Field(description="When it was added.")
     modified_at: Moment | None = Field(description="When the followed file was changed last.")
     shared: bool = Field(description="Whether everybody may read it.")
+    sample: bool = Field(description="Whether it is of the guide that came with Wenmai.")
 
 
 class DocumentPage(Reply):
@@ -123,6 +125,16 @@ class ErasedDocument(Reply):
     source: str | None = Field(description="The followed folder that brings it back; null for an upload.")
     proof: Proof | None = PROOF
     receipt_id: str = RECEIPT_ID
+
+
+class RemovedSample(Reply):
+    """The guide that came with Wenmai, removed: a start does not read it in again."""
+
+    model_config = example({"documents": 20, "chunks": 410, "left": 0})
+
+    documents: int = Field(description="How many documents were erased; 0 when there were none.")
+    chunks: int = Field(description="How many chunks they had.")
+    left: int = Field(description="How many traces of them were still there afterwards.")
 
 
 class DocumentPatch(WireModel):

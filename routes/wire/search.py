@@ -154,6 +154,7 @@ class SearchResult(Reply):
             "candidates": [_CANDIDATE],
             "reranker": "calibrated",
             "fell_back": False,
+            "sample_left_out": False,
             "document": {
                 "document_id": DOCUMENT_ID,
                 "file_name": "guide.md",
@@ -169,4 +170,7 @@ class SearchResult(Reply):
     candidates: list[Candidate] = Field(description="Best first.")
     reranker: str = Field(description="The reranker that judged.")
     fell_back: bool = Field(description="true: another one is configured, and did not answer.")
+    sample_left_out: bool = Field(
+        description="true: the guide that came with Wenmai was not searched beside your own documents."
+    )
     document: DocumentPlaces | None = absent("With `document_id`: how far that document came.")

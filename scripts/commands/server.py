@@ -59,8 +59,8 @@ def local_url() -> str:
     return f"http://127.0.0.1:{os.environ.get('PORT', '8000')}"
 
 
-def local_key() -> str:
-    return os.environ.get("API_KEYS", "").split(",")[0].strip()
+def local_key(setting: str = "API_KEYS") -> str:
+    return os.environ.get(setting, "").split(",")[0].strip()
 
 
 class ServerClient:

@@ -21,6 +21,7 @@ from services.knowledge.jobs.lanes import ByteBudget, Locks
 from services.knowledge.jobs.queue import RETRIES, Heartbeat, Jobs, Retries
 from services.knowledge.jobs.spool import FOLDER, Spool
 from services.knowledge.parsing.process import DocumentParser
+from services.knowledge.precedence import SamplePrecedence
 from services.knowledge.upload import checked_changes
 from services.models.embedding import EmbeddingService
 from services.store.clock import Clock, utc_now_us
@@ -48,6 +49,7 @@ class KnowledgeBase:
         """Held by who brings an upload, from before its bytes are read until `add` returns."""
         self.size = KnowledgeSize(store, store_settings)
         self._one_process = store_settings.qdrant_url is None
+        self.precedence = SamplePrecedence(self._documents, one_process=self._one_process)
         self._jobs = Jobs(clock, retries)
         self._spool = Spool(store_settings.data_dir / FOLDER)
         self._locks = Locks()
@@ -68,6 +70,7 @@ class KnowledgeBase:
 
     async def close(self) -> None:
         """Jobs are cancelled; `recover` takes them up at the next start."""
+        await self.precedence.close()
         await self._heartbeat.close()
         await self._jobs.close()
         await self._spool.close()
@@ -128,6 +131,10 @@ class KnowledgeBase:
     def of_source(self, source: str) -> AsyncIterator[Document]:
         """All documents of a followed folder, whatever their state, in no order."""
         return self._documents.of_source(source)
+
+    async def sample_ids(self) -> list[str]:
+        """The documents of the guide that came with Wenmai, whatever their state, in no order."""
+        return await self._documents.sample_ids()
 
     async def get_document(self, document_id: str, owners: Sequence[str]) -> Document:
         """Raises UnknownDocumentError, also when it is somebody else's."""

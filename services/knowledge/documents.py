@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from config.settings import StoreSettings
 from core.citing.citations import KnownDocuments
 from core.errors import BadRequestError
-from core.knowledge import Document, DocumentStatus, Narrowed
+from core.knowledge import SHARED_OWNER, Document, DocumentStatus, Narrowed
 from services.store.clock import Clock
 from services.store.dialect import Condition, Filter, Point, Record, VectorStore
 from services.store.filters import any_of, by_ids, equals, has_id, in_range, is_empty, newest_first
@@ -22,6 +22,7 @@ _DOCUMENT = TypeAdapter(Document)
 _TIES = 16  # documents that may share one microsecond at the edge of a page
 _TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
+_SAMPLE = Filter(must=[equals("owner", SHARED_OWNER)], should=[equals("source", ""), is_empty("source")])
 _INCOMING, _UPDATED = "incoming", "updated_us"
 
 
@@ -70,6 +71,8 @@ class DocumentStore:
         self._store = store
         self._documents = settings.document_collection
         self._clock = clock
+        self.changes = 0
+        """How many records were written or removed through this object."""
 
     async def save(self, document: Document, incoming: str = "") -> None:
         payload = document_payload(document, self._clock())
@@ -77,6 +80,7 @@ class DocumentStore:
             payload[_INCOMING] = incoming
         point = Point(id=document.document_id, vector={}, payload=payload)
         await self._store.upsert(self._documents, points=[point])
+        self.changes += 1
 
     async def load(self, document_id: str) -> StoredDocument | None:
         records = await self._store.retrieve(self._documents, ids=[document_id], with_payload=True)
@@ -112,6 +116,7 @@ class DocumentStore:
     async def forget(self, document_id: str) -> None:
         """Remove the document's own record; its chunks must be gone before."""
         await self._store.delete(self._documents, points_selector=by_ids([document_id]))
+        self.changes += 1
 
     async def page(
         self, owners: Sequence[str], limit: int, cursor: str | None, narrowed: Narrowed = EVERY
@@ -151,6 +156,20 @@ class DocumentStore:
         """Whatever their state, in no order."""
         async for stored in self._all(Filter(must=[equals("source", source)])):
             yield stored.document
+
+    async def sample_ids(self) -> list[str]:
+        """Of the guide that came with Wenmai (`Document.is_sample`), whatever their state, in no order."""
+        records = scroll_all(self._store, self._documents, _SAMPLE, with_payload=False)
+        return [str(record.id) async for record in records]
+
+    async def has_ready(self, owners: Sequence[str]) -> bool:
+        """Whether they have a ready document beside the sample."""
+        ready = [any_of("owner", owners), equals("status", DocumentStatus.READY.value)]
+        point_filter = Filter(must=ready, must_not=[_SAMPLE])
+        records, _ = await self._store.scroll(
+            self._documents, scroll_filter=point_filter, limit=1, with_payload=False
+        )
+        return bool(records)
 
     async def named(self, external_id: str) -> list[Document]:
         """Those with this external id, of all owners."""

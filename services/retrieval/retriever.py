@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,15 +23,18 @@ LIST_DEPTH = 1.5  # of what goes on: a chunk that several lists have further dow
 DEEPER = 8  # times as far down the lists, once, where copies of the same texts have taken the places
 
 
-def searchable(owners: Sequence[str], limits: KnowledgeFilter = NO_LIMITS) -> Filter:
-    """Which chunks a search may find: ready ones of the owners', within the limits of the question."""
+def searchable(
+    owners: Sequence[str], limits: KnowledgeFilter = NO_LIMITS, without: Collection[str] = ()
+) -> Filter:
+    """Which chunks a search may find: ready ones of the owners', within the limits of the question, and of no
+    document of `without`."""
     lists = {"tags": limits.tags, "document_id": limits.document_ids, "source": limits.sources}
     must: list[Condition] = [equals("ready", True), any_of("owner", owners)]
     must += [any_of(field, values) for field, values in lists.items() if values]
     bounds = days(limits)
     if bounds is not None:
         must.append(in_range("day", gte=bounds[0], lte=bounds[1]))
-    return Filter(must=must)
+    return Filter(must=must, must_not=[any_of("document_id", sorted(without))] if without else None)
 
 
 def _lists_of(query: Query) -> list[tuple[int, str]]:
@@ -106,16 +109,21 @@ class Retriever:
         self._fusion = fusion
 
     async def search(
-        self, query: Query, owners: Sequence[str], limits: KnowledgeFilter = NO_LIMITS
+        self,
+        query: Query,
+        owners: Sequence[str],
+        limits: KnowledgeFilter = NO_LIMITS,
+        without: Collection[str] = (),
     ) -> list[Candidate]:
-        """Fused candidates, best first, at most RERANKER_INPUT_TOP_N; only of `owners`' ready documents.
+        """Fused candidates, best first, at most RERANKER_INPUT_TOP_N; only of `owners`' ready documents, and
+        none of the documents `without`.
 
         Of chunks that say the same, as copies of a file do, the best is taken. No owners find nothing.
         Raises StoreUnavailableError.
         """
         if not owners:
             return []
-        point_filter = searchable(owners, limits)
+        point_filter = searchable(owners, limits, without)
         depth = math.ceil(self._settings.reranker_input_top_n * LIST_DEPTH)
         candidates, crowded = await self._look(query, point_filter, depth)
         if crowded:
@@ -269,12 +277,13 @@ class ListPlaces:
         owners: Sequence[str],
         document_id: str,
         limits: KnowledgeFilter = NO_LIMITS,
+        without: Collection[str] = (),
     ) -> Mapping[str, tuple[ListPlace, ...]]:
         """By chunk id of the document, its place in the lists of each kind; a chunk that is in none is left
-        out. The lists are those of a search within `limits`, the document's chunks those of all of it. All
-        in one round trip. Raises StoreUnavailableError."""
+        out. The lists are those of a search within `limits` and `without` some documents, the document's
+        chunks those of all of it. All in one round trip. Raises StoreUnavailableError."""
         searches = [(kind, form) for at, kind in _lists_of(query) if (form := query.forms[at]).weight > 0]
-        everywhere = searchable(owners, limits)
+        everywhere = searchable(owners, limits, without)
         alone = searchable(owners, KnowledgeFilter(document_ids=(document_id,)))
         requests = [
             _request(form, kind, where, limit)

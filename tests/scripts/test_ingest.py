@@ -34,10 +34,16 @@ class Documents(ThreadingHTTPServer):
     busy = 1
     polls = 0
     knows_jobs = True
+    left = 0
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Documents
+
+    def do_DELETE(self) -> None:
+        self.server.keys.add(self.headers.get("Authorization", ""))
+        assert self.path == "/documents/sample"
+        self._answer(200, {"documents": 20, "chunks": 410, "left": self.server.left})
 
     def do_POST(self) -> None:
         self.server.keys.add(self.headers.get("Authorization", ""))
@@ -164,3 +170,24 @@ def test_an_empty_folder_and_a_missing_server_are_failures(
     (tmp_path / "a.md").write_text("text")
     assert main([str(tmp_path), "--url", "http://127.0.0.1:1"]) == 1
     assert "no answer from http://127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_one_option_removes_the_sample_with_the_operators_key(
+    server: Documents, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: the key of API_KEYS, which may not; success where something is left."""
+    monkeypatch.setenv("API_KEYS", "k")
+    monkeypatch.setenv("ADMIN_API_KEYS", "root,other")
+    assert run(server, "--remove-sample") == 0
+    assert server.keys == {"Bearer root"}
+    assert capsys.readouterr().out == "removed 20 documents of the sample, 410 passages\n"
+    server.left = 2
+    assert run(server, "--remove-sample") == 1
+    assert "2 traces" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--remove-sample", "docs"]])
+def test_it_is_either_files_or_the_sample(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2

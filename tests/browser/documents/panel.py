@@ -81,7 +81,7 @@ def document(name: str = "指南.md", **changes: Any) -> dict[str, Any]:
         "document_id": str(uuid.uuid5(uuid.NAMESPACE_URL, name)), "file_name": name, "content_hash": "a" * 64,
         "size_bytes": 1_234, "status": "ready", "chunk_count": 3, "external_id": None, "tags": [],
         "date": None, "error": None, "source": "", "created_at": "2026-01-31T08:00:00Z",
-        "modified_at": None, "shared": False,
+        "modified_at": None, "shared": False, "sample": False,
     }  # fmt: skip
     return {**whole, **changes}
 

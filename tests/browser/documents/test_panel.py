@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.async_api import Page, Request
+from playwright.async_api import Page, Request, expect
 
 from tests.browser.documents.panel import (
     a_file,
@@ -121,6 +121,29 @@ async def test_shared_documents_of_the_operator_are_read_only(page: Page, server
     assert await page.locator(f"{row('自己的.md')} .document-remove").count() == 1
     await page.click(f"{row(NAME)} .document-open")
     assert await page.locator("[data-action=edit], [data-action=remove]").count() == 0
+
+
+async def test_one_click_and_a_yes_remove_the_sample(page: Page, server_url: str) -> None:
+    """Discriminates: removing without asking; a button that stays, or is there for a reader who may not."""
+    sample = [document(f"guide {n}.md", shared=True, sample=True) for n in range(3)]
+    await lists(page, [document("自己的.md"), *sample])
+    await replying(page, "DELETE", "**/documents/sample", (200, {"documents": 3, "chunks": 9, "left": 0}))
+    await open_panel(page, server_url)
+    await page.click("[data-action=remove-sample]")
+    await page.click(".small-dialog button[type=button]")  # thought better of it
+    await expect(page.locator(row("guide 2.md"))).to_be_visible()
+    await lists(page, [document("自己的.md")])
+    await page.click("[data-action=remove-sample]")
+    async with page.expect_request(lambda one: one.method == "DELETE"):
+        await page.click(".small-dialog button.danger")
+    await page.wait_for_selector(".document-notice:has-text('3 份文档，9 个片段')")
+    await expect(page.locator(".document")).to_have_count(1)
+    await expect(page.locator("[data-action=remove-sample]")).to_be_hidden()
+    await page.add_init_script("sessionStorage.setItem('wenmai.key', 'k')")
+    await lists(page, [document("自己的.md"), *sample])
+    await open_panel(page, server_url)
+    await expect(page.locator(row("guide 2.md"))).to_be_visible()
+    await expect(page.locator("[data-action=remove-sample]")).to_be_hidden()
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

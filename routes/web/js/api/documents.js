@@ -10,6 +10,8 @@ export const changeDocument = (documentId, changes) =>
   readJson(`/documents/${id(documentId)}`, withJson("PATCH", changes));
 /** The reply with its proof: what was searched afterwards, and what is left. */
 export const deleteDocument = (documentId) => readJson(`/documents/${id(documentId)}`, { method: "DELETE" });
+/** All of the guide that came with Wenmai: how many documents and chunks went, and how many traces are left. */
+export const removeSample = () => readJson("/documents/sample", { method: "DELETE" });
 export const listChunks = (documentId, cursor) =>
   readJson(`/documents/${id(documentId)}/chunks?${query({ limit: 50, cursor })}`);
 /** What a list or a question can be limited to: [{source, documents}] and [{tag, documents}]. */

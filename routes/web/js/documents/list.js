@@ -52,6 +52,12 @@ export class DocumentList {
     return this.#rows.size;
   }
 
+  /** Ids of the documents of the guide that came with Wenmai, where this reader may delete them. */
+  get samples() {
+    const documents = [...this.#rows.values()].map(({ document }) => document);
+    return documents.filter((one) => one.sample && this.on.mayChange(one)).map(({ document_id: id }) => id);
+  }
+
   /** The first page anew, of the documents that `filter` {status, source, tag} lets through. */
   async load(filter = this.#filter) {
     this.#filter = filter;

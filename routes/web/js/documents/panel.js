@@ -10,6 +10,7 @@ import { Endings, UploadList } from "../uploads/list.js";
 import { Uploads } from "../uploads/queue.js";
 import { reasonOfRequest } from "../uploads/reasons.js";
 import { DocumentList, FilterBar } from "./list.js";
+import { SampleNote } from "./sample.js";
 import { DocumentView } from "./view.js";
 
 /** Shared documents are the operator's; where no key is asked for, that is whoever sits here. */
@@ -46,13 +47,14 @@ export class DocumentsPanel {
     this.uploadList = new UploadList(this.uploads, () => this.input.focus());
     this.notice = new Notice();
     this.empty = new EmptyState();
+    this.sample = new SampleNote((removed) => this.#sampleRemoved(removed));
     this.filter = new FilterBar({ onSearch: (words) => this.list.search(words), onFilter: (chosen) => this.list.load(chosen) });
     this.list = new DocumentList(this.dialog, {
       open: (document) => this.#open(document), remove: (document) => this.#remove(document),
       mayChange, count: (n, more) => this.#counted(n, more),
     });
     this.home = el("section", { class: "documents-home" }, panel.querySelector(".documents-intro"), zone,
-      this.uploadList.element, this.filter.element, this.list.element, this.empty.element);
+      this.uploadList.element, this.filter.element, this.sample.element, this.list.element, this.empty.element);
     panel.append(this.notice.element, this.home, this.live);
   }
 
@@ -124,6 +126,7 @@ export class DocumentsPanel {
 
   #counted(n, more) {
     this.onCount(`${n}${more ? "+" : ""}`);
+    this.sample.show(this.list.samples);
     this.#showEmpty();
   }
 
@@ -182,6 +185,14 @@ export class DocumentsPanel {
   #learn(document) {
     this.list.put(document);
     this.filter.refresh();
+  }
+
+  async #sampleRemoved({ isDeleted, sentences }) {
+    this.notice.show(sentences, !isDeleted);
+    if (!isDeleted) return;
+    await this.refresh();
+    this.filter.refresh();
+    this.input.focus();
   }
 
   async #remove(document) {

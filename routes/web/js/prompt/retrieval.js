@@ -55,12 +55,13 @@ function bodyOf({ user_query: question, session_id, parent_turn_id, model_id, fi
   };
 }
 
-function summary({ candidates, reranker, fell_back: fellBack }) {
+function summary({ candidates, reranker, fell_back: fellBack, sample_left_out: withoutSample }) {
   const kept = candidates.filter((candidate) => candidate.kept).length;
   return [
     el("span", { i18n: ["retrievalCount", { n: candidates.length, kept }] }),
     el("span", { i18n: ["retrievalReranker", { reranker }] }),
     fellBack && el("span", { class: "standing", i18n: "retrievalFellBack" }),
+    withoutSample && el("span", { class: "standing", i18n: "retrievalSample" }),
   ].filter(Boolean);
 }
 

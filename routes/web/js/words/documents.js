@@ -2,6 +2,7 @@
 
 export const zh = {
   deleteDocument: "删除“{name}”？它的 {n} 个片段会一并抹去，以后的回答不再引用它。",
+  removeSample: "移除示例文档？它的全部片段会一并抹去，以后启动也不再载入。",
   documents: "文档",
   documentsIntro: "回答只引用这里的文档。",
   upload: "选择文件",
@@ -54,6 +55,10 @@ export const zh = {
   docTagsForm: "标签最多 32 个，每个最多 64 个字。",
   docDateForm: "日期要写成 2026、2026-01 或 2026-01-31。",
 
+  docSample: "这里有问脉自带的示例文档。有了自己的文档，提问就不再检索它们，除非问到问脉。",
+  docRemoveSample: "移除示例文档",
+  docSampleRemoved: "示例文档已移除：{n} 份文档，{chunks} 个片段。",
+  docSampleNotRemoved: "示例文档没有移除。",
   docDeleted: "“{name}”已删除，{n} 个片段已抹去。",
   docDeleteFailed: "“{name}”没有删除。",
   docProofClean: "已逐处核对，没有残留。",
@@ -69,6 +74,7 @@ export const en = {
     one: "Delete “{name}”? Its {n} passage is erased; answers will no longer quote it.",
     other: "Delete “{name}”? Its {n} passages are erased; answers will no longer quote it.",
   },
+  removeSample: "Remove the sample? All its passages are erased, and no start loads it again.",
   documents: "Documents",
   documentsIntro: "Answers quote only what is here.",
   upload: "Choose files",
@@ -124,6 +130,13 @@ export const en = {
   docTagsForm: "At most 32 tags, of at most 64 characters each.",
   docDateForm: "Write the date as 2026, 2026-01 or 2026-01-31.",
 
+  docSample: "Wenmai's own guide is here as a sample. Once you have documents of your own, questions search it only when they name Wenmai.",
+  docRemoveSample: "Remove the sample",
+  docSampleRemoved: {
+    one: "The sample is removed: {n} document, {chunks} passages.",
+    other: "The sample is removed: {n} documents, {chunks} passages.",
+  },
+  docSampleNotRemoved: "The sample was not removed.",
   docDeleted: {
     one: "“{name}” is deleted; its {n} passage is erased.",
     other: "“{name}” is deleted; its {n} passages are erased.",

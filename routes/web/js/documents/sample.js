@@ -1,0 +1,37 @@
+/** The guide that came with Wenmai, where its documents are listed: what it is, and one button that removes all of it. */
+
+import { removeSample } from "../api/documents.js";
+import { tell } from "../base/bus.js";
+import { confirmRemoval } from "../base/dialogs.js";
+import { el } from "../base/dom.js";
+import { reasonOfRequest } from "../uploads/reasons.js";
+
+export class SampleNote {
+  #ids = [];
+
+  /** `onRemoved({isDeleted, sentences})`: [key, vars] of sentences to show one after the other. */
+  constructor(onRemoved) {
+    const button = el("button", { class: "text-button", type: "button", "data-action": "remove-sample", i18n: "docRemoveSample",
+      on: { click: () => this.#remove(onRemoved) } });
+    this.element = el("div", { class: "sample-note", hidden: true }, el("span", { i18n: "docSample" }), button);
+  }
+
+  /** Ids of those of its documents that are listed and that this reader may delete. */
+  show(ids) {
+    this.#ids = ids;
+    this.element.hidden = ids.length === 0;
+  }
+
+  async #remove(onRemoved) {
+    if (!(await confirmRemoval("removeSample"))) return;
+    const ids = this.#ids;
+    try {
+      const { documents, chunks, left } = await removeSample();
+      for (const id of ids) tell("document-deleted", { document_id: id });
+      const proof = left ? ["docProofLeft", { n: left }] : ["docProofPartial"];
+      onRemoved({ isDeleted: true, sentences: [["docSampleRemoved", { n: documents, chunks }], proof] });
+    } catch (error) {
+      onRemoved({ isDeleted: false, sentences: [["docSampleNotRemoved"], [reasonOfRequest(error)]] });
+    }
+  }
+}

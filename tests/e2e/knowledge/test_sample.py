@@ -1,0 +1,85 @@
+"""The guide that came with Wenmai, over HTTP: beside one's own documents it is left out, and it can go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from api.wiring.parts import SAMPLE_MARKER
+from core.knowledge import Upload
+from tests.e2e.knowledge.test_search import search
+from tests.support.servers.app import App, make_settings, open_app
+from tests.support.waiting import until
+
+BACKUPS = "# 备份\n\n备份写成一个归档文件，服务运行时也可以做。"
+OWN = "# 运维手册\n\n备份每晚两点做，磁带存放在三号库房。"
+QUESTION = "备份怎么做？"
+
+
+async def add_sample(app: App) -> str:
+    """As the first start reads it in."""
+    upload = Upload("shared", "operations.md", BACKUPS.encode(), "zh/operations.md", tags=())
+    addition = await app.container.knowledge.add(upload)
+    assert addition.job_id is not None
+    await app.container.knowledge.wait(addition.job_id, ["shared"])
+    return addition.document.document_id
+
+
+async def test_beside_ones_own_documents_the_sample_is_not_searched_and_why_not_says_so(app: App) -> None:
+    """Discriminates: only one of search and turn; a report as if everything had been searched."""
+    sample_id = await add_sample(app)
+    before = await search(app, QUESTION)
+    assert [one["document_id"] for one in before["candidates"]] == [sample_id]
+    assert before["sample_left_out"] is False
+    own_id = await app.add_text("手册.md", OWN)
+    after = await search(app, QUESTION, document_id=sample_id)
+    assert {one["document_id"] for one in after["candidates"]} == {own_id}
+    assert after["sample_left_out"] is True
+    assert after["document"]["stage"] == "sample"
+    assert "示例文档" in after["document"]["message"]
+    answered = await app.ask(QUESTION)
+    assert {one["document_id"] for one in answered.sources} == {own_id}
+    named = await search(app, "问脉的备份怎么做？", document_id=sample_id)
+    assert named["sample_left_out"] is False
+    assert sample_id in {one["document_id"] for one in named["candidates"]}
+    limited = await search(app, QUESTION, filters={"document_ids": [sample_id]})
+    assert [one["document_id"] for one in limited["candidates"]] == [sample_id]
+
+
+async def test_the_sample_is_marked_and_removed_for_good_and_nothing_else_is(app: App) -> None:
+    sample_id, own_id = await add_sample(app), await app.add_text("手册.md", OWN)
+    listed = (await app.client.get("/documents")).json()["documents"]
+    assert {one["document_id"]: one["sample"] for one in listed} == {sample_id: True, own_id: False}
+    removed = await app.client.delete("/documents/sample")
+    assert (removed.status_code, removed.json()) == (200, {"documents": 1, "chunks": 1, "left": 0})
+    assert (await app.client.get(f"/documents/{sample_id}")).status_code == 404
+    assert (await app.client.get(f"/documents/{own_id}")).status_code == 200
+    assert (app.container.settings.store.data_dir / SAMPLE_MARKER).exists()
+    again = await app.client.delete("/documents/sample")
+    assert (again.status_code, again.json()["documents"]) == (200, 0)
+    assert (await search(app, QUESTION))["sample_left_out"] is False
+
+
+@pytest.mark.full("opens the whole application, more than once or for seconds")
+async def test_with_keys_only_an_operator_removes_it(tmp_path: Path) -> None:
+    """Discriminates: a key that may not delete the sample's documents one by one removing them all."""
+    keys = {"api_keys": ["key-ann"], "admin_api_keys": ["key-root"]}
+    async with open_app(make_settings(tmp_path, server=keys)) as app:
+        sample_id = await add_sample(app)
+        for key, status, left in (("key-ann", 403, [sample_id]), ("key-root", 200, [])):
+            headers = {"authorization": f"Bearer {key}"}
+            assert (await app.client.delete("/documents/sample", headers=headers)).status_code == status
+            assert await app.container.knowledge.sample_ids() == left
+
+
+async def test_removed_while_it_is_read_in_it_does_not_come_back(tmp_path: Path) -> None:
+    """Discriminates: a loader that goes on with the next file; a mark that is missing at the next start."""
+    settings = make_settings(tmp_path, knowledge={"load_sample": True})
+    async with open_app(settings) as app:
+        await until(lambda: app.container.knowledge.list_jobs(["shared"]))
+        removed = await app.client.delete("/documents/sample")
+        assert removed.status_code == 200
+        assert await app.container.knowledge.sample_ids() == []
+    async with open_app(settings) as app:
+        assert await app.container.knowledge.sample_ids() == []

@@ -1,0 +1,165 @@
+"""Whose documents are searched: the guide that came with Wenmai steps back behind one's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import models
+
+from core.errors import StoreUnavailableError
+from core.knowledge import NO_LIMITS, Document, DocumentStatus, KnowledgeFilter
+from core.relevance.query import Query
+from services.adapters.edge.client import open_edge_client
+from services.knowledge.documents import DocumentStore
+from services.knowledge.precedence import FRESH_S, SamplePrecedence
+from services.store.collections import collection_specs
+from services.store.dialect import VectorStore
+from tests.support.stores.knowledge import SETTINGS, Clock, memory_store
+
+GUIDE, GUIDE_OLD = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
+OWN, FOLLOWED = "00000000-0000-4000-8000-000000000003", "00000000-0000-4000-8000-000000000004"
+ANN, BOB = ("ann", "shared"), ("bob", "shared")
+SAMPLE = frozenset((GUIDE, GUIDE_OLD))
+
+
+def document(document_id: str, owner: str, **changes: Any) -> Document:
+    whole = Document(document_id, owner, "a.md", "h", 1, 1, DocumentStatus.READY, 1)
+    return replace(whole, **changes)
+
+
+class CountingStore:
+    """Counts the requests that read documents; with `fails` they do."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self.reads = 0
+        self.fails = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def scroll(self, *args: Any, **options: Any) -> Any:
+        self.reads += 1
+        if self.fails:
+            raise StoreUnavailableError("no answer")
+        return await self._store.scroll(*args, **options)
+
+
+@dataclass
+class World:
+    store: CountingStore
+    documents: DocumentStore
+    precedence: SamplePrecedence
+    now_s: float = 0.0
+
+    async def left_out(
+        self,
+        owners: tuple[str, ...] = ANN,
+        question: str = "年假有几天？",
+        limits: KnowledgeFilter = NO_LIMITS,
+    ) -> frozenset[str]:
+        return await self.precedence.left_out(Query(question, ()), owners, limits)
+
+
+async def world_on(store: VectorStore, *, one_process: bool = True) -> World:
+    """With the sample, of which one document is as an early version wrote it: without a source."""
+    counting = CountingStore(store)
+    documents = DocumentStore(counting, SETTINGS, Clock())
+    await documents.save(document(GUIDE, "shared"))
+    await documents.save(document(GUIDE_OLD, "shared"))
+    await store.delete_payload(SETTINGS.document_collection, keys=["source"], points=[GUIDE_OLD])
+    world: World
+    precedence = SamplePrecedence(documents, one_process=one_process, now_s=lambda: world.now_s)
+    world = World(counting, documents, precedence)
+    return world
+
+
+@pytest.fixture(params=["memory", "edge"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
+    if request.param == "memory":
+        async with memory_store() as memory:
+            yield memory
+        return
+    [spec] = [one for one in collection_specs(SETTINGS) if one.name == SETTINGS.document_collection]
+    async with open_edge_client(tmp_path / "edge") as edge:
+        sparse = {"sparse": models.SparseVectorParams(modifier=models.Modifier.IDF)}
+        await edge.create_collection(spec.name, vectors_config={}, sparse_vectors_config=sparse)
+        for name, schema in spec.indexes.items():
+            await edge.create_payload_index(spec.name, name, schema)
+        yield edge
+
+
+async def test_beside_a_ready_document_of_ones_own_the_sample_is_left_out(store: VectorStore) -> None:
+    """Discriminates: any document, ready or not; somebody else's; a folder that is followed for all."""
+    world = await world_on(store)
+    assert await world.left_out() == frozenset()
+    await world.documents.save(document(OWN, "ann", status=DocumentStatus.INGESTING))
+    assert await world.left_out() == frozenset()
+    await world.documents.save(document(OWN, "ann"))
+    assert await world.left_out() == SAMPLE
+    assert await world.left_out(BOB) == frozenset()
+    await world.documents.save(document(FOLLOWED, "shared", source="handbook"))
+    assert await world.left_out(BOB) == SAMPLE
+    await world.documents.forget(OWN)
+    await world.documents.forget(FOLLOWED)
+    assert await world.left_out() == frozenset()
+
+
+async def test_a_question_that_names_wenmai_or_documents_searches_the_sample() -> None:
+    async with memory_store() as store:
+        world = await world_on(store)
+        await world.documents.save(document(OWN, "ann"))
+        for question in (
+            "Back up Wenmai?",
+            "ｗｅｎｍａｉ 怎么备份",
+            "问脉怎么备份？",
+            "問脈 WENMAI",
+        ):
+            assert await world.left_out(question=question) == frozenset()
+        assert await world.left_out(limits=KnowledgeFilter(document_ids=(GUIDE,))) == frozenset()
+        assert await world.left_out(limits=KnowledgeFilter(tags=("hr",))) == SAMPLE
+        leaning = Query("那怎么恢复呢？", (), previous=("问脉怎么备份？",))
+        alone = Query("员工每年的带薪年假有几天，病假怎么申请？", (), previous=("问脉怎么备份？",))
+        assert await world.precedence.left_out(leaning, ANN, NO_LIMITS) == frozenset()
+        assert await world.precedence.left_out(alone, ANN, NO_LIMITS) == SAMPLE
+
+
+async def test_in_one_process_the_store_is_asked_only_after_a_document_changed() -> None:
+    """Discriminates: a request for each question."""
+    async with memory_store() as store:
+        world = await world_on(store)
+        await world.documents.save(document(OWN, "ann"))
+        assert await world.left_out() == SAMPLE
+        reads = world.store.reads
+        world.now_s += 1e6
+        for _ in range(5):
+            await world.left_out()
+        assert world.store.reads == reads
+        await world.documents.forget(GUIDE)
+        assert await world.left_out() == {GUIDE_OLD}
+        assert world.store.reads > reads
+
+
+async def test_beside_other_workers_it_is_looked_at_again_and_no_question_waits() -> None:
+    """Discriminates: never noticing what another worker added; a question that waits for the look."""
+    async with memory_store() as store:
+        world = await world_on(store, one_process=False)
+        assert await world.left_out() == frozenset()
+        elsewhere = DocumentStore(store, SETTINGS, Clock())
+        await elsewhere.save(document(OWN, "ann"))
+        assert await world.left_out() == frozenset()
+        world.now_s += FRESH_S + 1
+        assert await world.left_out() == frozenset()  # and looks, beside this question
+        await asyncio.sleep(0.05)
+        assert await world.left_out() == SAMPLE
+        world.now_s += FRESH_S + 1
+        world.store.fails = True
+        assert await world.left_out() == SAMPLE
+        await asyncio.sleep(0.05)
+        assert await world.left_out() == SAMPLE
+        await world.precedence.close()
