@@ -159,7 +159,6 @@ class ConversationSettings(Section):
     max_question_chars: int = Field(8_000, ge=1, le=100_000)
     max_persona_chars: int = Field(4_000, ge=1, le=100_000)
     answer_share: float = Field(0.25, ge=0.05, le=0.9, allow_inf_nan=False)
-    memory_share: Share = 0.05
     knowledge_share: Share = 0.45
     compress_after_tokens: int = Field(3_000, ge=0, le=1_000_000)
     summary_model_id: str = "default"
@@ -174,12 +173,6 @@ class ConversationSettings(Section):
         if 0 < tokens < SHORTEST_COMPRESSED:
             raise ValueError(f"must be 0 (no summaries) or at least {SHORTEST_COMPRESSED}")
         return tokens
-
-    @model_validator(mode="after")
-    def _shares_fit(self) -> Self:
-        if self.memory_share + self.knowledge_share > 1 + 1e-9:
-            raise ValueError("memory_share and knowledge_share must not be more than 1 together")
-        return self
 
 
 MAX_TAGS = 32
@@ -250,8 +243,9 @@ def overlap(one: Path, other: Path) -> bool:
 
 
 class RetrievalSettings(Section):
-    """How candidates are found, fused, judged and cut."""
+    """Whether the documents are searched; how candidates are found, fused, judged and cut."""
 
+    knowledge: Literal["auto", "always", "never"] = "auto"
     reranker_input_top_n: int = Field(20, ge=1, le=200)
     rerank_score_threshold: Fraction = 0.1
     rerank_timeout_s: float = Field(5, ge=0.1, le=120, allow_inf_nan=False)

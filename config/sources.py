@@ -19,7 +19,7 @@ _COLLECTIONS = (
     "is backed up with the version before and restored with this one"
 )
 _WEIGHTS = "the lists of words and of meaning are fused with fixed weights, on which the ranking was fitted"
-_SHARES = "what KNOWLEDGE_SHARE and MEMORY_SHARE leave is shared out among the parts of the history"
+_SHARES = "what KNOWLEDGE_SHARE leaves is shared out among the parts of the history"
 
 REMOVED: Mapping[str, str] = {
     "chunk_overlap_tokens": "chunks no longer overlap; WIDEN_TOKENS adds the text around each passage",
@@ -33,6 +33,7 @@ REMOVED: Mapping[str, str] = {
     "knowledge_collection": _COLLECTIONS,
     "max_body_bytes": "a body that is no upload has at most 1,000,000 bytes; uploads have MAX_UPLOAD_BYTES",
     "memory_collection": _COLLECTIONS,
+    "memory_share": "memories have a twentieth of the room, and what they leave goes to the other parts",
     "message_layout": "set layout in the model's [llms.<model_id>] table, or USE_CHAT_MODE=false",
     "operations_collection": _COLLECTIONS,
     "persona_share": "a persona has at most 15 % of the model's window; MAX_PERSONA_CHARS limits it, too",

@@ -11,12 +11,13 @@ from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, PromptBuilder
 from core.conversation.branch import Branch
-from core.conversation.turns import Turn, TurnStage, TurnStatus
+from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus
 from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from core.relevance.talk import Talk, talk_of
+from core.relevance.talk_model import TalkModel
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.precedence import SamplePrecedence
@@ -34,7 +35,7 @@ from services.retrieval.surroundings import Widener
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Shared by all turns. `question_filter` and `answer_filters` are the deployment's own; `qa_log` and
-    `widener` are None when they are off."""
+    `widener` are None when they are off. `knowledge` is what `auto` in a request stands for."""
 
     conversations: ConversationManager
     summaries: SummaryService
@@ -52,6 +53,8 @@ class Pipeline:
     keeps_prompts: bool
     max_answer_chars: int
     threshold: float
+    knowledge: KnowledgeUse
+    talk_model: TalkModel | None
     shared_owner: str
     is_reading: Callable[[tuple[str, ...]], bool]
     find_documents: FindDocuments
@@ -89,8 +92,9 @@ Lap = Callable[[str], None]
 
 
 class Gathering:
-    """Runs once per turn. `query` is there as soon as the question is embedded, whatever fails after it;
-    `rewritten_from` are the turns that a rewritten question was made of."""
+    """Runs once per turn. `query` is there as soon as the question is embedded, whatever fails after it; talk
+    that a phrase knows is embedded when its turn has been stored. `rewritten_from` are the turns that a
+    rewritten question was made of."""
 
     def __init__(self, pipeline: Pipeline, branch: Branch, turn: Turn, report: Report) -> None:
         self._pipeline = pipeline
@@ -105,18 +109,20 @@ class Gathering:
 
     async def run(self, top_n: int, models: TurnModels, lap: Lap) -> Gathered:
         """Raises StoreUnavailableError, EmbeddingUnavailableError."""
-        talk, searches = self._talk()
-        if searches:
-            self._report(TurnStage.RETRIEVING)
         conversations = self._pipeline.conversations
         recent = await conversations.get_recent_history(self._branch)
         self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
-        if not searches:
+        use = self._use()
+        talk = None if use == "always" else self._talk_by_phrase(recent)
+        if use == "never" or talk:
             return await self._without_search(talk, recent, lap)
         before, last_answer = asked_before(recent)
         self.query = query = await self._pipeline.queries.build(
             self._turn.user_query, before, last_answer=last_answer, date=self._date
         )
+        if use == "auto" and (talk := self._talk_by_vector(query, recent)):
+            return await self._without_search(talk, recent, lap)
+        self._report(TurnStage.RETRIEVING)
         relevant, summary, candidates = await asyncio.gather(
             conversations.retrieve_relevant_history(query, self._branch, recent, self._turn.owner),
             self._pipeline.summaries.applicable(self._branch.nodes),
@@ -133,16 +139,24 @@ class Gathering:
         expanded = await self._pipeline.widened(chosen, self._owners)
         return Gathered(tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, refused, rewritten)
 
-    def _talk(self) -> tuple[Talk | None, bool]:
-        """What kind of talk the question is (None: it is one), and whether the documents are searched."""
+    def _use(self) -> KnowledgeUse:
         use = self._turn.request.knowledge if self._turn.request else "auto"
-        talk = None if use == "always" else talk_of(self._turn.user_query)
-        return talk, use == "always" or (use == "auto" and talk is None)
+        return self._pipeline.knowledge if use == "auto" else use
+
+    def _talk_by_phrase(self, recent: Sequence[Turn]) -> Talk | None:
+        """Without a model. A request to do something with an answer that does not exist is searched for."""
+        talk = talk_of(self._turn.user_query)
+        return None if talk and talk.needs_answer and not recent else talk
+
+    def _talk_by_vector(self, query: Query, recent: Sequence[Turn]) -> Talk | None:
+        """By the vector that is searched with if this is a question."""
+        model = self._pipeline.talk_model
+        vector = query.forms[0].dense
+        return model.talk_of(self._turn.user_query, vector, has_answer=bool(recent)) if model else None
 
     async def _without_search(self, talk: Talk | None, recent: list[Turn], lap: Lap) -> Gathered:
         """The conversation alone; its first question, too, where it is asked what was asked."""
         self._report(TurnStage.FILTERING, message="not_searched", candidates=0, used=0)
-        self.query = await self._pipeline.queries.build(self._turn.user_query, [], date=self._date)
         conversations, summaries = self._pipeline.conversations, self._pipeline.summaries
         first = [node.turn_id for node in self._branch.nodes if not node.command][:1]
         relevant = await conversations.turns.get_many(first) if talk is Talk.QUESTIONS else []

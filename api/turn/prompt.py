@@ -117,9 +117,7 @@ class Prompt:
 class PromptBuilder:
     def __init__(self, library: PromptLibrary, settings: ConversationSettings) -> None:
         self._library = library
-        self._shares = shares_of(
-            memory=settings.memory_share, knowledge=settings.knowledge_share, answer=settings.answer_share
-        )
+        self._shares = shares_of(knowledge=settings.knowledge_share, answer=settings.answer_share)
 
     @staticmethod
     def language(question: str) -> Language:

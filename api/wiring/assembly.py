@@ -51,6 +51,7 @@ from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
+from core.relevance.talk_model import load_talk_model
 from services.conversation.memories import MemoryRecords
 from services.conversation.sessions import SessionStore
 from services.conversation.summaries import Rewordings, SummaryService
@@ -366,6 +367,8 @@ def _pipeline(
         keeps_prompts=settings.conversation.prompt_keep_days > 0,
         max_answer_chars=settings.models.max_answer_chars,
         threshold=settings.retrieval.rerank_score_threshold,
+        knowledge=settings.retrieval.knowledge,
+        talk_model=load_talk_model(history.embedding.name),
         shared_owner=SHARED_OWNER,
         is_reading=knowledge.is_reading,
         find_documents=knowledge.find_documents,

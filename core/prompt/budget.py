@@ -136,6 +136,7 @@ Count = Callable[[str], int]
 """Tokens of a text: the model's tokenizer, or `estimate_prompt_tokens`."""
 
 
+MEMORY_SHARE = 0.05
 PERSONA_SHARE = 0.15  # of the window: with more, a small model has hardly any room left for what is asked
 
 
@@ -145,7 +146,7 @@ class Shares:
     the whole window."""
 
     persona: float = PERSONA_SHARE
-    memory: float = 0.05
+    memory: float = MEMORY_SHARE
     summary: float = 0.1
     relevant: float = 0.15
     recent: float = 0.25
@@ -153,14 +154,12 @@ class Shares:
     answer: float = 0.25
 
 
-def shares_of(*, memory: float, knowledge: float, answer: float) -> Shares:
+def shares_of(*, knowledge: float, answer: float) -> Shares:
     """What memories and passages leave goes to the history: a fifth to the summary, three tenths to relevant
     turns, half to recent ones."""
-    history = 1 - memory - knowledge
+    history = 1 - MEMORY_SHARE - knowledge
     summary, relevant, recent = (round(history * part, 9) for part in (0.2, 0.3, 0.5))  # 0.1, not 0.0999…
-    return Shares(
-        memory=memory, summary=summary, relevant=relevant, recent=recent, knowledge=knowledge, answer=answer
-    )
+    return Shares(summary=summary, relevant=relevant, recent=recent, knowledge=knowledge, answer=answer)
 
 
 @dataclass(frozen=True, slots=True)

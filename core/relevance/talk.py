@@ -2,7 +2,7 @@
 about the assistant, and requests about the conversation.
 
 By rule, in both languages, without a model: a text counts only where phrases of talk.toml cover all of it.
-Whatever else it says, it is a question.
+Of the rest, which nobody wrote down, core.relevance.talk_model judges by the question's vector.
 """
 
 from __future__ import annotations
@@ -38,6 +38,22 @@ class Talk(StrEnum):
     SUMMARY = "summary"
     QUESTIONS = "questions"
     ARITHMETIC = "arithmetic"
+
+    @property
+    def needs_answer(self) -> bool:
+        """Whether it asks for something to be done with an answer. Without one, its words are searched."""
+        return self in (
+            Talk.SIMPLER,
+            Talk.REWORDED,
+            Talk.SHORTER,
+            Talk.TRANSLATED,
+            Talk.SOURCES,
+            Talk.SUMMARY,
+        )
+
+    @property
+    def is_about_conversation(self) -> bool:
+        return self.needs_answer or self in (Talk.REPEAT, Talk.CERTAIN, Talk.QUESTIONS)
 
 
 def talk_of(text: str) -> Talk | None:
@@ -99,6 +115,43 @@ def _is_covered(spoken: str, phrases: _Phrases) -> bool:
     return (len(spoken), True) in reached
 
 
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a text phrases cover, 0…1, each the best of all kinds: any of a kind, those that say it,
+    and the product of both in one kind."""
+
+    any: float
+    says: float
+    both: float
+
+
+def coverage(text: str) -> Coverage:
+    spoken = _spoken(text[:MAX_TALK_CHARS])
+    if not spoken:
+        return Coverage(0.0, 0.0, 0.0)
+    shares = [_covered(spoken, phrases) for phrases in _phrases().values()]
+    return Coverage(
+        max(every for every, _ in shares),
+        max(says for _, says in shares),
+        max(every * says for every, says in shares),
+    )
+
+
+def _covered(spoken: str, phrases: _Phrases) -> tuple[float, float]:
+    """The most characters that phrases cover which do not overlap, as a share: of all, and of those that say
+    the kind."""
+    most, saying = [0] * (len(spoken) + 1), [0] * (len(spoken) + 1)
+    for at in range(len(spoken)):
+        most[at + 1] = max(most[at], most[at + 1])
+        saying[at + 1] = max(saying[at], saying[at + 1])
+        if at and _cuts_word(spoken, at):
+            continue
+        for end, says in phrases.at(spoken, at):
+            most[end] = max(most[end], most[at] + end - at)
+            saying[end] = max(saying[end], saying[at] + (end - at if says else 0))
+    return most[-1] / len(spoken), saying[-1] / len(spoken)
+
+
 @lru_cache(maxsize=1)
 def _phrases() -> Mapping[Talk, _Phrases]:
     """By kind; about 22,000 short strings, 30 ms, made when the first text is looked at."""
@@ -145,16 +198,17 @@ def _expanded(text: str, words: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
 _NUMBER = r"\d[\d,]*(?:\.\d+)?\s*[%万亿千百]?"
 _OPERATOR = (
     r"[-+*/x×÷^]|\*\*|加上?|减去?|乘以?|除以|除|plus|minus|times|multiplied by|divided by|to the power of"
-    r"|percent of|of|的|and|和|与"
+    r"|(?:is |as )?(?:what )?percent(?:age)? of|of|的|and|和|与|,"
 )
 _SUM = re.compile(rf"{_NUMBER}(?:\s*[()]*\s*(?:{_OPERATOR})\s*[()]*\s*[-+]?{_NUMBER})+")
 _POWER = re.compile(
     rf"(?:square root of|cube root of|sqrt|根号)\s*\(?{_NUMBER}\)?"
+    rf"|(?:half(?: of)?|double|twice)\s*{_NUMBER}|{_NUMBER}\s*的?一半"
     rf"|{_NUMBER}\s*(?:squared|cubed|的?(?:平方根?|立方根?)|!|factorial)"
 )
 _OPERATES = re.compile(
     r"[+*/x×÷^%!]|\d\s*-\s*\d|[加减乘除]|plus|minus|times|divided|percent|平方|立方|根号|root|sqrt|squared"
-    r"|cubed|factorial|[和积差商]是"
+    r"|cubed|factorial|half|double|twice|一半|\badd \d|[和积差商]是"
 )
 _DATE = re.compile(r"(?:19|20)\d\d[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:19|20)?\d\d")
 _ASKS_ZH = re.compile(

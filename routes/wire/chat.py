@@ -38,8 +38,8 @@ class ChatBody(WireModel):
     filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
     knowledge: KnowledgeUse = Field(
         "auto",
-        description="Whether the documents are searched; auto leaves small talk and requests about the "
-        "conversation itself alone.",
+        description="Whether the documents are searched; auto: as the setting KNOWLEDGE says, by default all "
+        "but small talk and requests about the conversation itself.",
     )
     date: AskedDate = ""
     stream: bool = Field(True, description="false: one JSON object with the same parts.")

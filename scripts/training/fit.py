@@ -12,6 +12,7 @@ from scripts.training.judged import Judged
 
 RIDGE = 10.0
 NEWTON_STEPS = 60
+CONVERGED = 1e-6
 LONGEST_STEP = 2.0  # of any coefficient: beyond, the curve is that of another place
 # No set, however many its questions, counts for more than so many.
 MOST_OF_A_PART = 250
@@ -87,7 +88,7 @@ def _fit_foreign(judged: Sequence[Judged], plain: Linear, names: Sequence[str]) 
 def _even(design: Matrix, labels: Matrix, offset: Matrix | float = 0.0) -> Matrix:
     """Logistic regression in which both kinds count the same."""
     weights = np.where(labels > 0, 1 / labels.mean(), 1 / (1 - labels.mean()))
-    return _newton(design, labels, weights, np.full(design.shape[1], 0.01), offset)
+    return newton(design, labels, weights, np.full(design.shape[1], 0.01), offset)
 
 
 def _feature(name: str, coefficient: float, mean: float, scale: float) -> Feature:
@@ -106,7 +107,7 @@ def _fit_together(judged: Sequence[Judged], candidate: Linear, question: Linear)
     ]
     design = np.column_stack([np.ones(sum(map(len, rows))), np.vstack(rows)])
     labels = np.concatenate([one.labels for one in judged])
-    intercept, behind, height = _newton(design, labels, np.concatenate(weights), np.zeros(3))
+    intercept, behind, height = newton(design, labels, np.concatenate(weights), np.zeros(3))
     numbers = (intercept, behind, BEST_SHARE * height, height)
     return Together(*(round(float(value), 5) for value in numbers))
 
@@ -127,12 +128,12 @@ def _shares(judged: Sequence[Judged]) -> Matrix:
 def _logistic(rows: Matrix, labels: Matrix, weights: Matrix, names: Sequence[str]) -> Linear:
     mean, scale = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-4)
     design = np.column_stack([np.ones(len(rows)), (rows - mean) / scale])
-    learnt = _newton(design, labels, weights, np.array([0.0] + [RIDGE] * len(names)))
+    learnt = newton(design, labels, weights, np.array([0.0] + [RIDGE] * len(names)))
     features = tuple(map(_feature, names, learnt[1:], mean, scale))
     return Linear(round(float(learnt[0]), 5), features)
 
 
-def _newton(
+def newton(
     design: Matrix, labels: Matrix, weights: Matrix, penalty: Matrix, offset: Matrix | float = 0.0
 ) -> Matrix:
     learnt = np.zeros(design.shape[1])
@@ -141,5 +142,8 @@ def _newton(
         slope = design.T @ (weights * (chances - labels)) + penalty * learnt
         curve = (design * (weights * chances * (1 - chances))[:, None]).T @ design + np.diag(penalty + 1e-9)
         step = np.linalg.solve(curve, slope)
-        learnt -= step * min(1.0, LONGEST_STEP / max(float(np.abs(step).max()), 1e-9))
+        longest = float(np.abs(step).max())
+        learnt -= step * min(1.0, LONGEST_STEP / max(longest, 1e-9))
+        if longest < CONVERGED:
+            break
     return learnt

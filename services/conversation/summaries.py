@@ -246,9 +246,7 @@ class SummaryService:
         self._prompt = prompt
         self._clock = clock
         self._most_tokens = most_tokens
-        self._share = shares_of(
-            memory=settings.memory_share, knowledge=settings.knowledge_share, answer=settings.answer_share
-        ).summary
+        self._share = shares_of(knowledge=settings.knowledge_share, answer=settings.answer_share).summary
         self._jobs: dict[str, _Job] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import App, make_settings, open_app, scripted
 
+UNWRITTEN = "请问你到底是人还是电脑程序呀"
 HANDBOOK = "# 休假\n\n年假每年十五天。\n\n# 报销\n\n住宿每晚不超过四百元。\n"
 
 
@@ -52,3 +53,40 @@ async def test_a_model_gets_the_conversation_and_no_word_of_an_empty_search(tmp_
     assert "没有检索文档" in sent
     assert "没有找到与这个问题相关的资料" not in sent
     assert "<passage" not in sent
+
+
+async def test_talk_that_a_phrase_knows_needs_no_embedding(app: App) -> None:
+    """Discriminates: embedding before the phrases are looked at."""
+    await app.add_text("handbook.md", HANDBOOK)
+    await app.container.embedding.close()
+    assert (await app.ask("你好")).finished["status"] == "completed"
+    assert (await app.ask("年假有几天？")).finished["status"] == "failed"
+
+
+async def test_what_to_do_with_an_answer_is_searched_where_there_is_none(app: App) -> None:
+    """Discriminates: a keyword such as 来源 or summary that is taken for a request."""
+    await app.add_text("handbook.md", HANDBOOK)
+    for text in ("翻译成英文", "sources", "总结一下"):
+        stages = [status["stage"] for status in (await app.ask(text)).statuses]
+        assert "retrieving" in stages
+
+
+async def test_the_setting_decides_where_the_request_does_not(tmp_path: Path) -> None:
+    async with open_app(make_settings(tmp_path / "never", retrieval={"knowledge": "never"})) as app:
+        await app.add_text("handbook.md", HANDBOOK)
+        assert (await app.ask("年假有几天？")).sources == []
+        assert (await app.ask("年假有几天？", knowledge="always")).sources
+    async with open_app(make_settings(tmp_path / "always", retrieval={"knowledge": "always"})) as app:
+        stages = [status["stage"] for status in (await app.ask("你好")).statuses]
+        assert "retrieving" in stages
+
+
+async def test_talk_that_no_phrase_knows_is_known_by_its_vector(tmp_path: Path) -> None:
+    """Discriminates: phrases alone; and a request about an answer where there is none."""
+    async with open_app(make_settings(tmp_path, models={"embedding": "bundled"})) as app:
+        await app.add_text("handbook.md", HANDBOOK)
+        first = await app.ask("年假有几天？")
+        assert first.sources
+        turn = await app.ask(UNWRITTEN)
+        assert [status["stage"] for status in turn.statuses] == ["filtering", "finished"]
+        assert (await app.ask("请假要提前几天申请？")).statuses[0]["stage"] == "retrieving"

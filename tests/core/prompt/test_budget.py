@@ -233,11 +233,9 @@ def bundled(encoding: str) -> tiktoken.Encoding:
 
 
 def test_the_history_divides_what_memories_and_passages_leave() -> None:
-    assert shares_of(memory=0.05, knowledge=0.45, answer=0.25) == Shares()
-    more = shares_of(memory=0.0, knowledge=0.8, answer=0.25)
+    assert shares_of(knowledge=0.45, answer=0.25) == Shares()
+    more = shares_of(knowledge=0.75, answer=0.25)
     assert (more.summary, more.relevant, more.recent) == (0.04, 0.06, 0.1)
-    none = shares_of(memory=0.1, knowledge=0.9, answer=0.25)
-    assert (none.summary, none.relevant, none.recent) == (0, 0, 0)
 
 
 MIXED = st.text(st.one_of(st.characters(), st.sampled_from("的是 ab1.，\n・é😀")), max_size=60)
