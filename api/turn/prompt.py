@@ -31,6 +31,7 @@ from core.prompt.messages import (
     nothing_within,
     scope_line,
 )
+from core.prompt.nearest import nearest_text
 from core.relevance.talk import Talk
 from core.text import is_mostly_chinese
 from services.llm_service import ModelEntry
@@ -147,7 +148,7 @@ class PromptBuilder:
     def build(self, request: TurnRequest, model: ModelEntry, persona: str, gathered: Gathered) -> Prompt:
         """Fit what was gathered into the model's window and put it in order."""
         budget = self._budget(model)
-        texts = self._texts(request, persona, gathered.role)
+        texts = self._with_nearest(self._texts(request, persona, gathered.role), request, gathered)
         history = _history(gathered)
         fitted = _fitted(budget, texts, history, gathered, request.question)
         if gathered.candidates and not fitted.candidates:  # no room: the model must not be promised passages
@@ -169,6 +170,13 @@ class PromptBuilder:
 
     def _budget(self, model: ModelEntry) -> Budget:
         return Budget(model.context_window, model.max_tokens, self._shares, model.count_tokens)
+
+    def _with_nearest(self, texts: PromptTexts, request: TurnRequest, gathered: Gathered) -> PromptTexts:
+        """Where the search brought nothing that may be shown, the headings that came nearest."""
+        if gathered.role != "general":
+            return texts
+        near = nearest_text(gathered.ranked, self.language(request.question))
+        return replace(texts, system="\n\n".join(filter(None, (texts.system, near))))
 
     def _texts(self, request: TurnRequest, persona: str, role: PromptRole) -> PromptTexts:
         language = self.language(request.question)

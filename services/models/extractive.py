@@ -11,6 +11,7 @@ from core.citing.quoting import Quotables
 from core.llm_wrapper import LLMDelta
 from core.prompt.layouts import MESSAGES, PROMPT, Exchange, ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Passage, Role, parse_knowledge, scope_in_prompt
+from core.prompt.nearest import Nearest, nearest_in
 from core.relevance.probability import SURE
 from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings
 from core.relevance.sparse import SparseTerms
@@ -29,6 +30,11 @@ _NOTHING = {
     True: "资料中没有找到能回答这个问题的内容。可以换一种说法，或先添加相关文档。",
     False: "The documents hold nothing that answers this. Try other words, or add documents about it.",
 }
+_NOTHING_NEAR = {
+    True: "资料中没有找到能回答这个问题的内容。",
+    False: "The documents hold nothing that answers this.",
+}
+_NEAREST = {True: "最接近的标题：", False: " The nearest headings:"}
 _NOTHING_WITHIN = {
     True: "在所限定的范围内（{}）没有找到能回答这个问题的内容。范围之外没有检索，可以放宽范围再问。",
     False: "Within the limits of this question ({}), the documents hold nothing that answers it. Nothing "
@@ -53,15 +59,17 @@ class ExtractiveLLM(LeanLLM):
         exchange.note_messages(messages, PROMPT if flat else MESSAGES)
         system = "\n\n".join(message.content for message in messages[:-1] if message.role is Role.SYSTEM)
         first = messages[0].content
-        text = answer(read_flat(first) if flat else read_back(messages), scope_in_prompt(system or first))
+        prompt = read_flat(first) if flat else read_back(messages)
+        text = answer(prompt, scope_in_prompt(system or first), nearest_in(system or first))
         for start in range(0, len(text), PIECE_CHARS):
             yield LLMDelta(text[start : start + PIECE_CHARS])
         exchange.finish_reason = "stop"
         yield LLMDelta(finish_reason="stop")
 
 
-def answer(prompt: ReadBack, scope: str = "") -> str:
-    """Quotes from the prompt's knowledge blocks, best first; a plain statement when there are none.
+def answer(prompt: ReadBack, scope: str = "", nearest: Sequence[Nearest] = ()) -> str:
+    """Quotes from the prompt's knowledge blocks, best first; a plain statement when there are none, and which
+    headings came nearest.
 
     `scope` is what the search was limited to, as the prompt says it.
     """
@@ -69,7 +77,7 @@ def answer(prompt: ReadBack, scope: str = "") -> str:
     passages = parse_knowledge(prompt.knowledge)
     chinese = is_mostly_chinese(asked)
     if not passages:
-        return _NOTHING_WITHIN[chinese].format(scope) if scope else _NOTHING[chinese]
+        return _nothing(scope, nearest, chinese)
     own = [passage for passage in passages if _is_readable(passage, chinese)]
     if own and own[0].relevance >= WORTH_QUOTING * passages[0].relevance:
         passages = own  # a quote in another language only where the reader's has none
@@ -78,6 +86,14 @@ def answer(prompt: ReadBack, scope: str = "") -> str:
     is_sure = max(passage.relevance for passage in passages) >= SURE
     intro = (_INTRO if is_sure else _CLOSEST)[chinese]
     return "\n\n".join([intro, *_answered(Query(asked, forms), passages, chinese)])
+
+
+def _nothing(scope: str, nearest: Sequence[Nearest], chinese: bool) -> str:
+    links = "\n".join(f"- {one.markdown}" for one in nearest)
+    if scope:
+        text = _NOTHING_WITHIN[chinese].format(scope)
+        return f"{text}\n\n{_NEAREST[chinese].strip()}\n\n{links}" if links else text
+    return f"{_NOTHING_NEAR[chinese]}{_NEAREST[chinese]}\n\n{links}" if links else _NOTHING[chinese]
 
 
 def _is_readable(passage: Passage, chinese: bool) -> bool:

@@ -7,6 +7,7 @@ import { askForKey } from "./base/dialogs.js";
 import { fillIcons, setText } from "./base/dom.js";
 import { toggleLanguage, translateAll } from "./base/i18n.js";
 import { closeMenu } from "./base/menu.js";
+import { passageAt } from "./base/passage-link.js";
 import { Desk } from "./composer/desk.js";
 import { Chat } from "./conversation/chat.js";
 import { Follower } from "./conversation/follow.js";
@@ -120,6 +121,11 @@ function openDocuments() {
   documents.open();
 }
 
+function openPassage({ documentId, chunkId }) {
+  sidebar.close();
+  documents.openPassage(documentId, chunkId);
+}
+
 /** What is being read in cannot be asked about yet. */
 function showReading({ n, total, done }) {
   const note = find("#sample-progress");
@@ -135,6 +141,7 @@ for (const button of document.querySelectorAll(".example")) {
   button.addEventListener("click", () => chat.running || composer.submit(button.textContent));
 }
 find("#language").addEventListener("click", toggleLanguage);
+hear("open-passage", (passage) => openPassage(passage));
 hear("edit-last", () => chat.acts.editLast());
 hear("language", () => {
   sessions.draw();
@@ -154,8 +161,10 @@ setUpFrame({
   },
 });
 
+const passageInUrl = passageAt(location.hash);
 show();
 readAll();
+if (passageInUrl) openPassage(passageInUrl); // its link was opened in a window of its own
 
 /** All that does not depend on which conversation is open. */
 function readAll() {

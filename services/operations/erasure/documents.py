@@ -292,9 +292,12 @@ class DocumentTraces:
         return {**persona, "document_id": None, "chunk_id": None}
 
     def quoted_by(self, payload: Mapping[str, Any]) -> bool:
-        """Whether the answer, or the thinking, says a sentence of the document."""
+        """Whether the answer, or the thinking, says a sentence of the document or links to it."""
         texts = (payload.get("assistant_response"), payload.get("thinking"))
-        return any(isinstance(text, str) and self._texts.are_in(text) for text in texts)
+        return any(
+            isinstance(text, str) and (self._document_id in text or self._texts.are_in(text))
+            for text in texts
+        )
 
     def _part(self, part: Mapping[str, Any]) -> dict[str, Any]:
         changed: dict[str, Any] = {}

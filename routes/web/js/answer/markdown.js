@@ -5,13 +5,15 @@
  * Raw HTML in an answer is text, images are their alternative text, reference links are text.
  */
 
+import { passageAt } from "../base/passage-link.js";
+
 const SANITIZE = {
   ALLOWED_TAGS: [
     ..."a p br hr h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong del".split(" "),
     ..."table thead tbody tr th td".split(" "),
   ],
   ALLOWED_ATTR: ["href", "title", "class", "start", "align"],
-  ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
+  ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:|#\/d\/[\w-]+\/[\w-]+$)/i, // the last: a passage, in this page
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_TRUSTED_TYPE: true, // the page's policy takes nothing else (require-trusted-types-for)
@@ -49,7 +51,7 @@ function restrain(node) {
   if (node.hasAttribute?.("class") && !/^language-[\w+#.-]{1,30}$/.test(node.className)) {
     node.removeAttribute("class");
   }
-  if (node.tagName !== "A") return;
+  if (node.tagName !== "A" || passageAt(node.getAttribute("href"))) return;
   node.setAttribute("rel", "noopener noreferrer nofollow");
   node.setAttribute("target", "_blank");
 }

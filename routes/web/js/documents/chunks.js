@@ -25,6 +25,21 @@ export class ChunkList {
     return this.#loading;
   }
 
+  /** Pages until the passage is there, which is then shown and focused; one that is not in it: the first stays. */
+  async reach(chunkId) {
+    const item = () => this.list.querySelector(`[data-id="${CSS.escape(chunkId)}"]`);
+    for (let before = -1; !item() && this.list.childElementCount > before; ) {
+      before = this.list.childElementCount;
+      await this.load();
+    }
+    const chunk = item();
+    if (!chunk) return;
+    chunk.tabIndex = -1;
+    chunk.focus({ preventScroll: true });
+    chunk.scrollIntoView({ block: "center" });
+    chunk.classList.add("called");
+  }
+
   async #load() {
     const page = await listChunks(this.documentId, this.#next ?? "").catch(() => null);
     if (!page) return this.#failed();

@@ -1,6 +1,6 @@
 /** The documents panel: upload or drop, follow the reading, list, open, delete after asking. */
 
-import { deleteDocument } from "../api/documents.js";
+import { deleteDocument, readDocument } from "../api/documents.js";
 import { identity } from "../api/http.js";
 import { tell } from "../base/bus.js";
 import { confirmRemoval } from "../base/dialogs.js";
@@ -63,6 +63,15 @@ export class DocumentsPanel {
     if (!this.#view) this.refresh();
     this.uploads.look();
     this.filter.refresh();
+  }
+
+  /** A document at one of its passages; a sentence instead where it cannot be read any more. */
+  async openPassage(documentId, chunkId) {
+    const document = await readDocument(documentId).catch(() => null);
+    this.open();
+    if (!document) return this.notice.show([["docUnreadable"]], true);
+    this.#open(document);
+    await this.#view.chunks.reach(chunkId);
   }
 
   refresh() {

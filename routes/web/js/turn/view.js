@@ -1,9 +1,11 @@
 /** One turn on the page: question, progress, thinking, answer, error, sources. */
 
 import { AnswerView } from "../answer/view.js";
+import { tell } from "../base/bus.js";
 import { copyText } from "../base/clipboard.js";
 import { el } from "../base/dom.js";
 import { hasWords } from "../base/i18n.js";
+import { passageAt } from "../base/passage-link.js";
 import { SourcesView } from "../sources/cards.js";
 import { TurnActions } from "./actions.js";
 import { commandOf } from "./commands.js";
@@ -178,7 +180,10 @@ export class TurnView {
       this.thinking.element, this.answer.element, this.#errorBox, this.#sourceBox);
   }
 
-  #click({ target }) {
+  #click(event) {
+    const { target } = event;
+    const passage = passageAt(target.closest("a")?.getAttribute("href"));
+    if (passage) return event.preventDefault() ?? tell("open-passage", passage);
     const cite = target.closest(".cite");
     if (cite) return this.#sources?.open(Number(cite.dataset.index));
     const code = target.closest(".copy-code");

@@ -1,0 +1,83 @@
+"""Where nothing answers, the answer names the headings that came nearest, as links; a model is given them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import App, make_settings, open_app, scripted
+
+HANDBOOK = "# 手册\n\n## 休假\n\n年假每年十五天。\n\n## 报销\n\n住宿每晚不超过四百元。\n"
+STRICT = {"rerank_score_threshold": 1.0}  # nothing ever reaches it
+
+
+async def strict_ask(folder: Path, question: str) -> tuple[str, str]:
+    """The answer, and the document's id."""
+    async with open_app(make_settings(folder, retrieval=STRICT)) as app:
+        document_id = await app.add_text("handbook.md", HANDBOOK)
+        turn = await app.ask(question)
+        assert turn.sources == []
+        stored = await app.client.get(f"/turns/{turn.finished['turn_id']}")
+        assert stored.json()["assistant_response"] == turn.answer
+        return turn.answer, document_id
+
+
+async def test_the_nearest_headings_are_links_to_their_passages(tmp_path: Path) -> None:
+    answer, document_id = await strict_ask(tmp_path, "年假有几天？")
+    assert answer.startswith("资料中没有找到能回答这个问题的内容。最接近的标题：\n\n- [休假 · handbook.md]")
+    links = re.findall(rf"\(#/d/{document_id}/[0-9a-f-]{{36}}\)", answer)
+    assert len(links) == 2
+    assert "十五天" not in answer
+    english, _ = await strict_ask(tmp_path / "en", "How many days of 年假?")
+    assert "The nearest headings:\n\n- [休假 · handbook.md](#/d/" in english
+
+
+async def test_a_model_is_given_the_headings_and_not_their_passages(tmp_path: Path) -> None:
+    llms = {"default": scripted("没有找到。", record_as="nearest")}
+    settings = make_settings(tmp_path, models={"llms": llms}, retrieval=STRICT)
+    async with open_app(settings) as app:
+        await app.add_text("handbook.md", HANDBOOK)
+        await app.ask("年假有几天？")
+    sent = "\n".join(text for _, text in RECORDED["nearest"][-1])
+    assert '<nearest title="休假" file="handbook.md" link="#/d/' in sent
+    assert "十五天" not in sent
+
+
+async def test_without_documents_no_heading_is_named(app: App) -> None:
+    answer = (await app.ask("年假有几天？")).answer
+    assert "#/d/" not in answer
+    assert "先添加相关文档" in answer
+
+
+async def test_headings_of_another_owner_are_never_named(tmp_path: Path) -> None:
+    """Discriminates: the nearest of everybody's chunks."""
+    server = {"api_keys": ["mine", "other"]}
+    async with open_app(make_settings(tmp_path, retrieval=STRICT, server=server)) as app:
+        mine, other = ({"Authorization": f"Bearer {key}"} for key in server["api_keys"])
+        app.client.headers.update(other)
+        await app.client.post("/documents", files={"file": ("salaries.md", HANDBOOK.encode())})
+        await settled(app)
+        assert "salaries.md" in (await app.ask("年假有几天？")).answer
+        app.client.headers.update(mine)
+        assert "#/d/" not in (await app.ask("年假有几天？")).answer
+
+
+async def test_a_deleted_document_reports_the_answers_that_link_to_it(tmp_path: Path) -> None:
+    """Discriminates: an erasure that knows only of answers that quote it."""
+    async with open_app(make_settings(tmp_path, retrieval=STRICT)) as app:
+        document_id = await app.add_text("handbook.md", HANDBOOK)
+        turn = await app.ask("年假有几天？")
+        erased = (await app.client.delete(f"/documents/{document_id}")).json()
+        assert erased["proof"]["quoted_in"] == [turn.finished["turn_id"]]
+
+
+async def settled(app: App) -> None:
+    """Until no document is being read in."""
+    for _ in range(600):
+        documents = (await app.client.get("/documents")).json()["documents"]
+        if all(document["status"] == "ready" for document in documents):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("a document was not read in")
