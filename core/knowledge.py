@@ -108,6 +108,14 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchScope:
+    """Whose documents a question searches, and whether without the guide that came with Wenmai."""
+
+    owners: tuple[str, ...]
+    without_sample: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Upload:
     """`file_name` may be a path of any style; `date` is YYYY, YYYY-MM or YYYY-MM-DD.
 

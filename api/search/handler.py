@@ -105,9 +105,11 @@ class SearchHandler:
             date=request.date,
         )
         owners = self._pipeline.owners(request.owner)
-        without = await self._pipeline.precedence.left_out(query, owners, request.filters)
+        scope = await self._pipeline.precedence.scope(query, owners, request.filters)
         candidates, history = await asyncio.gather(
-            self._pipeline.retriever.search(query, owners, request.filters, without),
+            self._pipeline.retriever.search(
+                query, scope.owners, request.filters, without_sample=scope.without_sample
+            ),
             self._history(context, query, request.owner),
         )
         reranked = await self._pipeline.reranking.rerank(query, candidates)
@@ -119,8 +121,8 @@ class SearchHandler:
         judged = Ranking(candidates, ranked, chosen, self._pipeline.threshold, prompt).judged()
         why = None
         if document is not None:
-            why = await self._why_not.explain(query, document, owners, judged, request.filters, without)
-        return SearchReport(judged, reranked.reranker, reranked.fell_back, why, bool(without))
+            why = await self._why_not.explain(query, document, owners, judged, request.filters, scope)
+        return SearchReport(judged, reranked.reranker, reranked.fell_back, why, scope.without_sample)
 
     async def chunk_in_place(
         self,

@@ -5,7 +5,7 @@ Why was this document not found? Its best chunks, stage by stage, and the stage 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,7 +13,16 @@ from api.messages import say
 from api.turn.gathering import Pipeline
 from api.turn.prompt import Prompt
 from core.citing.passages import with_key_passages
-from core.knowledge import NO_LIMITS, Candidate, Chunk, Document, DocumentStatus, KnowledgeFilter, fits
+from core.knowledge import (
+    NO_LIMITS,
+    Candidate,
+    Chunk,
+    Document,
+    DocumentStatus,
+    KnowledgeFilter,
+    SearchScope,
+    fits,
+)
 from core.prompt.messages import render_block
 from core.relevance.query import Query
 from services.retrieval.retriever import ListPlace, ListPlaces
@@ -143,17 +152,18 @@ class WhyNot:
         owners: Sequence[str],
         judged: Sequence[Judged],
         limits: KnowledgeFilter = NO_LIMITS,
-        without: Collection[str] = (),
+        scope: SearchScope | None = None,
     ) -> DocumentReport:
-        """`judged` are the candidates of the search of everything within `limits`, `without` some documents.
+        """`judged` are the candidates of the search of `scope` (None: all of the owners') within `limits`.
 
         Raises StoreUnavailableError.
         """
         if document.status is not DocumentStatus.READY:
             return self._report(query, document, Stage.NOT_READY, ())
-        search = _Search(judged, limits, without)
+        left_out = scope is not None and scope.without_sample and document.is_sample
+        search = _Search(judged, limits, left_out=left_out)
         own = {one.candidate.chunk.chunk_id: one for one in judged if _is_of(document, one.candidate)}
-        places = await self._lists.of(query, owners, document.document_id, limits, without)
+        places = await self._lists.of(query, owners, document.document_id, limits, scope)
         only = KnowledgeFilter(document_ids=(document.document_id,))
         hits = await self._pipeline.retriever.search(query, owners, only)
         alone = with_key_passages(query, (await self._pipeline.reranking.rerank(query, hits)).candidates)
@@ -172,16 +182,16 @@ class WhyNot:
 class _Search:
     """The search of everything: what it was limited to, and what its candidates say."""
 
-    def __init__(self, judged: Sequence[Judged], limits: KnowledgeFilter, without: Collection[str]) -> None:
+    def __init__(self, judged: Sequence[Judged], limits: KnowledgeFilter, *, left_out: bool) -> None:
         self._limits = limits
-        self._without = without
+        self._left_out = left_out
         self._texts = {one.candidate.chunk.indexed_text for one in judged}
 
     def stage_of(self, chunk: Chunk, lists: Sequence[ListPlace]) -> Stage:
         """The stage that dropped a chunk before the candidates."""
         if not fits(self._limits, chunk):
             return Stage.FILTERS
-        if chunk.document_id in self._without:
+        if self._left_out:
             return Stage.SAMPLE
         if chunk.indexed_text in self._texts:
             return Stage.DUPLICATE

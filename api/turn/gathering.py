@@ -172,8 +172,10 @@ class Gathering:
 
     async def _search(self, query: Query) -> list[Candidate]:
         limits = self._turn.filters
-        without = await self._pipeline.precedence.left_out(query, self._owners, limits)
-        return await self._pipeline.retriever.search(query, self._owners, limits, without)
+        scope = await self._pipeline.precedence.scope(query, self._owners, limits)
+        return await self._pipeline.retriever.search(
+            query, scope.owners, limits, without_sample=scope.without_sample
+        )
 
     async def _rank(self, query: Query, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Best first. That another reranker took over is reported once a turn."""

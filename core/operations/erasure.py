@@ -181,7 +181,9 @@ def is_of(payload: Mapping[str, Any], owner: str) -> bool:
 # The words of a turn: derived from the record, so that a new field of text cannot be left out.
 
 
-_NO_WORDS = frozenset(("owner", "command", "request_hash", "finish_reason", "filters", "warnings"))
+_NO_WORDS = frozenset(
+    ("owner", "command", "request_hash", "finish_reason", "filters", "warnings", "request.date")
+)
 _COPIED = frozenset(("sources", "prompt", "summary"))  # what documents, or the turns before it, say
 _STORED_AS = {"rewritten": "rewritten_question"}
 
@@ -194,7 +196,7 @@ def own_words(record: type = Turn) -> tuple[str, ...]:
             for name, hint in get_type_hints(record).items()
             if name not in _NO_WORDS | _COPIED
             for path in _text_paths(hint, _STORED_AS.get(name, name))
-            if not is_id_field(path)
+            if path not in _NO_WORDS and not is_id_field(path)
         )
     )
 

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from core.dates import first_day, last_day
 from core.knowledge import Candidate, Chunk
 from core.relevance.query import Query
@@ -22,6 +25,7 @@ from core.text import fold_width
 DATE_LOGIT = 1.5
 SHARED_WORDS = 0.6  # of the shorter text's pairs of characters; passages on one subject share up to .3
 SAME_WORDS = 0.8  # from here on versions say the same but for numbers, and answer alike
+PAIRS = 16_384  # numbers that pairs are hashed to: of a chunk's some 400, five meet another's by chance
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _NO_NAME = re.compile(r"[\W\d_年月日]+")
 
@@ -67,17 +71,25 @@ class _Dated:
         return _NO_NAME.sub("", fold_width(self.chunk.heading or stem)).casefold()
 
     @cached_property
-    def pairs(self) -> frozenset[str]:
+    def pairs(self) -> NDArray[np.bool_]:
+        """Which pairs of neighbouring characters the text has, hashed."""
         text = _NO_NAME.sub("", fold_width(self.chunk.text)).casefold()
-        return frozenset(text[at : at + 2] for at in range(len(text) - 1))
+        codes = np.frombuffer(text.encode("utf-32-le", "replace"), dtype=np.uint32)
+        pairs = np.zeros(PAIRS, dtype=np.bool_)
+        pairs[(codes[:-1] * np.uint32(31) + codes[1:]) % PAIRS] = True
+        return pairs
+
+    @cached_property
+    def pair_count(self) -> int:
+        return int(np.count_nonzero(self.pairs))
 
     def shared_words(self, other: _Dated) -> float:
         """With another version: a share of the shorter text; 0 where they are no versions of one thing."""
         if not self.name or self.name != other.name or self.chunk.document_id == other.chunk.document_id:
             return 0.0
         if other not in self._shared:
-            shorter = min(len(self.pairs), len(other.pairs))
-            self._shared[other] = len(self.pairs & other.pairs) / max(1, shorter)
+            shared = int(np.count_nonzero(self.pairs & other.pairs))
+            self._shared[other] = shared / max(1, min(self.pair_count, other.pair_count))
         return self._shared[other]
 
     def holds_instead_of(self, other: _Dated, day: int) -> bool:

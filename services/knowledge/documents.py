@@ -15,14 +15,14 @@ from core.errors import BadRequestError
 from core.knowledge import SHARED_OWNER, Document, DocumentStatus, Narrowed
 from services.store.clock import Clock
 from services.store.dialect import Condition, Filter, Point, Record, VectorStore
-from services.store.filters import any_of, by_ids, equals, has_id, in_range, is_empty, newest_first
+from services.store.filters import any_of, by_ids, equals, has_id, in_range, is_empty, newest_first, of_sample
 from services.store.pages import batches, scroll_all
 
 _DOCUMENT = TypeAdapter(Document)
 _TIES = 16  # documents that may share one microsecond at the edge of a page
 _TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
-_SAMPLE = Filter(must=[equals("owner", SHARED_OWNER)], should=[equals("source", ""), is_empty("source")])
+_SAMPLE = of_sample(SHARED_OWNER)
 _INCOMING, _UPDATED = "incoming", "updated_us"
 
 
@@ -162,10 +162,15 @@ class DocumentStore:
         records = scroll_all(self._store, self._documents, _SAMPLE, with_payload=False)
         return [str(record.id) async for record in records]
 
+    async def has_sample(self) -> bool:
+        return await self._any(_SAMPLE)
+
     async def has_ready(self, owners: Sequence[str]) -> bool:
         """Whether they have a ready document beside the sample."""
         ready = [any_of("owner", owners), equals("status", DocumentStatus.READY.value)]
-        point_filter = Filter(must=ready, must_not=[_SAMPLE])
+        return await self._any(Filter(must=ready, must_not=[_SAMPLE]))
+
+    async def _any(self, point_filter: Filter) -> bool:
         records, _ = await self._store.scroll(
             self._documents, scroll_filter=point_filter, limit=1, with_payload=False
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,11 +11,19 @@ from numpy.typing import NDArray
 from qdrant_client.http.models import QueryResponse
 
 from config.settings import RetrievalSettings
-from core.knowledge import NO_LIMITS, Candidate, FormMatch, KnowledgeFilter, days
+from core.knowledge import (
+    NO_LIMITS,
+    SHARED_OWNER,
+    Candidate,
+    FormMatch,
+    KnowledgeFilter,
+    SearchScope,
+    days,
+)
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
 from services.knowledge.chunks import read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, ScoredPoint, VectorStore
-from services.store.filters import any_of, equals, in_range, sparse_vector
+from services.store.filters import any_of, equals, in_range, of_sample, sparse_vector
 
 DENSE = "dense"
 SPARSE = "sparse"
@@ -23,18 +31,16 @@ LIST_DEPTH = 1.5  # of what goes on: a chunk that several lists have further dow
 DEEPER = 8  # times as far down the lists, once, where copies of the same texts have taken the places
 
 
-def searchable(
-    owners: Sequence[str], limits: KnowledgeFilter = NO_LIMITS, without: Collection[str] = ()
-) -> Filter:
-    """Which chunks a search may find: ready ones of the owners', within the limits of the question, and of no
-    document of `without`."""
+def searchable(scope: SearchScope, limits: KnowledgeFilter = NO_LIMITS) -> Filter:
+    """Which chunks a search may find: ready ones of the scope, within the limits of the question."""
     lists = {"tags": limits.tags, "document_id": limits.document_ids, "source": limits.sources}
-    must: list[Condition] = [equals("ready", True), any_of("owner", owners)]
+    must: list[Condition] = [equals("ready", True), any_of("owner", scope.owners)]
     must += [any_of(field, values) for field, values in lists.items() if values]
     bounds = days(limits)
     if bounds is not None:
         must.append(in_range("day", gte=bounds[0], lte=bounds[1]))
-    return Filter(must=must, must_not=[any_of("document_id", sorted(without))] if without else None)
+    hides_sample = scope.without_sample and SHARED_OWNER in scope.owners
+    return Filter(must=must, must_not=[of_sample(SHARED_OWNER)] if hides_sample else None)
 
 
 def _lists_of(query: Query) -> list[tuple[int, str]]:
@@ -113,17 +119,18 @@ class Retriever:
         query: Query,
         owners: Sequence[str],
         limits: KnowledgeFilter = NO_LIMITS,
-        without: Collection[str] = (),
+        *,
+        without_sample: bool = False,
     ) -> list[Candidate]:
         """Fused candidates, best first, at most RERANKER_INPUT_TOP_N; only of `owners`' ready documents, and
-        none of the documents `without`.
+        none of the guide that came with Wenmai where it is to be left out.
 
         Of chunks that say the same, as copies of a file do, the best is taken. No owners find nothing.
         Raises StoreUnavailableError.
         """
         if not owners:
             return []
-        point_filter = searchable(owners, limits, without)
+        point_filter = searchable(SearchScope(tuple(owners), without_sample), limits)
         depth = math.ceil(self._settings.reranker_input_top_n * LIST_DEPTH)
         candidates, crowded = await self._look(query, point_filter, depth)
         if crowded:
@@ -277,14 +284,14 @@ class ListPlaces:
         owners: Sequence[str],
         document_id: str,
         limits: KnowledgeFilter = NO_LIMITS,
-        without: Collection[str] = (),
+        scope: SearchScope | None = None,
     ) -> Mapping[str, tuple[ListPlace, ...]]:
         """By chunk id of the document, its place in the lists of each kind; a chunk that is in none is left
-        out. The lists are those of a search within `limits` and `without` some documents, the document's
-        chunks those of all of it. All in one round trip. Raises StoreUnavailableError."""
+        out. The lists are those of a search of `scope` (None: all of the owners') within `limits`, the
+        document's chunks those of all of it. All in one round trip. Raises StoreUnavailableError."""
         searches = [(kind, form) for at, kind in _lists_of(query) if (form := query.forms[at]).weight > 0]
-        everywhere = searchable(owners, limits, without)
-        alone = searchable(owners, KnowledgeFilter(document_ids=(document_id,)))
+        everywhere = searchable(scope or SearchScope(tuple(owners)), limits)
+        alone = searchable(SearchScope(tuple(owners)), KnowledgeFilter(document_ids=(document_id,)))
         requests = [
             _request(form, kind, where, limit)
             for kind, form in searches

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from core.citing.passages import Span, sentences
 from core.errors import NotFoundError
-from core.knowledge import Candidate, Chunk, Surroundings
+from core.knowledge import Candidate, Chunk, SearchScope, Surroundings
 from core.prompt.budget import estimate_tokens
 from services.knowledge.chunks import read_chunk
 from services.retrieval.retriever import searchable
@@ -75,7 +75,7 @@ class Neighbours:
         """The chunks and those up to `reach` places from each, in one round trip."""
         places = _places(chunks, reach)
         most = sum(last - first + 1 for stretches in places.values() for first, last in stretches)
-        point_filter = searchable(owners)
+        point_filter = searchable(SearchScope(tuple(owners)))
         within = [
             _stretch(version, first, last)
             for version, stretches in places.items()

@@ -36,6 +36,12 @@ def is_empty(field: str) -> models.IsEmptyCondition:
     return models.IsEmptyCondition(is_empty=models.PayloadField(key=field))
 
 
+def of_sample(shared_owner: str) -> Filter:
+    """Documents, or chunks, of the guide that came with Wenmai: shared, and of no followed folder. Those of
+    early versions have no field for it."""
+    return Filter(must=[equals("owner", shared_owner)], should=[equals("source", ""), is_empty("source")])
+
+
 def has_id(point_ids: Iterable[models.ExtendedPointId]) -> models.HasIdCondition:
     return models.HasIdCondition(has_id=list(point_ids))
 

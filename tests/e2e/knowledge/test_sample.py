@@ -8,6 +8,8 @@ import pytest
 
 from api.wiring.parts import SAMPLE_MARKER
 from core.knowledge import Upload
+from services.store.dialect import Filter
+from services.store.filters import equals, matching
 from tests.e2e.knowledge.test_search import search
 from tests.support.servers.app import App, make_settings, open_app
 from tests.support.waiting import until
@@ -45,6 +47,24 @@ async def test_beside_ones_own_documents_the_sample_is_not_searched_and_why_not_
     assert sample_id in {one["document_id"] for one in named["candidates"]}
     limited = await search(app, QUESTION, filters={"document_ids": [sample_id]})
     assert [one["document_id"] for one in limited["candidates"]] == [sample_id]
+
+
+async def test_beside_a_folder_that_everybody_reads_it_is_left_out_by_the_search_itself(app: App) -> None:
+    """Also where an early version stored it. Discriminates: leaving out all that is shared; a filter that
+    looks for an empty field only, or for none."""
+    sample_id = await add_sample(app)
+    upload = Upload("shared", "handbook.md", OWN.encode(), "handbook/handbook.md", source="handbook")
+    addition = await app.container.knowledge.add(upload)
+    assert addition.job_id is not None
+    await app.container.knowledge.wait(addition.job_id, ["shared"])
+    collection = app.container.settings.store.knowledge_collection
+    for _ in ("a field that is empty", "no field"):
+        report = await search(app, QUESTION, document_id=sample_id)
+        hits = [one["document_id"] for one in report["candidates"]]
+        assert hits == [addition.document.document_id]
+        assert report["document"]["stage"] == "sample"
+        chunks = matching(Filter(must=[equals("document_id", sample_id)]))
+        await app.container.store.delete_payload(collection, keys=["source"], points=chunks)
 
 
 async def test_the_sample_is_marked_and_removed_for_good_and_nothing_else_is(app: App) -> None:

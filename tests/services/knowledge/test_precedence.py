@@ -12,7 +12,7 @@ import pytest
 from qdrant_client import models
 
 from core.errors import StoreUnavailableError
-from core.knowledge import NO_LIMITS, Document, DocumentStatus, KnowledgeFilter
+from core.knowledge import NO_LIMITS, Document, DocumentStatus, KnowledgeFilter, SearchScope
 from core.relevance.query import Query
 from services.adapters.edge.client import open_edge_client
 from services.knowledge.documents import DocumentStore
@@ -24,7 +24,6 @@ from tests.support.stores.knowledge import SETTINGS, Clock, memory_store
 GUIDE, GUIDE_OLD = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 OWN, FOLLOWED = "00000000-0000-4000-8000-000000000003", "00000000-0000-4000-8000-000000000004"
 ANN, BOB = ("ann", "shared"), ("bob", "shared")
-SAMPLE = frozenset((GUIDE, GUIDE_OLD))
 
 
 def document(document_id: str, owner: str, **changes: Any) -> Document:
@@ -62,8 +61,9 @@ class World:
         owners: tuple[str, ...] = ANN,
         question: str = "年假有几天？",
         limits: KnowledgeFilter = NO_LIMITS,
-    ) -> frozenset[str]:
-        return await self.precedence.left_out(Query(question, ()), owners, limits)
+    ) -> bool:
+        scope = await self.precedence.scope(Query(question, ()), owners, limits)
+        return scope.without_sample
 
 
 async def world_on(store: VectorStore, *, one_process: bool = True) -> World:
@@ -97,17 +97,21 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def test_beside_a_ready_document_of_ones_own_the_sample_is_left_out(store: VectorStore) -> None:
     """Discriminates: any document, ready or not; somebody else's; a folder that is followed for all."""
     world = await world_on(store)
-    assert await world.left_out() == frozenset()
+    assert not await world.left_out()
     await world.documents.save(document(OWN, "ann", status=DocumentStatus.INGESTING))
-    assert await world.left_out() == frozenset()
+    assert not await world.left_out()
     await world.documents.save(document(OWN, "ann"))
-    assert await world.left_out() == SAMPLE
-    assert await world.left_out(BOB) == frozenset()
+    assert await world.left_out()
+    assert not await world.left_out(BOB)
+    scope = await world.precedence.scope(Query("x", ()), ANN, NO_LIMITS)
+    assert scope == SearchScope(("ann",), without_sample=True)
     await world.documents.save(document(FOLLOWED, "shared", source="handbook"))
-    assert await world.left_out(BOB) == SAMPLE
+    scope = await world.precedence.scope(Query("x", ()), ANN, NO_LIMITS)
+    assert scope == SearchScope(ANN, without_sample=True)
+    assert await world.left_out(BOB)
     await world.documents.forget(OWN)
     await world.documents.forget(FOLLOWED)
-    assert await world.left_out() == frozenset()
+    assert not await world.left_out()
 
 
 async def test_a_question_that_names_wenmai_or_documents_searches_the_sample() -> None:
@@ -120,13 +124,13 @@ async def test_a_question_that_names_wenmai_or_documents_searches_the_sample() -
             "问脉怎么备份？",
             "問脈 WENMAI",
         ):
-            assert await world.left_out(question=question) == frozenset()
-        assert await world.left_out(limits=KnowledgeFilter(document_ids=(GUIDE,))) == frozenset()
-        assert await world.left_out(limits=KnowledgeFilter(tags=("hr",))) == SAMPLE
+            assert not await world.left_out(question=question)
+        assert not await world.left_out(limits=KnowledgeFilter(document_ids=(GUIDE,)))
+        assert await world.left_out(limits=KnowledgeFilter(tags=("hr",)))
         leaning = Query("那怎么恢复呢？", (), previous=("问脉怎么备份？",))
         alone = Query("员工每年的带薪年假有几天，病假怎么申请？", (), previous=("问脉怎么备份？",))
-        assert await world.precedence.left_out(leaning, ANN, NO_LIMITS) == frozenset()
-        assert await world.precedence.left_out(alone, ANN, NO_LIMITS) == SAMPLE
+        assert not (await world.precedence.scope(leaning, ANN, NO_LIMITS)).without_sample
+        assert (await world.precedence.scope(alone, ANN, NO_LIMITS)).without_sample
 
 
 async def test_in_one_process_the_store_is_asked_only_after_a_document_changed() -> None:
@@ -134,14 +138,15 @@ async def test_in_one_process_the_store_is_asked_only_after_a_document_changed()
     async with memory_store() as store:
         world = await world_on(store)
         await world.documents.save(document(OWN, "ann"))
-        assert await world.left_out() == SAMPLE
+        assert await world.left_out()
         reads = world.store.reads
         world.now_s += 1e6
         for _ in range(5):
             await world.left_out()
         assert world.store.reads == reads
-        await world.documents.forget(GUIDE)
-        assert await world.left_out() == {GUIDE_OLD}
+        for document_id in (GUIDE, GUIDE_OLD):
+            await world.documents.forget(document_id)
+        assert not await world.left_out()
         assert world.store.reads > reads
 
 
@@ -149,17 +154,17 @@ async def test_beside_other_workers_it_is_looked_at_again_and_no_question_waits(
     """Discriminates: never noticing what another worker added; a question that waits for the look."""
     async with memory_store() as store:
         world = await world_on(store, one_process=False)
-        assert await world.left_out() == frozenset()
+        assert not await world.left_out()
         elsewhere = DocumentStore(store, SETTINGS, Clock())
         await elsewhere.save(document(OWN, "ann"))
-        assert await world.left_out() == frozenset()
+        assert not await world.left_out()
         world.now_s += FRESH_S + 1
-        assert await world.left_out() == frozenset()  # and looks, beside this question
+        assert not await world.left_out()  # and looks, beside this question
         await asyncio.sleep(0.05)
-        assert await world.left_out() == SAMPLE
+        assert await world.left_out()
         world.now_s += FRESH_S + 1
         world.store.fails = True
-        assert await world.left_out() == SAMPLE
+        assert await world.left_out()
         await asyncio.sleep(0.05)
-        assert await world.left_out() == SAMPLE
+        assert await world.left_out()
         await world.precedence.close()
