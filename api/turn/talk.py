@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from api.messages import say
 from api.turn.prompt import Gathered
 from config.prompt_library import Language
 from core.citing.citations import find_marks
 from core.conversation.turns import Turn
-from core.relevance.talk import Talk
+from core.relevance.talk import Talk, talk_of
 
 _QUOTE = re.compile(r"^> .*(?:\n> ?.*)*", re.M)
 MOST_SOURCES = 10
@@ -19,7 +19,7 @@ MOST_SOURCES = 10
 def talk_reply(gathered: Gathered, language: Language) -> str:
     """One or two honest sentences; and what can be done with the last answer without a model: saying it
     again, its first quote alone, its sources."""
-    last = gathered.recent[-1] if gathered.recent else None
+    last = _last_answer(gathered.recent)
     match gathered.talk:
         case None:
             return say("talk_never", language)
@@ -28,7 +28,7 @@ def talk_reply(gathered: Gathered, language: Language) -> str:
         case Talk.REPEAT | Talk.SHORTER | Talk.SOURCES | Talk.CERTAIN if last is None:
             return say("talk_nothing_said", language)
         case Talk.REPEAT if last:
-            return _unmarked(last.assistant_response, last)
+            return _unmarked(gathered.recent[-1].assistant_response, gathered.recent[-1])
         case Talk.SHORTER if last:
             return _shorter(last, language)
         case Talk.SOURCES | Talk.CERTAIN if last:
@@ -37,6 +37,11 @@ def talk_reply(gathered: Gathered, language: Language) -> str:
             )
         case kind:
             return say(f"talk_{kind}", language)
+
+
+def _last_answer(recent: Sequence[Turn]) -> Turn | None:
+    """The last one that is no talk itself: what is asked after "shorter" is still about that one."""
+    return next((turn for turn in reversed(recent) if talk_of(turn.user_query) is None), None)
 
 
 def _questions(gathered: Gathered, language: Language) -> str:
