@@ -25,7 +25,7 @@ bench: setup-dev
 
 # How well questions are answered from a folder of question sets: docs/guide/en/quality.md.
 eval: setup-dev
-	$(BIN)/wenmai evaluate $(DATA) --cache .eval/vectors --out .eval/figures
+	$(BIN)/wenmai evaluate $(DATA) --cache .eval/vectors --out .eval/figures --plots .eval/plots
 
 # Every fault of the list, as often as its goal asks for: tests/faults. About an hour.
 faults: setup-dev

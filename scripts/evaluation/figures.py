@@ -1,5 +1,5 @@
 """How good a ranked list is, how well a probability shows that there is nothing to find, and whether the
-chunks hold the answer's own words; the table of all that was measured, and the files it is kept in.
+chunks hold the answer's own words.
 
 Recall is the mean fraction of the relevant documents; the gain of nDCG is `rel`, its discount log2; a
 document counts once; a question without a list counts 0.
@@ -7,20 +7,16 @@ document counts once; a question without a list counts 0.
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from pydantic import RootModel, ValidationError
 
 from core.prompt.budget import estimate_tokens
 from core.relevance.features import Matrix
-from scripts.evaluation.sets import BadSetError, Question, plain
+from scripts.evaluation.sets import Question, plain
 
 
 def ndcg(labels: Matrix, gold: int, top_n: int = 10) -> float:
@@ -76,13 +72,12 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Refusing is the positive class: precision is how many of the refused have no answer."""
+    """Shares of the questions for which nothing reaches the threshold, with an answer and without."""
 
     answerable: int
     unanswerable: int
-    precision: float
-    recall: float
-    f1: float
+    refused_wrongly: float
+    refused_rightly: float
     balanced_accuracy: float
 
 
@@ -95,24 +90,19 @@ def retrieval(answers: Sequence[Answer]) -> Retrieval | None:
     return Retrieval(len(rows), *(statistics.fmean(column) for column in zip(*rows, strict=True)))
 
 
+def above(answers: Sequence[Answer], threshold: float) -> list[Answer]:
+    """What a model would be shown: each list without what does not reach the threshold."""
+    return [replace(each, ranked=[one for one in each.ranked if one[1] >= threshold]) for each in answers]
+
+
 def refusal(answers: Sequence[Answer], threshold: float) -> Refusal | None:
     """A question is refused when nothing reaches the threshold. None without questions of both kinds."""
-    accepted = [answer.best[1] >= threshold for answer in answers if answer.question.answerable]
-    wrong = [answer.best[1] >= threshold for answer in answers if not answer.question.answerable]
-    if not accepted or not wrong:
+    wrongly = [answer.best[1] < threshold for answer in answers if answer.question.answerable]
+    rightly = [answer.best[1] < threshold for answer in answers if not answer.question.answerable]
+    if not wrongly or not rightly:
         return None
-    refused_rightly, refused = wrong.count(False), wrong.count(False) + accepted.count(False)
-    precision = refused_rightly / refused if refused else 0.0
-    recall = refused_rightly / len(wrong)
-    both = precision + recall
-    return Refusal(
-        answerable=len(accepted),
-        unanswerable=len(wrong),
-        precision=precision,
-        recall=recall,
-        f1=2 * precision * recall / both if both else 0.0,
-        balanced_accuracy=(accepted.count(True) / len(accepted) + recall) / 2,
-    )
+    wrong, right = statistics.fmean(wrongly), statistics.fmean(rightly)
+    return Refusal(len(wrongly), len(rightly), wrong, right, (1 - wrong + right) / 2)
 
 
 def separation(answers: Sequence[Answer]) -> float | None:
@@ -216,142 +206,3 @@ def _holds_phrase(answer: Answer) -> tuple[bool, ...]:
         if any(phrase in plain(chunk) for phrase in answer.question.phrases):
             return (rank == 1, rank <= FEW, *(used <= room for room in ROOMS))
     return (False,) * (2 + len(ROOMS))
-
-
-OURS = "wenmai"
-COLUMNS = (
-    "set", "list", "questions", "R@1", "R@5", "R@10", "nDCG@10", "MRR@10",
-    "AUROC", "balanced", "refusal P", "R", "F1", "ECE", "ms",
-)  # fmt: skip
-NONE = "–"
-Published = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Figures of others, by set and name; keys as in COLUMNS."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One list's figures. What a list does not say (a raw score is no probability) is None."""
-
-    name: str
-    retrieval: Retrieval | None
-    auroc: float | None = None
-    refusal: Refusal | None = None
-    calibration_error: float | None = None
-    ms_p50: float | None = None
-    ms_p99: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SetReport:
-    """`groups` are the same rows for each value of the --by field."""
-
-    name: str
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...]
-    passages: Passages | None = None
-    groups: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
-    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-
-def our_row(
-    name: str,
-    answers: Sequence[Answer],
-    absent: Sequence[Answer],
-    threshold: float,
-    times: tuple[float, float],
-) -> Row:
-    """`absent` are questions asked where their answers are not; refusal and calibration look at both."""
-    both = [*answers, *absent]
-    return Row(
-        name, retrieval(answers), separation(both), refusal(both, threshold), top_calibration(both), *times
-    )
-
-
-def plain_row(name: str, answers: Sequence[Answer]) -> Row:
-    return Row(name, retrieval(answers), separation(answers))
-
-
-def read_published(path: Path) -> Published:
-    """baselines.json, when there is one. Raises BadSetError."""
-    if not path.is_file():
-        return {}
-    try:
-        return RootModel[dict[str, dict[str, dict[str, float]]]].model_validate_json(path.read_bytes()).root
-    except ValidationError as error:
-        raise BadSetError(f"{path.name} is not {{set: {{name: {{column: figure}}}}}}") from error
-
-
-def table(reports: Sequence[SetReport], by: str = "") -> str:
-    """Markdown: one line per list, then what there is to say, then the same by group."""
-    parts = [_table(_lines(reports)), "\n".join(f"- {r.name}: {note}" for r in reports for note in r.notes)]
-    if any(report.passages for report in reports):
-        parts.append(passages_table((report.name, report.passages) for report in reports))
-    if by and any(report.groups for report in reports):
-        parts.append(f"By {by}:\n\n{_table(_group_lines(reports))}")
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def write_run(path: Path, answers: Sequence[Answer]) -> None:
-    """{query_id, ranked, scores} per question; `confidence` where the best score does not stand first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as run:
-        for answer in answers:
-            row: dict[str, Any] = {
-                "query_id": answer.question.question_id,
-                "ranked": [line for line, _ in answer.ranked],
-                "scores": [round(score, 6) for _, score in answer.ranked],
-            }
-            if answer.ranked and answer.ranked[0][1] < answer.best[1]:
-                row["confidence"] = round(answer.best[1], 6)
-            run.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def write_figures(path: Path, reports: Sequence[SetReport]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    body = {report.name: asdict(report) for report in reports}
-    path.write_text(json.dumps(body, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def _table(lines: Iterator[list[str]]) -> str:
-    head = [list(COLUMNS), ["---"] * len(COLUMNS)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (*head, *lines))
-
-
-def _lines(reports: Sequence[SetReport]) -> Iterator[list[str]]:
-    for report in reports:
-        for row in report.rows:
-            yield [report.name, row.name, *_cells(row)]
-        for name, figures in report.published.items():
-            cells = [f"{figures[column]:.3f}" if column in figures else NONE for column in COLUMNS[3:]]
-            yield [report.name, name, NONE, *cells]
-
-
-def _group_lines(reports: Sequence[SetReport]) -> Iterator[list[str]]:
-    for report in reports:
-        for value, rows in sorted(report.groups.items()):
-            for row in rows:
-                yield [f"{report.name} {value}", row.name, *_cells(row)]
-
-
-def _cells(row: Row) -> list[str]:
-    retrieval, refused = row.retrieval, row.refusal
-    figures = [
-        *(
-            (retrieval.recall_1, retrieval.recall_5, retrieval.recall_10, retrieval.ndcg_10, retrieval.mrr_10)
-            if retrieval
-            else [None] * 5
-        ),
-        row.auroc,
-        *(
-            (refused.balanced_accuracy, refused.precision, refused.recall, refused.f1)
-            if refused
-            else [None] * 4
-        ),
-        row.calibration_error,
-    ]
-    shown = [NONE if value is None else f"{value:.3f}" for value in figures]
-    return [
-        str(retrieval.questions) if retrieval else "0",
-        *shown,
-        NONE if row.ms_p50 is None else f"{row.ms_p50:.1f}",
-    ]

@@ -19,12 +19,16 @@ from pydantic import PrivateAttr
 
 from api.container import Container
 from api.search.handler import SearchRequest
+from api.turn.stream import ContentEvent, SourceEvent
 from api.wiring.assembly import open_container
 from config.settings import load_settings
-from core.errors import WenmaiError
-from core.knowledge import Candidate, JobStage, Upload
+from core.conversation.importing import ImportedSession, imported_turn
+from core.conversation.turns import TurnRequest
+from core.errors import BadRequestError, WenmaiError
+from core.knowledge import Candidate, Citation, JobStage, Upload
 from scripts.evaluation.figures import quantile
-from scripts.evaluation.knowledge import Hit, NotReadError, SearchResult
+from scripts.evaluation.judging import Hit, Reply
+from scripts.evaluation.knowledge import Exchanges, NotReadError, SearchResult
 from services.models.embedding import BatchEmbedding
 
 Vectors = list[list[float]]
@@ -130,9 +134,32 @@ class Services:
 
     async def search(self, request: SearchRequest) -> SearchResult:
         started, embedded_s = time.perf_counter(), self._embedding.query_s
-        report = await self.container.search.search(request)
+        try:
+            report = await self.container.search.search(request)
+        except BadRequestError:
+            return SearchResult()
         elapsed_s = time.perf_counter() - started - (self._embedding.query_s - embedded_s)
         return SearchResult(tuple(_hit(one.candidate) for one in report.candidates), elapsed_s * 1000)
+
+    async def answer(self, question: str, previous: Exchanges, owner: str) -> Reply:
+        session_id, text = None, ""
+        sources: tuple[Hit, ...] = ()
+        if previous:
+            turns = [imported_turn(*exchange) for exchange in previous]
+            session_id = (
+                await self.container.sessions.import_session(ImportedSession(owner, turns))
+            ).session_id
+        request = TurnRequest(question, owner, session_id=session_id)
+        try:
+            async for event in self.container.chat.process_conversation(request):
+                match event:
+                    case ContentEvent(piece):
+                        text += piece
+                    case SourceEvent(citations):
+                        sources = tuple(_source(each) for each in citations)
+        except BadRequestError:
+            return Reply()
+        return Reply(text, sources)
 
     async def embedding_ms(self, texts: Sequence[str]) -> float:
         """What the model itself takes for a question: the median of a few, past the cache."""
@@ -141,10 +168,15 @@ class Services:
 
 @asynccontextmanager
 async def open_services(cache: Path | None) -> AsyncIterator[Services]:
-    """As configured, but for the store: an embedded one of its own, empty. Raises StartRefusedError."""
+    """As configured, but without a model that generates, and with an embedded store of its own, empty.
+
+    Raises StartRefusedError.
+    """
     with tempfile.TemporaryDirectory(prefix="wenmai-evaluation-") as folder:
         settings = load_settings(
-            store={"data_dir": Path(folder) / "data", "qdrant_url": None}, knowledge={"load_sample": False}
+            store={"data_dir": Path(folder) / "data", "qdrant_url": None},
+            knowledge={"load_sample": False},
+            models={"llms": {"default": {"provider": "extractive"}}},
         )
         cached: list[CachedEmbedding] = []
 
@@ -157,7 +189,13 @@ async def open_services(cache: Path | None) -> AsyncIterator[Services]:
 
 
 def _hit(candidate: Candidate) -> Hit:
-    return Hit(candidate.chunk.document_id, candidate.probability, candidate.chunk.indexed_text)
+    chunk = candidate.chunk
+    return Hit(chunk.document_id, candidate.probability, chunk.indexed_text, chunk.heading, chunk.file_name)
+
+
+def _source(cite: Citation) -> Hit:
+    text = f"{cite.heading}\n{cite.text}"
+    return Hit(cite.document_id, cite.score, text, cite.heading, cite.file_name, cite.cited)
 
 
 def _embedding_ms(model: BaseEmbedding, texts: Sequence[str]) -> float:

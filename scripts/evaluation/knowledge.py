@@ -9,15 +9,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Protocol
 
 from api.search.handler import SearchRequest
 from core.dates import is_iso_date
+from core.formats import supported_files
 from core.knowledge import Upload
 from scripts.evaluation.baselines import Collection
 from scripts.evaluation.figures import Answer
+from scripts.evaluation.judging import Hit, Outcome, Reply, TurnQuestion, judge
 from scripts.evaluation.sets import Line, Question
+
+Exchanges = Sequence[tuple[str, str]]
+"""Questions with their answers, oldest first."""
 
 
 class NotReadError(Exception):
@@ -25,26 +30,17 @@ class NotReadError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """A chunk; `text` is what the model would read of it, its heading path included."""
-
-    document_id: str
-    probability: float
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class SearchResult:
     """Chunks, best first, the threshold not applied; `ms` without the embedding, where that can be
-    measured."""
+    measured. A question that is refused, as a blank one is, has none."""
 
-    hits: tuple[Hit, ...]
-    ms: float
+    hits: tuple[Hit, ...] = ()
+    ms: float = 0.0
 
 
 class Target(Protocol):
-    """What is measured: it takes documents and answers searches. `reads_at_once` is how many documents may be
-    on their way in at a time."""
+    """What is measured: it takes documents, answers searches and whole turns. `reads_at_once` is how many
+    documents may be on their way in at a time."""
 
     reads_at_once: int
 
@@ -53,6 +49,10 @@ class Target(Protocol):
         ...
 
     async def search(self, request: SearchRequest) -> SearchResult: ...
+
+    async def answer(self, question: str, previous: Exchanges, owner: str) -> Reply:
+        """In a new session, after these questions and their answers."""
+        ...
 
 
 EARLIEST_YEAR = 1000
@@ -154,6 +154,34 @@ def request_of(question: Question, owner: str) -> SearchRequest:
         last_answer=question.last_answer,
         date=usable_date(question.date),
     )
+
+
+async def ask_turn(target: Target, question: TurnQuestion, owner: str) -> Outcome:
+    """The question as a person asks it, and where the passages stand that it could be answered from."""
+    texts = [message.text for message in question.history]
+    previous = [*zip(texts[::2], texts[1::2], strict=False)]
+    result = await target.search(
+        SearchRequest(
+            question=question.question,
+            owner=owner,
+            previous_questions=tuple(texts[::2]),
+            last_answer=texts[-1] if texts else "",
+        )
+    )
+    return judge(question, result.hits, await target.answer(question.question, previous, owner))
+
+
+async def read_files(target: Target, folder: Path, owner: str, step: Step) -> Counter[str]:
+    """Every supported file below the folder; what is refused by its reason."""
+    refused: Counter[str] = Counter()
+    for path in supported_files(folder):
+        name = path.relative_to(folder).as_posix()
+        try:
+            await target.add(Upload(owner, path.name, path.read_bytes(), name))
+        except NotReadError as error:
+            refused[str(error)] += 1
+        step()
+    return refused
 
 
 def _ranked(hits: Sequence[Hit], library: Library) -> list[tuple[str, float]]:

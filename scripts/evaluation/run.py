@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tqdm import tqdm
 
+from api.wiring.parts import SAMPLE_FOLDER
 from config.settings import load_settings
 from core.conversation.recall import DEFAULT_THRESHOLD
 from core.conversation.turns import Turn, TurnStatus
@@ -22,24 +25,23 @@ from scripts.evaluation.baselines import (
     documents_of,
     whole_collections,
 )
-from scripts.evaluation.figures import (
+from scripts.evaluation.figures import TOP, Answer, passages, quantile
+from scripts.evaluation.in_process import Services, open_services
+from scripts.evaluation.judging import Outcome, by_group, load_questions
+from scripts.evaluation.knowledge import Library, Step, Target, ask, ask_turn, read_files, read_in
+from scripts.evaluation.report import (
     OURS,
-    TOP,
-    Answer,
     Published,
     Row,
     SetReport,
     our_row,
-    passages,
     plain_row,
-    quantile,
     read_published,
     write_run,
+    write_turns,
 )
-from scripts.evaluation.in_process import Services, open_services
-from scripts.evaluation.knowledge import Library, Step, Target, ask, read_in
 from scripts.evaluation.server import open_server
-from scripts.evaluation.sets import EvaluationSet, Line, Question, load_set, spread
+from scripts.evaluation.sets import TURNS_FILE, EvaluationSet, Line, Question, load_set, spread
 from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.retrieval.query_forms import QueryBuilder
@@ -47,6 +49,7 @@ from services.store.dialect import Filter, ScoredPoint
 from services.store.filters import in_session
 
 OWNER = "local"
+DOCUMENTS, PUBLISHED = "documents", "baselines.json"
 BEGAN_US = 1_700_000_000_000_000
 
 
@@ -155,16 +158,17 @@ class MemoryRun:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`http` measures through a server: one of its own, or the one at `url`. None of `sets` means all."""
+    """`sets` are folders. `http` measures through a server: one of its own, or the one at `url`."""
 
-    folder: Path
-    sets: tuple[str, ...]
+    sets: tuple[Path, ...]
     cache: Path | None = None
     out: Path | None = None
     http: bool = False
     url: str = ""
     limit: int | None = None
     by: str = ""
+    narrow: bool = False
+    split: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +184,53 @@ class _Measured:
 
 async def evaluate(options: Options) -> list[SetReport]:
     """Raises BadSetError, CommandError, StartRefusedError, ConfigurationError."""
-    published = read_published(options.folder / "baselines.json")
-    reports = []
-    for name in options.sets:
-        data = load_set(options.folder / name, options.by)
+    reports: list[SetReport] = []
+    in_folders: list[Outcome] = []
+    for folder in options.sets:
+        if (folder / TURNS_FILE).is_file():
+            report, outcomes = await _turns(folder, options)
+            reports.append(report)
+            in_folders += outcomes if (folder / DOCUMENTS).is_dir() else []
+            continue
+        data = load_set(folder, options.by, narrow=options.narrow)
         if not data.lines:
-            print(f"{name}: skipped, it has no documents")
+            print(f"{data.name}: skipped, it has no documents")
         elif data.is_memory and options.http:
-            print(f"{name}: skipped, recall of earlier turns has no HTTP request of its own")
+            print(f"{data.name}: skipped, recall of earlier turns has no HTTP request of its own")
         else:
-            reports.append(await _evaluate_set(data, options, published))
+            reports.append(await _evaluate_set(data, options, read_published(folder.parent / PUBLISHED)))
+    if sum((folder / DOCUMENTS).is_dir() for folder in options.sets) > 1:
+        reports.append(SetReport("all folders", turns=by_group(in_folders)))
     return reports
+
+
+async def _turns(folder: Path, options: Options) -> tuple[SetReport, list[Outcome]]:
+    """Its own documents, else the product's guide, asked through whole turns."""
+    name = folder.name
+    questions = spread(load_questions(folder, options.split), options.limit)
+    documents = folder / DOCUMENTS if (folder / DOCUMENTS).is_dir() else SAMPLE_FOLDER
+    outcomes = []
+    async with _target(options, [OWNER]) as target:
+        with tqdm(desc=f"{name}: documents", unit="") as bar:
+            refused = await read_files(target, documents, OWNER, bar.update)
+        with tqdm(desc=f"{name}: turns", total=len(questions)) as bar:
+            for question in questions:
+                outcomes.append(await ask_turn(target, question, OWNER))
+                bar.update()
+    if options.out:
+        write_turns(options.out / f"{name}.jsonl", outcomes)
+    return SetReport(name, notes=_refusals(refused), turns=by_group(outcomes)), outcomes
+
+
+@asynccontextmanager
+async def _target(options: Options, owners: Sequence[str]) -> AsyncIterator[Target]:
+    if options.http:
+        keys = [key.strip() for key in os.environ.get("API_KEYS", "").split(",") if key.strip()]
+        async with open_server(owners, options.url, keys) as server:
+            yield server
+    else:
+        async with open_services(options.cache) as services:
+            yield services
 
 
 async def _evaluate_set(data: EvaluationSet, options: Options, published: Published) -> SetReport:
@@ -205,7 +245,7 @@ async def _evaluate_set(data: EvaluationSet, options: Options, published: Publis
     return SetReport(
         name=data.name,
         rows=_rows(measured),
-        notes=measured.notes,
+        notes=(*measured.notes, *_blank(data)),
         passages=passages(measured.lists[OURS]),
         groups={value: _rows(_only(measured, value)) for value in values},
         published=published.get(data.name, {}),
@@ -225,8 +265,7 @@ async def _knowledge(data: EvaluationSet, options: Options) -> _Measured:
 
 async def _over_http(data: EvaluationSet, options: Options) -> _Measured:
     parts = [*whole_collections(data), *collections_without_answers(data)]
-    keys = [key.strip() for key in os.environ.get("API_KEYS", "").split(",") if key.strip()]
-    async with open_server([part.owner for part in parts], options.url, keys) as server:
+    async with _target(options, [part.owner for part in parts]) as server:
         library, answers = await _ask(server, whole_collections(data), f"{data.name}:")
         absent = await _ask_absent(server, data)
     notes = (*_notes(library, absent), "over HTTP: the milliseconds are whole requests")
@@ -298,10 +337,19 @@ def _by_name(by_list: Iterable[Mapping[str, Answer]]) -> dict[str, list[Answer]]
 def _notes(library: Library, absent: Sequence[Answer]) -> tuple[str, ...]:
     documents = len(library.lines)
     notes = [f"{documents} documents, {library.seconds * 1000 / max(1, documents):.1f} ms each to read in"]
-    notes += [f"{number} documents refused: {reason}" for reason, number in library.refused.most_common()]
+    notes += _refusals(library.refused)
     if absent:
         notes.append(f"refusal: {len(absent)} questions asked again where their answers are not")
     return tuple(notes)
+
+
+def _blank(data: EvaluationSet) -> list[str]:
+    number = sum(not question.text.strip() for question in data.questions)
+    return [f"blank questions, counted as refused: {number}"] if number else []
+
+
+def _refusals(refused: Counter[str]) -> tuple[str, ...]:
+    return tuple(f"{number} documents refused: {reason}" for reason, number in refused.most_common())
 
 
 def _rows(measured: _Measured) -> tuple[Row, ...]:

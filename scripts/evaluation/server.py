@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from api.search.handler import SearchRequest
 from core.knowledge import Upload
+from routes.wire.chat import Answer
 from routes.wire.documents import AddedDocument, DocumentPage
 from routes.wire.search import SearchResult as SearchReply
+from routes.wire.transfer import ImportedConversation
 from scripts.commands.maintenance import CommandError
 from scripts.commands.server import Server, ServerClient, asking, checked
-from scripts.evaluation.knowledge import Hit, NotReadError, SearchResult
+from scripts.evaluation.judging import Hit, Reply
+from scripts.evaluation.knowledge import Exchanges, NotReadError, SearchResult
 from scripts.ingest import ask_patiently, reading_in
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ ROOT = Path(__file__).parent.parent.parent
 READS_AT_ONCE = 8
 REQUEST_TIMEOUT_S = 120.0
 STOP_WAIT_S = 40.0
+REFUSED = 422
 MOST_PREVIOUS = 10  # more are refused, and fewer are looked at
 NO_ANSWER = "no answer from {url} ({kind}): {error}"
 _ADDRESS = re.compile(r"http://[^\s/]+:\d+")
@@ -93,9 +97,38 @@ class ServedKnowledge:
             json=body | {name: value for name, value in filters.items() if value},
         )
         elapsed_ms = (time.perf_counter() - started) * 1000
-        candidates = checked(reply, SearchReply).candidates
-        hits = (Hit(one.document_id, one.probability, f"{one.heading}\n{one.text}") for one in candidates)
+        if reply.status_code == REFUSED:
+            return SearchResult()
+        hits = (
+            Hit(one.document_id, one.probability, f"{one.heading}\n{one.text}", one.heading, one.file_name)
+            for one in checked(reply, SearchReply).candidates
+        )
         return SearchResult(tuple(hits), elapsed_ms)
+
+    async def answer(self, question: str, previous: Exchanges, owner: str) -> Reply:
+        """The session is deleted afterwards."""
+        body: dict[str, Any] = {"question": question, "stream": False}
+        if previous:
+            turns = [{"question": asked, "answer": answered} for asked, answered in previous]
+            reply = await self._send("POST", "/sessions/import", owner, json={"turns": turns})
+            body["session_id"] = checked(reply, ImportedConversation).session_id
+        reply = await self._send("POST", "/knowledge_chat_conversation", owner, json=body)
+        if reply.status_code == REFUSED:
+            return Reply()
+        answer = checked(reply, Answer)
+        await self._send("DELETE", f"/sessions/{answer.session_id}", owner)
+        sources = (
+            Hit(
+                one.document_id,
+                one.score,
+                f"{one.heading}\n{one.text}",
+                one.heading,
+                one.file_name,
+                one.cited,
+            )
+            for one in answer.sources
+        )
+        return Reply(answer.content, tuple(sources))
 
     async def remove_added(self) -> None:
         """What this run has added goes again."""

@@ -1,4 +1,5 @@
-"""Sets of questions on disk: corpus.jsonl, queries.jsonl and qrels.jsonl in a folder per set."""
+"""Sets of questions on disk: corpus.jsonl (and corpus_*.jsonl beside it), queries.jsonl and qrels.jsonl in a
+folder per set; or questions.jsonl, which whole turns are asked (scripts/evaluation/judging.py)."""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 FILES = ("corpus.jsonl", "queries.jsonl", "qrels.jsonl")
+TURNS_FILE = "questions.jsonl"
 _UNSEEN = re.compile(r"[\s*`\\]+")
 Row = TypeVar("Row", bound=BaseModel)
+Item = TypeVar("Item")
 
 
 class BadSetError(Exception):
@@ -69,16 +72,16 @@ class EvaluationSet:
         return list(dict.fromkeys(line.scope for line in self.lines))
 
 
-class _Row(BaseModel):
+class SetRow(BaseModel):
     model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
 
 
-class _Turn(BaseModel):
+class Message(BaseModel):
     role: Literal["user", "assistant"]
-    text: str
+    text: str = Field(validation_alias=AliasChoices("text", "content"))
 
 
-class _LineRow(_Row):
+class _LineRow(SetRow):
     id: str = Field(min_length=1)
     text: str = ""
     file: str | None = None
@@ -88,10 +91,10 @@ class _LineRow(_Row):
     turn_index: int | None = None
 
 
-class _QuestionRow(_Row):
+class _QuestionRow(SetRow):
     id: str = Field(min_length=1)
     text: str
-    history: tuple[_Turn, ...] = ()
+    history: tuple[Message, ...] = ()
     scope: str | None = None
     date: str | None = None
     rewrite: str | None = None
@@ -99,35 +102,43 @@ class _QuestionRow(_Row):
     answers: Any = ()
 
 
-class _Judgement(_Row):
+class _Judgement(SetRow):
     query_id: str
     doc_id: str
     rel: float
 
 
-def sets_in(folder: Path) -> list[str]:
-    """Names of the sub-folders that hold questions, sorted."""
-    return sorted(path.parent.name for path in folder.glob("*/queries.jsonl"))
+def sets_in(folder: Path) -> list[Path]:
+    """The folder itself when it is a set, else its sub-folders that are, by name."""
+    if is_set(folder):
+        return [folder]
+    return sorted(path for path in folder.iterdir() if is_set(path)) if folder.is_dir() else []
 
 
-def load_set(folder: Path, by: str = "") -> EvaluationSet:
-    """Raises BadSetError. `by` is the field of a question (or of several values) to report under."""
-    rows = list(_rows(folder / FILES[0], _LineRow))
+def is_set(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (FILES[1], TURNS_FILE))
+
+
+def load_set(folder: Path, by: str = "", *, narrow: bool = False) -> EvaluationSet:
+    """Raises BadSetError. `by` is the field of a question (or of several values) to report under; `narrow`
+    leaves out the passages of corpus_*.jsonl, which are read with those of corpus.jsonl."""
+    wider = [] if narrow else sorted(folder.glob("corpus_*.jsonl"))
+    rows = [row for path in (folder / FILES[0], *wider) for row in rows_of(path, _LineRow)]
     lines = tuple(_line(row, folder) for row in rows)
     texts = {line.line_id: plain(line.text) for line in lines}
     gold: dict[str, dict[str, float]] = defaultdict(dict)
-    for judgement in _rows(folder / FILES[2], _Judgement):
+    for judgement in rows_of(folder / FILES[2], _Judgement):
         if judgement.rel > 0:
             gold[judgement.query_id][judgement.doc_id] = judgement.rel
     questions = tuple(
-        _question(row, gold.get(row.id, {}), texts, by) for row in _rows(folder / FILES[1], _QuestionRow)
+        _question(row, gold.get(row.id, {}), texts, by) for row in rows_of(folder / FILES[1], _QuestionRow)
     )
     is_memory = bool(rows) and all(row.scope and row.turn_index is not None for row in rows)
     has_refusals = not all(question.answerable for question in questions)
     return EvaluationSet(folder.name, lines, questions, is_memory, has_refusals)
 
 
-def spread(questions: tuple[Question, ...], limit: int | None) -> tuple[Question, ...]:
+def spread(questions: tuple[Item, ...], limit: int | None) -> tuple[Item, ...]:
     """At most `limit` of them, evenly spread: neighbours are often of one kind."""
     if limit is None or len(questions) <= limit:
         return questions
@@ -182,7 +193,7 @@ def _groups(row: _QuestionRow, by: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(each) for each in values if each is not None))
 
 
-def _rows(path: Path, model: type[Row]) -> Iterator[Row]:
+def rows_of(path: Path, model: type[Row]) -> Iterator[Row]:
     try:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):

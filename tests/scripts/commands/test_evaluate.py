@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from scripts.commands.evaluate import main
 from scripts.evaluation.baselines import whole_collections
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.in_process import open_services
+from scripts.evaluation.judging import Reply
 from scripts.evaluation.knowledge import Target, ask, read_in
 from scripts.evaluation.server import open_server
 from scripts.evaluation.sets import load_set
@@ -45,7 +47,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     out = tmp_path_factory.mktemp("measured")
     done = command(
         "commands.evaluate", str(SETS), "--out", str(out), "--cache", str(out / "vectors"), "--by", "kind",
-        EMBEDDING=HASHING,
+        "--plots", str(out / "plots"), EMBEDDING=HASHING,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return out, done.stdout
@@ -105,9 +107,48 @@ def test_a_set_without_unanswerable_questions_is_asked_again_without_its_answers
 ) -> None:
     out, printed = measured
     ours = rows_of(out / "figures.json", "tea")["wenmai"]
-    assert (ours["refusal"]["answerable"], ours["refusal"]["unanswerable"]) == (2, 2)
+    assert (ours["refusal"]["answerable"], ours["refusal"]["unanswerable"]) == (3, 2)
     assert ours["retrieval"]["questions"] == 2
+    assert ours["ndcg_10_above"] == 1.0
     assert "tea: refusal: 2 questions asked again where their answers are not" in printed
+
+
+def test_a_blank_question_is_counted_as_refused(measured: tuple[Path, str]) -> None:
+    """Discriminates: a traceback, or a question left out."""
+    out, printed = measured
+    assert runs(out / "tea.jsonl")["b"]["ranked"] == []
+    assert rows_of(out / "figures.json", "tea")["wenmai"]["refusal"]["refused_wrongly"] == pytest.approx(
+        1 / 3
+    )
+    assert "tea: blank questions, counted as refused: 1" in printed
+
+
+def test_a_folder_of_documents_is_asked_through_whole_turns(measured: tuple[Path, str]) -> None:
+    """The follow-up has no fact to look for; of two unanswerable questions one is blank."""
+    out, printed = measured
+    turns = json.loads((out / "figures.json").read_text(encoding="utf-8"))["office"]["turns"]
+    figures = turns[""]
+    assert (figures["answerable"], figures["unanswerable"]) == (3, 2)
+    assert figures["first"] == figures["cited"] == figures["readable"] == figures["in_language"] == 1.0
+    assert (figures["refused_wrongly"], figures["sure"], figures["refused_rightly"]) == (0.0, 0.0, 0.5)
+    assert turns["follow-up"]["readable"] is None
+    assert "| office zh | 1 |" in printed
+    answers = [json.loads(line) for line in (out / "office.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert "nine in the morning" in answers[0]["answer"]
+
+
+def test_without_documents_the_product_s_own_guide_is_asked(measured: tuple[Path, str]) -> None:
+    assert "| guide | 1 | 1.000 | 1.000 | 1.000 | – | 0.000 | 0 |" in measured[1]
+
+
+def test_the_plots_show_all_that_was_measured(measured: tuple[Path, str]) -> None:
+    plots = measured[0] / "plots"
+    assert sorted(path.name for path in plots.iterdir()) == [
+        "README.md", "ranking.svg", "refusal.svg", "turns.svg",
+    ]  # fmt: skip
+    page = (plots / "README.md").read_text(encoding="utf-8")
+    assert "| bakery | wenmai | 4 |" in page
+    assert "| office | 3 |" in page
 
 
 @pytest.mark.full("runs commands as processes of their own")
@@ -119,20 +160,31 @@ def test_vectors_are_kept_from_run_to_run(measured: tuple[Path, str]) -> None:
     assert {path.name: path.stat().st_mtime_ns for path in vectors.iterdir()} == first
 
 
-async def answers_of(target: Target) -> list[Answer]:
+async def answers_of(target: Target) -> tuple[list[Answer], list[Reply]]:
+    """Of searches, and of whole turns: one after another in its session, and a blank one."""
     parts = whole_collections(load_set(SETS / "bakery"))
     library = await read_in(target, parts, lambda: None)
-    return [answer for part in parts for answer in await ask(target, part, library, lambda: None)]
+    answers = [answer for part in parts for answer in await ask(target, part, library, lambda: None)]
+    before = [("生日蛋糕怎么买？", "要预订。")]
+    replies = [
+        await target.answer("那要提前多久预订？", before, parts[0].owner),
+        await target.answer(" ", [], parts[0].owner),
+    ]
+    return answers, replies
 
 
 @pytest.mark.full("runs commands as processes of their own")
 async def test_a_server_answers_as_the_services_do() -> None:
-    """Discriminates: previous questions or the scope's key not sent."""
+    """Discriminates: previous questions, history or the scope's key not sent."""
     async with open_services(None) as services:
-        ours = await answers_of(services)
+        ours, our_replies = await answers_of(services)
     owners = [part.owner for part in whole_collections(load_set(SETS / "bakery"))]
     async with open_server(owners, "", []) as server:
-        served = await answers_of(server)
+        served, replies = await answers_of(server)
+    assert [reply.text for reply in replies] == [reply.text for reply in our_replies]
+    assert [len(reply.sources) > 0 for reply in replies] == [True, False]
+    for source, our_source in zip(replies[0].sources, our_replies[0].sources, strict=True):
+        assert replace(source, document_id="") == replace(our_source, document_id="")
     for one, other in zip(ours, served, strict=True):
         assert [line for line, _ in one.ranked] == [line for line, _ in other.ranked]
         assert [score for _, score in one.ranked] == pytest.approx([score for _, score in other.ranked])
@@ -163,6 +215,8 @@ def test_a_folder_without_sets_and_a_broken_set_are_refused_in_one_line(
 ) -> None:
     assert main([str(tmp_path)]) == 1
     assert "no folder with queries.jsonl" in capsys.readouterr().err
+    assert main([str(SETS), "--sets", "tea", "coffee"]) == 1
+    assert "coffee" in capsys.readouterr().err
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "queries.jsonl").touch()
     assert main([str(tmp_path)]) == 2

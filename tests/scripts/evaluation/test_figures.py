@@ -11,6 +11,7 @@ import pytest
 from scripts.evaluation.figures import (
     Answer,
     Passages,
+    above,
     passages,
     passages_table,
     quantile,
@@ -55,6 +56,15 @@ def test_what_stands_below_the_tenth_place_is_not_found() -> None:
     assert (figures.questions, figures.recall_10, figures.ndcg_10, figures.mrr_10) == (2, 0, 0, 0)
 
 
+def test_what_is_shown_is_what_reaches_the_threshold() -> None:
+    """Discriminates: the whole list where nothing of it is shown."""
+    ranked = answer(("a", 0.05), ("b", 0.3), gold={"a": 1, "b": 1})
+    assert [each.ranked for each in above([ranked], 0.1)] == [[("b", 0.3)]]
+    figures = retrieval(above([ranked], 0.1))
+    assert figures is not None
+    assert figures.recall_10 == 0.5
+
+
 def test_only_answerable_questions_with_judged_documents_are_scored() -> None:
     assert retrieval([answer(("a", 1.0)), answer(("a", 1.0), gold={"a": 1}, answerable=False)]) is None
 
@@ -67,7 +77,7 @@ def test_refusing_is_the_positive_class() -> None:
     ]  # fmt: skip
     figures = refusal(asked, 0.2)
     assert figures is not None
-    assert (figures.precision, figures.recall, figures.f1) == pytest.approx((2 / 3, 2 / 3, 2 / 3))
+    assert (figures.refused_wrongly, figures.refused_rightly) == pytest.approx((1 / 2, 2 / 3))
     assert figures.balanced_accuracy == pytest.approx((1 / 2 + 2 / 3) / 2)
     # of the six pairs .9 wins three; .1 loses to .3, ties with .1, beats nothing found
     assert separation(asked) == pytest.approx((3 + 0 + 0.5 + 1) / 6)

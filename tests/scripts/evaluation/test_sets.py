@@ -19,11 +19,28 @@ SETS = ROOT / "tests" / "data" / "sets"
 def test_a_set_is_read_with_what_was_said_before_each_question() -> None:
     data = load_set(SETS / "bakery", by="kind")
     followed = data.questions[1]
-    assert sets_in(SETS) == ["bakery", "friends", "rewrites", "tea"]
+    assert [path.name for path in sets_in(SETS)] == [
+        "bakery",
+        "friends",
+        "guide",
+        "office",
+        "rewrites",
+        "tea",
+    ]
+    assert sets_in(SETS / "tea") == [SETS / "tea"]
     assert (data.is_memory, data.has_refusals, data.scopes) == (False, True, ["zh", "en"])
     assert (followed.previous, followed.last_answer) == (("生日蛋糕怎么买？",), "要预订。")
     assert followed.groups == ("follow-up",)
     assert dict(data.questions[3].gold) == {"e2": 2.0}  # rel 0 is not relevant
+
+
+def test_more_passages_in_further_files_are_read_along_or_left_out(tmp_path: Path) -> None:
+    for name, row in (("corpus", "a"), ("corpus_wide", "b"), ("corpus_wider", "c")):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"id": "{row}", "text": "?"}}', encoding="utf-8")
+    for name in ("queries.jsonl", "qrels.jsonl"):
+        (tmp_path / name).touch()
+    assert [line.line_id for line in load_set(tmp_path).lines] == ["a", "b", "c"]
+    assert [line.line_id for line in load_set(tmp_path, narrow=True).lines] == ["a"]
 
 
 def test_lines_with_a_place_in_a_conversation_are_its_turns() -> None:
