@@ -12,6 +12,7 @@ _LINE_BREAKS = re.compile("\r\n|[\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MANY_NEWLINES = re.compile(r"\n{3,}")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_'.-]*")
+HELD_SHARE = 0.3  # ideographs for each Latin word
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
 
 
@@ -38,6 +39,16 @@ def is_mostly_chinese(text: str) -> bool:
     """
     cjk = sum("\u3400" <= char <= "\u9fff" for char in text)
     return cjk > len(_LATIN_WORD.findall(text))
+
+
+def holds_chinese(text: str) -> bool:
+    """True when a text of a document is to be read as Chinese: it has ideographs, and not a few.
+
+    Less than a question needs: a table of codes or a block of commands in a Chinese document has more Latin
+    words than ideographs, and a text in English has next to none.
+    """
+    cjk = sum("\u3400" <= char <= "\u9fff" for char in text)
+    return cjk > HELD_SHARE * len(_LATIN_WORD.findall(text))
 
 
 def fold_width(text: str) -> str:

@@ -5,7 +5,7 @@ Why was this document not found? Its best chunks, stage by stage, and the stage 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -24,6 +24,7 @@ from core.knowledge import (
     fits,
 )
 from core.prompt.messages import render_block
+from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from services.retrieval.retriever import ListPlace, ListPlaces
 
@@ -85,8 +86,11 @@ class Ranking:
         """Every candidate, best first; those that the reranker left out come last."""
         fused = {_id(candidate): rank for rank, candidate in enumerate(self.candidates, start=1)}
         chosen = {_id(candidate): place for place, candidate in enumerate(self.chosen, start=1)}
+        likely = {
+            _id(candidate) for candidate in apply_threshold(self.ranked, self.threshold, len(self.ranked))
+        }
         ranked = [
-            self._judged(candidate, fused.get(_id(candidate), rank), rank, chosen.get(_id(candidate)))
+            self._judged(candidate, fused.get(_id(candidate), rank), rank, chosen.get(_id(candidate)), likely)
             for rank, candidate in enumerate(self.ranked, start=1)
         ]
         handed_back = {_id(candidate) for candidate in self.ranked}
@@ -96,10 +100,12 @@ class Ranking:
             *(Judged(candidate, Stage.RERANKER, fused[_id(candidate)]) for candidate in left_out),
         )
 
-    def _judged(self, candidate: Candidate, fused: int, rank: int, place: int | None) -> Judged:
+    def _judged(
+        self, candidate: Candidate, fused: int, rank: int, place: int | None, likely: Collection[str]
+    ) -> Judged:
         if place is None:
-            likely = candidate.probability >= self.threshold
-            return Judged(candidate, Stage.TOP_N if likely else Stage.THRESHOLD, fused, rank)
+            stage = Stage.TOP_N if _id(candidate) in likely else Stage.THRESHOLD
+            return Judged(candidate, stage, fused, rank)
         fits = place <= len(self.prompt.candidates)  # of the chosen ones, a run of the best fits
         block = render_block(place, self.prompt.blocks[place - 1] if fits else candidate)
         tokens = self.prompt.budget.count(block)

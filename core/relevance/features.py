@@ -7,7 +7,7 @@ which an embedding barely sees; and what the lists of the search say.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from core.knowledge import Candidate, FormMatch
 from core.relevance.query import Query
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
-from core.text import is_mostly_chinese
+from core.text import holds_chinese, is_mostly_chinese
 
 Matrix = npt.NDArray[np.float64]
 MAX_QUESTION_CHARS = 400  # of a form, for matching; enough to know what a longer question is about
@@ -176,8 +176,6 @@ WORD_FEATURES = (
     "near",
     "rare_near",
     "coverage",
-    "rare_coverage",
-    "heading_coverage",
     "previous_coverage",
     "conversation_coverage",
     "answer_coverage",
@@ -209,6 +207,7 @@ QUESTION_FEATURES = (
     "dense_by_words",
     "overlap",
     "covered",
+    "rare_covered",
     "foreign",
     "foreign_top_lead",
 )
@@ -220,43 +219,63 @@ AGREED = 5  # ranks that count as agreement
 FIRST = 10  # candidates of a list that say whether anything is there at all
 NEAREST = 5
 FEW_WORDS = 1.0  # of a question's own: one with fewer says nothing without the one before
-USUAL_OVERLAP, USUAL_COVERED = 0.4, 0.5  # of questions that have an answer
-LANGUAGE_CHARS = 200  # of a text, enough to detect its language
+USUAL_OVERLAP, USUAL_COVERED, USUAL_RARE = 0.4, 0.5, 0.6  # of questions that have an answer
+LANGUAGE_CHARS = 600  # of a text under its heading, enough to detect its language
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The cosines of questions in one language and texts at random in the same or another."""
+
+    mean: float
+    deviation: float
+
+
+Levels = Mapping[tuple[bool, bool], Level]
+"""By whether the question is Chinese, and whether the text is: a pair of languages has a level of its own."""
+NO_LEVELS: Levels = {}
+RAW = Level(0.0, 1.0)
 
 
 class Features:
     """`rows`: candidates × FEATURES; `question`: as QUESTION_FEATURES. Needs one candidate at least.
 
+    Cosines are in deviations from the level of their pair of languages, so that a translation is not behind a
+    text of the question's language for its language alone; without `levels` they are as they are.
+
     Why? and 它呢？ have nothing to look for themselves: there the form joined with the question before stands
     in for the question.
     """
 
-    def __init__(self, query: Query, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, query: Query, candidates: Sequence[Candidate], levels: Levels = NO_LEVELS) -> None:
         self._query = query
         self._candidates = candidates
         self._chinese = is_mostly_chinese(query.question)
         self.foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
+        home, abroad = (levels.get((self._chinese, self._chinese ^ other), RAW) for other in (False, True))
+        self._mean = np.where(self.foreign, abroad.mean, home.mean)
+        self._deviation = np.where(self.foreign, abroad.deviation, home.deviation)
         self._terms = QuestionWords.of(query)
         self._asked = int(self._terms.rows[0].sum() < FEW_WORDS and len(query.forms) > 1)
         numbers = [max(number, self._asked) for number in range(len(FORMS))]
         self._dense, forms = zip(*map(self._form, numbers), strict=True)
         words = self._words()
-        near, coverage = words[:, WORD_FEATURES.index("near")], words[:, WORD_FEATURES.index("coverage")]
-        self.rows: Matrix = np.column_stack([self._dense[0], *forms, words, self._others(near)])
-        self.question: Matrix = self._of_question(coverage)
+        self.rows: Matrix = np.column_stack([self._dense[0], *forms, words, self._others(_of(words, "near"))])
+        self.question: Matrix = self._of_question(_of(words, "coverage"))
 
     def _is_foreign(self, candidate: Candidate) -> bool:
         """A text without a letter is of no language, and no other than the question's."""
-        text = candidate.chunk.text[:LANGUAGE_CHARS]
-        return is_mostly_chinese(text) != self._chinese and any(map(str.isalpha, text))
+        text = f"{candidate.chunk.heading} {candidate.chunk.text}"[:LANGUAGE_CHARS]
+        return holds_chinese(text) != self._chinese and any(map(str.isalpha, text))
 
     def _form(self, number: int) -> tuple[Matrix, Matrix]:
         """The cosines, and the columns of FORM_FEATURES; a form that there is not repeats the last one."""
         matches = [_match(candidate, number) for candidate in self._candidates]
         known = [match.dense for match in matches if match.dense is not None]
-        floor = min(known, default=0.0)  # what no dense list returned lies below all they did
-        dense = np.array([floor if match.dense is None else match.dense for match in matches])
+        floor = min(known, default=None)  # what no dense list returned lies below all they did
+        cosines = np.array([floor if match.dense is None else match.dense for match in matches], dtype=float)
+        dense = (np.where(np.isnan(cosines), self._mean, cosines) - self._mean) / self._deviation
         sparse = np.array([match.sparse for match in matches])
         share = sparse / sparse.max() if sparse.max() > 0 else sparse
         columns = (
@@ -279,13 +298,12 @@ class Features:
         rare = np.log1p((len(hits) + 1) / (here.sum(axis=0) + 0.5))  # what no candidate has weighs most
         asked, previous, conversation, answer = words.rows
         asked = asked + self._asked * previous
+        self._rare_coverage = _covered(asked * rare, here)
         return np.column_stack(
             [
                 self._nearby(asked, hits),
                 self._nearby(asked * rare, hits),
                 _covered(asked, here),
-                _covered(asked * rare, here),
-                _covered(asked, head),
                 _covered(previous, here),
                 _covered(conversation, here),
                 _covered(answer * rare, here),
@@ -344,6 +362,7 @@ class Features:
         abroad *= bool(self._terms.terms)  # of an emoji no language says anything
         ten = float(best[:first].mean())
         worded = float(dense[by_words].mean()) if by_words else float(best[-1])
+        rarest = self._rare_coverage[self.foreign == 0].max(initial=0.0)
         return np.array(
             [
                 best[0],
@@ -351,10 +370,16 @@ class Features:
                 worded + abroad * (ten - worded),
                 overlap + abroad * (USUAL_OVERLAP - overlap),
                 covered + abroad * (USUAL_COVERED - covered),
+                rarest + abroad * (USUAL_RARE - rarest),
                 abroad,
                 abroad * (best[0] - dense.mean()),
             ]
         )
+
+
+def _of(words: Matrix, name: str) -> Matrix:
+    column: Matrix = words[:, WORD_FEATURES.index(name)]
+    return column
 
 
 def _match(candidate: Candidate, number: int) -> FormMatch:

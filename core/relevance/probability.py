@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -18,11 +18,21 @@ from typing import Any
 import numpy as np
 
 from core.knowledge import Candidate
-from core.relevance.features import FEATURES, QUESTION_FEATURES, Features, Matrix, identifiers, shares
+from core.relevance.features import (
+    FEATURES,
+    QUESTION_FEATURES,
+    Features,
+    Level,
+    Levels,
+    Matrix,
+    identifiers,
+    shares,
+)
 from core.relevance.query import Query
 
 ANY_EMBEDDING = "any"
-SURE = 0.45  # the best passage's probability, from which on an answer is sure; below it is only the closest
+SURE = 0.4  # the best passage's probability, from which on an answer is sure; below it is only the closest
+COMPANION_SHARE = 0.5  # of the threshold, for what is shown beside a passage that reached it
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
 TWIN_LEAD = 0.02  # of cosine; among E5's texts on one subject the second is .01 behind, a twin's rival .03
@@ -70,10 +80,13 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
+    """`levels` are empty where the embedding is unknown: its cosines are taken as they are."""
+
     embedding: str
     candidate: Linear
     question: Linear
     together: Together
+    levels: Levels = field(default_factory=dict)
 
 
 @lru_cache(maxsize=8)
@@ -93,14 +106,24 @@ def load_coefficients(embedding: str) -> Coefficients:
         _linear(read["candidate"]),
         _linear(read["question"]),
         Together(**read["together"]),
+        read_levels(read.get("levels", {})),
     )
+
+
+LANGUAGES = {"en": False, "zh": True}
+
+
+def read_levels(read: Mapping[str, Mapping[str, float]]) -> Levels:
+    """From {"en zh": {"mean": …, "deviation": …}}: the question's language, then the text's."""
+    pairs = {name: tuple(LANGUAGES[each] for each in name.split()) for name in read}
+    return {(asked, text): Level(**read[name]) for name, (asked, text) in pairs.items()}
 
 
 def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficients) -> list[Candidate]:
     """The candidates with their probability, in the order given; at most 5 ms for 20 of them."""
     if not candidates:
         return []
-    features = Features(query, candidates)
+    features = Features(query, candidates, coefficients.levels)
     chances = _with_twin(
         candidates, probabilities(features.rows, features.question, coefficients), features.foreign
     )
@@ -120,8 +143,12 @@ def probabilities(rows: Matrix, question: Matrix, coefficients: Coefficients) ->
 
 
 def apply_threshold(candidates: Sequence[Candidate], threshold: float, top_n: int) -> list[Candidate]:
-    """At most `top_n` candidates of at least this probability, in the order given (best first)."""
-    return [candidate for candidate in candidates if candidate.probability >= threshold][:top_n]
+    """At most `top_n` candidates, in the order given (best first); none where the best is less probable than
+    the threshold. Beside a good one half as much is enough: what answers a question often stands in several
+    passages, and of those only one can be the best."""
+    best = max((candidate.probability for candidate in candidates), default=0.0)
+    least = threshold * COMPANION_SHARE if best >= threshold else threshold
+    return [candidate for candidate in candidates if candidate.probability >= least][:top_n]
 
 
 def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.relevance.features import FEATURES, QUESTION_FEATURES, Matrix
+from core.relevance.features import FEATURES, NO_LEVELS, QUESTION_FEATURES, Levels, Matrix
 from core.relevance.probability import Coefficients, Feature, Linear, Together
 from scripts.training.judged import Judged
 
@@ -19,8 +19,10 @@ MOST_OF_A_PART = 250
 # Passages that answer are not all marked, and a wrong refusal is worse than one passage too many.
 RIGHT_WEIGHT = 1.25
 KIND_WEIGHT = {"answerable": 1.0, "unanswerable": 3.0, "absent": 0.5, "strange": 1.0}
-# Conversations are what will be asked, but there are few of them; the reading tests are many and easy.
+# Conversations and people's own folders are what will be asked, but there are few of them; the reading tests
+# are many and easy.
 CONVERSATIONS = ("mtrag", "mtragun")
+FOLDER_WEIGHT = 3.0
 ASIDE_WEIGHT = 0.15
 FOREIGN = ("foreign", "foreign_top_lead")
 # How much the best candidate's lead over its neighbours says about there being an answer, beside the rest.
@@ -32,11 +34,12 @@ def fit(
     names: Sequence[str],
     question_names: Sequence[str],
     embedding: str,
+    levels: Levels = NO_LEVELS,
 ) -> Coefficients:
     """How candidates compare, whether there is an answer at all, and then both together."""
     candidate = _fit_candidate(judged, names)
     question = _fit_question(judged, question_names)
-    return Coefficients(embedding, candidate, question, _fit_together(judged, candidate, question))
+    return Coefficients(embedding, candidate, question, _fit_together(judged, candidate, question), levels)
 
 
 def scores(one: Judged, candidate: Linear, question: Linear) -> tuple[Matrix, float]:
@@ -117,12 +120,13 @@ def _shares(judged: Sequence[Judged]) -> Matrix:
     counts: dict[str, int] = {}
     for one in judged:
         counts[one.part] = counts.get(one.part, 0) + 1
-    return np.array(
-        [
-            min(1.0, MOST_OF_A_PART / counts[one.part]) * (1.0 if one.part in CONVERSATIONS else ASIDE_WEIGHT)
-            for one in judged
-        ]
-    )
+    return np.array([min(1.0, MOST_OF_A_PART / counts[one.part]) * _weight(one) for one in judged])
+
+
+def _weight(one: Judged) -> float:
+    if one.is_of_folder:
+        return FOLDER_WEIGHT
+    return 1.0 if one.part in CONVERSATIONS else ASIDE_WEIGHT
 
 
 def _logistic(rows: Matrix, labels: Matrix, weights: Matrix, names: Sequence[str]) -> Linear:

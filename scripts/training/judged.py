@@ -10,9 +10,19 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from api.container import Container
+from api.search.handler import SearchRequest
 from config.settings import RetrievalSettings
-from core.relevance.features import FEATURES, QUESTION_FEATURES, Features, Matrix
-from scripts.evaluation.baselines import Collection, collections_without_answers, whole_collections
+from core.knowledge import Candidate
+from core.relevance.features import Features, Level, Levels, Matrix
+from core.relevance.query import Query
+from core.text import holds_chinese, is_mostly_chinese
+from scripts.evaluation.baselines import (
+    Collection,
+    collections_without_answers,
+    documents_of,
+    whole_collections,
+)
 from scripts.evaluation.in_process import open_services
 from scripts.evaluation.knowledge import Library, read_in, request_of
 from scripts.evaluation.sets import EvaluationSet, Question, spread
@@ -55,6 +65,18 @@ def bilingual(data: EvaluationSet, rng: random.Random) -> Collection | None:
     return Collection(f"{data.name} both", lines, questions)
 
 
+def twins(data: EvaluationSet) -> Collection:
+    """A parallel set as one collection that holds each text in all its languages; what answers is the text
+    in the question's."""
+    chinese = {line.line_id: holds_chinese(line.text) for line in data.lines}
+    questions = (
+        replace(question, gold={line: rel for line, rel in question.gold.items() if chinese[line] == asked})
+        for question in data.questions
+        for asked in (is_mostly_chinese(question.text),)
+    )
+    return Collection(f"{data.name} twins", data.lines, tuple(each for each in questions if each.gold))
+
+
 MOST_QUESTIONS = 400  # of one set in one kind of collection
 STRANGE = 25  # questions of other sets that are asked of each collection of a set
 # Ours: what people type into any question box, and what no guide answers.
@@ -70,21 +92,27 @@ OFF_TOPIC = (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One question as it was searched.
+    """One question's numbers, as `Features` has them.
 
-    `part` is the set and the kind of collection; questions of one `group` never part into both halves of a
-    trial. `documents`: whose chunk each candidate is; `gold`: how many are right. `kind`: answerable,
-    unanswerable (says the set), absent (its answers were left out), strange.
+    `part` is the set and the kind of collection, or a folder; questions of one `family` never part into both
+    halves of a trial. `documents`: whose chunk each candidate is (in a folder, the chunk itself); `gold`: how
+    many are right. `kind`:
+    answerable, unanswerable (says the set), absent (its answers were left out), strange.
     """
 
     part: str
-    group: str
     kind: str
     rows: Matrix
     question: Matrix
     labels: Matrix
     documents: tuple[str, ...]
     gold: int
+    is_of_folder: bool = False
+
+    @property
+    def family(self) -> str:
+        """The set, whatever was made of it."""
+        return self.part.split()[0]
 
     @property
     def is_right(self) -> bool:
@@ -93,42 +121,131 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
+class Searched:
+    """One question and its candidates. `near_random`: how near it is to texts at random, by whether they are
+    Chinese: mean and deviation of the cosines, where there are enough."""
+
+    part: str
+    kind: str
+    query: Query
+    candidates: tuple[Candidate, ...]
+    labels: Matrix
+    gold: int
+    near_random: Mapping[bool, tuple[float, float]]
+    is_of_folder: bool = False
+
+    def judged(self, levels: Levels) -> Judged:
+        features = Features(self.query, self.candidates, levels)
+        chunks = (candidate.chunk for candidate in self.candidates)
+        documents = tuple(each.chunk_id if self.is_of_folder else each.document_id for each in chunks)
+        return Judged(
+            self.part, self.kind, features.rows, features.question, self.labels, documents, self.gold,
+            self.is_of_folder,
+        )  # fmt: skip
+
+
+def levels_of(searched: Sequence[Searched]) -> Levels:
+    """Every set counts the same, however many its questions."""
+    known: dict[tuple[bool, bool], dict[str, list[tuple[float, float]]]] = {}
+    for one in searched:
+        for chinese, near in one.near_random.items():
+            pair = (is_mostly_chinese(one.query.question), chinese)
+            known.setdefault(pair, {}).setdefault(one.part.split()[0], []).append(near)
+    means = {
+        pair: np.mean([np.mean(each, axis=0) for each in sets.values()], axis=0)
+        for pair, sets in known.items()
+    }
+    return {
+        pair: Level(round(float(mean), 4), round(float(spread), 4)) for pair, (mean, spread) in means.items()
+    }
+
+
+SAMPLE = 256  # chunks of a collection
+FEWEST = 20  # texts of a language, fewer say nothing
+
+
+class Sampled:
+    """What of a collection stands for texts at random: their ids are hashes, so the first will do."""
+
+    def __init__(self, texts: Sequence[str], vectors: Matrix) -> None:
+        self._chinese = np.array([holds_chinese(text) for text in texts], dtype=bool)
+        self._vectors = vectors
+
+    @classmethod
+    async def of(cls, container: Container, owner: str) -> Sampled:
+        records, _ = await container.store.scroll(
+            container.settings.store.knowledge_collection,
+            scroll_filter=documents_of(owner), limit=SAMPLE, with_payload=["text"], with_vectors=["dense"],
+        )  # fmt: skip
+        texts = [str((record.payload or {})["text"]) for record in records]
+        vectors = [record.vector["dense"] for record in records if isinstance(record.vector, dict)]
+        return cls(texts, np.array(vectors, dtype=float).reshape(len(texts), -1))
+
+    def near(self, query: Query) -> dict[bool, tuple[float, float]]:
+        near: dict[bool, tuple[float, float]] = {}
+        for chinese in (False, True):
+            vectors = self._vectors[self._chinese == chinese]
+            if len(vectors) >= FEWEST:
+                cosines = vectors @ np.asarray(query.forms[0].dense, dtype=float)
+                near[chinese] = (float(cosines.mean()), float(cosines.std()))
+        return near
+
+
+@dataclass(frozen=True, slots=True)
 class _Asked:
     part: str
     kind: str
     owner: str
     question: Question
-    group: str
 
 
-async def collect(sets: Sequence[EvaluationSet], cache: Path, seed: int) -> AsyncIterator[Judged]:
+async def collect(sets: Sequence[EvaluationSet], cache: Path, seed: int) -> AsyncIterator[Searched]:
     """Each set's own questions, the same without their answers, in small and in bilingual collections too,
     and questions of nowhere near."""
     rng = random.Random(seed)  # noqa: S311
     for data in sets:
         strange = [q for other in sets if other.name[:4] != data.name[:4] for q in other.questions]
-        async for judged in _collect(data, rng.sample(strange, min(STRANGE, len(strange))), cache, rng):
-            yield judged
+        async for searched in _collect(data, rng.sample(strange, min(STRANGE, len(strange))), cache, rng):
+            yield searched
 
 
 async def _collect(
     data: EvaluationSet, strange: Sequence[Question], cache: Path, rng: random.Random
-) -> AsyncIterator[Judged]:
+) -> AsyncIterator[Searched]:
     parts = dict(_parts(data, rng))
     async with open_services(cache) as services:
         collections = [collection for part in parts.values() for collection in part]
         with tqdm(desc=f"{data.name} documents", total=sum(len(c.lines) for c in collections)) as bar:
             library = await read_in(services, collections, bar.update)
-        container = services.container
-        builder = QueryBuilder(container.embedding)
-        retriever = Retriever(
-            container.store, container.settings.store.knowledge_collection, RetrievalSettings()
+        search = Search(services.container)
+        for asked in tqdm([*_questions(parts, strange, rng)], desc=f"{data.name} questions"):
+            if asked.kind == "answerable" and not asked.question.gold:
+                continue  # by documents that nobody named
+            query, candidates, near = await search(request_of(asked.question, asked.owner))
+            if candidates:
+                yield _searched(asked, query, candidates, near, library)
+
+
+class Search:
+    """As a turn is searched; each owner's collection is sampled once."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._queries = QueryBuilder(container.embedding)
+        names = container.settings.store
+        self._retriever = Retriever(container.store, names.knowledge_collection, RetrievalSettings())
+        self._sampled: dict[str, Sampled] = {}
+
+    async def __call__(
+        self, request: SearchRequest
+    ) -> tuple[Query, list[Candidate], dict[bool, tuple[float, float]]]:
+        query = await self._queries.build(
+            request.question, request.previous_questions, last_answer=request.last_answer, date=request.date
         )
-        groups = {question.question_id: _group(question) for question in data.questions}
-        for asked in tqdm([*_questions(parts, strange, groups, rng)], desc=f"{data.name} questions"):
-            judged = await _judged(asked, builder, retriever, library)
-            if judged is not None:
-                yield judged
+        if request.owner not in self._sampled:
+            self._sampled[request.owner] = await Sampled.of(self._container, request.owner)
+        candidates = await self._retriever.search(query, [request.owner])
+        return query, candidates, self._sampled[request.owner].near(query)
 
 
 def _parts(data: EvaluationSet, rng: random.Random) -> Iterator[tuple[str, list[Collection]]]:
@@ -139,12 +256,12 @@ def _parts(data: EvaluationSet, rng: random.Random) -> Iterator[tuple[str, list[
     if both := bilingual(data, rng):
         yield f"{data.name} both", [both]
         yield f"{data.name} both small", small([both], rng)
+        yield f"{data.name} twins", [twins(data)]
 
 
 def _questions(
     parts: dict[str, list[Collection]],
     strange: Sequence[Question],
-    groups: Mapping[str, str],
     rng: random.Random,
 ) -> Iterator[_Asked]:
     odd = [*(Question(text, text) for text in OFF_TOPIC), *strange]
@@ -153,12 +270,10 @@ def _questions(
         chosen = spread(tuple(question for _, question in asked), MOST_QUESTIONS)
         owners = {id(question): owner for owner, question in asked}
         for question in chosen:
-            yield _Asked(
-                part, _kind(part, question), owners[id(question)], question, groups[question.question_id]
-            )
+            yield _Asked(part, _kind(part, question), owners[id(question)], question)
         for question in odd if collections and "absent" not in part else ():
             alone = replace(question, answerable=False, gold={}, previous=(), last_answer="")
-            yield _Asked(part, "strange", rng.choice(collections).owner, alone, alone.question_id)
+            yield _Asked(part, "strange", rng.choice(collections).owner, alone)
 
 
 def _kind(part: str, question: Question) -> str:
@@ -167,37 +282,17 @@ def _kind(part: str, question: Question) -> str:
     return "answerable" if question.answerable else "unanswerable"
 
 
-async def _judged(
-    asked: _Asked, builder: QueryBuilder, retriever: Retriever, library: Library
-) -> Judged | None:
-    """None for a question that is answerable, says the set, by documents that nobody named."""
-    question = asked.question
-    if asked.kind == "answerable" and not question.gold:
-        return None
-    request = request_of(question, asked.owner)
-    query = await builder.build(
-        request.question, request.previous_questions, last_answer=request.last_answer, date=request.date
-    )
-    candidates = await retriever.search(query, [asked.owner])
-    if not candidates:
-        return None
+def _searched(
+    asked: _Asked,
+    query: Query,
+    candidates: Sequence[Candidate],
+    near: Mapping[bool, tuple[float, float]],
+    library: Library,
+) -> Searched:
+    gold = asked.question.gold
     right = [
-        any(line in question.gold for line in library.line_ids([candidate.chunk.document_id]))
+        any(line in gold for line in library.line_ids([candidate.chunk.document_id]))
         for candidate in candidates
     ]
-    features = Features(query, candidates)
-    assert features.rows.shape[1] == len(FEATURES)
-    assert len(features.question) == len(QUESTION_FEATURES)
     labels = np.array(right, dtype=float) * (asked.kind == "answerable")
-    group = f"{asked.part.split()[0]}:{asked.group}"
-    documents = tuple(candidate.chunk.document_id for candidate in candidates)
-    return Judged(
-        asked.part, group, asked.kind, features.rows, features.question, labels, documents, len(question.gold)
-    )
-
-
-def _group(question: Question) -> str:
-    """A conversation, or the document that answers, whatever its language."""
-    conversation, marker, _ = question.question_id.partition("<::>")
-    first = min(question.gold, default=question.question_id)
-    return conversation if marker else first.partition(":")[2] or first
+    return Searched(asked.part, asked.kind, query, tuple(candidates), labels, len(gold), near)

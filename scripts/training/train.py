@@ -1,7 +1,7 @@
 """Learn the coefficients of core/relevance/probability.py from question sets, and write them with their
 figures.
 
-    python -m scripts.training.train --sets FOLDER --cache FOLDER
+    python -m scripts.training.train --sets FOLDER --folders FOLDER --cache FOLDER
 
 FOLDER holds one folder per set, in the form that scripts/commands/evaluate.py reads; only sets whose licence
 allows it. Their documents are read in and searched by the product itself, so that training sees what serving
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,12 +21,20 @@ from typing import Any
 import numpy as np
 
 from config.settings import RetrievalSettings
-from core.relevance.features import ABSOLUTE_FEATURES, FEATURES, QUESTION_FEATURES, Matrix
-from core.relevance.probability import ANY_EMBEDDING, Coefficients, probabilities
+from core.relevance.features import (
+    ABSOLUTE_FEATURES,
+    FEATURES,
+    NO_LEVELS,
+    QUESTION_FEATURES,
+    Levels,
+    Matrix,
+)
+from core.relevance.probability import ANY_EMBEDDING, LANGUAGES, Coefficients, probabilities
 from scripts.evaluation.figures import auroc, calibration_error, ndcg
 from scripts.evaluation.sets import load_set
 from scripts.training.fit import fit
-from scripts.training.judged import Judged, collect
+from scripts.training.folders import collect_folders
+from scripts.training.judged import Judged, collect, levels_of
 
 BINS = 10
 
@@ -106,24 +113,26 @@ def reliability(judged: Sequence[Judged], chances: Sequence[Matrix]) -> list[Bin
 
 
 SETS = ("cmrc2018", "drcd", "mtrag", "mtragun", "xquad")
-TRIALS = 5
 THRESHOLD = RetrievalSettings().rerank_score_threshold
 
 
-def learn(judged: Sequence[Judged], embedding: str) -> tuple[Coefficients, list[Matrix]]:
-    """The coefficients from all questions; each question's probabilities from a model that never saw it."""
+def learn(
+    judged: Sequence[Judged], embedding: str, levels: Levels = NO_LEVELS
+) -> tuple[Coefficients, list[Matrix]]:
+    """The coefficients from all questions; each question's probabilities from a model that saw nothing of its
+    set or folder."""
     absolute = ABSOLUTE_FEATURES if embedding == ANY_EMBEDDING else ()
     names = [name for name in FEATURES if name not in absolute]
     question_names = [name for name in QUESTION_FEATURES if name not in absolute]
-    trials = [int(hashlib.sha256(one.group.encode()).hexdigest(), 16) % TRIALS for one in judged]
     unseen: list[Matrix | None] = [None] * len(judged)
-    for trial in range(TRIALS):
-        training = [one for one, at in zip(judged, trials, strict=True) if at != trial]
+    for family in sorted({one.family for one in judged}):
+        training = [one for one in judged if one.family != family]
         tried = fit(training, names, question_names, embedding)
-        for number, (one, at) in enumerate(zip(judged, trials, strict=True)):
-            if at == trial:
+        for number, one in enumerate(judged):
+            if one.family == family:
                 unseen[number] = probabilities(one.rows, one.question, tried)
-    return fit(judged, names, question_names, embedding), [each for each in unseen if each is not None]
+    learnt = fit(judged, names, question_names, embedding, levels)
+    return learnt, [each for each in unseen if each is not None]
 
 
 def write(
@@ -136,6 +145,7 @@ def write(
         "trained_on": parts,
         "figures_held_out": by_set,
         "reliability_held_out": [asdict(each) for each in reliability(judged, chances)],
+        "levels": levels_as_written(coefficients.levels),
         "candidate": asdict(coefficients.candidate),
         "question": asdict(coefficients.question),
         "together": asdict(coefficients.together),
@@ -147,6 +157,11 @@ def write(
         print(coefficients.embedding, part, by_set[part])
 
 
+def levels_as_written(levels: Levels) -> dict[str, dict[str, float]]:
+    names = {chinese: name for name, chinese in LANGUAGES.items()}
+    return {f"{names[asked]} {names[text]}": asdict(level) for (asked, text), level in levels.items()}
+
+
 def _figures_of(part: str, judged: Sequence[Judged], chances: Sequence[Matrix]) -> dict[str, float | None]:
     own = [at for at, one in enumerate(judged) if one.part in (part, f"{part} absent")]
     return asdict(figures([judged[at] for at in own], [chances[at] for at in own], THRESHOLD))
@@ -154,9 +169,11 @@ def _figures_of(part: str, judged: Sequence[Judged], chances: Sequence[Matrix]) 
 
 async def run(arguments: argparse.Namespace) -> None:
     sets = [load_set(arguments.sets / name) for name in SETS]
-    judged = [one async for one in collect(sets, arguments.cache, arguments.seed)]
-    for embedding in (arguments.embedding, ANY_EMBEDDING):
-        coefficients, chances = learn(judged, embedding)
+    searched = [one async for one in collect(sets, arguments.cache, arguments.seed)]
+    searched += [one async for one in collect_folders(arguments.folders, arguments.cache)]
+    for embedding, levels in ((arguments.embedding, levels_of(searched)), (ANY_EMBEDDING, NO_LEVELS)):
+        judged = [one.judged(levels) for one in searched]
+        coefficients, chances = learn(judged, embedding, levels)
         write(arguments.output, coefficients, judged, chances)
 
 
@@ -165,6 +182,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", type=Path, required=True, help="folder of question sets")
+    parser.add_argument(
+        "--folders",
+        type=Path,
+        required=True,
+        help="of documents with questions; their dev half is learnt from",
+    )
     parser.add_argument("--cache", type=Path, required=True, help="folder for vectors, made when missing")
     parser.add_argument("--embedding", default="multilingual-e5-small", help="name to file them under")
     parser.add_argument("--output", type=Path, default=Path("core/relevance/coefficients"))

@@ -13,6 +13,7 @@ from core.relevance.features import (
     USUAL_COVERED,
     USUAL_OVERLAP,
     Features,
+    Level,
 )
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
@@ -104,10 +105,54 @@ def test_a_candidate_from_elsewhere_is_judged_by_what_all_lists_say_together() -
 
 
 def test_terms_that_no_candidate_has_weigh_most() -> None:
-    """Discriminates: every term weighing the same in rare_coverage."""
+    """Discriminates: every term weighing the same in rare_covered."""
     query = ask("量子计算的费用")
     held = [candidate("费用"), candidate("费用")]
-    assert column("rare_coverage", query, held)[0] < column("coverage", query, held)[0] < 1
+    assert whole("rare_covered", query, held) < column("coverage", query, held)[0] < 1
+
+
+def test_only_a_text_in_the_questions_language_covers_its_rare_words() -> None:
+    """Discriminates: a name that stands in every language taken for an answer."""
+    query = ask("Wenmai 的费用")
+    assert whole("rare_covered", query, [candidate("Wenmai 的费用是九十九元"), candidate("退款")]) == 1.0
+    abroad = [
+        candidate("The fee for Wenmai is 99.", FormMatch(0.7, 2)),
+        candidate("退款说明", FormMatch(0.9, 1)),
+    ]
+    assert whole("rare_covered", query, abroad) < 1.0
+
+
+def test_a_cosine_counts_by_the_level_of_its_pair_of_languages() -> None:
+    """Discriminates: one level for all, by which every translation is far; the pair the other way round."""
+    levels = {(True, True): Level(0.8, 0.02), (True, False): Level(0.7, 0.01), (False, True): Level(0.1, 9.0)}
+    listed = [
+        candidate("费用是九十九元", FormMatch(0.84, 1)),
+        candidate("The fee is 99.", FormMatch(0.73, 2)),
+    ]
+    rows = Features(ask("费用是多少？"), listed, levels).rows
+    assert rows[:, FEATURES.index("dense")].tolist() == pytest.approx([2.0, 3.0])
+    assert rows[:, FEATURES.index("question_dense_gap")].tolist() == pytest.approx([-1.0, 0.0])
+
+
+def test_where_no_list_by_meaning_has_a_candidate_all_are_at_their_level() -> None:
+    """Discriminates: a cosine of 0, which is fifty deviations below the level of one language and forty below
+    that of another."""
+    levels = {(True, True): Level(0.8, 0.02), (True, False): Level(0.7, 0.01)}
+    listed = [candidate("费用", dense=None), candidate("The fee.", dense=None)]
+    rows = Features(ask("费用是多少？"), listed, levels).rows
+    assert rows[:, FEATURES.index("dense")].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| 代码 | 含义 |\n|---|---|\n| AP-4031 | ID bound to another account, see ticket and call the desk |",
+        "```bash\nkubectl -n dock-prod get pods -l app=gate-api\ndockctl release\n```\n回滚到上一个版本",
+    ],
+)
+def test_a_table_or_a_block_of_code_in_a_chinese_document_is_chinese(text: str) -> None:
+    """Discriminates: a passage in which Latin words are more than ideographs taken for a foreign one."""
+    assert column("foreign", ask("怎么回滚？"), [candidate(text, heading="部署指南 > 回滚")]) == [0.0]
 
 
 def test_words_near_each_other_count_more_than_scattered_ones() -> None:
@@ -136,7 +181,6 @@ def test_a_question_without_words_of_its_own_is_the_one_joined_with_the_last() -
 def test_the_heading_and_the_date_count_as_part_of_the_text() -> None:
     listed = [candidate("七天之内。", heading="退款说明"), candidate("七天之内。")]
     assert column("coverage", ask("退款"), listed) == [1.0, 0.0]
-    assert column("heading_coverage", ask("退款"), listed) == [1.0, 0.0]
     dated = [candidate("招生简章", date="2023-06-01"), candidate("招生简章")]
     assert column("numbers_missing", ask("2023 年招生"), dated) == [0.0, 1.0]
 

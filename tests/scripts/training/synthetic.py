@@ -24,12 +24,11 @@ def judged(
     labels: Sequence[float] | Matrix,
     part: str = "mtrag",
     kind: str = "answerable",
-    group: str = "g",
     gold: int = 1,
 ) -> Judged:
     documents = tuple(f"doc {at}" for at in range(len(labels)))
     rows, question = np.zeros((len(labels), len(FEATURES))), np.zeros(len(QUESTION_FEATURES))
-    return Judged(part, group, kind, rows, question, np.array(labels, dtype=float), documents, gold)
+    return Judged(part, kind, rows, question, np.array(labels, dtype=float), documents, gold)
 
 
 def drawn(rng: np.random.Generator, number: int, part: str = "mtrag") -> Judged:
@@ -37,14 +36,14 @@ def drawn(rng: np.random.Generator, number: int, part: str = "mtrag") -> Judged:
     rows = rng.normal(size=(CANDIDATES, len(FEATURES)))
     chances = logistic(2 * rows[:, NEAR] - rows[:, COVERAGE] - 2)
     labels = (rng.random(CANDIDATES) < chances).astype(float)
-    empty = judged(labels, part, group=f"group {number}", gold=int(labels.sum()))
+    empty = judged(labels, part, gold=int(labels.sum()))
     at_home = np.array([not name.startswith("foreign") for name in QUESTION_FEATURES])
     return replace(empty, rows=rows, question=rng.normal(size=len(QUESTION_FEATURES)) * at_home)
 
 
 def refused(rng: np.random.Generator, number: int, part: str = "mtrag", kind: str = "unanswerable") -> Judged:
     like = drawn(rng, number, part)
-    return replace(like, group=f"none {number}", kind=kind, labels=np.zeros(CANDIDATES), gold=0)
+    return replace(like, kind=kind, labels=np.zeros(CANDIDATES), gold=0)
 
 
 def asked(rng: np.random.Generator, count: int = 150, separation: float = 1.0) -> list[Judged]:

@@ -14,23 +14,23 @@ from scripts.training.train import Bin, figures, learn, reliability, write
 from tests.scripts.training.synthetic import COVERAGE, NEAR, asked, drawn, judged
 
 
-def test_each_questions_probabilities_come_from_a_model_that_never_saw_its_group() -> None:
-    """Discriminates: probabilities of the model that is shipped; trials by question in place of by group.
+def test_each_questions_probabilities_come_from_a_model_that_never_saw_its_set() -> None:
+    """Discriminates: probabilities of the model that is shipped; small collections of a set taken for another.
 
-    Right in one group is what has `length`, which says nothing anywhere else.
+    Right in one set is what has `length`, which says nothing anywhere else.
     """
     rng = np.random.default_rng(6)
     rows = asked(rng, 60)
     length = FEATURES.index("length")
     for one in rows:
         one.rows[:, length] = 0.0
-    for _ in range(40):
-        one = replace(drawn(rng, 0), group="secret")
+    for number in range(40):
+        one = drawn(rng, 0, "drcd small" if number % 2 else "drcd")
         one.rows[:, NEAR], one.rows[:, COVERAGE] = 0.0, 0.0
         one.rows[:, length] = 8 * one.labels
         rows.append(one)
     learnt, unseen = learn(rows, "some-model")
-    guessed = [(one, chances) for one, chances in zip(rows, unseen, strict=True) if one.group == "secret"]
+    guessed = [(one, chances) for one, chances in zip(rows, unseen, strict=True) if one.family == "drcd"]
     judged = [(one, probabilities(one.rows, one.question, learnt)) for one, _ in guessed]
     assert _separated(judged) > 0.95
     assert _separated(guessed) == pytest.approx(0.5, abs=0.1)
@@ -43,7 +43,8 @@ def _separated(results: Sequence[tuple[Judged, Matrix]]) -> float:
 
 
 def test_an_unknown_embeddings_coefficients_use_no_absolute_cosine() -> None:
-    rows = asked(np.random.default_rng(7), 30)
+    rng = np.random.default_rng(7)
+    rows = [*asked(rng, 30), *(replace(one, part="drcd") for one in asked(rng, 30))]
     used = {
         name: {feature.name for model in (results.candidate, results.question) for feature in model.features}
         for name in ("any", "some-model")
