@@ -9,7 +9,7 @@ scripts/training/train.py and shipped as data, with their figures.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -144,11 +144,15 @@ def probabilities(rows: Matrix, question: Matrix, coefficients: Coefficients) ->
 
 def apply_threshold(candidates: Sequence[Candidate], threshold: float, top_n: int) -> list[Candidate]:
     """At most `top_n` candidates, in the order given (best first); none where the best is less probable than
-    the threshold. Beside a good one half as much is enough: what answers a question often stands in several
-    passages, and of those only one can be the best."""
-    best = max((candidate.probability for candidate in candidates), default=0.0)
-    least = threshold * COMPANION_SHARE if best >= threshold else threshold
+    the threshold."""
+    least = least_shown((candidate.probability for candidate in candidates), threshold)
     return [candidate for candidate in candidates if candidate.probability >= least][:top_n]
+
+
+def least_shown(chances: Iterable[float], threshold: float) -> float:
+    """Beside one that reaches the threshold, half as much is enough: what answers a question often stands in
+    several passages, and of those only one can be the best."""
+    return threshold * COMPANION_SHARE if max(chances, default=0.0) >= threshold else threshold
 
 
 def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Matrix) -> Matrix:

@@ -16,6 +16,7 @@ import numpy as np
 
 from core.prompt.budget import estimate_tokens
 from core.relevance.features import Matrix
+from core.relevance.probability import least_shown
 from scripts.evaluation.sets import Question, plain
 
 
@@ -91,8 +92,13 @@ def retrieval(answers: Sequence[Answer]) -> Retrieval | None:
 
 
 def above(answers: Sequence[Answer], threshold: float) -> list[Answer]:
-    """What a model would be shown: each list without what does not reach the threshold."""
-    return [replace(each, ranked=[one for one in each.ranked if one[1] >= threshold]) for each in answers]
+    """What a model would be shown of each list."""
+    return [replace(each, ranked=_shown(each.ranked, threshold)) for each in answers]
+
+
+def _shown(ranked: Sequence[tuple[str, float]], threshold: float) -> list[tuple[str, float]]:
+    least = least_shown((chance for _, chance in ranked), threshold)
+    return [one for one in ranked if one[1] >= least]
 
 
 def refusal(answers: Sequence[Answer], threshold: float) -> Refusal | None:

@@ -357,7 +357,8 @@ def _rows(measured: _Measured) -> tuple[Row, ...]:
     times = [answer.ms for answer in ours]
     shown = (quantile(times, 0.5), quantile(times, 0.99))
     rows = [our_row(OURS, ours, measured.absent, measured.threshold, shown)]
-    if measured.recalled_answers:
+    if measured.recalled_answers:  # what of them is shown has a row of its own
+        rows = [replace(rows[0], ndcg_10_above=None)]
         rows.append(replace(plain_row(f"{OURS}, told", measured.recalled_answers), auroc=None))
     return (*rows, *(plain_row(name, answers) for name, answers in measured.lists.items() if name != OURS))
 

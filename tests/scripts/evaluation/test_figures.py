@@ -58,8 +58,10 @@ def test_what_stands_below_the_tenth_place_is_not_found() -> None:
 
 def test_what_is_shown_is_what_reaches_the_threshold() -> None:
     """Discriminates: the whole list where nothing of it is shown."""
-    ranked = answer(("a", 0.05), ("b", 0.3), gold={"a": 1, "b": 1})
+    ranked = answer(("a", 0.04), ("b", 0.3), gold={"a": 1, "b": 1})
     assert [each.ranked for each in above([ranked], 0.1)] == [[("b", 0.3)]]
+    weak = answer(("a", 0.06), ("b", 0.09), gold={"a": 1})
+    assert [each.ranked for each in above([weak], 0.1)] == [[]]
     figures = retrieval(above([ranked], 0.1))
     assert figures is not None
     assert figures.recall_10 == 0.5
