@@ -15,7 +15,7 @@ from tests.scripts.training.synthetic import COVERAGE, NEAR, asked, drawn, judge
 
 
 def test_each_questions_probabilities_come_from_a_model_that_never_saw_its_set() -> None:
-    """Discriminates: probabilities of the model that is shipped; small collections of a set taken for another.
+    """Discriminates: probabilities of the model that is shipped; a set's small collections taken for others.
 
     Right in one set is what has `length`, which says nothing anywhere else.
     """
