@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from api.turn.stream import ContentEvent, DoneEvent, TurnStream
 from config.settings import ServerSettings
 from routes.server import LimitedProtocol
 from routes.stream import CONNECTION, EventStreamResponse, stream_response
+from tests.support.waiting import until
 from tests.support.wire.sse import frames
 
 SCOPE: dict[str, Any] = {"type": "http", "method": "GET"}
@@ -118,9 +119,10 @@ async def test_a_reader_that_leaves_in_a_flood_ends_the_stream() -> None:
     tick()
     loop.call_later(0.05, client.left.set)
     streaming = asyncio.create_task(EventStreamResponse(flood(), 15, 30)(SCOPE, client.receive, client.send))
-    await asyncio.sleep(1)
-    stopping[-1].cancel()
-    assert streaming.done()
+    try:
+        await until(streaming.done, 10)
+    finally:
+        stopping[-1].cancel()
 
 
 @pytest.mark.parametrize("ping_interval_s", [0.05, 15])
@@ -159,13 +161,6 @@ async def served(stream: TurnStream, settings: ServerSettings) -> AsyncIterator[
     finally:
         server.should_exit = True
         await task
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Of a server that tells nobody when it changes."""
-    async with asyncio.timeout(4):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 def stuck_reader(port: int) -> socket.socket:
