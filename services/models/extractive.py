@@ -15,7 +15,7 @@ from core.prompt.nearest import Nearest, nearest_in
 from core.relevance.probability import SURE
 from core.relevance.query import Query, QueryForm, follow_up_weight, joined_wordings
 from core.relevance.sparse import SparseTerms
-from core.text import is_mostly_chinese
+from core.text import holds_chinese, is_mostly_chinese
 from services.models.lean import LeanLLM
 
 MODEL_NAME = "extractive"
@@ -98,9 +98,7 @@ def _nothing(scope: str, nearest: Sequence[Nearest], chinese: bool) -> str:
 
 def _is_readable(passage: Passage, chinese: bool) -> bool:
     """A table or code under a Chinese heading is for those who read Chinese, whatever its letters."""
-    if is_mostly_chinese(passage.text):
-        return chinese
-    return not chinese or is_mostly_chinese(passage.heading)
+    return holds_chinese(f"{passage.heading} {passage.text}") == chinese
 
 
 def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[str]:
