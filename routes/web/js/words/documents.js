@@ -134,10 +134,7 @@ export const en = {
 
   docSample: "Wenmai's own guide is here as a sample. Once you have documents of your own, questions search it only when they name Wenmai.",
   docRemoveSample: "Remove the sample",
-  docSampleRemoved: {
-    one: "The sample is removed: {n} document, {chunks} passages.",
-    other: "The sample is removed: {n} documents, {chunks} passages.",
-  },
+  docSampleRemoved: "The sample is removed. Documents: {n}; passages: {chunks}.",
   docSampleNotRemoved: "The sample was not removed.",
   docDeleted: {
     one: "“{name}” is deleted; its {n} passage is erased.",
