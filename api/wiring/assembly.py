@@ -273,8 +273,7 @@ def _put_together(
     )
     metrics = Metrics(entry.model_id for entry in llms.entries())
     pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics)
-    # who asked and who came back: a connection that was lost may not have been missed yet
-    readers = _seats(server, 2)
+    readers = _seats(server, 2)  # who asked and who came back: a lost connection may not have been missed yet
     turns, index_later = history.conversations.turns, history.conversations.index_later
     erasure = ErasureHandler(history.make_erasure(knowledge, running), history.sessions, turns, knowledge)
     disk, sync = DiskWatch(store, names.low_disk_mb << 20), _folder_sync(history, knowledge)
