@@ -59,6 +59,11 @@ def nearest_in(prompt: str) -> list[Nearest]:
     return [Nearest(*parts) for parts in _READ.findall(prompt)][:MOST]
 
 
+def without_document(prompt: str, document_id: str) -> str:
+    """The prompt without the headings of this document, which was erased."""
+    return _READ.sub(lambda line: "" if f"#/d/{document_id}/" in line[3] else line[0], prompt)
+
+
 def nearest_text(ranked: Sequence[Candidate], language: Language) -> str:
     """For a prompt without passages; "" where nothing was near. No heading can end its line."""
     return "\n".join(_lines(nearest_of(ranked), language))

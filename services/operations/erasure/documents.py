@@ -10,6 +10,7 @@ from typing import Any
 
 from core.failpoints import failpoint
 from core.operations.erasure import ERASED_ID, ErasedKind, Quoted, Quotes, Traced
+from core.prompt.nearest import without_document
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore
 from services.knowledge.jobs.spool import FOLDER, Spool
@@ -303,8 +304,10 @@ class DocumentTraces:
         changed: dict[str, Any] = {}
         if part.get("chunk_id") in self._chunk_ids:
             changed["chunk_id"] = None
-        if isinstance(part.get("text"), str) and self._texts.are_in(part["text"]):
-            changed["text"] = None
+        text = part.get("text")
+        if isinstance(text, str):
+            left = None if self._texts.are_in(text) else without_document(text, self._document_id)
+            changed |= {"text": left} if left != text else {}
         return changed
 
 

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.conversation.turns import Turn
+from core.knowledge import Candidate, Chunk
 from core.operations.erasure import ERASED_ID, LEAST_CHARS, Quotes, own_words, pieces_of
+from core.prompt.nearest import nearest_text
 from services.operations.erasure.documents import DocumentTraces, without_turns
 from services.operations.erasure.reading import strings_in, texts_at
 from services.operations.erasure.turns import _texts_of
@@ -141,3 +143,18 @@ def test_a_persona_goes_with_the_document_whose_text_it_is() -> None:
     assert traces.without(parts) == {
         "prompt": {"parts": [{"part": "persona", "text": None}, {"chunk_id": None}]}
     }
+
+
+def test_a_heading_that_came_nearest_goes_out_of_the_prompt_with_its_document() -> None:
+    """Discriminates: a prompt that still names the document; one that loses the headings of others."""
+    ours, other = (
+        nearest_text([Candidate(Chunk("c", name, f"{name}.md", "text", 0))], "en")
+        for name in ("doc", "other")
+    )
+    line = other.splitlines()[1]
+    traces = DocumentTraces("doc", ["chunk"], Quotes([LONG]))
+    kept = {"prompt": {"parts": [{"part": "system", "text": f"{ours}\n{line}"}]}}
+    [part] = traces.without(kept)["prompt"]["parts"]
+    assert "doc" not in part["text"].replace("the documents", "")
+    assert line in part["text"]
+    assert traces.without({"prompt": {"parts": [{"part": "system", "text": other}]}}) == {}
