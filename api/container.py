@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from api.admin.backups import BackupsHandler
+from api.admin.calibration import CalibrationHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook
@@ -58,6 +59,7 @@ class Container:
     sync: FolderSync
     metrics: Metrics
     look: StoreLook
+    calibration: CalibrationHandler
 
     @property
     def supported_formats(self) -> list[str]:
@@ -66,7 +68,7 @@ class Container:
     @property
     def recoveries(self) -> tuple[Callable[[], Awaitable[object]], ...]:
         """What is done before the first question, as soon as the store answers."""
-        return self.recover_running, self.discard_unfinished, self.recover_documents
+        return self.calibration.load, self.recover_running, self.discard_unfinished, self.recover_documents
 
     async def close_background(self) -> None:
         """What was begun beside the requests ends, while the store is still open."""

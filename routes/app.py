@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from api.wiring.assembly import open_container
 from config.settings import Settings
 from routes import knowledge_routes
-from routes.admin import cleanup, health, store, sync
+from routes.admin import calibration, cleanup, health, store, sync
 from routes.conversation import sessions, transfer
 from routes.errors import EdgeMiddleware, install_error_handlers
 from routes.knowledge import documents, search
@@ -49,6 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
         cleanup.router,
         store.router,
         sync.router,
+        calibration.router,
         health.router,
         page.router,
     ):

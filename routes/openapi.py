@@ -15,7 +15,7 @@ from routes.wire.chat import ChatBody, StreamEvent
 from routes.wire.documents import DocumentPatch, DocumentUpload, Job
 from routes.wire.fields import ErrorResponse
 from routes.wire.operations import ReembedBody, SyncBody
-from routes.wire.search import SearchBody
+from routes.wire.search import CalibrationBody, SearchBody
 from routes.wire.transfer import ImportBody
 from routes.wire.turns import FeedbackBody, PersonaBody, SessionBody, SessionChanges
 
@@ -25,7 +25,7 @@ SCHEMAS = "#/components/schemas/"
 # Read from the raw body, written as events, or only referred to: FastAPI does not know these by itself.
 REQUESTS: tuple[type[BaseModel], ...] = (
     ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
-    ReembedBody, DocumentPatch, DocumentUpload,
+    ReembedBody, CalibrationBody, DocumentPatch, DocumentUpload,
 )  # fmt: skip
 REPLIES: tuple[type[BaseModel], ...] = (StreamEvent, Job, ErrorResponse)
 TAGS = (

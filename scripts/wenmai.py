@@ -38,6 +38,9 @@ COMMANDS = {
     "erase": Command("commands.erase", "erase a turn, a session, a document or an owner, and prove it"),
     "prompt": Command("commands.ask", "show what was sent to the model for a turn", "show_prompt"),
     "evaluate": Command("commands.evaluate", "measure retrieval on sets of questions"),
+    "calibrate": Command(
+        "commands.calibrate", "fit what counts as sure to your own documents, by your own questions"
+    ),
     "repair": Command("backfill_parent_turns", "repair what earlier versions left in the conversations"),
     "reembed": Command("commands.reembed", "embed everything that is stored with another model"),
 }

@@ -14,6 +14,7 @@ import structlog
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
 from api.admin.backups import BackupsHandler
+from api.admin.calibration import CalibrationHandler
 from api.admin.erasure import ErasureHandler, halting
 from api.admin.gauges import Gauges
 from api.admin.reembedding import StoreReembedding
@@ -73,6 +74,7 @@ from services.operations.retention.cleanup import Retention
 from services.operations.retention.expiry import SessionRecords
 from services.operations.retention.traces import TurnTraces
 from services.operations.schedule.runner import CleanupSchedule
+from services.retrieval.calibrations import Calibrations
 from services.retrieval.insert_block import InsertBlock
 from services.retrieval.query_forms import QueryBuilder, QueryRewriter
 from services.retrieval.reranking import RerankService
@@ -272,7 +274,14 @@ def _put_together(
         lambda text: prompts.check_persona(text, llms.get(DEFAULT_MODEL_ID)),
     )
     metrics = Metrics(entry.model_id for entry in llms.entries())
-    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics)
+    calibrations = Calibrations(
+        store, names.operations_collection, history.embedding.name, settings.models.reranker, utc_now_us
+    )
+    reranking = RerankService(
+        reranker, settings.retrieval, history.embedding.name, lambda: calibrations.current
+    )
+    pipeline = _pipeline(history, knowledge, reranking, prompts, personas, metrics)
+    search = _search(history, knowledge, pipeline)
     readers = _seats(server, 2)  # who asked and who came back: a lost connection may not have been missed yet
     turns, index_later = history.conversations.turns, history.conversations.index_later
     erasure = ErasureHandler(history.make_erasure(knowledge, running), history.sessions, turns, knowledge)
@@ -283,7 +292,7 @@ def _put_together(
         settings=settings,
         chat=KnowledgeHandler(pipeline, history.sessions, llms, running, server, conversation, readers),
         sessions=SessionsHandler(history.sessions, turns, erasure, personas, index_later),
-        search=_search(history, knowledge, pipeline),
+        search=search,
         knowledge=knowledge,
         sample=SampleHandler(knowledge, erasure, SAMPLE_FOLDER, partial(mark_sample_loaded, names.data_dir)),
         conversations=history.conversations,
@@ -303,6 +312,9 @@ def _put_together(
         sync=sync,
         metrics=metrics,
         look=look,
+        calibration=CalibrationHandler(
+            search, calibrations, names.conversation_collection, settings.retrieval.rerank_score_threshold
+        ),
     )
     metrics.registry.register(Gauges(container))
     return container
@@ -339,7 +351,7 @@ def _search(history: History, knowledge: KnowledgeBase, pipeline: Pipeline) -> S
 def _pipeline(
     history: History,
     knowledge: KnowledgeBase,
-    reranker: BaseNodePostprocessor | None,
+    reranking: RerankService,
     prompts: PromptBuilder,
     personas: PersonaRules,
     metrics: Metrics,
@@ -352,7 +364,7 @@ def _pipeline(
         summaries=history.summaries,
         queries=QueryBuilder(history.embedding, today_in(settings.conversation)),
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
-        reranking=RerankService(reranker, settings.retrieval, history.embedding.name),
+        reranking=reranking,
         insert_block=InsertBlock(library.text("insert_block"), settings.retrieval),
         rewriter=QueryRewriter(
             lambda language: library.text("rewrite", language), settings.retrieval.rewrite_timeout_s

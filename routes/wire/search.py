@@ -1,17 +1,22 @@
-"""What limits a search, its candidates stage by stage, and why a document was missed."""
+"""What limits a search, its candidates stage by stage, and why a document was missed; and how a store's own
+questions change what is sure."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
+from core.dates import rfc3339
 from core.knowledge import DocumentStatus
+from core.relevance import calibration as calibrations
 from routes.wire.documents import CHUNK, Chunk
 from routes.wire.fields import (
     AskedDate,
     AtMost,
     FiltersBody,
+    Moment,
     PlainText,
     Reply,
     Uuid,
@@ -39,6 +44,13 @@ _CANDIDATE = {
     "key_passage": "Each turn names its parent.",
     "kept": True,
     "dropped_by": None,
+}
+
+
+_CALIBRATION = {"slope": 1.2, "shift": -0.8, "questions": 20, "made_at": None}
+_CHANGE = {
+    "before": {"sure": 4, "closest": 6, "refused": 0},
+    "after": {"sure": 8, "closest": 2, "refused": 0},
 }
 
 
@@ -174,3 +186,77 @@ class SearchResult(Reply):
         description="true: the guide that came with Wenmai was not searched beside your own documents."
     )
     document: DocumentPlaces | None = absent("With `document_id`: how far that document came.")
+
+
+class KnownQuestion(WireModel):
+    """A question, and words of the passages that answer it; none: nothing in the documents does."""
+
+    question: str = Field(min_length=1, max_length=8_000, description="As people ask it.")
+    passage: list[Annotated[PlainText, AtMost(2_000)]] = Field(
+        [], max_length=20, description="Words as they stand in a passage that answers, or in several."
+    )
+
+
+class CalibrationBody(WireModel):
+    """What POST /admin/calibration takes."""
+
+    model_config = example(
+        {"questions": [{"question": "How many days of leave?", "passage": ["25 days"]}]}, {"ratings": True}
+    )
+
+    questions: list[KnownQuestion] = Field([], max_length=1_000, description="With what answers them.")
+    ratings: bool = Field(
+        False, validate_default=True, description="Instead of questions: the answers that readers rated."
+    )
+
+    @field_validator("ratings")
+    @classmethod
+    def _either(cls, ratings: bool, info: ValidationInfo) -> bool:
+        if ratings == bool(info.data.get("questions")):
+            raise PydanticCustomError("either", "give `questions`, or `ratings`: true, and not both")
+        return ratings
+
+
+class Calibration(Reply):
+    """Of a logit of a probability: slope × logit + shift. 1 and 0 change nothing."""
+
+    model_config = example(_CALIBRATION)
+
+    slope: float = Field(description="What the logit is multiplied by.")
+    shift: float = Field(description="What is added then.")
+    questions: int = Field(description="How many questions, or rated answers, it was made from.")
+    made_at: Moment | None = Field(description="When it was made; null: the store is not calibrated.")
+
+    @classmethod
+    def of(cls, calibration: calibrations.Calibration) -> Calibration:
+        one = calibration
+        made_at = rfc3339(one.made_us) if one.made_us else None
+        return cls(slope=one.slope, shift=one.shift, questions=one.questions, made_at=made_at)
+
+
+class Verdicts(Reply):
+    """How many answers would be of each kind."""
+
+    sure: int = Field(description="Sure.")
+    closest: int = Field(description="Only the closest passage.")
+    refused: int = Field(description="Nothing found.")
+
+
+class Change(Reply):
+    """The same questions, with the calibration in force and with the new one."""
+
+    before: Verdicts = Field(description="With the one in force.")
+    after: Verdicts = Field(description="With the new one.")
+
+
+class CalibrationReport(Reply):
+    """A calibration, and what becomes of the questions it was made from."""
+
+    model_config = example(
+        {"calibration": _CALIBRATION, "dry_run": True, "answered": _CHANGE, "unanswered": _CHANGE}
+    )
+
+    calibration: Calibration = Field(description="The new one.")
+    dry_run: bool = Field(description="true: it was not kept.")
+    answered: Change = Field(description="Questions that their best passage answers.")
+    unanswered: Change = Field(description="Questions that it does not answer.")

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
+from core.relevance.calibration import holds_words
 from core.relevance.probability import SURE
 from core.text import is_mostly_chinese
 from scripts.evaluation.sets import TURNS_FILE, Message, SetRow, rows_of
@@ -26,7 +27,6 @@ TURN_COLUMNS = (
     "unanswerable", "as sure", "as closest", "refused", "right language",
 )  # fmt: skip
 _UNSEEN = re.compile(r"[\s*`>\\]+")
-_MARKS = re.compile(r"\W+")
 Language = Literal["zh", "en", ""]
 
 
@@ -92,8 +92,8 @@ class TurnQuestion(SetRow):
             return any(words in hit.heading for words in self.sections)
         if self.documents and hit.file_name not in self.documents:
             return False
-        text = _MARKS.sub("", hit.text)
-        return any(_MARKS.sub("", words) in text for words in self.passage) or self.is_readable_in(hit.text)
+        said = any(holds_words(hit.text, words) for words in self.passage)
+        return said or self.is_readable_in(hit.text)
 
     def is_readable_in(self, text: str) -> bool:
         """Whether every fact is in it, whatever marks stand between."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from pydantic import PrivateAttr
 from config.settings import RetrievalSettings
 from core.errors import UnavailableError, where
 from core.knowledge import Candidate, Chunk
+from core.relevance.calibration import Calibration
 from core.relevance.probability import Coefficients, judge, load_coefficients
 from core.relevance.query import Query, QueryForm, follow_up_weight
 from core.relevance.recency import by_dates
@@ -301,15 +302,18 @@ class Reranked:
 
 
 class RerankService:
-    """`reranker` None keeps the fused order. `embedding_name` chooses the calibrated coefficients."""
+    """`reranker` None keeps the fused order. `embedding_name` chooses the calibrated coefficients, and
+    `calibration` says what the store's own questions have made of probabilities."""
 
     def __init__(
         self,
         reranker: BaseNodePostprocessor | None,
         settings: RetrievalSettings,
         embedding_name: str = "multilingual-e5-small",
+        calibration: Callable[[], Calibration] = Calibration,
     ) -> None:
         self._settings = settings
+        self._calibration = calibration
         self._foreign: ForeignReranker | None = None
         if isinstance(reranker, CalibratedReranker):
             self._calibrated = reranker
@@ -320,6 +324,13 @@ class RerankService:
 
     async def rerank(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
         """Never more than came in. Raises nothing: a reranker that fails is logged, `fell_back` says so."""
+        reranked, own = await self._reranked(query, candidates), self._calibration()
+        if own.changes_nothing:
+            return reranked
+        chances = [own.of(candidate.probability) for candidate in reranked.candidates]
+        return replace(reranked, candidates=tuple(_with(reranked.candidates, chances)))
+
+    async def _reranked(self, query: Query, candidates: Sequence[Candidate]) -> Reranked:
         limited = list(candidates[: self._settings.reranker_input_top_n])
         # a few milliseconds of arithmetic: cheaper here than handed to a thread
         judged = self._calibrated.judge(query, limited)

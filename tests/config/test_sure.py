@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
         "config/prompts/knowledge.zh.md",
         "docs/guide/en/asking.md",
         "docs/guide/zh/asking.md",
+        "docs/guide/en/quality.md",
+        "docs/guide/zh/quality.md",
     ],
 )
 def test_prompts_and_guides_name_the_probability_that_the_code_has(page: str) -> None:

@@ -1,0 +1,100 @@
+"""Probabilities fitted to the store's own documents: from questions with known answers, or from ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from api.search.handler import SearchHandler, SearchRequest
+from core.relevance.calibration import Calibration, Judged, Verdicts, fit, holds_words, verdicts
+from services.retrieval.calibrations import Calibrations
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownQuestion:
+    """`passage` are words as they stand in a passage that answers, or in several; none: nothing answers."""
+
+    question: str
+    passage: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of the questions, with the calibration in force and with the new one."""
+
+    before: Verdicts
+    after: Verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationReport:
+    """`answered`: of those whose best passage answers; `unanswered`: of the others."""
+
+    calibration: Calibration
+    dry_run: bool
+    answered: Change
+    unanswered: Change
+
+
+class CalibrationHandler:
+    """`turns` names the collection that holds the ratings; `threshold` is RERANK_SCORE_THRESHOLD."""
+
+    def __init__(
+        self, search: SearchHandler, calibrations: Calibrations, turns: str, threshold: float
+    ) -> None:
+        self._search = search
+        self._calibrations = calibrations
+        self._turns = turns
+        self._threshold = threshold
+
+    async def load(self) -> None:
+        """What was made before this start. Raises StoreUnavailableError."""
+        await self._calibrations.load()
+
+    @property
+    def current(self) -> Calibration:
+        return self._calibrations.current
+
+    async def from_questions(
+        self, questions: Sequence[KnownQuestion], owner: str, *, dry_run: bool
+    ) -> CalibrationReport:
+        """Searches for each as `owner`. Raises BadRequestError where they are too few, StoreUnavailableError,
+        EmbeddingUnavailableError."""
+        return await self._make([await self._judged(each, owner) for each in questions], dry_run)
+
+    async def from_ratings(self, *, dry_run: bool) -> CalibrationReport:
+        """From answers with passages that readers rated. Raises as `from_questions` does."""
+        return await self._make(await self._calibrations.rated(self._turns), dry_run)
+
+    async def undo(self) -> Calibration:
+        """Back to the one before. Raises ConflictError where there is none, StoreUnavailableError."""
+        current = await self._calibrations.undo()
+        log.info("calibration_undone", slope=current.slope, shift=current.shift)
+        return current
+
+    async def _judged(self, known: KnownQuestion, owner: str) -> Judged:
+        report = await self._search.search(SearchRequest(known.question, owner, top_n=1))
+        if not report.candidates:
+            return Judged(0.0, answers=False)
+        best = report.candidates[0].candidate
+        answers = any(holds_words(best.chunk.indexed_text, words) for words in known.passage)
+        return Judged(self.current.raw(best.probability), answers)
+
+    async def _make(self, judged: Sequence[Judged], dry_run: bool) -> CalibrationReport:
+        before, made = self.current, self._calibrations.new(*fit(judged), len(judged))
+        if not dry_run:
+            await self._calibrations.add(made)
+            log.info("calibrated", questions=made.questions, slope=made.slope, shift=made.shift)
+        answered, unanswered = (
+            [each.chance for each in judged if each.answers is answers] for answers in (True, False)
+        )
+        return CalibrationReport(
+            made, dry_run, self._change(answered, before, made), self._change(unanswered, before, made)
+        )
+
+    def _change(self, raw: Sequence[float], before: Calibration, after: Calibration) -> Change:
+        return Change(*(verdicts(map(each.of, raw), self._threshold) for each in (before, after)))

@@ -1,0 +1,73 @@
+"""A calibration: what it fits, that it can be undone, and that it never turns an order round."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import BadRequestError
+from core.relevance.calibration import Calibration, Judged, Verdicts, fit, holds_words, verdicts
+from scripts.evaluation.figures import calibration_error
+
+CHANCES = st.floats(0.001, 0.999)
+FITTED = st.builds(Calibration, st.floats(0.1, 4.0), st.floats(-5.0, 5.0))
+
+
+@given(CHANCES, FITTED)
+def test_it_can_be_taken_back(chance: float, fitted: Calibration) -> None:
+    if 1e-5 < fitted.of(chance) < 1 - 1e-5:  # beyond, a probability has no digits left
+        assert fitted.raw(fitted.of(chance)) == pytest.approx(chance, rel=1e-3)
+
+
+@given(CHANCES, CHANCES, FITTED)
+def test_the_better_passage_stays_the_better(one: float, other: float, fitted: Calibration) -> None:
+    assert (fitted.of(one) <= fitted.of(other)) is (one <= other) or fitted.of(one) == fitted.of(other)
+
+
+def base(shift: float, many: int, seed: int) -> list[Judged]:
+    """Passages that answer as often as their probability would say, were its logit `shift` higher."""
+    drawn = random.Random(seed)
+    logits = [drawn.gauss(-shift, 1.5) for _ in range(many)]
+    return [
+        Judged(1 / (1 + math.exp(-logit)), drawn.random() < 1 / (1 + math.exp(-logit - shift)))
+        for logit in logits
+    ]
+
+
+@pytest.mark.parametrize("shift", [-2.0, 2.0, 6.0])
+def test_twenty_questions_bring_probabilities_near_to_what_they_should_be(shift: float) -> None:
+    """Discriminates: a shift with the wrong sign; one that is held at 0."""
+    fitted = Calibration(*fit(base(shift, 20, seed=3)))
+    others = base(shift, 2_000, seed=4)
+    labels = np.array([float(each.answers) for each in others])
+    before = calibration_error(np.array([each.chance for each in others]), labels)
+    after = calibration_error(np.array([fitted.of(each.chance) for each in others]), labels)
+    assert (before > 0.25, after < 0.12) == (True, True), (before, after)
+
+
+def test_what_was_right_stays_nearly_as_it_was() -> None:
+    assert list(fit(base(0.0, 2_000, seed=5))) == pytest.approx([1.0, 0.0], abs=0.15)
+
+
+def test_too_few_questions_or_none_that_nothing_answers_are_refused() -> None:
+    """Discriminates: a base in which all is sure, because nobody asked what it cannot answer."""
+    for answered, unanswered in ((9, 10), (40, 0), (40, 4), (4, 40)):
+        judged = [Judged(0.5, answers=True)] * answered + [Judged(0.5, answers=False)] * unanswered
+        with pytest.raises(BadRequestError, match="at least 20"):
+            fit(judged)
+
+
+def test_words_are_found_whatever_marks_stand_between() -> None:
+    assert holds_words("| Paris | 3,5 days |", "Paris: 3.5 days")
+    assert not holds_words("Paris", "Paris 3")
+
+
+def test_verdicts_are_counted_by_threshold() -> None:
+    """Discriminates: a threshold above what counts as sure that shows what it refuses."""
+    assert verdicts([0.05, 0.1, 0.39, 0.4, 0.9], 0.1) == Verdicts(sure=2, closest=2, refused=1)
+    assert verdicts([0.45, 0.6], 0.5) == Verdicts(sure=1, closest=0, refused=1)

@@ -1,0 +1,90 @@
+"""Calibrations in the store: which one is in force, and what ratings say of passages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from config.settings import StoreSettings
+from core.errors import ConflictError
+from core.relevance.calibration import Calibration, Judged
+from services.retrieval.calibrations import NOT_CALIBRATED, Calibrations
+from services.store.collections import ensure_collections
+from services.store.dialect import Point, VectorStore
+from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
+
+pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
+
+
+@pytest.fixture(params=ENGINES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[VectorStore]:
+    async with open_store(request.param, tmp_path) as opened:
+        await ensure_collections(opened, StoreSettings(), embedding_name="small", dimension=4)
+        yield opened
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_us = 100
+
+    def __call__(self) -> int:
+        self.now_us += 10
+        return self.now_us
+
+
+def opened(store: VectorStore, reranker: str = "calibrated") -> Calibrations:
+    return Calibrations(store, "operations", "small", reranker, Clock())
+
+
+async def made(calibrations: Calibrations, shift: float) -> Calibration:
+    one = calibrations.new(1.5, shift, 20)
+    await calibrations.add(one)
+    return one
+
+
+async def test_the_last_one_is_in_force_until_it_is_undone_then_the_one_before(store: VectorStore) -> None:
+    """Discriminates: an undo that goes back to nothing, or forgets what earlier turns were judged by."""
+    calibrations = opened(store)
+    assert calibrations.current == NOT_CALIBRATED
+    first, second = await made(calibrations, 1.0), await made(calibrations, -1.0)
+    assert calibrations.current == second
+    assert await calibrations.undo() == first
+    assert await calibrations.undo() == NOT_CALIBRATED
+    with pytest.raises(ConflictError, match="nothing to undo"):
+        await calibrations.undo()
+    assert [calibrations.at(each.made_us).shift for each in (first, second)] == [1.0, -1.0]
+
+
+async def test_it_is_in_force_after_a_start_but_not_for_another_reranker(store: VectorStore) -> None:
+    """Discriminates: offsets of one model laid over the scores of another."""
+    one = await made(opened(store), 1.0)
+    again, other = opened(store), opened(store, "http:bge")
+    for calibrations in (again, other):
+        calibrations._now_us.now_us = 1_000  # type: ignore[attr-defined]
+        await calibrations.load()
+    assert (again.current, other.current) == (one, NOT_CALIBRATED)
+
+
+async def test_ratings_are_read_with_the_probability_before_the_calibration_of_their_time(
+    store: VectorStore,
+) -> None:
+    """Discriminates: fitting to what an earlier calibration made; counting comments, or turns without
+    passages."""
+    calibrations = opened(store)
+    one = await made(calibrations, 1.0)
+    shown, bare = [{"score": one.of(0.2)}, {"score": 0.01}], [{"score": 0.6}]
+    turns = [
+        {"created_us": one.made_us + 1, "feedback": {"rating": "down"}, "sources": shown},
+        {"created_us": one.made_us - 1, "feedback": {"rating": "up"}, "sources": bare},
+        {"created_us": one.made_us + 1, "feedback": {"rating": "up"}, "sources": []},
+        {"created_us": one.made_us + 1, "feedback": {"rating": None, "comment": "x"}, "sources": shown},
+        {"created_us": one.made_us + 1, "feedback": None, "sources": shown},
+    ]
+    points = [Point(id=number + 1, vector={}, payload=payload) for number, payload in enumerate(turns)]
+    await store.upsert("conversations", points)
+    rated = sorted(await calibrations.rated("conversations"), key=lambda each: each.chance)
+    assert [each.answers for each in rated] == [False, True]
+    assert [each.chance for each in rated] == pytest.approx([0.2, 0.6])
+    assert isinstance(rated[0], Judged)
