@@ -11,6 +11,7 @@ Language = Literal["zh", "en"]
 _LINE_BREAKS = re.compile("\r\n|[\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MANY_NEWLINES = re.compile(r"\n{3,}")
+_IDEOGRAPHS = re.compile("[\u3400-\u9fff]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_'.-]*")
 HELD_SHARE = 0.3  # ideographs for each Latin word
 _INVISIBLE = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e")
@@ -37,8 +38,7 @@ def is_mostly_chinese(text: str) -> bool:
 
     Words, not letters: a question about RERANK_SCORE_THRESHOLD in Chinese is a Chinese question.
     """
-    cjk = sum("\u3400" <= char <= "\u9fff" for char in text)
-    return cjk > len(_LATIN_WORD.findall(text))
+    return _has_more_ideographs(text, 1.0)
 
 
 def holds_chinese(text: str) -> bool:
@@ -47,8 +47,12 @@ def holds_chinese(text: str) -> bool:
     Less than a question needs: a table of codes or a block of commands in a Chinese document has more Latin
     words than ideographs, and a text in English has next to none.
     """
-    cjk = sum("\u3400" <= char <= "\u9fff" for char in text)
-    return cjk > HELD_SHARE * len(_LATIN_WORD.findall(text))
+    return _has_more_ideographs(text, HELD_SHARE)
+
+
+def _has_more_ideographs(text: str, for_each_word: float) -> bool:
+    ideographs = 0 if text.isascii() else sum(map(len, _IDEOGRAPHS.findall(text)))
+    return ideographs > 0 and ideographs > for_each_word * len(_LATIN_WORD.findall(text))
 
 
 def fold_width(text: str) -> str:

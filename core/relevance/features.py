@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,7 @@ class Hits:
         return row
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class QuestionWords:
     """The terms of a question and of what it may lean on.
 
@@ -52,9 +53,10 @@ class QuestionWords:
 
     terms: list[str]
     rows: Matrix
-    _cjk: list[int] = field(default_factory=list)
-    _latin: dict[str, int] = field(default_factory=dict)
-    _known: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _cjk: Mapping[str, int]
+    _latin: Mapping[str, int]
+    _seen: set[str] = field(default_factory=set)
+    _known: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, query: Query) -> QuestionWords:
@@ -64,36 +66,37 @@ class QuestionWords:
             _weights(query.last_answer[:MAX_ANSWER_CHARS])
         ]
         terms = list(dict.fromkeys(term for form in weighted for term in form))[:MAX_TERMS]
-        words = cls(
-            terms, np.array([[form.get(term, 0.0) for term in terms] for form in weighted]).reshape(4, -1)
-        )
-        for number, term in enumerate(terms):
-            if is_cjk(term):
-                words._cjk.append(number)
-            else:
-                words._latin[term] = number
-        return words
+        rows = np.array([[form.get(term, 0.0) for term in terms] for form in weighted]).reshape(4, -1)
+        numbers = {term: number for number, term in enumerate(terms)}
+        cjk = {term: number for term, number in numbers.items() if is_cjk(term)}
+        return cls(terms, rows, cjk, {term: numbers[term] for term in terms if term not in cjk})
 
     def hits(self, text: str) -> Hits:
         lowered = folded(text[:MAX_TEXT_CHARS])
-        hits = self._words(lowered) if self._latin else []
-        if self._cjk:
-            lowered = lowered.lower()
-            for number in self._cjk:
-                hits += [(at, number) for at in _places(lowered, self.terms[number])]
+        hits = self._word_hits(lowered) if self._latin else []
+        lowered = lowered.lower() if self._cjk else ""
+        for term, number in self._cjk.items():
+            if term in lowered:
+                hits += [(at, number) for at in _places(lowered, term)]
         hits.sort()
         return Hits([at for at, _ in hits], [number for _, number in hits])
 
-    def _words(self, text: str) -> list[tuple[int, int]]:
-        places: list[tuple[int, int]] = []
-        for at, word in words_of(text):
-            numbers = self._known.get(word)
-            if numbers is None:
-                known = (self._latin.get(piece) for piece in word_pieces(word))
-                numbers = self._known[word] = tuple(number for number in known if number is not None)
-            if numbers:  # few words are of the question
-                places.extend((at, number) for number in numbers)
-        return places
+    def _word_hits(self, text: str) -> list[tuple[int, int]]:
+        """Each word is looked up once for all texts; few are of the question."""
+        places, words = words_of(text)
+        unseen = {*words} - self._seen
+        self._seen.update(unseen)
+        asked = self._latin.keys()
+        for word, pieces in zip(unseen, map(word_pieces, unseen), strict=True):
+            if not asked.isdisjoint(pieces):
+                self._known[word] = [self._latin[piece] for piece in pieces if piece in asked]
+        known = self._known
+        return [
+            (at, number)
+            for at, word in zip(places, words, strict=True)
+            if word in known
+            for number in known[word]
+        ]
 
 
 def _places(text: str, term: str) -> list[int]:
@@ -125,7 +128,8 @@ def covered_nearby(weight: Matrix, hits: Hits, width: int) -> float:
             if not counts[passed]:
                 held -= shares[passed]
             first += 1
-        best = max(best, held)
+        if held > best:
+            best = held
     return best
 
 
@@ -258,18 +262,22 @@ class Features:
         self._deviation = np.where(self.foreign, abroad.deviation, home.deviation)
         self._terms = QuestionWords.of(query)
         self._asked = int(self._terms.rows[0].sum() < FEW_WORDS and len(query.forms) > 1)
-        numbers = [max(number, self._asked) for number in range(len(FORMS))]
-        self._dense, forms = zip(*map(self._form, numbers), strict=True)
+        last = max(len(candidate.matches) for candidate in candidates) - 1
+        numbers = [max(0, min(last, max(number, self._asked))) for number in range(len(FORMS))]
+        by_number = {number: self._form(number) for number in dict.fromkeys(numbers)}
+        self._dense, forms = zip(*(by_number[number] for number in numbers), strict=True)
         words = self._words()
-        self.rows: Matrix = np.column_stack([self._dense[0], *forms, words, self._others(_of(words, "near"))])
-        self.question: Matrix = self._of_question(_of(words, "coverage"))
+        near, coverage = (words[WORD_FEATURES.index(name)] for name in ("near", "coverage"))
+        columns = [self._dense[0], *chain(*forms), *words, *self._others(near)]
+        self.rows: Matrix = np.array(columns).T
+        self.question: Matrix = self._of_question(coverage)
 
     def _is_foreign(self, candidate: Candidate) -> bool:
         """A text without a letter is of no language, and no other than the question's."""
         text = f"{candidate.chunk.heading} {candidate.chunk.text}"[:LANGUAGE_CHARS]
         return holds_chinese(text) != self._chinese and any(map(str.isalpha, text))
 
-    def _form(self, number: int) -> tuple[Matrix, Matrix]:
+    def _form(self, number: int) -> tuple[Matrix, Sequence[Matrix]]:
         """The cosines, and the columns of FORM_FEATURES; a form that there is not repeats the last one."""
         matches = [_match(candidate, number) for candidate in self._candidates]
         known = [match.dense for match in matches if match.dense is not None]
@@ -285,30 +293,30 @@ class Features:
             share,
             _ahead([match.sparse_rank for match in matches]),
         )
-        return dense, np.column_stack(columns)
+        return dense, columns
 
-    def _words(self) -> Matrix:
+    def _words(self) -> Sequence[Matrix]:
         """The columns of WORD_FEATURES."""
         words = self._terms
         hits = [words.hits(candidate.chunk.text) for candidate in self._candidates]
         count = len(words.terms)
         body = np.array([each.here(count) for each in hits]).reshape(len(hits), count)
-        head = np.array([words.hits(_above(c)).here(count) for c in self._candidates]).reshape(body.shape)
+        above = [_above(candidate) for candidate in self._candidates]
+        heads = {text: words.hits(text).here(count) for text in dict.fromkeys(above)}
+        head = np.array([heads[text] for text in above]).reshape(body.shape)
         here = np.maximum(body, head)
         rare = np.log1p((len(hits) + 1) / (here.sum(axis=0) + 0.5))  # what no candidate has weighs most
         asked, previous, conversation, answer = words.rows
         asked = asked + self._asked * previous
         self._rare_coverage = _covered(asked * rare, here)
-        return np.column_stack(
-            [
-                self._nearby(asked, hits),
-                self._nearby(asked * rare, hits),
-                _covered(asked, here),
-                _covered(previous, here),
-                _covered(conversation, here),
-                _covered(answer * rare, here),
-                self._numbers_missing(),
-            ]
+        return (
+            self._nearby(asked, hits),
+            self._nearby(asked * rare, hits),
+            _covered(asked, here),
+            _covered(previous, here),
+            _covered(conversation, here),
+            _covered(answer * rare, here),
+            self._numbers_missing(),
         )
 
     def _nearby(self, weight: Matrix, hits: Sequence[Hits]) -> Matrix:
@@ -323,26 +331,24 @@ class Features:
         texts = [folded(f"{_above(candidate)} {candidate.chunk.text}") for candidate in self._candidates]
         return np.array([sum(number not in text for number in numbers) / len(numbers) for text in texts])
 
-    def _others(self, near: Matrix) -> Matrix:
+    def _others(self, near: Matrix) -> Sequence[Matrix]:
         """From "fused" on."""
         dense, foreign = self._dense[0], self.foreign
         matches = [_match(candidate, self._asked) for candidate in self._candidates]
         agreed = [(m.dense_rank or 99) <= AGREED and (m.sparse_rank or 99) <= AGREED for m in matches]
         wide = 2.5 if self._chinese else 1.0
-        length = [np.log(20 + wide * len(candidate.chunk.text)) for candidate in self._candidates]
+        length = np.log([20 + wide * len(candidate.chunk.text) for candidate in self._candidates])
         lead, gap = dense - dense.mean(), dense - dense.max()
         top_lead = np.full(len(dense), dense.max() - dense.mean())
-        return np.column_stack(
-            [
-                1.0 / np.arange(1, len(dense) + 1),
-                np.array(agreed, dtype=float),
-                length,
-                foreign,
-                *(foreign * column for column in (dense, lead, gap, top_lead)),
-                foreign * _ahead([match.dense_rank for match in matches]),
-                foreign * (1.0 - foreign).max(),
-                foreign * (near * (1.0 - foreign)).max(),
-            ]
+        return (
+            1.0 / np.arange(1, len(dense) + 1),
+            np.array(agreed, dtype=float),
+            length,
+            foreign,
+            *(foreign * column for column in (dense, lead, gap, top_lead)),
+            foreign * _ahead([match.dense_rank for match in matches]),
+            foreign * (1.0 - foreign).max(),
+            foreign * (near * (1.0 - foreign)).max(),
         )
 
     def _of_question(self, coverage: Matrix) -> Matrix:
@@ -375,11 +381,6 @@ class Features:
                 abroad * (best[0] - dense.mean()),
             ]
         )
-
-
-def _of(words: Matrix, name: str) -> Matrix:
-    column: Matrix = words[:, WORD_FEATURES.index(name)]
-    return column
 
 
 def _match(candidate: Candidate, number: int) -> FormMatch:

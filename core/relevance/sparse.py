@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 from core.text import fold_width
 
@@ -57,7 +58,8 @@ _CJK = (
     "\u0e00-\u0e7f\U00020000-\U0003ffff"
 )
 # Joiners and word characters are disjoint, so no input makes this backtrack.
-_RUN = re.compile(rf"([{_CJK}]+)|([^\W{_CJK}]+(?:[.\-/:@'’][^\W{_CJK}]+)*(?:\+\+|#)?)")
+_WORD = re.compile(rf"([^\W{_CJK}]+(?:[.\-/:@'’][^\W{_CJK}]+)*(?:\+\+|#)?)")
+_RUN = re.compile(rf"([{_CJK}]+)|{_WORD.pattern}")
 # Characters that NFKC leaves alone, or turns into others that are no letters either: the usual Chinese text.
 _NEEDS_FOLDING = re.compile("[^\x00-\x7f\u3001-\u301f\u4e00-\u9fff，。！？：；（）“”‘’…—·]")
 _PART = re.compile(r"[^\W\d_]+|\d+")
@@ -121,13 +123,14 @@ def terms(text: str) -> list[str]:
     return [piece for pieces, _ in _runs(text, is_stemmed(text)) for piece, _ in pieces]
 
 
-def question_terms(text: str) -> list[WeightedTerm]:
+@lru_cache(maxsize=32)  # a turn asks for the same few texts again and again; one can have 8,000 terms
+def question_terms(text: str) -> tuple[WeightedTerm, ...]:
     """The question's distinct terms with their weights, first seen first."""
     weights: dict[str, float] = {}
     for pieces, _ in _runs(text, is_stemmed(text)):
         for piece, weight in pieces:
             weights[piece] = min(weights.get(piece, 0.0) + weight, MAX_QUESTION_REPEATS)
-    return [WeightedTerm(piece, weight) for piece, weight in weights.items()]
+    return tuple(WeightedTerm(piece, weight) for piece, weight in weights.items())
 
 
 def folded(text: str) -> str:
@@ -139,7 +142,8 @@ def folded(text: str) -> str:
     if text.isascii():
         return text
     wide = fold_width(text) if _NEEDS_FOLDING.search(text) else text
-    return wide.translate(_simplified())
+    # few texts have any, and to look for one takes a tenth of the time
+    return wide.translate(_simplified()) if _traditional().search(wide) else wide
 
 
 @lru_cache(maxsize=1)
@@ -157,22 +161,25 @@ def _simplified() -> dict[int, str]:
     }
 
 
+@lru_cache(maxsize=1)
+def _traditional() -> re.Pattern[str]:
+    return re.compile(f"[{''.join(map(chr, _simplified()))}]")
+
+
 def is_cjk(term: str) -> bool:
     """Whether a term is of a script without spaces: its matches are found by substring."""
     return term[0] >= "\u2e80" or "\u0e00" <= term[0] <= "\u0e7f"
 
 
-def words_of(text: str) -> Iterator[tuple[int, str]]:
-    """The words outside the scripts without spaces, with their places; of a text that is `folded`."""
-    for match in _RUN.finditer(text):
-        if match[2]:
-            yield match.start(), match[2]
+def words_of(text: str) -> tuple[list[int], list[str]]:
+    """Where the words outside the scripts without spaces begin, and the words; of a text that is `folded`."""
+    parts = _WORD.split(text)  # what is between two words, and every other the word
+    return list(accumulate(map(len, parts)))[:-1:2], parts[1::2]
 
 
 def word_stems(text: str) -> frozenset[str]:
     """The terms of a text outside the scripts without spaces (those are found by substring)."""
-    words = {word for _, word in _RUN.findall(folded(text[:LONGEST_INDEXED]))}
-    words.discard("")
+    words = set(_WORD.findall(folded(text[:LONGEST_INDEXED])))
     return frozenset().union(*map(word_pieces, words))
 
 

@@ -172,7 +172,7 @@ def test_a_hit_really_holds_its_term(question: str, text: str) -> None:
     hits = words.hits(text)
     assert hits.positions == sorted(hits.positions)
     lowered = folded(text[:MAX_TEXT_CHARS])
-    by_place = dict(words_of(lowered))
+    by_place = dict(zip(*words_of(lowered), strict=True))
     for at, number in zip(hits.positions, hits.terms, strict=True):
         term = words.terms[number]
         if is_cjk(term):
