@@ -12,7 +12,7 @@ import numpy as np
 from core.blocks import open_fence
 from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
 from core.citing.units import Unit, UnitKind, cells_of, units_of
-from core.relevance.features import Matrix
+from core.relevance.features import MAX_QUESTION_CHARS, Matrix
 from core.relevance.query import Query
 from core.relevance.sparse import question_terms
 
@@ -100,7 +100,7 @@ class Quotables:
 
     def _asked(self, asked: str) -> _Asked:
         """The heading's words count for every unit below it."""
-        terms = question_terms(asked)
+        terms = question_terms(asked[-MAX_QUESTION_CHARS:])
         above = [presence(terms, heading) for heading, _ in self._passages]
         here = [
             above[one.passage][at] or has

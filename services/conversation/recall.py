@@ -87,6 +87,8 @@ class HistoryRecall:
 
     async def judge(self, query: Query, ranked: Sequence[Ranked]) -> list[Remembered]:
         """The turns themselves, in the same order; those that are gone meanwhile are left out."""
+        if not ranked:
+            return []
         match = QuestionMatch(query.question, self._spread)
         cosines = {each.turn_id: each.cosine for each in ranked}
         turns = await self._turns.get_many(list(cosines))
