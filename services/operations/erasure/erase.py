@@ -23,6 +23,7 @@ from core.operations.erasure import (
     Traced,
 )
 from core.operations.receipts import Receipt, ReceiptKind, subject_of
+from core.relevance.sparse import question_terms
 from services.operations.erasure.copies import StoreFiles, touched
 from services.operations.erasure.documents import DocumentEraser
 from services.operations.erasure.proof import Answers, ErasureParts, Prover, References
@@ -137,6 +138,7 @@ class Erasure:
         texts: Quotes | None = None,
         late: int = 0,
     ) -> Erased:
+        question_terms.cache_clear()  # it keeps the last questions
         changed = touched(done, self._parts.names)
         full = options.mode is Thoroughness.FULL
         files = await self._files.rewrite(changed) if full else self._files.rewrite_later(changed)
