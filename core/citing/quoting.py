@@ -3,6 +3,7 @@ itself, and quoted with what its columns are called."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,7 +22,7 @@ LONGEST_CODE = 1_500  # characters that are quoted of a block
 LONGEST_UNIT = 600
 LONGEST_BEGINNING = 1_000
 MOST_CANDIDATES = 1_000  # units and rows of all passages; beyond, a table's are as good as any
-CLEAR = 0.65  # of the question's words in the best unit
+CLEAR = 0.75  # of the question's words in the best unit
 ASKED_FOR = 0.35  # a number where one is asked for, or a time
 COST_OF_LENGTH = 0.1  # for a unit of LONGEST_UNIT characters
 COST_OF_RANK = 0.1  # of the passage that a unit is in, for each place it is down the list
@@ -74,29 +75,38 @@ class Quotables:
         self._candidates = list(islice(every, MOST_CANDIDATES))
 
     def quotes(self, query: Query, asked: str) -> list[Quote]:
-        """The best for `asked`, best first; more of them where none has most of its words.
+        """The best for `asked`, best first; more of them where none has most of its words. A short passage of
+        which several units are among them is quoted whole.
 
         Where none has words of the question, as in another language, the first passage as far as it is short.
         """
         known = self._asked(asked)
-        if self._passages and max(known.shares, default=0.0) < LITTLE:
-            return [Quote(0, beginning(self._passages[0][1], LONGEST_BEGINNING), 0.0)]
-        wanted = AskedFor.of(asked)
+        if max(known.shares, default=0.0) < LITTLE:
+            return [Quote(0, beginning(text, LONGEST_BEGINNING), 0.0) for _, text in self._passages[:1]]
+        chosen = self._chosen(known, AskedFor.of(asked))
+        places = {(self._candidates[at].passage, self._candidates[at].unit.start) for at in chosen}
+        units = Counter(passage for passage, _ in places)
+        written: dict[tuple[int, int], Quote] = {}
+        for at in chosen:
+            one = self._candidates[at]
+            whole, start = self._passages[one.passage][1], one.unit.start
+            if units[one.passage] > 1 and len(whole) <= LONGEST_UNIT:
+                text, start = beginning(whole, LONGEST_UNIT), 0
+            else:
+                text = self._written(query, known, at, chosen)
+            if text:
+                written.setdefault((one.passage, start), Quote(one.passage, text, known.covers(at)))
+        return [*{quote.text: quote for quote in written.values()}.values()]
+
+    def _chosen(self, known: _Asked, wanted: AskedFor) -> list[int]:
         values = [
             share + ASKED_FOR * wanted.is_in(one.says) - one.cost
             for one, share in zip(self._candidates, known.shares, strict=True)
         ]
         order = sorted(range(len(values)), key=lambda at: -values[at])
-        best = max((known.shares[at] for at in order[:1]), default=0.0)
+        best = known.shares[order[0]]
         least = best * (LEAST_IF_CLEAR if best >= CLEAR else LEAST)
-        chosen = [at for at in order[:MOST_QUOTES] if known.shares[at] >= least]
-        written: dict[tuple[int, int], Quote] = {}
-        for at in chosen:
-            one = self._candidates[at]
-            text = self._written(query, known, at, chosen)
-            if text:
-                written.setdefault((one.passage, one.unit.start), Quote(one.passage, text, known.covers(at)))
-        return [*{quote.text: quote for quote in written.values()}.values()]
+        return [at for at in order[:MOST_QUOTES] if known.shares[at] >= least]
 
     def _asked(self, asked: str) -> _Asked:
         """The heading's words count for every unit below it."""
@@ -115,11 +125,11 @@ class Quotables:
 
     def _written(self, query: Query, known: _Asked, at: int, chosen: Sequence[int]) -> str:
         one = self._candidates[at]
-        heading, text = self._passages[one.passage]
+        text = self._passages[one.passage][1]
         whole = text[one.unit.start : one.unit.end]
         match one.unit.kind:
             case UnitKind.TABLE:
-                return self._rows(heading, known, at, chosen)
+                return self._rows(known, at, chosen)
             case UnitKind.CODE:
                 return beginning(whole, LONGEST_CODE)
             case _ if len(whole) <= LONGEST_UNIT:
@@ -128,7 +138,7 @@ class Quotables:
                 span = key_spans(query, [whole])[0]
                 return whole[span.start : span.end] if span else ""
 
-    def _rows(self, heading: str, known: _Asked, at: int, chosen: Sequence[int]) -> str:
+    def _rows(self, known: _Asked, at: int, chosen: Sequence[int]) -> str:
         """The rows of its table that were chosen, and those that have as much of what tells rows from each
         other."""
         table = (self._candidates[at].passage, self._candidates[at].unit)
@@ -139,8 +149,7 @@ class Quotables:
         lines = [f"- {self._candidates[row].says}" for row in shown[:MOST_ROWS]]
         if len(shown) > MOST_ROWS:
             lines.append(f"- … +{len(shown) - MOST_ROWS}")
-        title = heading.rpartition(" > ")[2].strip() or heading
-        return "\n".join([f"**{title}**", *lines] if title else lines)
+        return "\n".join(lines)
 
 
 def _candidates(number: int, heading: str, text: str) -> Iterator[_Candidate]:

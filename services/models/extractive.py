@@ -102,18 +102,23 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 
 
 def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[str]:
-    """The quotes for each part of the question, each once; and which part has none."""
+    """The quotes for each part of the question, each once, the first of a passage under its heading; and which
+    part has none."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
     most = max((quote.covers for part in by_part.values() for quote in part), default=0.0)
-    blocks: list[str] = []
+    blocks: dict[tuple[int, str], str] = {}
     for part, best in by_part.items():
         covers = max((quote.covers for quote in best), default=0.0)
         if len(by_part) > 1 and covers < min(MISSING, most):
-            blocks.append(_MISSING[chinese].format(part))
-        else:
-            blocks += [_block(quote.text, passages[quote.passage].index) for quote in best]
-    return [*dict.fromkeys(blocks)]
+            blocks[-1, part] = _MISSING[chinese].format(part)
+            continue
+        for quote in best:
+            passage = passages[quote.passage]
+            title = "" if any(at == quote.passage for at, _ in blocks) else passage.heading.rpartition(" > ")[2]
+            text = f"**{title.strip()}**\n{quote.text}" if title.strip() else quote.text
+            blocks.setdefault((quote.passage, quote.text), _block(text, passage.index))
+    return [*blocks.values()]
 
 
 def _parts(query: Query) -> list[str]:

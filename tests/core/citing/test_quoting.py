@@ -40,11 +40,9 @@ def quoted(question: str, *texts: str, heading: str = "") -> list[str]:
     return [quote.text for quote in Quotables([(heading, text) for text in texts]).quotes(query, question)]
 
 
-def test_a_row_comes_with_the_names_of_its_columns_and_its_tables_title() -> None:
+def test_a_row_comes_with_the_names_of_its_columns() -> None:
     """Discriminates: the header without the row, and the row without its header."""
-    assert quoted("AX-221 多少钱", PRICES, heading="产品 > 价目表") == [
-        "**价目表**\n- 型号: AX-221; 名称: 泵（不锈钢）; 价格（元）: 450"
-    ]
+    assert quoted("AX-221 多少钱", PRICES) == ["- 型号: AX-221; 名称: 泵（不锈钢）; 价格（元）: 450"]
 
 
 def test_all_rows_that_match_up_to_five_and_how_many_more() -> None:
@@ -66,6 +64,13 @@ def test_of_several_articles_the_right_one_is_quoted_whole() -> None:
     assert quoted("迟到会扣钱吗", RULES) == ["第二条 迟到三十分钟以内扣五十元。"]
 
 
+def test_a_short_passage_of_which_several_units_have_the_words_is_quoted_whole() -> None:
+    """Discriminates: the shortest of those that tie, or all of them out of their order."""
+    text = "Refund by card: 7 days.\n\nRefund in cash, at the desk: today.\n\nRefund by cheque: none."
+    assert quoted("Is there a refund?", text) == [text]
+    assert len(quoted("Is there a refund?", text.replace("\n\n", "." * 300 + "\n\n"))) == 3
+
+
 def test_a_block_of_code_is_whole_with_its_lead_in_and_its_fence_closed() -> None:
     whole = "Install it:\n\n```bash\npip install wenmai\nwenmai serve\n```\n"
     assert quoted("pip install", whole)[0] == whole.strip()
@@ -80,9 +85,9 @@ def test_without_a_word_of_the_question_the_first_passage_is_quoted_as_far_as_it
 
 
 def test_rows_of_two_things_that_are_compared_stand_in_one_table() -> None:
-    """Discriminates: one row of two, or the table's title twice."""
-    assert quoted("AX-220 and BX-1", PRICES, heading="价目表") == [
-        "**价目表**\n- 型号: AX-220; 名称: 泵; 价格（元）: 300\n- 型号: BX-1; 名称: 阀; 价格（元）: 20"
+    """Discriminates: one row of two, or two tables of one row."""
+    assert quoted("AX-220 and BX-1", PRICES) == [
+        "- 型号: AX-220; 名称: 泵; 价格（元）: 300\n- 型号: BX-1; 名称: 阀; 价格（元）: 20"
     ]
 
 
