@@ -98,9 +98,9 @@ class Quotables:
                 written.setdefault((one.passage, start), Quote(one.passage, text, known.covers(at)))
         return [*{quote.text: quote for quote in written.values()}.values()]
 
-    def _chosen(self, known: _Asked, wanted: AskedFor) -> list[int]:
+    def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
         values = [
-            share + ASKED_FOR * wanted.is_in(one.says) - one.cost
+            share + ASKED_FOR * asked_for.is_in(one.says) - one.cost
             for one, share in zip(self._candidates, known.shares, strict=True)
         ]
         order = sorted(range(len(values)), key=lambda at: -values[at])

@@ -102,7 +102,7 @@ def _is_readable(passage: Passage, chinese: bool) -> bool:
 
 
 def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[str]:
-    """The quotes for each part of the question, each once, the first of a passage under its heading; and which
+    """The quotes for each part of the question, each once, a passage's first under its heading; and which
     part has none."""
     quotables = Quotables([(passage.heading, passage.text) for passage in passages])
     by_part = {part: quotables.quotes(query, part) for part in _parts(query)}
@@ -115,8 +115,9 @@ def _answered(query: Query, passages: Sequence[Passage], chinese: bool) -> list[
             continue
         for quote in best:
             passage = passages[quote.passage]
-            title = "" if any(at == quote.passage for at, _ in blocks) else passage.heading.rpartition(" > ")[2]
-            text = f"**{title.strip()}**\n{quote.text}" if title.strip() else quote.text
+            is_first = all(at != quote.passage for at, _ in blocks)
+            title = passage.heading.rpartition(" > ")[2].strip() if is_first else ""
+            text = f"**{title}**\n{quote.text}" if title else quote.text
             blocks.setdefault((quote.passage, quote.text), _block(text, passage.index))
     return [*blocks.values()]
 
