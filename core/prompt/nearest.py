@@ -11,6 +11,7 @@ from core.knowledge import Candidate
 from core.text import Language
 
 MOST = 3
+NEAR = 0.05  # a probability; of questions on another subject most have nothing that is as near
 LONGEST_TITLE = 80  # characters
 _TASK = {
     "zh": "最接近的标题如下，但它们的内容没有通过相关性判断。可以用 Markdown 链接列出其中可能有帮助的，"
@@ -44,9 +45,11 @@ class Nearest:
 
 
 def nearest_of(ranked: Sequence[Candidate]) -> list[Nearest]:
-    """Of refused candidates, best first, each heading of a file once."""
+    """Of refused candidates, best first, each heading of a file once; none that is far."""
     named: dict[tuple[str, str], Nearest] = {}
     for candidate in ranked:
+        if candidate.probability < NEAR:
+            continue
         chunk = candidate.chunk
         title, file_name = _plain(chunk.heading.rpartition(" > ")[2]), _plain(chunk.file_name)
         link = f"#/d/{chunk.document_id}/{chunk.chunk_id}"

@@ -8,11 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.knowledge import Candidate, Chunk
-from core.prompt.nearest import MOST, nearest_in, nearest_of, nearest_text
+from core.prompt.nearest import MOST, NEAR, nearest_in, nearest_of, nearest_text
 
 
-def candidate(heading: str, file_name: str = "guide.md", number: int = 0) -> Candidate:
-    return Candidate(replace(CHUNK, heading=heading, file_name=file_name, chunk_id=f"c-{number}"))
+def candidate(
+    heading: str, file_name: str = "guide.md", number: int = 0, probability: float = NEAR
+) -> Candidate:
+    chunk = replace(CHUNK, heading=heading, file_name=file_name, chunk_id=f"c-{number}")
+    return Candidate(chunk, probability=probability)
 
 
 CHUNK = Chunk("c-0", "d-0", "guide.md", "text", 0)
@@ -28,7 +31,11 @@ def test_each_heading_is_named_once_and_three_at_most() -> None:
 
 
 def test_nothing_near_is_no_text() -> None:
+    """Discriminates: three headings of an office for the capital of Peru."""
     assert nearest_text([], "zh") == ""
+    far = candidate("Pay", number=1, probability=NEAR - 0.001)
+    assert nearest_text([far], "zh") == ""
+    assert [one.title for one in nearest_of([candidate("Leave"), far])] == ["Leave"]
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
