@@ -28,7 +28,7 @@ async def test_requests_about_the_last_answer_are_met_without_a_model(app: App) 
     session = {"session_id": first.session_id}
     assert "handbook.md" in (await app.ask("这个答案的出处是哪里？", **session)).answer
     shorter = await app.ask("短一点", **session, parent_turn_id=first.finished["turn_id"])
-    assert shorter.answer == "> 年假每年十五天。\n\nhandbook.md"
+    assert shorter.answer == "> **休假**\n> 年假每年十五天。\n\nhandbook.md"
     assert "handbook.md" in (await app.ask("出处呢？", **session)).answer
     assert "年假有几天？" in (await app.ask("我刚才问了什么？", **session)).answer
     assert (await app.ask("再说一遍")).answer == "这个会话里还没有问答。"
