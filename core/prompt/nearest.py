@@ -11,7 +11,7 @@ from core.knowledge import Candidate
 from core.text import Language
 
 MOST = 3
-NEAR = 0.05  # a probability; of questions on another subject most have nothing that is as near
+NEAR = 0.05  # a probability; three of five questions on another subject have nothing as near
 LONGEST_TITLE = 80  # characters
 _TASK = {
     "zh": "最接近的标题如下，但它们的内容没有通过相关性判断。可以用 Markdown 链接列出其中可能有帮助的，"
