@@ -25,6 +25,7 @@ from services.operations.metrics import Metrics
 from services.operations.repair.run import Backfill
 from services.operations.schedule.runner import CleanupSchedule
 from services.store.dialect import VectorStore
+from services.store.durable import announce, store_id
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
@@ -69,6 +70,17 @@ class Container:
     def recoveries(self) -> tuple[Callable[[], Awaitable[object]], ...]:
         """What is done before the first question, as soon as the store answers."""
         return self.calibration.load, self.recover_running, self.discard_unfinished, self.recover_documents
+
+    def store_id(self) -> str:
+        """ "" of a Qdrant server's store. Blocking."""
+        names = self.settings.store
+        return "" if names.qdrant_url else store_id(names.embedded)
+
+    def announce(self, url: str) -> None:
+        """Where this server is reached, for commands that find its store locked. Blocking."""
+        names = self.settings.store
+        if not names.qdrant_url:
+            announce(names.embedded, url)
 
     async def close_background(self) -> None:
         """What was begun beside the requests ends, while the store is still open."""

@@ -57,6 +57,9 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
+EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound, only translated
+
+
 class ServerSettings(Section):
     """Where the server listens, who may call it, and what one caller may take."""
 
@@ -74,8 +77,16 @@ class ServerSettings(Section):
     progress_prefix: Literal["STATUS", "CONTENT"] = "STATUS"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
+    def address(self, port: int) -> str:
+        """Where this machine reaches it, which is bound to `host`."""
+        host = EVERY_ADDRESS.get(self.host, self.host)
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
 
 OTHER_COLLECTIONS = ("knowledge", "documents", "sessions", "memories", "operations")
+
+
+EMBEDDED_FOLDER = "store"
 
 
 class StoreSettings(Section):
@@ -136,6 +147,11 @@ class StoreSettings(Section):
     @property
     def operations_collection(self) -> str:
         return self._suffixed("operations")
+
+    @property
+    def embedded(self) -> Path:
+        """The embedded engine's folder."""
+        return self.data_dir / EMBEDDED_FOLDER
 
     @property
     def backups(self) -> Path:

@@ -122,9 +122,9 @@ class Server(uvicorn.Server):
             # what is loaded by now stays: without it a full collection stops the loop for 20 ms, not 170
             gc.collect()
             gc.freeze()
-            port = self.servers[0].sockets[0].getsockname()[1]
-            host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
-            print(GREETING.format(url=f"http://{host}:{port}") + self._note, flush=True)
+            url = self._settings.address(self.servers[0].sockets[0].getsockname()[1])
+            await asyncio.to_thread(self._app.state.container.announce, url)
+            print(GREETING.format(url=url) + self._note, flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse new questions, let open answers finish, cut the rest, then close.

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts.commands.maintenance import EXIT_OK, EXIT_REFUSED, CommandError, print_table, run, time_zone
-from scripts.commands.server import add_server_options, ask_server, server_of
+from scripts.commands.server import Server, add_server_options, ask_server, at_store, open_here
 
 if TYPE_CHECKING:
+    from api.offline.stores import StoreLook
     from api.wiring.assembly import History
     from config.settings import Settings
     from core.operations.backfill_turns import BackfillOptions, BackfillPlan, BackfillReport, ImportReport
@@ -73,16 +74,19 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 async def _repair(settings: Settings, options: argparse.Namespace) -> int:
-    from api.wiring.assembly import open_maintenance
-    from core.errors import BadRequestError, StoreLockedError
+    from core.errors import BadRequestError
+
+    async def here() -> int:
+        async with open_here(settings) as (history, _):
+            return await _finish(RepairHere(options, history), options)
+
+    async def by_server(server: Server, _: StoreLook) -> int:
+        return await _finish(RepairByServer(server, options), options)
 
     if options.json is not None:
         check_writable(options.json)
     try:
-        async with open_maintenance(settings) as maintenance:
-            return await _finish(RepairHere(options, maintenance), options)
-    except StoreLockedError:
-        return await _finish(RepairByServer(settings, options), options)
+        return await at_store(settings, options, here, by_server)
     except BadRequestError as error:
         raise CommandError(str(error), EXIT_REFUSED) from error
 
@@ -166,8 +170,8 @@ def _progress(total: int | None) -> Iterator[Callable[[int], object]]:
 class RepairByServer:
     """Raises CommandError for what a server is not asked to do: it reads and writes no file of a request."""
 
-    def __init__(self, settings: Settings, options: argparse.Namespace) -> None:
-        self._server = server_of(settings, options.url, options.api_key)
+    def __init__(self, server: Server, options: argparse.Namespace) -> None:
+        self._server = server
         self._options = options
 
     async def repair(self) -> BackfillReport:

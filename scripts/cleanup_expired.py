@@ -19,9 +19,10 @@ from scripts.commands.maintenance import (
     run,
     whole_days,
 )
-from scripts.commands.server import add_server_options, ask_server, server_of
+from scripts.commands.server import Server, add_server_options, ask_server, at_store, open_here
 
 if TYPE_CHECKING:
+    from api.offline.stores import StoreLook
     from config.settings import Settings
     from routes.wire.operations import Cleanup
 
@@ -65,20 +66,20 @@ async def _clean_up(settings: Settings, options: argparse.Namespace) -> int:
 
 
 async def _expire(settings: Settings, options: argparse.Namespace, days: int) -> Cleanup:
-    from api.wiring.assembly import open_maintenance
-    from core.errors import StoreLockedError
     from routes.wire.operations import Cleanup
 
-    try:
-        async with open_maintenance(settings) as maintenance:
-            report = await maintenance.conversations.delete_old_conversations(
+    async def here() -> Cleanup:
+        async with open_here(settings) as (history, _):
+            report = await history.conversations.delete_old_conversations(
                 days, dry_run=not options.apply, reason="command"
             )
             return Cleanup.model_validate(report)
-    except StoreLockedError:
-        server = server_of(settings, options.url, options.api_key)
+
+    async def by_server(server: Server, _: StoreLook) -> Cleanup:
         params: dict[str, str | int] = {"dry_run": not options.apply, "days": days, "reason": "command"}
         return await ask_server(server, "/admin/cleanup", params, Cleanup)
+
+    return await at_store(settings, options, here, by_server)
 
 
 def _print_report(report: Cleanup) -> None:

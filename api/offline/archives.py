@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from api.offline.stores import StoreLook, look_at
 from api.wiring.parts import (
     folders_of,
     mark_sample_loaded,
@@ -31,10 +32,10 @@ from services.operations.reembedding.beside import stored_as_of
 
 
 @asynccontextmanager
-async def open_backups(names: StoreSettings) -> AsyncIterator[Backups]:
+async def open_backups(names: StoreSettings) -> AsyncIterator[tuple[Backups, StoreLook]]:
     """Raises StartRefusedError, StoreLockedError when a server has the embedded store."""
     async with open_source(names) as store, open_snapshots(names) as snapshots:
-        yield Backups(store, names, snapshots)
+        yield Backups(store, names, snapshots), await look_at(store, names)
 
 
 def backups_in(folder: Path) -> list[ArchiveListing]:

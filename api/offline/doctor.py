@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from api.wiring.parts import EMBEDDED_FOLDER, api_key_for, check_schedule, configured_llms, open_store
+from api.wiring.parts import api_key_for, check_schedule, configured_llms, open_store
 from config.settings import ModelSettings, Settings
 from config.sources import CONFIG_FILE_VARIABLE, DEFAULT_CONFIG_FILE
 from core.errors import StartRefusedError, StoreLockedError, WenmaiError
@@ -35,7 +35,7 @@ async def examine(
 def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
     store = settings.store
     now_s = time.time()
-    old = None if store.qdrant_url else machine.check_old_stores(store.data_dir / EMBEDDED_FOLDER)
+    old = None if store.qdrant_url else machine.check_old_stores(store.embedded)
     return [
         machine.check_python(),
         machine.check_libraries(machine.pinned_libraries()),
@@ -69,7 +69,7 @@ async def _models(models: ModelSettings) -> list[Finding]:
 
 
 async def _stored(settings: Settings, ask_server: Callable[[], Awaitable[list[Finding]]]) -> StoreFindings:
-    folder = settings.store.data_dir / EMBEDDED_FOLDER
+    folder = settings.store.embedded
     if not settings.store.qdrant_url and not folder.is_dir():
         return StoreFindings([ok("store", "nothing is stored yet")])
     try:

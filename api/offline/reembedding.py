@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from functools import partial
 
-from api.wiring.parts import EMBEDDED_FOLDER, open_embedding, open_store
-from config.settings import Settings, StoreSettings
+from api.wiring.parts import open_embedding, open_store
+from config.settings import EMBEDDED_FOLDER, Settings, StoreSettings
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.beside import CollectionsBeside, CopyBeside
 from services.operations.reembedding.folders import COPY_SUFFIX, StoreFolders
@@ -62,7 +62,7 @@ async def open_reembedding(settings: Settings) -> AsyncIterator[Reembedding]:
 
 def folders_of(names: StoreSettings) -> StoreFolders:
     """The embedded store's, and what lies beside it."""
-    return StoreFolders(names.data_dir / EMBEDDED_FOLDER)
+    return StoreFolders(names.embedded)
 
 
 def collections_of(names: StoreSettings) -> list[str]:

@@ -30,7 +30,6 @@ from api.turn.gathering import Pipeline
 from api.turn.prompt import PromptBuilder
 from api.turn.run import RunningTurns, StreamSeats
 from api.wiring.parts import (
-    EMBEDDED_FOLDER,
     SAMPLE_FOLDER,
     WrapEmbedding,
     check_schedule,
@@ -114,7 +113,7 @@ class History:
     ) -> Erasure:
         """Without these two: for a command, beside which no server has the store open."""
         names = self.settings.store
-        store_folder = None if names.qdrant_url else names.data_dir / EMBEDDED_FOLDER
+        store_folder = None if names.qdrant_url else names.embedded
         parts = ErasureParts(
             store=self.store,
             names=names,
@@ -163,7 +162,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         reranker = open_reranker(settings, embedding.name, stack)
         reembedding = StoreReembedding(
             settings.store, settings.models, store, activity, open_embedding,
-            partial(open_store, settings.store), settings.store.data_dir / EMBEDDED_FOLDER,
+            partial(open_store, settings.store), settings.store.embedded,
         )  # fmt: skip
         stack.push_async_callback(reembedding.close)
         container = _put_together(history, knowledge, running, schedule, reembedding, reranker)
@@ -418,7 +417,7 @@ async def _settle_folders(settings: Settings, embedding: EmbeddingService, open_
     names = settings.store
     if not names.qdrant_url:
         folders_of(names).refuse_interrupted()
-        await switch_if_prepared(names.data_dir / EMBEDDED_FOLDER, names, embedding, open_folder)
+        await switch_if_prepared(names.embedded, names, embedding, open_folder)
 
 
 async def _warm_up(queries: QueryBuilder) -> None:

@@ -15,7 +15,14 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
-from config.settings import ConversationSettings, LLMSettings, ModelSettings, Settings, StoreSettings
+from config.settings import (
+    EMBEDDED_FOLDER,
+    ConversationSettings,
+    LLMSettings,
+    ModelSettings,
+    Settings,
+    StoreSettings,
+)
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.operations.expiry import ExpiryReport
@@ -39,7 +46,6 @@ from services.store.dialect import VectorStore
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-EMBEDDED_FOLDER = "store"  # below DATA_DIR
 SAMPLE_FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 SAMPLE_MARKER = "sample-loaded"
 DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
@@ -82,7 +88,16 @@ async def open_snapshots(settings: StoreSettings) -> AsyncIterator[Snapshots | N
 
 
 def folders_of(settings: StoreSettings) -> RestoreFolders:
-    return RestoreFolders(settings.data_dir / EMBEDDED_FOLDER)
+    return RestoreFolders(settings.embedded)
+
+
+async def refuse_foreign(store: VectorStore, names: StoreSettings) -> None:
+    """Where a store is only looked into, none is made. Raises StartRefusedError."""
+    if not await store.collection_exists(names.conversation_collection):
+        place = names.qdrant_url or names.embedded
+        raise StartRefusedError(
+            f"{place} has no collection {names.conversation_collection}: is it another's?"
+        )
 
 
 @asynccontextmanager

@@ -94,6 +94,7 @@ async def stats(container: ContainerDep, admin: Admin) -> Statistics:
     counts = {name: (await container.store.count(collection)).count for name, collection in names.items()}
     size = await container.space.size_bytes() if container.space else None
     return Statistics(
+        store_id=await asyncio.to_thread(container.store_id),
         stored=counts,
         chunks_made_for=None if store.qdrant_url else container.knowledge.size.most_chunks,
         bytes_on_disk=size,

@@ -132,6 +132,7 @@ class Statistics(Reply):
 
     model_config = example(
         {
+            "store_id": "0b0e7f5c-2a1d-4a0f-9b3c-6d8e1f2a3b4c",
             "stored": {"turns": 240, "sessions": 30, "documents": 12, "chunks": 480, "memories": 0},
             "chunks_made_for": 20000,
             "bytes_on_disk": 7340032,
@@ -140,6 +141,7 @@ class Statistics(Reply):
         }
     )
 
+    store_id: str = Field("", description="The embedded store's own id; empty of a Qdrant server's.")
     stored: dict[str, int] = Field(description="Things in the store, by kind.")
     chunks_made_for: int | None = Field(description="Chunks the engine is meant for; null: any number.")
     bytes_on_disk: int | None = Field(description="Size on the disk; null: the engine does not say.")
@@ -160,6 +162,7 @@ class Backup(Reply):
             "points": {"turns": 240},
             "seconds": 2.4,
             "removed": [],
+            "fuller": [],
         }
     )
 
@@ -171,6 +174,7 @@ class Backup(Reply):
     points: dict[str, int] = Field(description="What is in it, by kind.")
     seconds: float = Field(description="How long it took.")
     removed: list[str] = Field(description="Older archives that were deleted.")
+    fuller: list[str] = Field([], description="Those of them that held more than this one.")
 
 
 class Archive(Reply):

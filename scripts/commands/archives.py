@@ -18,10 +18,11 @@ from scripts.commands.maintenance import (
     run,
     whole_number,
 )
-from scripts.commands.server import add_server_options, ask_server, server_of
+from scripts.commands.server import Server, add_server_options, ask_server, at_store, show_store
 
 if TYPE_CHECKING:
     from api.offline.archives import Restoring
+    from api.offline.stores import StoreLook
     from config.settings import Settings, StoreSettings
     from routes.wire.operations import Backup
 
@@ -41,6 +42,7 @@ def _parse_backup(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="wenmai backup", description=BACKUP_DESCRIPTION)
     parser.add_argument("--to", type=Path, help="a file or a folder (default: BACKUP_DIR)")
     parser.add_argument("--keep", type=_some, help="afterwards delete all but this many archives there")
+    parser.add_argument("--allow-empty", action="store_true", help="also of a store with nothing in it")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="show the archives in BACKUP_DIR")
     what.add_argument("--verify", type=Path, metavar="FILE", help="read an archive to its end")
@@ -66,7 +68,7 @@ async def _back_up(settings: Settings, options: argparse.Namespace) -> int:
     print_table([*rows, ("bytes", report.size_bytes), ("seconds", f"{report.seconds:.1f}")])
     print(f"{folder / report.file}\nas it was at {report.created}, sha256 {report.sha256}")
     for removed in report.removed:
-        print(f"removed {removed}")
+        print(f"removed {removed}{', which held more' if removed in report.fuller else ''}")
     return EXIT_OK
 
 
@@ -85,23 +87,32 @@ def _place(to: Path | None, backups: Path) -> tuple[Path, str]:
 
 async def _create(settings: Settings, options: argparse.Namespace, folder: Path, name: str) -> Backup:
     from api.offline.archives import open_backups
-    from core.errors import StoreLockedError
     from routes.wire.operations import Backup
 
-    try:
-        async with open_backups(settings.store) as backups:
+    async def here() -> Backup:
+        async with open_backups(settings.store) as (backups, look):
+            _refuse_empty(show_store(look), options)
             with _folder_errors(options.to, folder):
                 report = await backups.create(folder, "command", name=name, keep=options.keep)
             return Backup.model_validate(report)
-    except StoreLockedError:
+
+    async def by_server(server: Server, look: StoreLook) -> Backup:
+        _refuse_empty(look, options)
         if options.to:
-            raise CommandError(
-                "the store is open in a running server, which writes into its own BACKUP_DIR: omit --to",
-                EXIT_REFUSED,
-            ) from None
-        server = server_of(settings, options.url, options.api_key)
+            raise CommandError("a server writes into its own BACKUP_DIR: omit --to", EXIT_REFUSED)
         params = {"keep": options.keep} if options.keep else {}
         return await ask_server(server, "/admin/backups", params, Backup)
+
+    return await at_store(settings, options, here, by_server)
+
+
+def _refuse_empty(look: StoreLook, options: argparse.Namespace) -> None:
+    """Raises CommandError: a backup of the wrong store must not look like one of the right one."""
+    if look.is_empty and not options.allow_empty:
+        raise CommandError(
+            f"{look.place} is empty: name the right store with DATA_DIR or --url, or add --allow-empty",
+            EXIT_REFUSED,
+        )
 
 
 @contextmanager

@@ -21,9 +21,10 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import add_server_options, ask_server, server_of
+from scripts.commands.server import Server, add_server_options, ask_server, at_store, open_here
 
 if TYPE_CHECKING:
+    from api.offline.stores import StoreLook
     from config.settings import Settings
     from core.operations.erasure import Erased, Proof
 
@@ -99,7 +100,9 @@ async def _erase(settings: Settings, options: argparse.Namespace) -> int:
         raise CommandError(
             f"what is erased cannot be brought back: add --yes to erase this {kind}", EXIT_REFUSED
         )
-    erased = await _ask(settings, options, kind, name)
+    erased, look = await _ask(settings, options, kind, name)
+    if look.is_empty:
+        raise CommandError(f"{look.place} is empty: this proves nothing of another store", EXIT_REFUSED)
     if options.json:
         from dataclasses import asdict
 
@@ -122,9 +125,10 @@ def _hits_in_use(proof: Proof) -> int:
     return sum(each.hits for each in proof.searched if each.place not in COPIES)
 
 
-async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name: str) -> Erased:
-    from api.wiring.assembly import open_maintenance
-    from core.errors import StoreLockedError
+async def _ask(
+    settings: Settings, options: argparse.Namespace, kind: str, name: str
+) -> tuple[Erased, StoreLook]:
+    """With what was in the store before."""
     from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 
     erasure_options = ErasureOptions(
@@ -134,11 +138,12 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
         dry_run=not options.apply,
         reason="command",
     )
-    try:
-        async with open_maintenance(settings) as maintenance:
-            return await maintenance.make_erasure().anything(ErasedKind(kind), name, erasure_options)
-    except StoreLockedError:
-        server = server_of(settings, options.url, options.api_key)
+
+    async def here() -> tuple[Erased, StoreLook]:
+        async with open_here(settings) as (history, look):
+            return await history.make_erasure().anything(ErasedKind(kind), name, erasure_options), look
+
+    async def by_server(server: Server, look: StoreLook) -> tuple[Erased, StoreLook]:
         params = {
             "kind": kind,
             "name": name,
@@ -147,7 +152,9 @@ async def _ask(settings: Settings, options: argparse.Namespace, kind: str, name:
             "with_answers": options.with_answers,
             "backups": options.backups,
         }
-        return await ask_server(server, "/admin/erase", params, Erased)
+        return await ask_server(server, "/admin/erase", params, Erased), look
+
+    return await at_store(settings, options, here, by_server)
 
 
 def _print_report(erased: Erased) -> None:

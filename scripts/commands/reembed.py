@@ -12,7 +12,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from routes.wire import operations as wire
@@ -25,10 +25,11 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, ServerClient, add_server_options, asking_for_store, server_of
+from scripts.commands.server import Server, ServerClient, add_server_options, asking, at_store, show_store
 
 if TYPE_CHECKING:
     from api.offline.reembedding import OnProgress, Reembedding
+    from api.offline.stores import StoreLook
     from config.settings import ModelSettings, Settings, StoreSettings
 
 
@@ -102,25 +103,28 @@ def with_embedding(settings: Settings, embedding: str | None) -> Settings:
 
 async def _beside(settings: Settings, options: argparse.Namespace) -> int:
     """The embedded store: by the server that has it open, else here."""
-    from api.offline.reembedding import folders_of, open_reembedding
-    from core.errors import StoreLockedError
 
-    folders = folders_of(settings.store)
-    old = folders.finish_interrupted()
+    from api.offline.reembedding import folders_of
+
+    old = None if options.url else folders_of(settings.store).finish_interrupted()
     if old is not None:
         print(f"Finished what an interrupted run had left: the old store is kept in {old}.")
-    if not folders.exists():
-        print(f"Nothing to do: {folders.store} does not exist yet.")
-        return EXIT_OK
-    async with AsyncExitStack() as stack:
-        try:
-            parts = await stack.enter_async_context(open_reembedding(settings))
-        except StoreLockedError:
-            server = server_of(settings, options.url, options.api_key)
-            return await reembed_in_server(server, settings.models, options)
+
+    async def by_server(server: Server, _: StoreLook) -> int:
+        return await reembed_in_server(server, settings.models, options)
+
+    return await at_store(settings, options, lambda: _here(settings, options), by_server)
+
+
+async def _here(settings: Settings, options: argparse.Namespace) -> int:
+    from api.offline.reembedding import folders_of, open_reembedding
+    from api.offline.stores import look
+
+    show_store(await look(settings.store))
+    async with open_reembedding(settings) as parts:
         copied = not options.cancel and await _into_folder(parts, settings.store, options)
     if copied:
-        old = await asyncio.to_thread(folders.replace)
+        old = await asyncio.to_thread(folders_of(settings.store).replace)
         print(f"Done: start with EMBEDDING={settings.models.embedding}. The old store is kept in {old};")
         print("started with the old model, the server goes back to it. Delete it when you do not need it.")
     return EXIT_OK
@@ -255,7 +259,7 @@ def _duration(seconds: float) -> str:
 
 async def reembed_in_server(server: Server, models: ModelSettings, options: argparse.Namespace) -> int:
     """Returns the exit code. Raises CommandError."""
-    async with asking_for_store(server) as client:
+    async with asking(server) as client:
         if options.cancel:
             state = await client.send("DELETE", PATH, ReembedState)
             print(f"The server's re-embedding is {state.status}.")

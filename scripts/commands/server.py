@@ -1,4 +1,5 @@
-"""The one door of the commands to a running server: its address, its key, its replies and refusals."""
+"""Which store a command acts on, here or in a running server; and the one door of the commands to a server:
+its address, its key, its replies and refusals."""
 
 from __future__ import annotations
 
@@ -11,11 +12,20 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scripts.commands.maintenance import EXIT_FAILED, EXIT_REFUSED, CommandError, print_refusal, unsendable
+from scripts.commands.maintenance import (
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    CommandError,
+    print_refusal,
+    shown,
+    unsendable,
+)
 
 if TYPE_CHECKING:
     import httpx
 
+    from api.offline.stores import StoreLook
+    from api.wiring.assembly import History
     from config.settings import Settings
 
 
@@ -24,11 +34,7 @@ T = TypeVar("T")
 REFUSALS = (400, 409, 422)  # statuses of a server that refuses what was asked
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
 CONNECT_TIMEOUT_S = 5
-EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound, only translated
-STORE_IN_USE = (
-    "another process has the store open, and no server answers at {url} ({kind}): name it with --url, "
-    "or stop it"
-)
+SILENT = "no server answers at {url} ({kind})"
 NOT_RUNNING = "no answer from {url}: {error}. Is `make run` running?"
 
 
@@ -41,17 +47,88 @@ class Server:
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("when a server has the store open")
-    group.add_argument("--url", help="its address (default: from HOST and PORT)")
+    group = parser.add_argument_group("a running server")
+    group.add_argument("--url", help="ask this one (default: the store of DATA_DIR, or who has it open)")
     group.add_argument("--api-key", help="its key (default: the first of ADMIN_API_KEYS, then of API_KEYS)")
+
+
+async def at_store(
+    settings: Settings,
+    options: argparse.Namespace,
+    here: Callable[[], Awaitable[T]],
+    by_server: Callable[[Server, StoreLook], Awaitable[T]],
+) -> T:
+    """`--url` names the server that is asked, and nothing here is opened. Without it the configured store is
+    opened here, or asked for at the server that has it open. No store is made.
+
+    The server's store is shown before it is asked; `here` shows its own. Raises CommandError,
+    StartRefusedError.
+    """
+    from api.offline.stores import refuse_missing
+    from core.errors import StoreLockedError
+
+    server = server_of(settings, options.url, options.api_key)
+    if not options.url:
+        refuse_missing(settings.store)
+        try:
+            return await here()
+        except StoreLockedError as error:
+            server = _holding(settings, server, error)
+    return await by_server(server, await _look_of(settings, server, named=bool(options.url)))
+
+
+def _holding(settings: Settings, server: Server, error: Exception) -> Server:
+    """The server that has the store of DATA_DIR open. Raises CommandError when it is another program."""
+    from api.offline.stores import holder
+
+    url = holder(settings.store).url
+    if not url:
+        raise CommandError(f"{error}: it is no server that can be asked, wait until it has ended")
+    return Server(url, server.api_key)
+
+
+async def _look_of(settings: Settings, server: Server, *, named: bool) -> StoreLook:
+    """What a server has in its store, which is shown. One that was not named must have the store of DATA_DIR.
+
+    Raises CommandError.
+    """
+    from api.offline.stores import StoreLook, id_of
+    from routes.wire.operations import Statistics
+
+    async with asking(server) as client:
+        reply = await client.send("GET", "/admin/stats", Statistics)
+    if not named and reply.store_id != id_of(settings.store):
+        raise CommandError(
+            f"the lock of {settings.store.embedded} ({id_of(settings.store)}) names {server.url}, which has "
+            f"another store ({reply.store_id}): nothing was done; name the right one with --url"
+        )
+    stored = reply.stored
+    return show_store(
+        StoreLook(server.url, reply.store_id, stored["turns"], stored["documents"], stored["sessions"])
+    )
+
+
+@asynccontextmanager
+async def open_here(settings: Settings) -> AsyncIterator[tuple[History, StoreLook]]:
+    """The configured store, opened in this process and shown. Raises StoreLockedError, StartRefusedError."""
+    from api.offline.stores import look
+    from api.wiring.assembly import open_maintenance
+
+    found = show_store(await look(settings.store))  # before anything could be made
+    async with open_maintenance(settings) as history:
+        yield history, found
+
+
+def show_store(look: StoreLook) -> StoreLook:
+    """On standard error, since a result may be read by a program."""
+    print(shown(look.line), file=sys.stderr)
+    return look
 
 
 def server_of(settings: Settings, url: str | None, api_key: str | None) -> Server:
     server = settings.server
-    host = EVERY_ADDRESS.get(server.host, server.host)
-    default = f"http://[{host}]:{server.port}" if ":" in host else f"http://{host}:{server.port}"
     key = api_key or next((key.get_secret_value() for key in [*server.admin_api_keys, *server.api_keys]), "")
-    return Server((url or default).rstrip("/"), key)
+    return Server((url or server.address(server.port)).rstrip("/"), key)
 
 
 def local_url() -> str:
@@ -108,7 +185,7 @@ class ServerClient:
 
 @asynccontextmanager
 async def asking(
-    server: Server, timeout_s: float = REQUEST_TIMEOUT_S, silence: str = STORE_IN_USE
+    server: Server, timeout_s: float = REQUEST_TIMEOUT_S, silence: str = SILENT
 ) -> AsyncIterator[ServerClient]:
     """Raises CommandError."""
     import httpx
@@ -128,17 +205,9 @@ async def asking(
         yield ServerClient(client, silence)
 
 
-@asynccontextmanager
-async def asking_for_store(server: Server) -> AsyncIterator[ServerClient]:
-    """The server that has the store open, which the user is told. Raises CommandError."""
-    print(f"The store is open in a running server: asking {server.url}", file=sys.stderr)
-    async with asking(server) as client:
-        yield client
-
-
 async def ask_server(server: Server, path: str, params: Mapping[str, str | int], reply: type[T]) -> T:
-    """POST to the server that has the store open. Raises CommandError."""
-    async with asking_for_store(server) as client:
+    """POST to the server that has the store. Raises CommandError."""
+    async with asking(server) as client:
         return checked(await client.request("POST", path, params=dict(params)), reply)
 
 

@@ -25,9 +25,10 @@ from scripts.commands.maintenance import (
     run,
     shown,
 )
-from scripts.commands.server import Server, ServerClient, add_server_options, asking_for_store, server_of
+from scripts.commands.server import Server, ServerClient, add_server_options, asking, at_store, show_store
 
 if TYPE_CHECKING:
+    from api.offline.stores import StoreLook
     from config.settings import Settings
 
 PATH = "/admin/sync"
@@ -62,22 +63,29 @@ async def _sync(settings: Settings, options: argparse.Namespace) -> int:
     if not settings.knowledge.sources and not options.forget:
         print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
         return EXIT_OK
-    from api.wiring.assembly import open_container
-    from core.errors import BadRequestError, ConflictError, StoreLockedError
+    from core.errors import BadRequestError, ConflictError
 
-    try:
-        async with open_container(quiet(settings)) as container:
-            if options.forget:
-                return _print_forgotten(options.forget, await container.sync.forget(options.forget))
-            reports = await container.sync.run(options.source, options.yes)
-            return print_reports(reports, (await container.sync.state()).left)
-    except (BadRequestError, ConflictError) as error:
-        raise CommandError(str(error), EXIT_REFUSED) from error
-    except StoreLockedError:
-        server = server_of(settings, options.url, options.api_key)
+    async def by_server(server: Server, _: StoreLook) -> int:
         if options.forget:
             return _print_forgotten(options.forget, await forget_in_server(server, options.forget))
         return print_reports(*await sync_in_server(server, options.source, options.yes))
+
+    try:
+        return await at_store(settings, options, lambda: _sync_here(settings, options), by_server)
+    except (BadRequestError, ConflictError) as error:
+        raise CommandError(str(error), EXIT_REFUSED) from error
+
+
+async def _sync_here(settings: Settings, options: argparse.Namespace) -> int:
+    from api.offline.stores import look
+    from api.wiring.assembly import open_container
+
+    show_store(await look(settings.store))
+    async with open_container(quiet(settings)) as container:
+        if options.forget:
+            return _print_forgotten(options.forget, await container.sync.forget(options.forget))
+        reports = await container.sync.run(options.source, options.yes)
+        return print_reports(reports, (await container.sync.state()).left)
 
 
 def quiet(settings: Settings) -> Settings:
@@ -137,7 +145,7 @@ async def sync_in_server(
 ) -> tuple[Sequence[SyncReport], Sequence[LeftSource]]:
     """The reports of the run, once it has ended. Raises CommandError."""
     body = {"source": source, "allow_removals": allow_removals}
-    async with asking_for_store(server) as client:
+    async with asking(server) as client:
         began = await client.send("POST", PATH, SyncState, body)
         state = await _followed(client)
     # a report from before is of a source that this run did not get to
@@ -151,7 +159,7 @@ async def forget_in_server(server: Server, source: str) -> int:
     """How many documents were removed. Raises CommandError."""
     from urllib.parse import quote
 
-    async with asking_for_store(server) as client:
+    async with asking(server) as client:
         return (await client.send("DELETE", f"{PATH}/{quote(source, safe='')}", RemovedSource)).removed
 
 

