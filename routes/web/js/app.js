@@ -1,5 +1,6 @@
 /** Puts the page's parts together. */
 
+import { copyWithMarks } from "./answer/selection.js";
 import { onKeyNeeded } from "./api/http.js";
 import { listModels, publicSettings } from "./api/turns.js";
 import { hear } from "./base/bus.js";
@@ -32,6 +33,7 @@ translateAll();
 onKeyNeeded(askForKey);
 
 new CitePreview(find("#thread"));
+copyWithMarks(find("#thread"));
 const sidebar = new Sidebar();
 const follower = new Follower(find("#thread"), find("#to-end"));
 const announce = (text) => (find("#announcer").textContent = text);
