@@ -7,6 +7,7 @@ import { Branching } from "../branches/display.js";
 import { newTurnId } from "../stream/protocol.js";
 import { Run, Runs } from "../stream/run.js";
 import { commandOf } from "../turn/commands.js";
+import { noteOf } from "../turn/states.js";
 import { TurnView } from "../turn/view.js";
 import { Acts } from "./acts.js";
 import { atEnd, atTurn } from "./arrivals.js";
@@ -216,7 +217,8 @@ function storedView(turn, acts, { again, ask }) {
   const view = TurnView.stored(turn, acts);
   const body = storedRequest(turn);
   const onRetry = () => (body ? again(view, body) : ask(turn.user_query));
-  if (turn.status === "failed" || turn.status === "interrupted") view.showError({ message: `note_${turn.status}`, onRetry });
+  const message = noteOf(turn.status, turn.assistant_response);
+  if (message) view.showError({ message, onRetry });
   return view;
 }
 

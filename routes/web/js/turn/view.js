@@ -156,7 +156,7 @@ export class TurnView {
     this.#again = false;
     this.element.dataset.status = status;
     this.thinking.took(timings?.thinking);
-    this.progress.settle({ status, reason, at, timings, usage });
+    this.progress.settle({ status, reason, broken: !this.answer.empty, at, timings, usage });
     if (status === "completed" && !this.sourceCount && wasSearched(timings)) this.#saySourceless();
     this.state.set(stateOf(status), this.progress.words);
     this.actions.refresh();
