@@ -26,6 +26,11 @@ export class Run {
     });
   }
 
+  /** The turn that it followed, null for none; undefined while the server has not told. */
+  get parent() {
+    return this.#finished?.parent_turn_id;
+  }
+
   /** Resolves when the turn is over, however it ended. `onRetry` runs it again under the same id. */
   async go(onRetry) {
     this.view.start();
