@@ -127,7 +127,9 @@ async def test_a_conversation_opened_twice_over_a_running_answer_has_each_turn_o
 async def test_two_tabs_on_one_conversation_follow_each_other(page: Page, desk: Served) -> None:
     """Discriminates: a tab that shows a question below a turn that it does not follow; one that learns of the
     others' turns by a reload alone; a branch that begins without a word."""
-    here, other = bring(desk.url, "两个标签页"), await page.context.new_page()
+    assert page.context.browser
+    here = bring(desk.url, "两个标签页")
+    other = await page.context.browser.new_page(locale="zh-CN")  # a window of its own: none of them is hidden
     for tab in (page, other):
         await go(tab, desk, here)
         await answered(tab, 1)
