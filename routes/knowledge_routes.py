@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from api.turn.stream import TurnStream
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
+from core.text import Language
 from routes.dependencies import ContainerDep, Owner, body_schema, json_body
 from routes.errors import RETRY_AFTER_S, request_id
 from routes.openapi import TURN_STREAM, Responses, WireRoute, errors
@@ -42,9 +43,14 @@ async def knowledge_chat_conversation(
     container: ContainerDep,
     owner: Owner,
     body: Annotated[ChatBody, Depends(json_body(ChatBody))],
+    accept_language: Annotated[
+        str, Header(description="The reader's language, zh or en: in it commands are answered.")
+    ] = "",
 ) -> Response:
     """Ask a question; the answer streams as Server-Sent Events, or comes whole with `stream: false`."""
-    stream = await container.chat.begin_turn(_turn_request(body, owner, request_id(request)))
+    stream = await container.chat.begin_turn(
+        _turn_request(body, owner, request_id(request), _language_of(accept_language))
+    )
     seat = container.chat.reader_seat(owner)
     if body.stream:
         return stream_response(stream, container.settings.server, body.stream_format, seat=seat)
@@ -93,7 +99,18 @@ async def stop_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> Sto
     return StoppedTurn(turn_id=str(turn_id), stopped=stopped)
 
 
-def _turn_request(body: ChatBody, owner: str, request_id: str) -> TurnRequest:
+def _language_of(accepted: str) -> Language | None:
+    """The first of ours in a list like "zh-CN,zh;q=0.9,en": browsers begin with what is read best."""
+    for tag in accepted.lower().split(","):
+        match tag.strip().partition(";")[0].partition("-")[0]:
+            case "zh":
+                return "zh"
+            case "en":
+                return "en"
+    return None
+
+
+def _turn_request(body: ChatBody, owner: str, request_id: str, language: Language | None) -> TurnRequest:
     names_parent = "parent_turn_id" in body.model_fields_set
     return TurnRequest(
         question=body.question,
@@ -105,6 +122,7 @@ def _turn_request(body: ChatBody, owner: str, request_id: str) -> TurnRequest:
         model_id=body.model_id,
         how=AskedWith(**body.model_dump(include=HOW)),
         filters=filter_of(body.filters),
+        language=language,
     )
 
 

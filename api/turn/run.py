@@ -134,7 +134,7 @@ class TurnRun:
     async def _obey(self, command: Command) -> None:
         """A slash command is answered without a model."""
         session = self._plan.session
-        language = command_language(command, session.title)
+        language = command_language(command, session.title, self._plan.request.language)
         text = await self._pipeline.commands.run(command, session, self.turn.owner, language)
         self.stream.publish(*self._answer.whole(text))
 

@@ -146,9 +146,13 @@ def parse_command(question: str) -> Command | None:
     return Command(name, words[1].strip() if len(words) > 1 else "") if name else None
 
 
-def command_language(command: Command, earlier: str = "") -> CommandLanguage:
-    """The language to answer in: that of the persona's text, else of an earlier question of the session."""
-    for text in (command.persona_text or "", earlier):
-        if any(char.isalpha() for char in text):
-            return "zh" if is_mostly_chinese(text) else "en"
-    return None
+def command_language(command: Command, earlier: str = "", reader: CommandLanguage = None) -> CommandLanguage:
+    """The language to answer in: that of the persona's text, else the reader's where it is known, else that
+    of an earlier question of the session."""
+    return _language_of(command.persona_text or "") or reader or _language_of(earlier)
+
+
+def _language_of(text: str) -> CommandLanguage:
+    if not any(char.isalpha() for char in text):
+        return None
+    return "zh" if is_mostly_chinese(text) else "en"

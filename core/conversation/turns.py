@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from core.dates import rfc3339
 from core.knowledge import NO_LIMITS, Citation, KnowledgeFilter
-from core.text import preprocess_question
+from core.text import Language, preprocess_question
 
 
 class TurnStage(StrEnum):
@@ -237,7 +237,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """One question. `parent_turn_id`: UNSET for the session's latest completed turn, None for a new root."""
+    """One question. `parent_turn_id`: UNSET for the session's latest completed turn, None for a new root.
+
+    `language` is the reader's, None where it is not known; a command, which has none, is answered in it.
+    """
 
     question: str
     owner: str
@@ -248,6 +251,7 @@ class TurnRequest:
     model_id: str = "default"
     how: AskedWith = field(default_factory=AskedWith)
     filters: KnowledgeFilter = NO_LIMITS
+    language: Language | None = None
 
     @property
     def fingerprint(self) -> str:

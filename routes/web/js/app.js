@@ -1,5 +1,6 @@
 /** Puts the page's parts together. */
 
+import { copyWithMarks } from "./answer/selection.js";
 import { onKeyNeeded } from "./api/http.js";
 import { listModels, publicSettings } from "./api/turns.js";
 import { hear } from "./base/bus.js";
@@ -22,7 +23,7 @@ import { CitePreview } from "./sources/preview.js";
 
 const find = (selector) => document.querySelector(selector);
 const UUID = "[0-9a-f-]{36}";
-/** `#/s/<session>`, or `#/s/<session>/<turn>` for the branch that ends there. */
+/** `#/s/<session>`, or `#/s/<session>/<turn>` for the branch through that turn; one that the page itself wrote ends there. */
 const placeInUrl = () => new RegExp(`^#/s/(${UUID})(?:/(${UUID}))?$`, "i").exec(location.hash) ?? [];
 const hashOf = (sessionId, leaf) =>
   sessionId ? `#/s/${sessionId}${new RegExp(`^${UUID}$`, "i").test(leaf) ? `/${leaf}` : ""}` : "#/";
@@ -32,6 +33,7 @@ translateAll();
 onKeyNeeded(askForKey);
 
 new CitePreview(find("#thread"));
+copyWithMarks(find("#thread"));
 const sidebar = new Sidebar();
 const follower = new Follower(find("#thread"), find("#to-end"));
 const announce = (text) => (find("#announcer").textContent = text);
@@ -80,16 +82,17 @@ function show() {
   sidebar.close();
   closeMenu(); // it may be about the conversation that was open
   const [, sessionId = null, leaf] = placeInUrl();
-  chat.open(sessionId, leaf);
+  if (leaf && !history.state?.ends) chat.openAt(sessionId, leaf);
+  else chat.open(sessionId, leaf);
   sessions.opened();
   composer.focus();
   if (chat.sessionId && matchMedia("(pointer: coarse)").matches) head.focus();
 }
 
-/** The address names the branch that is shown. */
+/** The address names the branch that is shown; its state, which a reload keeps and a copied link lacks, that it ends there. */
 function placed(sessionId, leaf, isStep = false) {
   if (hashOf(sessionId, leaf) === location.hash) return;
-  history[isStep ? "pushState" : "replaceState"](null, "", hashOf(sessionId, leaf));
+  history[isStep ? "pushState" : "replaceState"]({ ends: true }, "", hashOf(sessionId, leaf));
 }
 
 function urlChanged() {
@@ -135,6 +138,8 @@ function showReading({ n, total, done }) {
 }
 
 addEventListener("hashchange", urlChanged);
+addEventListener("focus", () => chat.catchUp());
+document.addEventListener("visibilitychange", () => document.hidden || chat.catchUp());
 for (const button of document.querySelectorAll(".new-chat")) button.addEventListener("click", () => go(null));
 for (const button of document.querySelectorAll(".open-documents")) button.addEventListener("click", () => openDocuments());
 for (const button of document.querySelectorAll(".example")) {

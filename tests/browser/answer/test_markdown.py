@@ -35,6 +35,24 @@ RAW_MARKUP = """async (text) => {
   }
   return [...seen];
 }"""
+# The numbers that a reader sees, each time the growing text was drawn: those of all lists in a row.
+NUMBERS = """async ([text, size]) => {
+  const { AnswerView } = await import("/web/js/answer/view.js");
+  await (await import("/web/js/answer/markdown.js")).engineReady;
+  const view = new AnswerView();
+  document.body.append(view.element);
+  const numbers = () => [...view.element.querySelectorAll("ol")].flatMap((list) =>
+    [...list.children].map((_, at) => list.start + at));
+  const seen = [];
+  for (let at = 0; at < text.length; at += size) {
+    view.append(text.slice(at, at + size));
+    await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+    seen.push(numbers());
+  }
+  view.end();
+  await view.drained;
+  return [...seen, numbers()];
+}"""
 MATHS = "其中 $a_b*c$ 和 \\(x*y_z*w\\)，$5 and $6，还有\n\n$$\nE*m*c\n- 1\n= 2\n$$\n\n*真的* 完"
 
 
@@ -80,3 +98,36 @@ async def test_a_long_nested_list_goes_on_as_a_list_after_it_was_cut(page: Page,
     await answered(page)
     assert await page.locator(".prose pre").count() == 0
     assert await page.locator(".prose li").count() > 100
+
+
+async def test_steps_keep_their_numbers_while_they_arrive_and_after(page: Page, server_url: str) -> None:
+    """Discriminates: `start` taken off, so that each list that code parts, or that was cut, begins at 1."""
+    await page.goto(server_url)
+    code = "```sh\nwenmai serve\n```\n"
+    steps = "".join(f"{number}. 第 {number} 步\n{code}" for number in (1, 2, 3))
+    indented = "".join(
+        f"{number}. 第 {number} 步\n\n   ```sh\n   wenmai serve\n   ```\n\n" for number in (1, 2, 3)
+    )
+    long = "".join(f"{number}. 一步，说得长一些，说到这里为止\n" for number in range(1, 161))
+    for text, size, last in ((steps, 11, 3), (indented, 11, 3), (long, 300, 160)):
+        seen = await page.evaluate(NUMBERS, [text, size])
+        assert seen[-1] == list(range(1, last + 1))
+        assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in seen)
+
+
+async def test_a_table_keeps_its_columns_alignment_and_its_words_whole(page: Page, server_url: str) -> None:
+    """Discriminates: `align` taken off; cells that break a word or a number instead of scrolling."""
+    await page.set_viewport_size({"width": 390, "height": 700})
+    await page.goto(server_url)
+    head = "| configuration | 名 | " + " | ".join(f"column{n}" for n in range(8)) + " |\n"
+    row = "| parent_turn_id | 名 | " + " | ".join(["1234567.89"] * 8) + " |\n"
+    await answer_with(page, whole_turn(head + "| :-- | :-: |" + " --: |" * 8 + f"\n{row}"))
+    await ask(page, "?")
+    await answered(page)
+    cells = page.locator(".prose td")
+    aligned = await cells.evaluate_all("cells => cells.map((cell) => getComputedStyle(cell).textAlign)")
+    assert aligned == ["left", "center", *["right"] * 8]
+    lines = "cells => cells.map((cell) => { const range = document.createRange(); "
+    lines += "range.selectNodeContents(cell.firstChild); return range.getClientRects().length; })"
+    assert await cells.evaluate_all(lines) == [1] * 10
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from playwright.async_api import Page
 
 from tests.browser.support.driving import answered, ask
-from tests.browser.support.live import Live, live_server
+from tests.browser.support.live import QUESTION, Live, live_server
 from tests.support.models.stub_llm import StubLLM, running_stub
 
 REWRITTEN = "灯塔的灯每晚亮几个小时"
@@ -61,3 +62,26 @@ async def test_a_warning_and_the_rewritten_question_stay_over_a_reload(page: Pag
         f"Searched again for “{REWRITTEN}”.",
         "The reranker could not be reached; the built-in one ranked this time.",
     ]
+
+
+async def test_an_answer_that_was_cut_says_so_now_and_after_a_reload(page: Page, live: Live) -> None:
+    """By the model's limit, and by a server that breaks off. Discriminates: "not answered" over a text that
+    came; a stored turn that looks whole."""
+    await page.goto(live.url)
+    chunk = {"choices": [{"index": 0, "delta": {"content": "到此"}, "finish_reason": "length"}]}
+    live.says(raw=f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n")
+    await ask(page, QUESTION)
+    await answered(page)
+    live.says("说到", "一半", cut=True)
+    await ask(page, QUESTION)
+    await answered(page, 2, "failed")
+    for reloaded in (False, True):
+        ends = await page.locator(".progress .ended").all_inner_texts()
+        assert ends == ["已到长度上限\uff0c回答在此截断", "回答中途断了"]
+        assert await page.locator(".prose").all_inner_texts() == ["到此", "说到一半"]
+        assert "断了" in await page.inner_text(".turn:nth-child(2) .error-card .cause")
+        if not reloaded:
+            await page.reload()
+            await answered(page, 2, "failed")
+    await page.click("#language")
+    assert "broke off" in await page.inner_text(".error-card .cause")

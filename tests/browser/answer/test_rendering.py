@@ -134,16 +134,25 @@ async def test_without_its_libraries_the_page_shows_plain_text(page: Page, serve
 async def test_sources_put_the_cited_first_and_an_unknown_mark_back_into_text(
     page: Page, server_url: str
 ) -> None:
+    """Discriminates: marks copied as bare numbers; one without a source shown as any other text."""
     await page.goto(server_url)
     sources = [
         citation(1, cited=False),
         citation(2, page=3),
         *[citation(i, cited=False) for i in range(3, 61)],
     ]
-    await answer_with(page, whole_turn("见 [2]\uff0c还有 [99]\u3002", sources=sources))
+    await answer_with(page, whole_turn("见 [2]\uff0c还有 [99]\u3002\n\n又见 [1, 3]", sources=sources))
     await ask(page, "?")
     await answered(page)
-    assert await page.inner_text(".prose") == "见 2\uff0c还有 [99]\u3002"
+    assert await page.inner_text(".prose") == "见 2\uff0c还有 [99]\u3002\n\n又见 13"
+    assert await page.get_attribute(".prose .unsourced", "title") == "没有这个编号的来源"
+    assert await page.locator(".no-sources").count() == 0
+    await page.focus(".prose .cite")
+    await page.evaluate("getSelection().selectAllChildren(document.querySelector('.prose'))")
+    await page.keyboard.press("Control+c")
+    await page.focus("#question")
+    await page.keyboard.press("Control+v")
+    assert await page.input_value("#question") == "见 [2]\uff0c还有 [99]\u3002\n\n又见 [1, 3]"
     assert await page.get_attribute(".source >> nth=0", "data-index") == "2"
     assert "第 3 页" in await page.inner_text(".source >> nth=0")
     assert await page.locator(".source").count() == 21

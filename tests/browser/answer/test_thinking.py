@@ -53,6 +53,19 @@ async def test_a_reader_who_opens_running_thinking_finds_it_open_the_next_time(
     await answered(page, turns=2)
 
 
+async def test_thinking_never_reads_longer_than_the_answer_it_is_part_of(page: Page, live: Live) -> None:
+    """Discriminates: thinking rounded to whole seconds, one at least, beside a total with tenths."""
+    timings = {"thinking": 660.0, "first_token": 20.0, "generate": 810.0, "total": 815.0}
+    finished = {"stage": "finished", "turn_id": TURN_ID, "status": "completed", "timings_ms": timings}
+    events = [("SESSION", "x"), ("THINK", "想。"), ("CONTENT", "答"), ("SOURCE", [])]
+    await answer_with(page, sse_body([*events, ("STATUS", finished), ("DONE", "")]))
+    await page.goto(live.url)
+    await ask(page, "?")
+    await answered(page)
+    assert await page.inner_text(".thinking summary") == "思考了 0.7 秒"
+    assert await page.inner_text(".took-time") == "用时 0.8 秒"
+
+
 @pytest.mark.full("a journey of seconds in a real browser")
 async def test_huge_thinking_does_not_hold_the_page_up(page: Page, live: Live) -> None:
     """Discriminates: one text node for it all, laid out anew with every frame."""
@@ -80,6 +93,6 @@ async def test_huge_thinking_does_not_hold_the_page_up(page: Page, live: Live) -
         await page.evaluate("document.querySelector('.thinking-text').scrollTop = 1e9")
     text = await page.evaluate("document.querySelector('.thinking-text').textContent")
     assert text == "".join(text for _, text in events)
-    assert "思考了 4 秒" in await page.inner_text(".thinking summary")
+    assert "思考了 4.2 秒" in await page.inner_text(".thinking summary")
     print(f"1 MB of thinking: {costs.longest_ms:.0f} ms of {costs.total_ms:.0f}")
     assert 0 < costs.longest_ms < 200

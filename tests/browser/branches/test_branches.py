@@ -7,10 +7,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from playwright.async_api import Page, Route
+from playwright.async_api import Page, Route, expect
 
-from tests.browser.branches.branching import ask_all, sent_by, shows
+from tests.browser.branches.branching import act, ask_all, ids, sent_by, shows
+from tests.browser.composer.composing import Served
 from tests.browser.safety.payloads import HOSTILE
+from tests.browser.support.conversations import bring
 from tests.browser.support.driving import SESSION_ID, answered, ask
 
 FIRST = "父子链是什么\uff1f"
@@ -202,3 +204,23 @@ async def test_a_tree_that_cannot_be_read_leaves_the_page_as_it_is(
     await page.reload()
     await shows(page, SECOND)
     assert await page.is_visible("#branches") is False
+
+
+async def test_a_link_to_a_turn_shows_it_within_the_whole_conversation(page: Page, desk: Served) -> None:
+    """Discriminates: the branch cut at the turn; one shown at its end; a reader who continues from an earlier
+    turn taken back to the whole by a reload."""
+    session_id = bring(desk.url, "六十轮", turns=60)
+    await page.goto(f"{desk.url}/#/s/{session_id}")
+    await answered(page, 60)
+    fifth = (await ids(page))[4]
+    await page.goto("about:blank")
+    await page.goto(f"{desk.url}/#/s/{session_id}/{fifth}")
+    await answered(page, 60)
+    await expect(page.locator(".turn:nth-child(5) .asked")).to_be_in_viewport()
+    await expect(page.locator(".turn:nth-child(60) .asked")).not_to_be_in_viewport()
+    assert await page.locator(".continuing").inner_text() == ""
+    await act(page, 5, "continue-here")
+    await expect(page.locator(".turn")).to_have_count(5)
+    await page.reload()
+    await answered(page, 5)
+    await expect(page.locator(".turn")).to_have_count(5)

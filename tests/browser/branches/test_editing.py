@@ -73,7 +73,9 @@ async def test_the_next_question_grows_from_an_earlier_turn(page: Page, stubbed:
     await expect(page.locator(".turn:first-child .turn-more")).to_be_visible()
     await act(page, 1, "continue-here")
     await shows(page, ONE)
-    await expect(page.locator(".continuing")).to_have_text(f"下一个问题接在\u201c{ONE}\u201d之后")
+    await expect(page.locator(".continuing")).to_have_text(
+        f"下一个问题接在\u201c{ONE}\u201d之后\uff0c成为新的分支"
+    )
     await page.reload()
     await shows(page, ONE)
     await page.click(".continuing button")

@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import Page
 
 from tests.browser.composer.composing import BOX, opened, sent_by
+from tests.browser.support.driving import answered, ask
 
 LIST = "#completions"
 OPTIONS = f"{LIST} [role=option]"
@@ -106,8 +107,16 @@ async def test_a_path_is_a_question(page: Page, server_url: str) -> None:
     assert body["question"] == "/etc/hosts 是什么\uff1f"
 
 
-async def test_the_list_speaks_the_language_of_the_page(page: Page, server_url: str) -> None:
+async def test_commands_speak_the_language_of_the_page(page: Page, server_url: str) -> None:
+    """Discriminates: a command answered in both languages, or in that of an earlier question."""
     await opened(page, server_url)
+    await ask(page, "/help")
+    await answered(page)
     await page.click("#language")
     await page.type(BOX, "/cl")
     assert "Start over" in await page.inner_text(LIST)
+    await ask(page, "/help")
+    await answered(page, 2)
+    chinese, english = await page.locator(".prose").all_inner_texts()
+    assert ("可用的命令" in chinese, "Commands" in chinese) == (True, False)
+    assert ("可用的命令" in english, "Commands" in english) == (False, True)

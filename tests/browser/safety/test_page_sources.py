@@ -21,7 +21,7 @@ FORBIDDEN = (
     r"\bsetHTML", r"\bparseHTML", r"\bjavascript:", r"\.cssText\b", r"setAttribute\(\s*[\"'](?:on|style|src)",
 )  # fmt: skip
 IMPORT = re.compile(r"""(?:from|import)\s*\(?\s*["'](\.{1,2}/[^"']+|/web/[^"']+)["']""")
-KEYS = re.compile(r"""(?:i18n|label): \[?"(\w+)"|\bset(?:Text|Label)\([^,"]+, "(\w+)"|\bt\("(\w+)\"""")
+KEYS = re.compile(r"""(?:i18n|label): \[?"(\w+)"|\bset(?:Text|Label|Title)\([^,"]+, "(\w+)"|\bt\("(\w+)\"""")
 IN_PAGE = re.compile(r'data-i18n(?:-label|-placeholder)?="(\w+)"')
 
 

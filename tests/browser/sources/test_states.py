@@ -7,7 +7,8 @@ from playwright.async_api import Page
 
 from tests.browser.safety.payloads import HOSTILE
 from tests.browser.sources.test_sources import PREVIEW, shown
-from tests.browser.support.driving import citation
+from tests.browser.support.driving import answered, ask, citation
+from tests.browser.support.live import Live
 
 DELETED = "这份文档后来被删除了，引用的文字也一并删除，只留下编号。"
 
@@ -120,3 +121,21 @@ async def test_a_phone_shows_cards_and_glance_without_horizontal_scrolling(
     await page.click(".cite")
     assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert await page.is_visible(".source .score-track")
+
+
+async def test_an_answer_without_a_passage_says_so_and_small_talk_does_not(page: Page, live: Live) -> None:
+    """Discriminates: nothing in the place of the sources; the line under a greeting or a command, which
+    nothing was searched for; a line that a reload loses."""
+    live.says("资料里没有写 [1]。")
+    await page.goto(live.url)
+    for turns, question in enumerate(("火星上有几座火山？", "你好", "/help"), 1):
+        await ask(page, question)
+        await answered(page, turns)
+    for _ in range(2):
+        assert await page.locator(".turn .no-sources").all_inner_texts() == ["这个回答没有用到文档里的段落。"]
+        assert await page.locator(".turn:nth-child(1) .unsourced").inner_text() == "[1]"
+        await page.reload()
+        await answered(page, 3)
+    await page.click("#language")
+    assert "No passage" in await page.inner_text(".turn:nth-child(1) .no-sources")
+    assert "There is no source" in str(await page.get_attribute(".unsourced", "title"))

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.branches.branching import edit, shows
+from tests.browser.branches.branching import act, edit, shows
 from tests.browser.composer.composing import BOX, Served
 from tests.browser.support.conversations import bring, choose, come_back, open_menu, row
 from tests.browser.support.driving import answered, ask
@@ -122,6 +122,30 @@ async def test_a_conversation_opened_twice_over_a_running_answer_has_each_turn_o
     await page.wait_for_selector(".turn:nth-child(14)")
     post.let_go.set()
     await shows(page, *(f"第 {number} 个问题" for number in range(1, 15)), NEXT)
+
+
+async def test_two_tabs_on_one_conversation_follow_each_other(page: Page, desk: Served) -> None:
+    """Discriminates: a tab that shows a question below a turn that it does not follow; one that learns of the
+    others' turns by a reload alone; a branch that begins without a word."""
+    assert page.context.browser
+    here = bring(desk.url, "两个标签页")
+    other = await page.context.browser.new_page(locale="zh-CN")  # a window of its own: none of them is hidden
+    for tab in (page, other):
+        await go(tab, desk, here)
+        await answered(tab, 1)
+    await ask(other, NEXT)
+    await answered(other, 2)
+    await ask(page, "然后呢\uff1f")  # while it may not have heard of the other tab's
+    await shows(page, FIRST, NEXT, "然后呢\uff1f")
+    await come_back(other)
+    await shows(other, FIRST, NEXT, "然后呢\uff1f")
+    assert await page.locator(".continuing").inner_text() == ""
+    await act(page, 1, "continue-here")
+    await shows(page, FIRST)
+    await come_back(page)
+    assert "成为新的分支" in await page.locator(".continuing").inner_text()
+    await shows(page, FIRST)
+    await other.close()
 
 
 async def branched(page: Page, desk: Served) -> str:

@@ -106,9 +106,9 @@ async def test_the_networks_return_ends_the_waiting(page: Page, live: Live, prox
     await assert_whole(page)
 
 
-@pytest.mark.full("a journey of seconds in a real browser")
 async def test_stop_works_while_reconnecting(page: Page, proxy: CuttingProxy) -> None:
-    """Discriminates: a stop that waits until the connection is back."""
+    """Discriminates: a stop that waits until the connection is back; one that does not say that the server
+    was not reached."""
     await begin(page, proxy, firstDelayMs=600_000, longestDelayMs=600_000)
     await streaming(page)
     proxy.refusing = True
@@ -118,6 +118,9 @@ async def test_stop_works_while_reconnecting(page: Page, proxy: CuttingProxy) ->
     await answered(page, status="cancelled")
     assert "已停止" in await page.inner_text(".progress")
     assert (await page.inner_text(".prose")).startswith(WORDS[0])
+    assert "连不上" in await page.inner_text(".error-card .cause")
+    await page.click("#language")
+    assert "could not be reached" in await page.inner_text(".error-card .cause")
 
 
 @pytest.mark.full("a journey of seconds in a real browser")

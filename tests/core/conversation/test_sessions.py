@@ -65,6 +65,8 @@ def test_the_answer_is_in_the_language_of_the_text_or_else_of_the_session_or_els
     assert command_language(Command(PERSONA, "You teach."), earlier="你好") == "en"
     assert command_language(Command(HELP), earlier="清理什么时候运行?") == "zh"
     assert command_language(Command(PERSONA, "clear"), earlier="怎么清理?") == "zh"
+    assert command_language(Command(HELP), earlier="清理什么时候运行?", reader="en") == "en"
+    assert command_language(Command(PERSONA, "你是老师"), reader="en") == "zh"
     assert command_language(Command(CLEAR)) is None
 
 

@@ -33,6 +33,19 @@ async def test_commands_need_no_model_and_take_effect_with_the_next_turn(tmp_pat
     assert ("Be brief." in contents, "Otto" in contents, "/clear" in contents) == (True, False, False)
 
 
+async def test_a_command_is_answered_in_the_readers_language(tmp_path: Path) -> None:
+    """Discriminates: the header not read; a language that we do not have taken for English."""
+    async with open_app(make_settings(tmp_path)) as app:
+        for accepted, languages in (
+            ("zh-CN,zh;q=0.9,en", (True, False)),
+            ("fr, en;q=0.5", (False, True)),
+            ("fr", (True, True)),
+        ):
+            app.client.headers["Accept-Language"] = accepted
+            answer = (await app.ask("/help")).answer
+            assert ("可用的命令" in answer, "Commands:" in answer) == languages
+
+
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_conversation_with_commands_comes_back_as_it_was(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path)) as app:

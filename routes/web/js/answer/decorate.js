@@ -1,6 +1,6 @@
 /** What the page adds to a rendered fragment: source buttons for `[1]`, frames and copy for code. */
 
-import { el, icon } from "../base/dom.js";
+import { el, icon, setTitle } from "../base/dom.js";
 
 // Would be left alone at the start of a line: a line may break after a button.
 const CLOSING = /[.,;:!?)\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u300d\u201d]/;
@@ -29,15 +29,19 @@ function splitMarks(text, valid) {
   let at = 0;
   for (const mark of findMarks(text.data, beginsLine(text))) {
     const buttons = buttonsFor(mark.list, valid);
-    if (!buttons) continue;
+    if (!buttons && numbersOf(mark.list, valid).length === 0) continue;
     const before = text.data.slice(at, mark.at);
-    const lead = spacesAfter(before);
-    at = mark.end;
-    const stop = CLOSING.test(text.data[at] ?? "") ? text.data[at++] : "";
-    parts.push(before.slice(0, before.length - lead.length),
-      el("span", { class: "cites", "data-mark": mark.raw, "data-list": mark.list }, lead, ...buttons, stop));
+    const stop = buttons && CLOSING.test(text.data[mark.end] ?? "") ? text.data[mark.end] : "";
+    at = mark.end + stop.length;
+    parts.push(...(buttons ? cites(mark, before, buttons, stop) : [before, unsourced(mark.raw)]));
   }
   if (parts.length) text.replaceWith(...parts.filter((part) => part !== ""), text.data.slice(at));
+}
+
+function cites({ raw, list }, before, buttons, stop) {
+  const lead = spacesAfter(before);
+  return [before.slice(0, before.length - lead.length),
+    el("span", { class: "cites", "data-mark": raw, "data-list": list }, lead, ...buttons, stop)];
 }
 
 /** They go into the mark's span, where no line breaks: a mark that began a line would stand away from its word. */
@@ -51,7 +55,14 @@ function buttonsFor(list, valid) {
   const numbers = numbersOf(list, valid);
   const known = (number) => !valid || valid.has(number);
   if (!numbers.some(known)) return null;
-  return numbers.map((number) => (known(number) ? citeButton(number) : `[${number}]`));
+  return numbers.map((number) => (known(number) ? citeButton(number) : unsourced(`[${number}]`)));
+}
+
+/** What the model wrote as a mark, though it was given no such source. */
+function unsourced(text) {
+  const node = el("span", { class: "unsourced", text });
+  setTitle(node, "citeUnknown");
+  return node;
 }
 
 function citeButton(number) {
@@ -67,15 +78,15 @@ export function settleMarks(root, valid) {
     const stop = CLOSING.test(last) ? last : "";
     if (buttons) settleMark(span, lead, buttons, stop);
     else {
-      const parent = span.parentNode;
-      span.replaceWith(lead + span.dataset.mark + stop);
+      const { parentNode: parent, dataset: { mark, list } } = span;
+      span.replaceWith(lead, numbersOf(list, valid).length ? unsourced(mark) : mark, stop);
       parent.normalize();
     }
   }
 }
 
 function settleMark(span, lead, buttons, stop) {
-  const same = buttons.every((button) => button.nodeType) && buttons.length === span.querySelectorAll(".cite").length;
+  const same = buttons.every((button) => button.matches(".cite")) && buttons.length === span.querySelectorAll(".cite").length;
   if (!same) span.replaceChildren(...[lead, ...buttons, stop].filter((part) => part !== ""));
   span.normalize();
 }

@@ -14,6 +14,7 @@ const SANITIZE = {
   ],
   ALLOWED_ATTR: ["href", "title", "class", "start", "align"],
   ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:|#\/d\/[\w-]+\/[\w-]+$)/i, // the last: a passage, in this page
+  ADD_URI_SAFE_ATTR: ["start", "align"], // no addresses; `restrain` says what they may be
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_TRUSTED_TYPE: true, // the page's policy takes nothing else (require-trusted-types-for)
@@ -47,9 +48,11 @@ const renderer = {
   checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
 };
 
+const MAY_BE = { class: /^language-[\w+#.-]{1,30}$/, start: /^\d{1,9}$/, align: /^(?:left|right|center)$/ };
+
 function restrain(node) {
-  if (node.hasAttribute?.("class") && !/^language-[\w+#.-]{1,30}$/.test(node.className)) {
-    node.removeAttribute("class");
+  for (const [name, values] of Object.entries(MAY_BE)) {
+    if (node.hasAttribute?.(name) && !values.test(node.getAttribute(name))) node.removeAttribute(name);
   }
   if (node.tagName !== "A" || passageAt(node.getAttribute("href"))) return;
   node.setAttribute("rel", "noopener noreferrer nofollow");

@@ -1,6 +1,7 @@
 /** The server's HTTP API. Every refusal becomes an ApiError; a broken connection stays a TypeError. */
 
 import { tell } from "../base/bus.js";
+import { language } from "../base/i18n.js";
 
 export class ApiError extends Error {
   /** `retryAfterS`: when the server asks to come again, 0 when it did not say. */
@@ -43,7 +44,7 @@ function learn(key) {
 
 export async function send(path, options = {}, again = true) {
   const begun = begin(options.method);
-  const headers = { ...options.headers, ...identity() };
+  const headers = { "Accept-Language": language(), ...options.headers, ...identity() };
   const response = await fetch(path, { ...options, headers, cache: "no-store" });
   if (response.ok) return response;
   if (response.status === 401 && again && (await renewKey(begun))) return send(path, options, false);

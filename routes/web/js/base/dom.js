@@ -34,6 +34,12 @@ export function setLabel(node, key, vars) {
   translate(node);
 }
 
+/** For what is no control: its words under the pointer. */
+export function setTitle(node, key) {
+  node.dataset.i18nTitle = key;
+  translate(node);
+}
+
 const PATHS = {
   plus: "M12 5v14M5 12h14",
   menu: "M4 7h16M4 12h16M4 17h10",
@@ -78,10 +84,10 @@ export function icon(name) {
   return svg;
 }
 
-/** Puts an icon into every `[data-icon]` of the static page. */
 /** Whether the reader is writing somewhere: a late reply must not take the keyboard then. */
 export const isWriting = () => document.activeElement?.matches("input, textarea, select") ?? false;
 
+/** Puts an icon into every `[data-icon]` of the static page. */
 export function fillIcons() {
   for (const node of document.querySelectorAll("[data-icon]")) node.prepend(icon(node.dataset.icon));
 }

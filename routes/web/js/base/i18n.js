@@ -32,9 +32,10 @@ const parse = (vars) => (vars ? JSON.parse(vars) : undefined);
 
 /** Writes the words into one element, from the keys in its data attributes. */
 export function translate(node) {
-  const { i18n, i18nVars, i18nLabel, i18nLabelVars, i18nPlaceholder } = node.dataset;
+  const { i18n, i18nVars, i18nLabel, i18nLabelVars, i18nPlaceholder, i18nTitle } = node.dataset;
   if (i18n) node.textContent = t(i18n, parse(i18nVars));
   if (i18nPlaceholder) node.placeholder = t(i18nPlaceholder);
+  if (i18nTitle) node.title = t(i18nTitle);
   if (!i18nLabel) return;
   const label = t(i18nLabel, parse(i18nLabelVars));
   node.setAttribute("aria-label", label);
@@ -42,7 +43,7 @@ export function translate(node) {
 }
 
 export function translateAll() {
-  for (const node of document.querySelectorAll("[data-i18n], [data-i18n-label], [data-i18n-placeholder]")) {
+  for (const node of document.querySelectorAll("[data-i18n], [data-i18n-label], [data-i18n-placeholder], [data-i18n-title]")) {
     translate(node);
   }
   delete document.documentElement.dataset.words; // boot.js hid the words of the other language
@@ -63,6 +64,9 @@ export function formatBytes(bytes) {
   const value = bytes / 1000 ** step;
   return `${value.toFixed(step && value < 10 ? 1 : 0)} ${UNITS[step]}`;
 }
+
+/** For all that took time, so that a part never reads longer than the whole. */
+export const seconds = (ms) => (ms / 1000).toFixed(1);
 
 /** A stored RFC 3339 time as a person of this language reads it. */
 export function formatTime(timestamp) {

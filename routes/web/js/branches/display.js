@@ -29,6 +29,7 @@ export class Branching {
    * a turn under way on it, may be on its way to the server yet: then it is the branch that it goes on with.
    */
   async readBranch(thread, asked) {
+    if (thread.sought) await this.#findEnd(thread);
     const [turns, tree] = await Promise.all([this.#turnsOf(thread), this.read(thread.sessionId)]);
     const id = asked?.view.turnId;
     if (!id || turns.some((turn) => turn.turn_id === id)) return { turns, tree };
@@ -36,6 +37,12 @@ export class Branching {
     const parent = tree?.node(id) ? undefined : asked.body?.parent_turn_id;
     if (parent === undefined || parent === (turns.at(-1)?.turn_id ?? null)) return { turns, tree };
     return { turns: parent ? await listTurns(thread.sessionId, parent) : [], tree };
+  }
+
+  async #findEnd(thread) {
+    const tree = await this.read(thread.sessionId);
+    const end = tree?.newestBelow(thread.sought) ?? thread.sought;
+    thread.show(end === tree?.newest ? undefined : end);
   }
 
   async #turnsOf(thread) {
@@ -50,6 +57,17 @@ export class Branching {
     this.tree = this.sessionId = null;
     this.line.clear();
     this.note.hide();
+  }
+
+  /**
+   * Where the branch on the page goes on in `tree`, read just now: undefined at the newest turn of all, null when
+   * there is nothing new. Where the reader chose to continue from an earlier turn, it goes on there.
+   */
+  endIn(tree, leaf) {
+    if (tree.nodes.every(({ turn_id: id }) => this.shown.find(id) || this.tree?.node(id))) return null;
+    const last = this.shown.lastQuestion?.turnId;
+    const end = !last || this.tree?.isFollowed(last) ? leaf : tree.newestBelow(last);
+    return end === tree.newest ? undefined : end;
   }
 
   /** The branch with these turns comes onto the page. Says whether there are others. */

@@ -17,6 +17,10 @@ export class Acts {
     addEventListener("pagehide", () => this.closeEditor(), { capture: true }); // before drafts are stored
   }
 
+  get editing() {
+    return this.#editor !== null;
+  }
+
   /** The newest question becomes a text box, once it has its answer. */
   editLast() {
     const view = this.chat.shown.lastQuestion;

@@ -34,6 +34,15 @@ export function inPlace(follower, shown, { view, turnId, step }) {
   };
 }
 
+/** What is new stands below. */
+export const asItIs = (follower) => ({
+  before() {
+    follower.stay();
+  },
+  begun() {},
+  after() {},
+});
+
 /** To a turn somewhere on the branch. */
 export const atTurn = (follower, shown, turnId) => ({
   before() {

@@ -7,9 +7,10 @@ import { Branching } from "../branches/display.js";
 import { newTurnId } from "../stream/protocol.js";
 import { Run, Runs } from "../stream/run.js";
 import { commandOf } from "../turn/commands.js";
+import { noteOf } from "../turn/states.js";
 import { TurnView } from "../turn/view.js";
 import { Acts } from "./acts.js";
-import { atEnd, atTurn } from "./arrivals.js";
+import { asItIs, atEnd, atTurn } from "./arrivals.js";
 import { ShownTurns } from "./shown.js";
 import { Thread } from "./thread.js";
 
@@ -50,7 +51,16 @@ export class Chat {
   }
 
   /** Shows a stored session, or an empty new one for null: the branch that ends in `leaf`, or the newest. */
-  async open(sessionId, leaf, arrival = atEnd(this.follower, this.shown)) {
+  open(sessionId, leaf, arrival = atEnd(this.follower, this.shown)) {
+    return this.#open(sessionId, leaf, arrival, (thread) => thread.show(leaf));
+  }
+
+  /** Shows the branch through that turn, whole, at its place in it. */
+  openAt(sessionId, turnId) {
+    return this.#open(sessionId, turnId, atTurn(this.follower, this.shown, turnId), (thread) => thread.seek(turnId));
+  }
+
+  async #open(sessionId, leaf, arrival, choose) {
     this.acts.closeEditor();
     if (!sessionId || sessionId !== this.sessionId) {
       this.shown.clear();
@@ -58,7 +68,7 @@ export class Chat {
     }
     const running = sessionId && !leaf ? this.#runs.newestOf(sessionId) : null;
     const thread = (this.#thread = running?.thread ?? new Thread(sessionId));
-    thread.show(leaf);
+    choose(thread);
     const isOpen = () => thread === this.#thread && thread.loading === loading; // a running turn's is opened again, too
     const loading = (thread.loading = sessionId ? this.#load(thread, arrival, isOpen) : null);
     this.onChange();
@@ -72,6 +82,16 @@ export class Chat {
     const place = leaf === this.branching.tree?.newest ? undefined : leaf;
     this.onPlace(this.sessionId, place, place !== this.leaf);
     return this.open(this.sessionId, place, arrival);
+  }
+
+  /** What was asked elsewhere, in another tab say, comes onto the page. */
+  async catchUp(arrival = asItIs(this.follower)) {
+    const thread = this.#thread;
+    const isIdle = () => thread === this.#thread && !thread.loading && !this.running && !this.acts.editing;
+    if (!thread.sessionId || !isIdle()) return;
+    const tree = await this.branching.read(thread.sessionId);
+    const end = tree && isIdle() ? this.branching.endIn(tree, this.leaf) : null;
+    if (end !== null) await this.open(thread.sessionId, end, arrival);
   }
 
   /** `repeats`: the session has this question already. */
@@ -126,6 +146,12 @@ export class Chat {
     await run.go(() => this.#again(view, again));
     this.#runs.remove(run);
     this.#ended(view, run.thread);
+    if (this.#followsUnseen(run)) await this.catchUp(atEnd(this.follower, this.shown));
+  }
+
+  /** Whether the server put the question after a turn that was asked elsewhere, and is not on the page. */
+  #followsUnseen({ view, parent }) {
+    return !view.command && parent !== undefined && this.shown.has(view) && parent !== this.shown.parentOf(view);
   }
 
   /** The same turn once more, under its id. */
@@ -216,7 +242,8 @@ function storedView(turn, acts, { again, ask }) {
   const view = TurnView.stored(turn, acts);
   const body = storedRequest(turn);
   const onRetry = () => (body ? again(view, body) : ask(turn.user_query));
-  if (turn.status === "failed" || turn.status === "interrupted") view.showError({ message: `note_${turn.status}`, onRetry });
+  const message = noteOf(turn.status, turn.assistant_response);
+  if (message) view.showError({ message, onRetry });
   return view;
 }
 

@@ -4,6 +4,7 @@ import { leadsOn } from "../turn/states.js";
 
 export class Thread {
   loading = null;
+  sought = null;
   /** The turn that the next question follows; null for a new root, undefined where the server decides. */
   #parent;
   /** What the question of `#parent` followed itself. */
@@ -24,7 +25,13 @@ export class Thread {
   /** The branch that ends in `leaf` is to be shown, and gone on with; without it, the newest. */
   show(leaf) {
     this.leaf = leaf;
+    this.sought = null;
     if (leaf) this.#parent = leaf;
+  }
+
+  /** The branch through that turn is to be shown. Where it ends is found when its turns are read. */
+  seek(turnId) {
+    this.leaf = this.sought = turnId;
   }
 
   /** What a question asked here says of its place. */

@@ -2,6 +2,7 @@
 
 import { ApiError } from "../api/http.js";
 import { readTurn, stopTurn } from "../api/turns.js";
+import { noteOf } from "../turn/states.js";
 import { ConnectionLost, TurnStream } from "./connections.js";
 
 const STOP_PATIENCE_MS = 3000;
@@ -10,6 +11,7 @@ const PROGRESS_LINE = "正在进行混合检索...";
 
 export class Run {
   #finished = null;
+  #stopHeard = false; // by the server
   #fault = null;
   #errorText = null;
   #text = [];
@@ -24,6 +26,11 @@ export class Run {
     });
   }
 
+  /** The turn that it followed, null for none; undefined while the server has not told. */
+  get parent() {
+    return this.#finished?.parent_turn_id;
+  }
+
   /** Resolves when the turn is over, however it ended. `onRetry` runs it again under the same id. */
   async go(onRetry) {
     this.view.start();
@@ -35,13 +42,19 @@ export class Run {
     }
   }
 
-  /** A server that cannot be told is left alone: the turn ends there when nobody reads it. */
+  /** A server that cannot be told is left alone, and the reader is told so: the turn ends there when nobody reads it. */
   async stop() {
     if (this.stopped) return;
     this.stopped = true;
     this.view.stopping();
     setTimeout(() => this.stream.abort(), STOP_PATIENCE_MS);
-    await stopTurn(this.view.turnId).catch(() => this.stream.abort());
+    try {
+      await stopTurn(this.view.turnId);
+      this.#stopHeard = true;
+    } catch (error) {
+      this.#stopHeard = error instanceof ApiError && error.status < 500; // a proxy speaks for a server that is away
+      this.stream.abort();
+    }
   }
 
   #take({ type, text, value }) {
@@ -79,8 +92,8 @@ export class Run {
 
   /** The end that no ERROR event told of, as a stored turn says it. */
   #note(status, onRetry) {
-    if (this.stopped || !["failed", "interrupted"].includes(status)) return;
-    this.view.showError({ message: `note_${status}`, onRetry });
+    const message = noteOf(status, !this.view.answer.empty);
+    if (message && !this.stopped) this.view.showError({ message, onRetry });
   }
 
   /**
@@ -95,7 +108,7 @@ export class Run {
 
   async #fail(error, onRetry) {
     await this.view.finish({ status: this.stopped ? "cancelled" : "failed" });
-    if (this.stopped) return;
+    if (this.stopped) return this.#stopHeard || this.view.showError({ message: "note_stop_unreached" });
     if (error instanceof ApiError) {
       const { message, code, status, requestId, retryable, retryAfterS } = error;
       this.view.showError({ message, code: code || `http_${status}`, requestId, retryAfterS,

@@ -1,7 +1,7 @@
 /** The quiet line under a question: the stages as they pass, and what they took when it is over. */
 
 import { el, icon, setText } from "../base/dom.js";
-import { formatTime, hasWords } from "../base/i18n.js";
+import { formatTime, hasWords, seconds } from "../base/i18n.js";
 
 let count = 0;
 
@@ -67,11 +67,11 @@ export class ProgressLine {
     this.#done.append(el("span", { i18n: [`short_${name}`, { s }] }));
   }
 
-  /** The turn is over. `timings` as the server tells them; `at` is the stored time of a turn that was read back. */
-  settle({ status, reason, at, usage, timings = {} }) {
+  /** The turn is over; `broken`: after a part of its answer had come. `timings` as the server tells them; `at` is the stored time of a turn that was read back. */
+  settle({ status, reason, broken, at, usage, timings = {} }) {
     this.#done.replaceChildren();
     this.#say(this.#now, "");
-    this.#say(this.#ended, endWords(status, reason));
+    this.#say(this.#ended, endWords(status, reason, broken));
     const ms = wholeMs(timings) ?? (this.#startedMs ? performance.now() - this.#startedMs : null);
     this.#button.hidden = ms === null;
     if (ms !== null) setText(this.#took, "doneIn", { s: seconds(ms) });
@@ -114,7 +114,8 @@ function tokens({ prompt_tokens: read, completion_tokens: written, estimated }) 
 }
 
 /** The words of an end that is not a whole answer; "" for one that is. */
-function endWords(status, reason) {
+function endWords(status, reason, broken) {
+  if (status === "failed" && broken) return "brokeOff";
   if (hasWords(`status_${status}`)) return `status_${status}`;
   return reason === "length" ? "cutAtLength" : "";
 }
@@ -123,8 +124,6 @@ function endWords(status, reason) {
 
 // In a lap's own words; what is not named is not shown.
 const STAGES = ["retrieve", "rewrite", "rerank", "first_token", "generate"];
-
-const seconds = (ms) => (ms / 1000).toFixed(1);
 
 /** How long the answer took; null when it is not known. Storing it is told to live readers only, and left out. */
 const wholeMs = (timings) => timings.generate ?? timings.total ?? null;

@@ -16,6 +16,12 @@ export const stateOf = (status) => ({ failed: "error", running: "sending" })[sta
  */
 export const leadsOn = ({ status, command, answer }) => !command && (status === "completed" || (CUT.has(status) && Boolean(answer)));
 
+/** What a card says of a turn that ended so, where no error told of it; "" for an end that needs no card. */
+export function noteOf(status, answer) {
+  if (status === "failed" && answer) return "note_broken";
+  return status === "failed" || status === "interrupted" ? `note_${status}` : "";
+}
+
 export class TurnState {
   /** `element` carries it as data-state, for the styles. */
   constructor(element) {

@@ -2,6 +2,7 @@
 
 import { el, icon, setText } from "../base/dom.js";
 import { onFrame } from "../base/frames.js";
+import { seconds } from "../base/i18n.js";
 import { readPref, writePref } from "../base/prefs.js";
 
 const STEP_CHARS = 60_000; // for one frame
@@ -50,7 +51,7 @@ export class ThinkingView {
 
   /** How long it was, as the server says; it rounds as the page does. */
   took(ms) {
-    if (!this.element.hidden && Number.isFinite(ms)) setText(this.title, "thoughtFor", { s: Math.max(1, Math.round(ms / 1000)) });
+    if (!this.element.hidden && Number.isFinite(ms)) setText(this.title, "thoughtFor", { s: seconds(ms) });
   }
 
   showStored(text, ms) {

@@ -156,9 +156,14 @@ export class TurnView {
     this.#again = false;
     this.element.dataset.status = status;
     this.thinking.took(timings?.thinking);
-    this.progress.settle({ status, reason, at, timings, usage });
+    this.progress.settle({ status, reason, broken: !this.answer.empty, at, timings, usage });
+    if (status === "completed" && !this.sourceCount && wasSearched(timings)) this.#saySourceless();
     this.state.set(stateOf(status), this.progress.words);
     this.actions.refresh();
+  }
+
+  #saySourceless() {
+    this.#sourceBox.append(el("p", { class: "no-sources", i18n: "noSources" }));
   }
 
   #clear() {
@@ -190,6 +195,9 @@ export class TurnView {
     if (code) copyText(code.closest(".code").querySelector("pre").textContent, code);
   }
 }
+
+/** Small talk is not ranked, nor is a command: that they have no sources goes without saying. */
+const wasSearched = (timings) => timings?.rerank !== undefined;
 
 /* What a reader should know about how the answer came to be: warnings, and the question as it was searched. */
 

@@ -17,7 +17,7 @@ export const zh = {
   editSend: "发送",
   regenerate: "重新回答",
   continueHere: "从这里继续",
-  continuing: "下一个问题接在“{text}”之后",
+  continuing: "下一个问题接在“{text}”之后，成为新的分支",
   continuingStop: "不从这里继续，回到后面的对话",
 };
 
@@ -38,6 +38,6 @@ export const en = {
   editSend: "Send",
   regenerate: "Answer again",
   continueHere: "Continue from here",
-  continuing: "Continuing from “{text}”",
+  continuing: "Continuing from “{text}” on a new branch",
   continuingStop: "Do not continue from here, go back to what followed",
 };

@@ -3,6 +3,7 @@
 export const zh = {
   sources: "来源",
   sourcesCount: "来源 {n}",
+  noSources: "这个回答没有用到文档里的段落。",
   uncited: "另有 {n} 条查到但未引用",
   retrieved: "查到 {n} 条，回答中没有逐条标注",
   showMore: "再显示 {n} 条",
@@ -28,6 +29,7 @@ export const zh = {
   contextEarlier: "往前再看",
   contextLater: "往后再看",
   cite: "来源 {n}",
+  citeUnknown: "没有这个编号的来源",
   page: "第 {n} 页",
   relevance: "相关度 {percent}%",
 };
@@ -35,6 +37,7 @@ export const zh = {
 export const en = {
   sources: "Sources",
   sourcesCount: { one: "{n} source", other: "{n} sources" },
+  noSources: "No passage of the documents was used for this answer.",
   uncited: "{n} more found, not cited",
   retrieved: "{n} found; the answer does not mark which it used",
   showMore: "Show {n} more",
@@ -60,6 +63,7 @@ export const en = {
   contextEarlier: "Show earlier text",
   contextLater: "Show later text",
   cite: "Source {n}",
+  citeUnknown: "There is no source with this number",
   page: "page {n}",
   relevance: "Relevance {percent}%",
 };
