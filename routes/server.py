@@ -22,11 +22,14 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.wiring.parts import sample_is_pending
+from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, not_as_fitted
 from config.sources import still_set
-from core.errors import StartRefusedError, StoreLockedError, WenmaiError
+from core.errors import StoreLockedError, WenmaiError
 from routes.app import create_app
 from routes.stream import CONNECTION
+
+log = structlog.get_logger()
 
 MAX_HEAD_BYTES = 65_536
 SEPARATORS = 4  # bytes around name and value of each field
@@ -186,19 +189,19 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, listene
             warn_of_settings(settings, os.environ)  # after it: a refusal is one line
             note = READING_SAMPLE if sample_is_pending(settings) else ""
             await Server(config, app, settings.server, note).serve(sockets=[listener])
-    except StoreLockedError as error:
-        print(f"wenmai: {error}", file=sys.stderr)
+    except WenmaiError as error:
+        print(f"wenmai: {' '.join(mask_of(settings)(str(error)).split())}", file=sys.stderr)
+        return 1 if isinstance(error, StoreLockedError) else 2
+    except Exception:  # the start's edge: a traceback of Python's prints what foreign code was given
+        log.exception("server_crashed")
+        print("wenmai: the server crashed; the log says where", file=sys.stderr)
         return 1
-    except (StartRefusedError, WenmaiError) as error:
-        print(f"wenmai: {error}", file=sys.stderr)
-        return 2
     return 0
 
 
 def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None:
     """In the log: removed ones, whose names in the environment may be another program's, and those that the
     calibrated reranker was not fitted on."""
-    log = structlog.get_logger()
     for line in still_set(environment):
         log.warning("removed_setting", message=line)
     if changed := not_as_fitted(settings):

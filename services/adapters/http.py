@@ -41,8 +41,8 @@ def endpoint(base_url: str, path: str, headers: Mapping[str, str]) -> Endpoint:
     """
     try:
         base = URL(base_url)
-    except ValueError as error:
-        raise StartRefusedError(f"base_url of a model is not an address: {error}.") from error
+    except ValueError:  # its words repeat the address, a password in it too
+        raise StartRefusedError("base_url of a model is not an address.") from None
     url = (base / path).with_query(base.query).with_user(None)
     sent = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "wenmai"}
     sent |= headers
