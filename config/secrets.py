@@ -12,7 +12,7 @@ from pydantic import BaseModel, SecretStr
 
 HIDDEN = "***"
 _NAME = re.compile(r"ap[iy]_?k|key|secret|token(?!s|iz|_timeout)|passw|pwd|credential|^auth|headers?$", re.I)
-_KEY = r"\b(?:sk|pk|rk|gsk|hf|xai|nvapi)[-_][\w*.…-]{6,}"
+_KEY = r"\b(?:sk|pk|rk|gsk|hf|xai|nvapi)[-_][\w*.…-]{5,}[\w*]"
 _LOOKS = re.compile(
     rf"{_KEY}|\bAIza[\w-]{{20,}}|(?<=://)[^/\s]+@|\b(?:Bearer|Basic)\s+[^\s\"',;]+"
     r"|(?i:\b(?:api[-_ ]?key|access[-_]?token|secret|password)[\"']?\s*[=:]\s*)[\"']?[^\s\"'&,;]+"

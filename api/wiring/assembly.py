@@ -22,6 +22,7 @@ from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
 from api.container import Container
 from api.knowledge_handler import KnowledgeHandler
+from api.model_failures import FailureTexts
 from api.search.handler import SearchHandler
 from api.search.why_not import WhyNot
 from api.sessions.handler import SessionsHandler
@@ -48,6 +49,7 @@ from api.wiring.parts import (
     today_in,
 )
 from config.prompt_library import PromptLibrary
+from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
@@ -384,6 +386,7 @@ def _pipeline(
         is_reading=knowledge.is_reading,
         find_documents=knowledge.find_documents,
         precedence=knowledge.precedence,
+        failure_text=FailureTexts(settings.models, mask_of(settings)),
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )
 
