@@ -229,8 +229,8 @@ def say(key: str, language: Language) -> str:
 
 
 def say_failure(part: str, failure: ModelFailure, reason: str, language: Language, **names: str) -> str:
-    """What the `part` (model, embedding, reranker) did, its own words if there are any, and what to do; `names`
-    are the settings'."""
+    """What the `part` (model, embedding, reranker) did, its own words if there are any, what to do; `names`
+    are its settings'."""
     chinese = language == "zh"
     place = f" {failure.place} " if chinese else f" at {failure.place}"
     status = (

@@ -17,6 +17,7 @@ from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
 from api.admin.erasure import ErasureHandler, halting
 from api.admin.gauges import Gauges
+from api.admin.model_check import ModelCheck
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
@@ -317,6 +318,7 @@ def _put_together(
         calibration=CalibrationHandler(
             search, calibrations, names.conversation_collection, settings.retrieval.rerank_score_threshold
         ),
+        model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
     )
     metrics.registry.register(Gauges(container))
     return container

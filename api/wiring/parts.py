@@ -289,7 +289,10 @@ def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str
     return key.strip() or "none"
 
 
-async def open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, ModelEntry]:
+async def open_llms(
+    settings: Settings, stack: AsyncExitStack, only: Mapping[str, LLMSettings] | None = None
+) -> Mapping[str, ModelEntry]:
+    """Of `only` these tables, else of all that are configured. Raises StartRefusedError."""
     models = settings.models
     timeouts = StreamTimeouts(models.token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
     chat = settings.conversation
@@ -297,7 +300,7 @@ async def open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, M
     share = chat.answer_share
     entries: dict[str, ModelEntry] = {}
     opening = _OpenLLMs(models, share, stack)
-    for model_id, entry in configured_llms(models).items():
+    for model_id, entry in (only or configured_llms(models)).items():
         llm = await opening.open(model_id, entry)
         window = window_of(entry, llm, model_id)
         entries[model_id] = ModelEntry(
