@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 import uvicorn
@@ -21,6 +22,8 @@ import uvloop
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from api.container import Container
+from api.model_failures import FailureTexts
 from api.wiring.parts import sample_is_pending
 from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, not_as_fitted
@@ -188,15 +191,29 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, listene
         async with app.router.lifespan_context(app):
             warn_of_settings(settings, os.environ)  # after it: a refusal is one line
             note = READING_SAMPLE if sample_is_pending(settings) else ""
+            note = f"  {_summary(app, settings)}\n{note}"
             await Server(config, app, settings.server, note).serve(sockets=[listener])
     except WenmaiError as error:
-        print(f"wenmai: {' '.join(mask_of(settings)(str(error)).split())}", file=sys.stderr)
+        text = FailureTexts(settings.models, mask_of(settings))(error, "en")
+        print(f"wenmai: {' '.join(text.split())}", file=sys.stderr)
         return 1 if isinstance(error, StoreLockedError) else 2
     except Exception:  # the start's edge: a traceback of Python's prints what foreign code was given
         log.exception("server_crashed")
         print("wenmai: the server crashed; the log says where", file=sys.stderr)
         return 1
     return 0
+
+
+def _summary(app: FastAPI, settings: Settings) -> str:
+    """What runs here, in one line without a secret."""
+    container: Container = app.state.container
+    models = ", ".join(f"{entry.model_id} ({entry.label})" for entry in container.llms.entries())
+    url = urlsplit(settings.store.qdrant_url or "")
+    store = f"Qdrant at {url.netloc.rpartition('@')[2]}" if url.netloc else "embedded"
+    parts = {"model": models, "embedding": container.embedding.name, "store": store}
+    named = [f"{name} {value}" for name, value in parts.items()]
+    line = " · ".join([f"version {app.version}", *named, f"data {settings.store.data_dir.absolute()}"])
+    return mask_of(settings)(line)
 
 
 def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None:

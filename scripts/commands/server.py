@@ -43,7 +43,7 @@ class Server:
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("when a server has the store open")
     group.add_argument("--url", help="its address (default: from HOST and PORT)")
-    group.add_argument("--api-key", help="its key (default: the first of ADMIN_API_KEYS, then of API_KEYS)")
+    group.add_argument("--api-key", help="its key, which ps shows (default: of ADMIN_API_KEYS or API_KEYS)")
 
 
 def server_of(settings: Settings, url: str | None, api_key: str | None) -> Server:

@@ -208,6 +208,7 @@ def test_processes_show_no_secret_to_whoever_may_look(tmp_path: Path) -> None:
     file.write_text(f'embedding = "{HASHING}"\nembedding_options = {{ embed_batch_size = "{PLAIN}" }}')
     crashed = command("serve", WENMAI_CONFIG=str(file), DATA_DIR=str(tmp_path / "other"), PORT="0")
     assert (crashed.returncode, len(crashed.stderr.splitlines())) == (2, 1), crashed.stderr
+    assert "answered in" in looked.stdout
     outputs = [looked.stdout, looked.stderr, crashed.stdout, crashed.stderr, *lines]
     assert len(lines) > 1
     assert PLAIN not in "\n".join(outputs)
