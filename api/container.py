@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
+from api.admin.model_check import ModelCheck
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook
@@ -61,6 +62,7 @@ class Container:
     metrics: Metrics
     look: StoreLook
     calibration: CalibrationHandler
+    model_check: ModelCheck
 
     @property
     def supported_formats(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from config.prompt_library import Language
+from core.errors import Cause, ModelFailure
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "retrieving": ("正在进行混合检索...", "Searching the knowledge base..."),
@@ -167,8 +168,83 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
 }
 
+# Why a model gave no answer, by its cause; and what to do, by its cause or its HTTP status. `{part}` is one
+# of three, the other fields are names of settings.
+_PARTS = {
+    "model": ("模型服务", "The model's server"),
+    "embedding": ("嵌入模型", "The embedding model"),
+    "reranker": ("重排模型", "The reranker"),
+}
+_FAILURES: dict[Cause, tuple[str, str]] = {
+    Cause.REFUSED: ("{part}拒绝了请求{status}", "{part} refused the request{status}"),
+    Cause.UNREACHABLE: ("连不上{part}{place}", "{part}{place} cannot be reached"),
+    Cause.UNKNOWN_HOST: ("找不到{part}的主机{place}", "{part}{place} has a host that nobody knows"),
+    Cause.TLS: ("与{part}{place}的 TLS 连接失败", "{part}{place}: the TLS connection failed"),
+    Cause.TIMEOUT: ("{part}没有及时应答", "{part} did not answer in time"),
+    Cause.BROKE_OFF: (
+        "与{part}的连接中途断开",
+        "{part} closed the connection before its answer was complete",
+    ),
+    Cause.NOT_AN_ANSWER: ("{part}返回的不是可用的应答", "{part} sent something that is not an answer"),
+    Cause.EMPTY: ("{part}没有给出任何内容", "{part} returned no text"),
+    Cause.CLASS_FAILED: (
+        "{part}的类出错，服务器日志里有位置",
+        "{part}: its class failed; the server's log says where",
+    ),
+    Cause.SPARED: (
+        "{part}连续出错，几秒后再试",
+        "{part} failed several times in a row; it is tried again in a few seconds",
+    ),
+    Cause.BUSY: ("模型正忙或还在载入，稍后再试", "The model was busy or loading for too long"),
+}
+_HINTS: dict[Cause | int, tuple[str, str]] = {
+    401: ("请检查 {key} 里的密钥。", "Check the key in {key}."),
+    403: (
+        "请检查 {key} 里的密钥，以及它能否使用这个模型。",
+        "Check the key in {key}, and whether it may use this model.",
+    ),
+    404: (
+        "请检查 {model} 里的模型名，以及 {address} 里的地址是否少了 /v1。",
+        "Check the model's name in {model}, and whether the address in {address} lacks /v1.",
+    ),
+    429: (
+        "请求太频繁或额度已用完：稍后再试，或查看账户的额度。",
+        "Too many requests, or the quota is used up: try again later, or look at the account.",
+    ),
+    500: ("请稍后再试，或查看它的日志。", "Try again later, or look at its log."),
+    Cause.UNREACHABLE: ("它在运行吗？地址由 {address} 设定。", "Is it running? {address} sets its address."),
+    Cause.UNKNOWN_HOST: ("请检查 {address} 和本机的 DNS。", "Check {address}, and the DNS of this machine."),
+    Cause.TLS: (
+        "请检查 {address} 该用 https 还是 http，以及它的证书。",
+        "Check whether {address} should begin with https or http, and its certificate.",
+    ),
+    Cause.TIMEOUT: ("{timeout} 设定等多久。", "{timeout} sets how long Wenmai waits."),
+    Cause.NOT_AN_ANSWER: ("请检查 {address}，它多半以 /v1 结尾。", "Check {address}: most end in /v1."),
+}
+
 
 def say(key: str, language: Language) -> str:
     """The sentence for `key`. Raises KeyError when there is none."""
-    chinese, english = _TEXTS[key]
+    return _in(language, _TEXTS[key])
+
+
+def say_failure(part: str, failure: ModelFailure, reason: str, language: Language, **names: str) -> str:
+    """What the `part` (model, embedding, reranker) did, its own words if there are any, what to do; `names`
+    are its settings'."""
+    chinese = language == "zh"
+    place = f" {failure.place} " if chinese else f" at {failure.place}"
+    status = (
+        (f"（HTTP {failure.status}）" if chinese else f" (HTTP {failure.status})") if failure.status else ""
+    )
+    names |= {"part": _in(language, _PARTS[part]), "status": status, "place": place if failure.place else ""}
+    lead = _in(language, _FAILURES[failure.cause]).format(**names)
+    key = failure.cause if failure.cause is not Cause.REFUSED else min(failure.status, 500)
+    hint = _in(language, _HINTS.get(key, ("", ""))).format(**names)
+    if chinese:
+        return f"{lead}：“{reason}”{hint}" if reason else f"{lead}。{hint}"
+    return f"{lead}: “{reason}” {hint}".rstrip() if reason else f"{lead}. {hint}".rstrip()
+
+
+def _in(language: Language, texts: tuple[str, str]) -> str:
+    chinese, english = texts
     return chinese if language == "zh" else english

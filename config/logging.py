@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from functools import partial
 from types import TracebackType
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from config.secrets import Mask
+
 _INNERMOST_FRAMES = 12
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
-def configure_logging(level: str) -> None:
-    """Never the text of a question, an answer, a document or a secret: events carry ids and counts only."""
+def configure_logging(level: str, mask: Mask | None = None) -> None:
+    """Never the text of a question, an answer, a document or a secret: events carry ids and counts only,
+    and what `mask` knows, or what looks like a key, is taken out of their values."""
     renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
     if sys.stderr.isatty():
         renderer = structlog.dev.ConsoleRenderer()
@@ -25,6 +29,7 @@ def configure_logging(level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             without_messages,
+            partial(_masked, mask or Mask()),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
@@ -33,6 +38,10 @@ def configure_logging(level: str) -> None:
     )
     server = logging.getLogger("uvicorn.error")
     server.handlers, server.propagate = [_ServerLog(level=logging.WARNING)], False
+
+
+def _masked(mask: Mask, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    return {name: mask(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def without_messages(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

@@ -18,20 +18,32 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    ValidationError,
     field_validator,
     model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from config.sources import FlatSource, explain_refusals, read_toml
+from config.secrets import is_secret_name, looks_like_key
+from config.sources import ConfigurationError, FlatSource, read_toml, refusal_of
 
 
 def _checked_url(value: str | None) -> str | None:
     if not value:
         return None
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or " " in value:
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in value
+    except ValueError:  # its words repeat the address, a password in it too
+        usable = False
+    if not usable:
         raise ValueError("must be an address like http://127.0.0.1:6333")
+    return value
+
+
+def _checked_secret(value: SecretStr | None) -> SecretStr | None:
+    if value is not None and not value.get_secret_value().strip().isascii():
+        raise ValueError("must be plain ASCII: it is sent in a header")
     return value
 
 
@@ -44,9 +56,9 @@ def _listed(value: object) -> object:
 
 LISTED = BeforeValidator(_listed)
 BLANK_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)
-Secret = Annotated[SecretStr | None, BLANK_IS_UNSET]
+Secret = Annotated[SecretStr | None, BLANK_IS_UNSET, AfterValidator(_checked_secret)]
 OptionalPath = Annotated[Path | None, BLANK_IS_UNSET]
-Url = Annotated[str | None, AfterValidator(_checked_url)]
+Url = Annotated[str | None, AfterValidator(_checked_url), Field(repr=False)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=0.9, allow_inf_nan=False)]
 FilterPath = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
@@ -54,7 +66,15 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
+
+    @field_validator("*")
+    @classmethod
+    def _no_key(cls, value: Any) -> Any:
+        """What is no secret is shown in many places."""
+        if isinstance(value, str) and looks_like_key(value):
+            raise ValueError("this is a key, which has a setting of its own: api_key or …_API_KEY")
+        return value
 
 
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound, only translated
@@ -276,15 +296,23 @@ class LLMSettings(Section):
     provider: str = Field(pattern=r"^(openai|anthropic|gguf|extractive|llama_index:[\w.]+:\w+)$")
     model: str = ""
     base_url: Url = None
-    api_key: SecretStr | None = None
-    api_key_env: str | None = None
+    api_key: Annotated[SecretStr | None, AfterValidator(_checked_secret)] = None
+    api_key_env: str | None = Field(None, pattern=r"^[A-Z_][A-Z0-9_]*$")
     context_window: int | None = Field(None, ge=512, le=10_000_000)
     tokenizer: str | None = None
     max_tokens: int = Field(2_048, ge=1, le=1_000_000)
     temperature: float = Field(0.2, ge=0, le=2, allow_inf_nan=False)
     layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] | None = None
     begins_thinking: Literal["auto", "always", "never"] = "auto"
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, repr=False)
+
+    @model_validator(mode="after")
+    def _sends_no_key_in_the_body(self) -> Self:
+        """There it would be stored with every prompt."""
+        secret = next((name for name in self.options if is_secret_name(name)), None)
+        if secret is not None and self.provider in ("openai", "anthropic", "gguf"):
+            raise ValueError(f"options go into the request's body, but not {secret}: set api_key beside them")
+        return self
 
     @model_validator(mode="after")
     def _names_its_model(self) -> Self:
@@ -305,13 +333,13 @@ class ModelSettings(Section):
     embedding_base_url: Url = None
     embedding_api_key: Secret = None
     embedding_threads: int = Field(1, ge=1, le=64)
-    embedding_options: dict[str, Any] = Field(default_factory=dict)
+    embedding_options: dict[str, Any] = Field(default_factory=dict, repr=False)
     reranker: str = Field(
         "calibrated", pattern=r"^(calibrated|none|http(:.+)?|cross-encoder:.+|llama_index:[\w.]+:\w+)$"
     )
     reranker_url: Url = None
     reranker_api_key: Secret = None
-    reranker_options: dict[str, Any] = Field(default_factory=dict)
+    reranker_options: dict[str, Any] = Field(default_factory=dict, repr=False)
     openai_api_key: Secret = None
     openai_base_url: Url = None
     llm_model: Annotated[str | None, BLANK_IS_UNSET] = None
@@ -330,7 +358,7 @@ class ModelSettings(Section):
 class Settings(BaseSettings):
     """All sections. Build it with `load_settings()`."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     server: ServerSettings = Field(default_factory=ServerSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
@@ -386,5 +414,8 @@ def not_as_fitted(settings: Settings) -> list[str]:
 
 def load_settings(**sections: Any) -> Settings:
     """Read the settings; raises ConfigurationError with one line that names key, value and allowed range."""
-    with explain_refusals():
+    try:
         return Settings(**sections)
+    except ValidationError as error:
+        refusal = refusal_of(error)
+    raise ConfigurationError(refusal)  # out here: what pydantic raised holds the values, and is not chained

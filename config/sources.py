@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from config.secrets import Mask, is_secret_name
 
 _COLLECTIONS = (
     "COLLECTION_SUFFIX names all collections alike, and a store whose collections have names of other kinds "
@@ -130,24 +132,27 @@ def read_toml(environment: Mapping[str, str]) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path.name} is not valid TOML: {error}") from error
+        refusal = f"{path.name} is not valid TOML: {error}"
+    raise ConfigurationError(refusal)  # not chained: the error of the decoder holds the whole file
 
 
-def _one_line(error: ValidationError) -> str:
+SHOWN_CHARS = 16  # no key is as short
+
+
+def refusal_of(error: ValidationError) -> str:
+    """One line that names key, value and allowed range; the value only where it can be no secret."""
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"][1:]).upper()
-    reason = first["msg"].removeprefix("Value error, ")
+    reason = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+    reason = Mask()(reason.removeprefix("Value error, "))
     if not name:
         return f"The configuration is refused: {reason}."
-    secret = any(word in name for word in ("KEY", "SECRET"))
-    value = "" if secret else f" = {first['input']!r}"
-    return f"{name}{value} is refused: {reason}."
+    return f"{name}{_shown(name, first)} is refused: {reason}."
 
 
-@contextmanager
-def explain_refusals() -> Iterator[None]:
-    """Turn pydantic's report into one line that names key, value and allowed range."""
-    try:
-        yield
-    except ValidationError as error:
-        raise ConfigurationError(_one_line(error)) from error
+def _shown(name: str, error: ErrorDetails) -> str:
+    """A table, the value of a name that is unknown or of a secret, or a long text: nothing of it."""
+    value = error["input"]
+    if is_secret_name(name) or error["type"] == "extra_forbidden" or not isinstance(value, str | int | float):
+        return ""
+    return "" if len(str(value)) > SHOWN_CHARS or "@" in str(value) else f" = {value!r}"

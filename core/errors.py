@@ -44,6 +44,8 @@ tests/core/test_errors.py compares this drawing with the classes.
 from __future__ import annotations
 
 import traceback
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 529})  # refusals that a moment may mend
 
@@ -162,9 +164,42 @@ class ForbiddenError(WenmaiError):
     code = "forbidden"
 
 
+class Cause(StrEnum):
+    """Why a model gave no answer; what to do about it depends on it. `SPARED`, `BUSY`: it was not asked."""
+
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    UNKNOWN_HOST = "unknown_host"
+    TLS = "tls"
+    TIMEOUT = "timeout"
+    BROKE_OFF = "broke_off"
+    NOT_AN_ANSWER = "not_an_answer"
+    EMPTY = "empty"
+    CLASS_FAILED = "class_failed"
+    SPARED = "spared"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailure:
+    """`place` is its server's scheme, host and port; `status` an HTTP status, 0 for none; `reason` its own
+    words, which may hold a key: they are masked before anybody sees them."""
+
+    cause: Cause
+    place: str = ""
+    status: int = 0
+    reason: str = field(default="", repr=False)
+
+
 class UnavailableError(WenmaiError):
+    """`failure` is set where a model is what does not answer."""
+
     code = "unavailable"
     retryable = True
+
+    def __init__(self, message: str, failure: ModelFailure | None = None) -> None:
+        super().__init__(message)
+        self.failure = failure
 
 
 class StoreUnavailableError(UnavailableError):
@@ -200,12 +235,13 @@ class LLMUnavailableError(UnavailableError):
     def __init__(
         self,
         message: str,
+        failure: ModelFailure | None = None,
         *,
         transient: bool = False,
         retry_after_s: float | None = None,
         busy: bool = False,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, failure)
         self.transient = transient
         self.retry_after_s = retry_after_s
         self.busy = busy
@@ -218,9 +254,17 @@ class LLMRefusedError(LLMUnavailableError):
     """
 
     def __init__(
-        self, message: str, status: int, about_form: bool = True, *, retry_after_s: float | None = None
+        self,
+        message: str,
+        status: int,
+        about_form: bool = True,
+        *,
+        place: str = "",
+        reason: str = "",
+        retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(message, transient=status in PASSING, retry_after_s=retry_after_s)
+        failure = ModelFailure(Cause.REFUSED, place, status, reason)
+        super().__init__(message, failure, transient=status in PASSING, retry_after_s=retry_after_s)
         self.retryable = self.transient
         self.status = status
         self.about_form = about_form

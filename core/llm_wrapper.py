@@ -20,7 +20,7 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms.llm import LLM
 
-from core.errors import LLMRefusedError, LLMUnavailableError, WenmaiError, where
+from core.errors import Cause, LLMRefusedError, LLMUnavailableError, ModelFailure, WenmaiError, where
 from core.prompt.layouts import MESSAGES, PROMPT, Exchange, wire_extras
 from core.prompt.messages import Message, Part, Role
 
@@ -132,7 +132,8 @@ class LLMStreamWrapper:
                     yield delta
             except TimeoutError as error:
                 busy = isinstance(self._llm, TakesTurns) and left < self._timeouts.first_token_s
-                raise LLMUnavailableError("The model did not answer in time.", busy=busy) from error
+                failure = ModelFailure(Cause.BUSY if busy else Cause.TIMEOUT)
+                raise LLMUnavailableError("The model did not answer in time.", failure, busy=busy) from error
 
     @asynccontextmanager
     async def _turn(self, end: float) -> AsyncIterator[LLM | StreamsDeltas]:
@@ -145,7 +146,7 @@ class LLMStreamWrapper:
                         llm = await place.enter_async_context(self._llm.turn_to_ask())
                 except TimeoutError as error:
                     raise LLMUnavailableError(
-                        "The model was busy or loading for too long.", busy=True
+                        "The model was busy or loading for too long.", ModelFailure(Cause.BUSY), busy=True
                     ) from error
             yield llm
 
@@ -218,8 +219,10 @@ def _plugin_error(error: Exception) -> LLMUnavailableError:
     """With the HTTP status where the class implies one, as the SDKs of the field do."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
-        return LLMRefusedError(f"The model's server refused the request (HTTP {status}).", status)
-    return LLMUnavailableError("The model's class failed; the server's log says how.")
+        message = f"The model's server refused the request (HTTP {status})."
+        return LLMRefusedError(message, status, reason=str(error))
+    failed = ModelFailure(Cause.CLASS_FAILED)
+    return LLMUnavailableError("The model's class failed; the server's log says how.", failed)
 
 
 def _chat_message(message: Message) -> ChatMessage:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 import uvicorn
@@ -21,12 +22,17 @@ import uvloop
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from api.container import Container
+from api.model_failures import FailureTexts
 from api.wiring.parts import sample_is_pending
+from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, not_as_fitted
 from config.sources import still_set
-from core.errors import StartRefusedError, StoreLockedError, WenmaiError
+from core.errors import StoreLockedError, WenmaiError
 from routes.app import create_app
 from routes.stream import CONNECTION
+
+log = structlog.get_logger()
 
 MAX_HEAD_BYTES = 65_536
 SEPARATORS = 4  # bytes around name and value of each field
@@ -185,20 +191,34 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, listene
         async with app.router.lifespan_context(app):
             warn_of_settings(settings, os.environ)  # after it: a refusal is one line
             note = READING_SAMPLE if sample_is_pending(settings) else ""
+            note = f"  {_summary(app, settings)}\n{note}"
             await Server(config, app, settings.server, note).serve(sockets=[listener])
-    except StoreLockedError as error:
-        print(f"wenmai: {error}", file=sys.stderr)
+    except WenmaiError as error:
+        text = FailureTexts(settings.models, mask_of(settings))(error, "en")
+        print(f"wenmai: {' '.join(text.split())}", file=sys.stderr)
+        return 1 if isinstance(error, StoreLockedError) else 2
+    except Exception:  # the start's edge: a traceback of Python's prints what foreign code was given
+        log.exception("server_crashed")
+        print("wenmai: the server crashed; the log says where", file=sys.stderr)
         return 1
-    except (StartRefusedError, WenmaiError) as error:
-        print(f"wenmai: {error}", file=sys.stderr)
-        return 2
     return 0
+
+
+def _summary(app: FastAPI, settings: Settings) -> str:
+    """What runs here, in one line without a secret."""
+    container: Container = app.state.container
+    models = ", ".join(f"{entry.model_id} ({entry.label})" for entry in container.llms.entries())
+    url = urlsplit(settings.store.qdrant_url or "")
+    store = f"Qdrant at {url.netloc.rpartition('@')[2]}" if url.netloc else "embedded"
+    parts = {"model": models, "embedding": container.embedding.name, "store": store}
+    named = [f"{name} {value}" for name, value in parts.items()]
+    line = " · ".join([f"version {app.version}", *named, f"data {settings.store.data_dir.absolute()}"])
+    return mask_of(settings)(line)
 
 
 def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None:
     """In the log: removed ones, whose names in the environment may be another program's, and those that the
     calibrated reranker was not fitted on."""
-    log = structlog.get_logger()
     for line in still_set(environment):
         log.warning("removed_setting", message=line)
     if changed := not_as_fitted(settings):

@@ -21,8 +21,9 @@ def main() -> int:
     except ConfigurationError as error:
         return print_refusal(error, EXIT_REFUSED)
     from config.logging import configure_logging
+    from config.secrets import mask_of
 
-    configure_logging(settings.server.log_level)
+    configure_logging(settings.server.log_level, mask_of(settings))
     return _serve(settings)
 
 

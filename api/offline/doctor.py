@@ -6,15 +6,26 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
-from api.wiring.parts import api_key_for, check_schedule, configured_llms, open_store
-from config.settings import ModelSettings, Settings
+from api.model_failures import FailureTexts
+from api.wiring.parts import (
+    check_schedule,
+    configured_llms,
+    open_embedding,
+    open_llms,
+    open_reranker,
+    open_store,
+)
+from config.secrets import mask_of
+from config.settings import LLMSettings, ModelSettings, Settings
 from config.sources import CONFIG_FILE_VARIABLE, DEFAULT_CONFIG_FILE
-from core.errors import StartRefusedError, StoreLockedError, WenmaiError
+from core.errors import EmbeddingUnavailableError, StartRefusedError, StoreLockedError, WenmaiError
 from core.operations.findings import Finding, fail, ok, warn
 from services.operations.doctor import machine
-from services.operations.doctor.machine import check_models
+from services.operations.doctor.models import LIMIT_S, QUESTION, Checked, check, check_llm, check_reranker
 from services.operations.doctor.store import StoreFindings, check_store
 
 STORE_LIMIT_S = 8.0
@@ -25,7 +36,7 @@ async def examine(
 ) -> list[Finding]:
     """Bounded: whatever hangs is found not to answer. A running server that has the embedded store is asked
     instead; `fast` does not look into it at all."""
-    models = asyncio.create_task(_models(settings.models))
+    models = asyncio.create_task(_models(settings))
     stored = StoreFindings([ok("store", "not looked into (--fast)")])
     if not fast:
         stored = await _stored(settings, ask_server)
@@ -56,16 +67,56 @@ def _configuration() -> Finding:
     return ok("configuration", f"accepted; from {source}")
 
 
-async def _models(models: ModelSettings) -> list[Finding]:
-    llms = configured_llms(models)
-    missing: list[Finding] = []
-    for model_id, entry in llms.items():
-        try:
-            if entry.provider in ("openai", "anthropic"):
-                api_key_for(model_id, entry, models)
-        except StartRefusedError as error:
-            missing.append(fail(f"model {model_id}", str(error)))
-    return missing + await check_models(models, llms)
+async def _models(settings: Settings) -> list[Finding]:
+    """What would take seconds or gigabytes to load is looked for on the disk; all others are asked."""
+    models = settings.models
+    llms, text = configured_llms(models), FailureTexts(models, mask_of(settings))
+    asked = [
+        _asked(f"model {model_id}", text, partial(_ask_llm, settings, model_id, entry))
+        for model_id, entry in llms.items()
+        if entry.provider not in ("gguf", "extractive")
+    ]
+    if not models.embedding.startswith("sentence-transformers:"):
+        asked.append(_asked("embedding", text, partial(_ask_embedding, models)))
+    if models.reranker.startswith(("http", "llama_index:")):
+        asked.append(_asked("reranker", text, partial(_ask_reranker, settings)))
+    return [*machine.check_files(models, llms), *await asyncio.gather(*asked)]
+
+
+async def _asked(
+    name: str, text: FailureTexts, ask: Callable[[AsyncExitStack], Awaitable[Checked]]
+) -> Finding:
+    try:
+        async with AsyncExitStack() as stack:
+            checked = await ask(stack)
+    except StartRefusedError as error:
+        return fail(name, str(error))
+    if checked.error is not None:
+        return fail(name, text(checked.error, "en", checked.model_id))
+    return ok(name, f"answered in {checked.time_ms:.0f} ms")
+
+
+async def _ask_llm(settings: Settings, model_id: str, entry: LLMSettings, stack: AsyncExitStack) -> Checked:
+    opened = await open_llms(settings, stack, {model_id: entry})
+    return await check_llm(opened[model_id])
+
+
+async def _ask_embedding(models: ModelSettings, stack: AsyncExitStack) -> Checked:
+    if models.embedding.partition(":")[0] == "openai":  # its thread must end with the limit
+        options = {"timeout_s": LIMIT_S - 1} | models.embedding_options
+        models = models.model_copy(update={"embedding_options": options})
+
+    async def embed() -> None:
+        service = await stack.enter_async_context(open_embedding(models))
+        await service.embed_queries([QUESTION])
+
+    return await check("embedding", embed(), EmbeddingUnavailableError)
+
+
+async def _ask_reranker(settings: Settings, stack: AsyncExitStack) -> Checked:
+    reranker = open_reranker(settings, "", stack)
+    assert reranker is not None
+    return await check_reranker(reranker)
 
 
 async def _stored(settings: Settings, ask_server: Callable[[], Awaitable[list[Finding]]]) -> StoreFindings:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from api.model_failures import FailureTexts
 from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, PromptBuilder
@@ -59,6 +60,7 @@ class Pipeline:
     is_reading: Callable[[tuple[str, ...]], bool]
     find_documents: FindDocuments
     precedence: SamplePrecedence
+    failure_text: FailureTexts
     widener: Widener | None = None
 
     def owners(self, owner: str) -> tuple[str, ...]:

@@ -205,7 +205,7 @@ class TurnRun:
         if self._answer.content or failure is None:
             self.stream.publish(SourceEvent(citations))
         if failure is not None:
-            self.stream.publish(ErrorEvent(str(failure)))
+            self.stream.publish(ErrorEvent(self._sentence(failure)))
         self._finished(failure)
         self._pipeline.after_turn(self.turn, self._plan.branch, failure)
 
@@ -256,7 +256,10 @@ class TurnRun:
             "retryable": failure.retryable,
             "request_id": self._plan.request.request_id,
         }
-        self.stream.publish(StatusEvent(TurnStage.ERROR, str(failure), fields))
+        self.stream.publish(StatusEvent(TurnStage.ERROR, self._sentence(failure), fields))
+
+    def _sentence(self, failure: WenmaiError) -> str:
+        return self._pipeline.failure_text(failure, self._language, self._plan.models.answer.model_id)
 
     def _status(self, stage: TurnStage, *, message: str | None = None, **fields: float | str) -> None:
         event = StatusEvent(stage, say(message or stage, self._language), dict(fields))

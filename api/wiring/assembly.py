@@ -17,11 +17,13 @@ from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
 from api.admin.erasure import ErasureHandler, halting
 from api.admin.gauges import Gauges
+from api.admin.model_check import ModelCheck
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
 from api.container import Container
 from api.knowledge_handler import KnowledgeHandler
+from api.model_failures import FailureTexts
 from api.search.handler import SearchHandler
 from api.search.why_not import WhyNot
 from api.sessions.handler import SessionsHandler
@@ -47,6 +49,7 @@ from api.wiring.parts import (
     today_in,
 )
 from config.prompt_library import PromptLibrary
+from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
@@ -314,6 +317,7 @@ def _put_together(
         calibration=CalibrationHandler(
             search, calibrations, names.conversation_collection, settings.retrieval.rerank_score_threshold
         ),
+        model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
     )
     metrics.registry.register(Gauges(container))
     return container
@@ -383,6 +387,7 @@ def _pipeline(
         is_reading=knowledge.is_reading,
         find_documents=knowledge.find_documents,
         precedence=knowledge.precedence,
+        failure_text=FailureTexts(settings.models, mask_of(settings)),
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )
 

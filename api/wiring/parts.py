@@ -8,13 +8,16 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from pydantic import ValidationError
 
+from config.secrets import Mask
 from config.settings import (
     EMBEDDED_FOLDER,
     ConversationSettings,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 SAMPLE_FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 SAMPLE_MARKER = "sample-loaded"
 DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
+REASON_CHARS = 200  # of what a class says of its options
 T = TypeVar("T")
 WrapEmbedding = Callable[[BaseEmbedding, str], BaseEmbedding]
 """The model and its name as the store records it → the model to use in its place."""
@@ -185,7 +189,8 @@ def _embedding_model(models: ModelSettings, stack: AsyncExitStack) -> tuple[Base
         same_host = models.embedding_base_url in (None, models.openai_base_url)
         key = models.embedding_api_key or (models.openai_api_key if same_host else None)
         base_url = models.embedding_base_url or models.openai_base_url
-        embedding = OpenAIEmbedding(models.openai_embedding, base_url, key, **models.embedding_options)
+        make = partial(OpenAIEmbedding, models.openai_embedding, base_url, key)
+        embedding = construct("EMBEDDING=openai", make, models.embedding_options)
         stack.callback(embedding.close)
         return embedding, models.openai_embedding, 0
     return load_class(models.embedding, BaseEmbedding, models.embedding_options), target, 0  # type: ignore[type-abstract]
@@ -231,7 +236,31 @@ def load_class(spec: str, base: type[T], options: Mapping[str, Any]) -> T:
         raise StartRefusedError(f"{spec!r} cannot be imported: {error}. Is its package installed?") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise StartRefusedError(f"{spec!r} is not a LlamaIndex {base.__name__}.")
-    return loaded(**options)
+    return construct(repr(spec), loaded, options)
+
+
+def construct(name: str, make: Callable[..., T], options: Mapping[str, Any]) -> T:
+    """Raises StartRefusedError, one line without a value of the options."""
+    try:
+        return make(**options)
+    except Exception as error:  # noqa: BLE001 - other people's classes, which repeat what they were given
+        refusal = _refused_options(name, options, error)
+    raise StartRefusedError(refusal)  # not chained, for the same reason
+
+
+def _refused_options(name: str, options: Mapping[str, Any], error: Exception) -> str:
+    """What a class says of its options, by their names alone where it is pydantic that refuses them."""
+    if isinstance(error, ValidationError):
+        each = error.errors(include_url=False, include_input=False, include_context=False)
+        reason = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in each)
+    else:
+        reason = f"{type(error).__name__}: {error}"
+    values = [str(value) for value in options.values() if isinstance(value, str)]
+    reason = " ".join(Mask(values)(reason).split())[:REASON_CHARS]
+    named = (
+        f"does not take its options ({', '.join(options)})" if options else "cannot be made without options"
+    )
+    return f"{name} {named}: {reason}. Correct its table in the configuration."
 
 
 # The language models.
@@ -275,7 +304,10 @@ def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str
     return key.strip() or "none"
 
 
-async def open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, ModelEntry]:
+async def open_llms(
+    settings: Settings, stack: AsyncExitStack, only: Mapping[str, LLMSettings] | None = None
+) -> Mapping[str, ModelEntry]:
+    """Of `only` these tables, else of all that are configured. Raises StartRefusedError."""
     models = settings.models
     timeouts = StreamTimeouts(models.token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
     chat = settings.conversation
@@ -283,7 +315,7 @@ async def open_llms(settings: Settings, stack: AsyncExitStack) -> Mapping[str, M
     share = chat.answer_share
     entries: dict[str, ModelEntry] = {}
     opening = _OpenLLMs(models, share, stack)
-    for model_id, entry in configured_llms(models).items():
+    for model_id, entry in (only or configured_llms(models)).items():
         llm = await opening.open(model_id, entry)
         window = window_of(entry, llm, model_id)
         entries[model_id] = ModelEntry(

@@ -4,8 +4,9 @@ is stored."""
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
@@ -14,7 +15,16 @@ from routes.errors import RETRY_AFTER_S
 from routes.openapi import WireRoute, describe, errors
 from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
 from routes.wire.operations import Statistics
-from routes.wire.server import Liveness, Model, ModelList, PublicSettings, Readiness, TopN
+from routes.wire.server import (
+    Liveness,
+    Model,
+    ModelAnswer,
+    ModelCheck,
+    ModelList,
+    PublicSettings,
+    Readiness,
+    TopN,
+)
 
 router = APIRouter(route_class=WireRoute)
 
@@ -54,6 +64,24 @@ async def list_models(container: ContainerDep, owner: Owner) -> ModelList:
         for entry in container.llms.entries()
     ]
     return ModelList(models=models, default="default")
+
+
+@router.get("/admin/models/check", tags=["admin"], responses=errors(401, 403, 422))
+async def check_models(
+    container: ContainerDep,
+    admin: Admin,
+    language: Annotated[Literal["zh", "en"], Query(description="of the messages")] = "en",
+) -> ModelCheck:
+    """Every language model, the embedding and the reranker are asked one short question, all at once and each
+    for ten seconds at most. What only computes on this machine is left out."""
+    answers = []
+    for each in await container.model_check.run():
+        failure = each.error.failure if each.error else None
+        message = container.model_check.text(each.error, language, each.model_id) if each.error else ""
+        cause = failure.cause.value if failure else ("unavailable" if each.error else "")
+        ok = each.error is None
+        answers.append(ModelAnswer(name=each.name, ok=ok, time_ms=each.time_ms, cause=cause, message=message))
+    return ModelCheck(models=answers)
 
 
 @router.get("/settings/public", tags=["settings"], responses=errors(401))

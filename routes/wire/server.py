@@ -52,6 +52,38 @@ class ModelList(Reply):
     default: str = Field(description="The one that answers when none is named.")
 
 
+class ModelAnswer(Reply):
+    """How one model answered a short question."""
+
+    name: str = Field(description="`model` and its id, `embedding` or `reranker`.")
+    ok: bool = Field(description="Whether it answered.")
+    time_ms: float = Field(description="Until its answer, or until it was known that there is none.")
+    cause: str = Field(description="Why it did not, as a word; empty when it did.")
+    message: str = Field(description="The same for people, with the setting to look at.")
+
+
+class ModelCheck(Reply):
+    """How every model answered."""
+
+    model_config = example(
+        {
+            "models": [
+                {"name": "model default", "ok": True, "time_ms": 412.5, "cause": "", "message": ""},
+                {
+                    "name": "embedding",
+                    "ok": False,
+                    "time_ms": 3.1,
+                    "cause": "unreachable",
+                    "message": "The embedding model at http://127.0.0.1:8080 cannot be reached. Is it "
+                    "running? EMBEDDING_BASE_URL sets its address.",
+                },
+            ]
+        }
+    )
+
+    models: list[ModelAnswer] = Field(description="The language models, the embedding and the reranker.")
+
+
 class TopN(Reply):
     """How many candidates a question may ask for."""
 

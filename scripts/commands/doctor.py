@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from scripts.commands.maintenance import EXIT_REFUSED, CommandError, end_unread, one_math_thread, print_json
@@ -18,6 +18,7 @@ from scripts.commands.server import Server, add_server_options, asking, read, se
 if TYPE_CHECKING:
     import httpx
 
+    from config.secrets import Mask
     from core.operations.findings import Finding
 
 ASK_LIMIT_S = 3.0
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one_math_thread()
     from api.offline.doctor import examine
     from config.logging import configure_logging
+    from config.secrets import Mask, mask_of
     from config.settings import load_settings
     from config.sources import ConfigurationError
     from core.operations.findings import exit_code, fail
@@ -40,12 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_settings()
         check_binding(settings.server)
     except ConfigurationError as error:
-        _print([fail("configuration", str(error))], as_json=options.json)
+        _print([fail("configuration", str(error))], Mask(), as_json=options.json)
         return EXIT_REFUSED
     server = server_of(settings, options.url, options.api_key)
     findings = asyncio.run(examine(settings, lambda: _ask_server(server), fast=options.fast))
     try:
-        _print(findings, as_json=options.json)
+        _print(findings, mask_of(settings), as_json=options.json)
         sys.stdout.flush()
     except BrokenPipeError:
         return end_unread()
@@ -103,7 +105,8 @@ def _readiness(response: httpx.Response, server: Server) -> Finding:
     return fail("server", f"not ready at {server.url}: {why}")
 
 
-def _print(findings: Sequence[Finding], *, as_json: bool) -> None:
+def _print(findings: Sequence[Finding], mask: Mask, *, as_json: bool) -> None:
+    findings = [replace(finding, sentence=mask(finding.sentence)) for finding in findings]
     if as_json:
         print_json([asdict(finding) for finding in findings])
         return

@@ -103,7 +103,9 @@ def shown(text: str) -> str:
 
 def print_refusal(error: Exception, exit_code: int) -> int:
     """Returns the exit code."""
-    print(f"wenmai: {shown(str(error))}", file=sys.stderr)
+    from config.secrets import Mask
+
+    print(f"wenmai: {shown(Mask()(str(error)))}", file=sys.stderr)
     return exit_code
 
 

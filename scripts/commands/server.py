@@ -49,7 +49,7 @@ class Server:
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a running server")
     group.add_argument("--url", help="ask this one (default: the store of DATA_DIR, or who has it open)")
-    group.add_argument("--api-key", help="its key (default: the first of ADMIN_API_KEYS, then of API_KEYS)")
+    group.add_argument("--api-key", help="its key, which ps shows (default: of ADMIN_API_KEYS or API_KEYS)")
 
 
 async def at_store(

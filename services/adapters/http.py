@@ -1,6 +1,6 @@
 """A POST to a model's server over its pool of connections; every failure becomes a domain error.
 
-What the server says of a failure stays here: neither its words nor its address reach a client.
+What the server says of a failure goes into the error's `failure` and never into its message, which is logged.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import asyncio
 import json
 import math
 import re
+import socket
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,10 +19,11 @@ from email.utils import parsedate_to_datetime
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import httpx
 from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 from yarl import URL
 
-from core.errors import LLMRefusedError, LLMUnavailableError, StartRefusedError
+from core.errors import Cause, LLMRefusedError, LLMUnavailableError, ModelFailure, StartRefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,8 @@ def endpoint(base_url: str, path: str, headers: Mapping[str, str]) -> Endpoint:
     """
     try:
         base = URL(base_url)
-    except ValueError as error:
-        raise StartRefusedError(f"base_url of a model is not an address: {error}.") from error
+    except ValueError:  # its words repeat the address, a password in it too
+        raise StartRefusedError("base_url of a model is not an address.") from None
     url = (base / path).with_query(base.query).with_user(None)
     sent = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "wenmai"}
     sent |= headers
@@ -100,6 +103,7 @@ class ModelStream:
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._content = response.content
+        self._place = str(response.url.origin())
         self._begun = False
 
     async def read(self) -> bytes:
@@ -109,7 +113,7 @@ class ModelStream:
         except _FAILURES as error:
             piece = self._content._read_nowait(-1)  # aiohttp holds back what came before the failure
             if not piece:
-                raise _failure(error, begun=self._begun) from error
+                raise _failure(error, self._place, begun=self._begun) from error
         self._begun = True
         return piece
 
@@ -144,7 +148,7 @@ async def post_stream(
             proxy_headers=to.proxy_headers,
         )
     except _FAILURES as error:
-        raise _failure(error, begun=False) from error
+        raise _failure(error, str(to.url.origin()), begun=False) from error
     try:
         if response.status != 200:
             raise await _refusal(response)
@@ -166,11 +170,13 @@ def retry_after_s(value: str | None, now: datetime) -> float | None:
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> LLMRefusedError:
-    body = await _beginning(response.content)
+    code, reason = reason_of(await _beginning(response.content))
     return LLMRefusedError(
         f"The model's server refused the request (HTTP {response.status}).",
         response.status,
-        about_form=not _OTHER_CAUSE.search(_reason(body)),
+        about_form=not _OTHER_CAUSE.search(f"{code} {reason}"[:REASON_CHARS]),
+        place=str(response.url.origin()),
+        reason="" if reason.lstrip().startswith("<") else reason,  # a proxy's page
         retry_after_s=retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC)),
     )
 
@@ -188,33 +194,57 @@ async def _beginning(content: aiohttp.StreamReader) -> bytes:
     return bytes(body)
 
 
-def _reason(body: bytes) -> str:
-    """The beginning of what the server gave as its reason; of any text, when it is not the usual object."""
+def reason_of(body: bytes) -> tuple[str, str]:
+    """Code and words of a refusal's usual object; of anything else its beginning, as it stands."""
     text = body.decode("utf-8", "replace")
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
-        return text[:REASON_CHARS]
+        return "", text[:REASON_CHARS]
     error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
     if isinstance(error, dict):
-        error = f"{error.get('code')} {error.get('message') or error.get('detail') or text}"
-    return str(error)[:REASON_CHARS]
+        words = error.get("message") or error.get("detail") or text
+        return str(error.get("code")), str(words)[:REASON_CHARS]
+    return "", str(error)[:REASON_CHARS]
 
 
-def _failure(error: Exception, *, begun: bool) -> LLMUnavailableError:
+def _failure(error: Exception, place: str, *, begun: bool) -> LLMUnavailableError:
     """`begun`: a part of the answer was read. What may pass in a moment before that is transient."""
     broke_off = isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | OSError)
+    failure = ModelFailure(cause_of(error), place)
     if isinstance(error.__cause__, ContentEncodingError):
         return NotAnAnswerError()
     if isinstance(error, TimeoutError):
-        return LLMUnavailableError("The model's server did not answer in time.")
+        return LLMUnavailableError("The model's server did not answer in time.", failure)
     if isinstance(error, aiohttp.ClientSSLError | ValueError):  # or an address that cannot be one
-        return LLMUnavailableError("The model's server could not be reached.")
+        return LLMUnavailableError("The model's server could not be reached.", failure)
     if broke_off and begun:
-        return LLMUnavailableError("The connection to the model's server broke off.")
+        return LLMUnavailableError("The connection to the model's server broke off.", failure)
     if broke_off:
-        return LLMUnavailableError("The model's server could not be reached.", transient=True)
+        return LLMUnavailableError("The model's server could not be reached.", failure, transient=True)
     return NotAnAnswerError()
+
+
+LONGEST_CHAIN = 8
+_CAUSES: tuple[tuple[tuple[type[BaseException], ...], Cause], ...] = (
+    ((ssl.SSLError, aiohttp.ClientSSLError), Cause.TLS),
+    ((socket.gaierror,), Cause.UNKNOWN_HOST),
+    ((aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout, ConnectionRefusedError), Cause.UNREACHABLE),
+    ((TimeoutError, httpx.TimeoutException), Cause.TIMEOUT),
+    ((aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionError), Cause.BROKE_OFF),
+    ((httpx.RemoteProtocolError, httpx.ReadError), Cause.BROKE_OFF),
+)
+
+
+def cause_of(error: BaseException) -> Cause:
+    """Of what the HTTP clients raise, and of what caused that."""
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < LONGEST_CHAIN:
+        chain.append(cause)
+    for kinds, cause_ in _CAUSES:
+        if any(isinstance(each, kinds) for each in chain):
+            return cause_
+    return Cause.UNREACHABLE
 
 
 # Server-sent events out of byte chunks that are cut anywhere (WHATWG HTML, "Server-sent events").
@@ -232,7 +262,9 @@ class NotAnAnswerError(LLMUnavailableError):
     """The upstream's bytes are not what its API promises; none of them is shown."""
 
     def __init__(self) -> None:
-        super().__init__("The model's server sent something that is not an answer.")
+        super().__init__(
+            "The model's server sent something that is not an answer.", ModelFailure(Cause.NOT_AN_ANSWER)
+        )
 
 
 class EventReader:

@@ -13,7 +13,7 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_base, wait_exponential_jitter
 
-from core.errors import LLMRefusedError, LLMUnavailableError
+from core.errors import Cause, LLMRefusedError, LLMUnavailableError, ModelFailure
 from core.llm_wrapper import LLMDelta
 
 log = structlog.get_logger()
@@ -148,7 +148,7 @@ class GuardedCalls:
         """Count how opening ended. A caller that left meanwhile says nothing of the server."""
         with self._circuit.call() as allowed:
             if not allowed:
-                raise CircuitOpenError(_SPARED)
+                raise CircuitOpenError(_SPARED, ModelFailure(Cause.SPARED))
             try:
                 yield
             except LLMUnavailableError as error:

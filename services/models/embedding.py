@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
-from core.errors import EmbeddingUnavailableError
+from core.errors import Cause, EmbeddingUnavailableError, ModelFailure
 from core.prompt.budget import estimate_tokens
 
 Vector = list[float]
@@ -117,7 +117,8 @@ class EmbeddingService:
             raise
         except (OSError, RuntimeError, ValueError) as error:
             reason = type(error).__name__
-            raise EmbeddingUnavailableError(f"The embedding model failed: {reason}.") from error
+            failed = ModelFailure(Cause.CLASS_FAILED)
+            raise EmbeddingUnavailableError(f"The embedding model failed: {reason}.", failed) from error
 
     def _embed_queries(self, texts: list[str]) -> list[Vector]:
         together: Callable[[list[str]], list[Vector]] | None = getattr(

@@ -15,7 +15,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, Te
 from pydantic import PrivateAttr
 
 from config.settings import RetrievalSettings
-from core.errors import UnavailableError, where
+from core.errors import Cause, ModelFailure, UnavailableError, where
 from core.knowledge import Candidate, Chunk
 from core.relevance.calibration import Calibration
 from core.relevance.probability import Coefficients, judge, load_coefficients
@@ -70,8 +70,10 @@ class RerankerUnavailableError(UnavailableError):
 
     code = "reranker_unavailable"
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, failure: ModelFailure | None = None, *, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, failure)
         self.retry_after_s = retry_after_s
 
 
@@ -133,7 +135,8 @@ class ForeignReranker:
                 async with asyncio.timeout(self._timeout_s):
                     return await self._best(two_wordings(query), candidates)
             except TimeoutError as error:
-                raise RerankerUnavailableError("The reranker did not answer in time.") from error
+                failure = ModelFailure(Cause.TIMEOUT)
+                raise RerankerUnavailableError("The reranker did not answer in time.", failure) from error
 
     async def _best(
         self, wordings: Sequence[tuple[str, float]], candidates: Sequence[Candidate]
@@ -164,7 +167,8 @@ class ForeignReranker:
         # the plug-in's edge: no list of what other people's classes raise is complete
         except Exception as error:
             log.warning("reranker_class_failed", error=type(error).__name__, where=where(error))
-            raise RerankerUnavailableError("The reranker's class failed.") from error
+            failed = ModelFailure(Cause.CLASS_FAILED)
+            raise RerankerUnavailableError("The reranker's class failed.", failed) from error
         return [by_id.get(candidate.chunk.chunk_id) for candidate in candidates]
 
     @contextmanager

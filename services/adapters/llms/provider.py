@@ -14,7 +14,15 @@ from llama_index.core.base.llms.types import LLMMetadata
 from pydantic import Field, PrivateAttr
 
 from config.settings import LLMSettings
-from core.errors import PASSING, LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
+from core.errors import (
+    PASSING,
+    Cause,
+    LLMRefusedError,
+    LLMTruncatedError,
+    LLMUnavailableError,
+    ModelFailure,
+    StartRefusedError,
+)
 from core.llm_wrapper import LLMDelta
 from core.prompt.layouts import Exchange, canonical_json
 from core.prompt.messages import Message
@@ -84,7 +92,8 @@ class AnswerReader(ABC):
         if not self.has_events:
             raise NotAnAnswerError
         if not self.complete:
-            raise LLMTruncatedError("The model's answer broke off before its end.")
+            broke_off = ModelFailure(Cause.BROKE_OFF)
+            raise LLMTruncatedError("The model's answer broke off before its end.", broke_off)
 
     def finish(self, reason: str) -> None:
         self.finish_reason = self.exchange.finish_reason = reason
@@ -128,10 +137,12 @@ def make_decoder(kind: type[E]) -> Callable[[bytes], E]:
 
 
 def provider_error(error: object) -> LLMUnavailableError:
-    """Of an error in the middle of a stream; its words stay here."""
+    """Of an error in the middle of a stream."""
     code, kind = (error.get("code"), error.get("type")) if isinstance(error, dict) else (None, None)
+    words = str(error.get("message") or "") if isinstance(error, dict) else str(error)
+    failure = ModelFailure(Cause.REFUSED, status=code if isinstance(code, int) else 0, reason=words)
     passing = code in _PASSING_KINDS or kind in _PASSING_KINDS or str(code) in map(str, PASSING)
-    return LLMUnavailableError("The model's server reported an error.", transient=passing)
+    return LLMUnavailableError("The model's server reported an error.", failure, transient=passing)
 
 
 def _leniently(data: bytes, kind: type[E]) -> E:

@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 from pydantic import BaseModel, PrivateAttr, SecretStr, TypeAdapter, ValidationError
 
-from core.errors import EmbeddingUnavailableError
-from services.adapters.http import retry_after_s
+from core.errors import Cause, EmbeddingUnavailableError, ModelFailure
+from services.adapters.http import cause_of, reason_of, retry_after_s
 from services.models.embedding import BatchEmbedding
 from services.retrieval.reranking import PairReranker, RerankerUnavailableError, Scores, ScoreScale
 
@@ -61,6 +61,7 @@ class OpenAIEmbedding(BatchEmbedding):
         query_prefix: str = "",
         passage_prefix: str = "",
         wait: Callable[[float], None] = time.sleep,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         super().__init__(
             model_name=model_name,
@@ -71,7 +72,7 @@ class OpenAIEmbedding(BatchEmbedding):
         headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
         address = (base_url or DEFAULT_BASE_URL).rstrip("/")
         self._client = httpx.Client(
-            base_url=address, headers=headers, timeout=TIMEOUT_S, follow_redirects=False
+            base_url=address, headers=headers, timeout=timeout_s, follow_redirects=False
         )
         self._wait = wait
 
@@ -97,14 +98,14 @@ class OpenAIEmbedding(BatchEmbedding):
             try:
                 reply = self._client.post("/embeddings", json=body)
             except httpx.HTTPError as error:
-                raise _failed(type(error).__name__) from error
+                raise _failed(type(error).__name__, _broken(error, self._client.base_url)) from error
             if reply.status_code == httpx.codes.OK:
                 return reply
             if reply.status_code != httpx.codes.TOO_MANY_REQUESTS and reply.status_code < 500:
                 break
             if attempt < MAX_RETRIES:
                 self._wait(_pause_s(reply, attempt))
-        raise _failed(f"status {reply.status_code}")
+        raise _failed(f"status {reply.status_code}", _refused(reply, reply.content))
 
 
 def _pause_s(reply: httpx.Response, attempt: int) -> float:
@@ -131,11 +132,29 @@ def _ordered(reply: httpx.Response, count: int) -> list[list[float]]:
     return unit
 
 
-def _failed(why: str) -> OpenAIEmbeddingError:
-    return OpenAIEmbeddingError(f"The embedding endpoint does not answer as expected: {why}.")
+NOT_UNDERSTOOD = ModelFailure(Cause.NOT_AN_ANSWER)
+
+
+def _failed(why: str, failure: ModelFailure = NOT_UNDERSTOOD) -> OpenAIEmbeddingError:
+    return OpenAIEmbeddingError(f"The embedding endpoint does not answer as expected: {why}.", failure)
+
+
+def _broken(error: Exception, url: httpx.URL) -> ModelFailure:
+    return ModelFailure(cause_of(error), _place(url))
+
+
+def _refused(reply: httpx.Response, content: bytes) -> ModelFailure:
+    _, reason = reason_of(content)
+    reason = "" if reason.lstrip().startswith("<") else reason
+    return ModelFailure(Cause.REFUSED, _place(reply.url), reply.status_code, reason)
+
+
+def _place(url: httpx.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode()}"
 
 
 TEI_BATCH = 32  # texts it takes in a request unless its operator says otherwise
+MAX_REFUSAL_BYTES = 4_096
 MAX_REPLY_BYTES = 4_000_000  # of 200 candidates, with their texts sent back
 
 
@@ -210,7 +229,7 @@ class HttpReranker(PairReranker):
             async with self._client.stream("POST", self.url, json=body) as response:
                 content = await _content(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _unavailable(type(error).__name__) from error
+            raise _unavailable(type(error).__name__, failure=_broken(error, httpx.URL(self.url))) from error
         return _scores(content, len(texts))
 
 
@@ -218,13 +237,20 @@ async def _content(response: httpx.Response) -> bytes:
     """The body as it was sent. Retry-After is handed on, never waited for."""
     if response.status_code != httpx.codes.OK:
         pause = retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC))
-        raise _unavailable(f"status {response.status_code}", pause)
+        refused = _refused(response, await _beginning(response))
+        raise _unavailable(f"status {response.status_code}", pause, refused)
     content = bytearray()
     async for piece in response.aiter_raw():
         content += piece
         if len(content) > MAX_REPLY_BYTES:
             raise _unavailable(f"a reply of more than {MAX_REPLY_BYTES} bytes")
     return bytes(content)
+
+
+async def _beginning(response: httpx.Response) -> bytes:
+    async for piece in response.aiter_raw(MAX_REFUSAL_BYTES):
+        return piece
+    return b""
 
 
 def _scores(content: bytes, size: int) -> list[float | None]:
@@ -247,7 +273,8 @@ def _scores(content: bytes, size: int) -> list[float | None]:
     return scores
 
 
-def _unavailable(why: str, pause_s: float | None = None) -> RerankerUnavailableError:
-    return RerankerUnavailableError(
-        f"The reranker does not answer as expected: {why}.", retry_after_s=pause_s
-    )
+def _unavailable(
+    why: str, pause_s: float | None = None, failure: ModelFailure = NOT_UNDERSTOOD
+) -> RerankerUnavailableError:
+    message = f"The reranker does not answer as expected: {why}."
+    return RerankerUnavailableError(message, failure, retry_after_s=pause_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.metadata
 import os
 import re
@@ -12,12 +11,8 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlsplit
-
-import httpx
 
 from config.settings import ConversationSettings, LLMSettings, ModelSettings, SourceSettings, StoreSettings
 from core.errors import StartRefusedError
@@ -219,76 +214,17 @@ def _check(name: str, source: SourceSettings) -> Finding:
     return ok(name, f"{folder} is followed")
 
 
-# The models: endpoints answer, folders and files are there. No key is ever shown.
+# The models on this machine: folders and files exist. Those that are asked are in `models`.
 
 
-TIMEOUT_S = 4.0
-OPENAI_URL = "https://api.openai.com/v1"
-ANTHROPIC_URL = "https://api.anthropic.com"
 HUB_CACHE = Path("~/.cache/huggingface/hub")
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    name: str
-    url: str
-
-
-async def check_models(models: ModelSettings, llms: Mapping[str, LLMSettings]) -> list[Finding]:
-    """`llms` by model id. At most `TIMEOUT_S`, whatever the endpoints do."""
+def check_files(models: ModelSettings, llms: Mapping[str, LLMSettings]) -> list[Finding]:
+    """`llms` by model id."""
     local = [_embedding_folder(models), _reranker_folder(models)]
     local += [_file(model_id, entry) for model_id, entry in llms.items()]
-    asked = [_ask(endpoint) for endpoint in endpoints(models, llms)]
-    findings = [finding for finding in local if finding is not None]
-    return findings + list(await asyncio.gather(*asked)) or [ok("models", "none needs the network or a file")]
-
-
-def endpoints(models: ModelSettings, llms: Mapping[str, LLMSettings]) -> list[Endpoint]:
-    addresses = [
-        Endpoint(f"model {model_id}", _llm_url(entry))
-        for model_id, entry in llms.items()
-        if entry.provider in ("openai", "anthropic")
-    ]
-    if models.embedding.partition(":")[0] == "openai":
-        url = models.embedding_base_url or models.openai_base_url or OPENAI_URL
-        addresses.append(Endpoint("embedding", url))
-    if models.reranker.partition(":")[0] == "http" and models.reranker_url:
-        addresses.append(Endpoint("reranker", models.reranker_url))
-    return addresses
-
-
-def _llm_url(entry: LLMSettings) -> str:
-    return entry.base_url or (ANTHROPIC_URL if entry.provider == "anthropic" else OPENAI_URL)
-
-
-async def _ask(endpoint: Endpoint) -> Finding:
-    """Any answer will do: without a key and a question it is a refusal, and shows that somebody is there."""
-    place = host_of(endpoint.url)
-    try:
-        async with asyncio.timeout(TIMEOUT_S), httpx.AsyncClient(timeout=TIMEOUT_S) as client:
-            response = await client.head(_bare(endpoint.url))
-    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
-        why = (
-            "does not answer in time" if _is_timeout(error) else f"cannot be reached ({type(error).__name__})"
-        )
-        return fail(endpoint.name, f"{place} {why}: check its address, and that it runs")
-    if response.status_code >= 500 and response.status_code != 501:
-        return warn(endpoint.name, f"{place} answers with status {response.status_code}: look at its log")
-    return ok(endpoint.name, f"{place} answers")
-
-
-def _is_timeout(error: Exception) -> bool:
-    return isinstance(error, (TimeoutError, httpx.TimeoutException))
-
-
-def host_of(url: str) -> str:
-    """Without what may be secret in an address: its user, its path, its query."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
-
-
-def _bare(url: str) -> str:
-    return f"{host_of(url)}{urlsplit(url).path}"
+    return [finding for finding in local if finding is not None]
 
 
 def _embedding_folder(models: ModelSettings) -> Finding | None:

@@ -124,7 +124,7 @@ def test_the_model_gets_the_messages_in_order(with_model: RunningServer, stub: S
     assert stub.bodies[-1]["stream"] is True
 
 
-def test_a_refusing_model_says_so_and_tells_nothing_of_its_reply(
+def test_a_refusing_model_says_so_in_its_own_words_and_names_the_setting(
     with_model: RunningServer, stub: StubLLM
 ) -> None:
     stub.status = 401
@@ -132,7 +132,7 @@ def test_a_refusing_model_says_so_and_tells_nothing_of_its_reply(
     stub.status = 200
     assert turn.finished["status"] == "failed"
     assert "401" in turn.text("ERROR")
-    assert "secret" not in str(turn.frames)
+    assert "“secret upstream text” Check the key in " in turn.text("ERROR")
 
 
 def test_an_answer_that_breaks_off_is_never_stored_as_complete(

@@ -1,0 +1,80 @@
+"""What is secret in a configuration, by name, by value and by look; and texts without it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from pydantic import BaseModel, SecretStr
+
+HIDDEN = "***"
+_NAME = re.compile(r"ap[iy]_?k|key|secret|token(?!s|iz|_timeout)|passw|pwd|credential|^auth|headers?$", re.I)
+_KEY = r"\b(?:sk|pk|rk|gsk|hf|xai|nvapi)[-_][\w*.…-]{5,}[\w*]"
+_LOOKS = re.compile(
+    rf"{_KEY}|\bAIza[\w-]{{20,}}|(?<=://)[^/\s]+@|\b(?:Bearer|Basic)\s+[^\s\"',;]+"
+    r"|(?i:\b(?:api[-_ ]?key|access[-_]?token|secret|password)[\"']?\s*[=:]\s*)[\"']?[^\s\"'&,;]+"
+)
+_KEY_ALONE = re.compile(r"\s*(?:[\w-]+:)?(?:Bearer\s+|(?:sk|gsk|hf|xai|nvapi)[-_])(?=\S*\d)[\w.-]{16,}\s*")
+_LONG = 8  # a shorter secret is taken for one only where it stands alone
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a setting of this name, misspelt or not, may hold a secret."""
+    return bool(_NAME.search(name))
+
+
+def looks_like_key(value: str) -> bool:
+    return bool(_KEY_ALONE.fullmatch(value))
+
+
+class Mask:
+    """Takes secrets out of texts: those it is given, and what looks like one (sk-…, Bearer …, user@host)."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        written = {form for secret in secrets for form in (secret, quote(secret, safe=""))}
+        each = [_pattern(secret) for secret in sorted(written, key=len, reverse=True) if len(secret) > 2]
+        self._known = re.compile("|".join(each)) if each else None
+
+    def __call__(self, text: str) -> str:
+        if self._known is not None:
+            text = self._known.sub(HIDDEN, text)
+        return _LOOKS.sub(HIDDEN, text)
+
+
+def _pattern(secret: str) -> str:
+    return re.escape(secret) if len(secret) >= _LONG else rf"(?<!\w){re.escape(secret)}(?!\w)"
+
+
+def mask_of(settings: BaseModel) -> Mask:
+    """Of every secret that is configured, in the environment too where `api_key_env` names a variable."""
+    return Mask([secret.strip() for secret in (*_secrets(settings), os.environ.get("ANTHROPIC_API_KEY", ""))])
+
+
+def _secrets(value: Any, *, named: bool = False) -> Iterator[str]:
+    match value:
+        case SecretStr():
+            yield value.get_secret_value()
+        case BaseModel():
+            for name in type(value).model_fields:
+                field = getattr(value, name)
+                yield from [os.environ.get(str(field), "")] if name == "api_key_env" else _secrets(field)
+        case Mapping():
+            for name, each in value.items():
+                yield from _secrets(each, named=named or is_secret_name(str(name)))
+        case str():
+            yield from [value] if named else _login(value)
+        case list() | tuple():
+            for each in value:
+                yield from _secrets(each, named=named)
+
+
+def _login(url: str) -> list[str]:
+    """What stands before the host of an address."""
+    try:
+        user, _, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
+    except ValueError:
+        return []
+    return [unquote(part) for part in (password or user,) if part]

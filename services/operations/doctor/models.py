@@ -1,0 +1,87 @@
+"""Models are asked one short question each, all at once and within a limit."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import structlog
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from core.errors import Cause, LLMUnavailableError, ModelFailure, UnavailableError, where
+from core.prompt.messages import Message, Part, Role
+from services.llm_service import ModelEntry
+from services.retrieval.reranking import CalibratedReranker, PairReranker, RerankerUnavailableError
+
+log = structlog.get_logger()
+
+LIMIT_S = 10.0
+ENOUGH_DELTAS = 32  # of a model that goes on talking
+QUESTION = "Reply with the word ok."
+
+Unavailable = Callable[[str, ModelFailure], UnavailableError]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`error` is None for a model that answered, and set with a `failure` otherwise."""
+
+    name: str
+    time_ms: float
+    error: UnavailableError | None
+    model_id: str = ""
+
+
+async def check(name: str, ask: Awaitable[object], unavailable: Unavailable, model_id: str = "") -> Checked:
+    """`unavailable` is the class of error for an answer that does not come within `LIMIT_S`."""
+    began, error = time.perf_counter(), None
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await ask
+    except TimeoutError:
+        error = unavailable("It did not answer in time.", ModelFailure(Cause.TIMEOUT))
+    except UnavailableError as raised:
+        error = raised
+    return Checked(name, round((time.perf_counter() - began) * 1000, 1), error, model_id)
+
+
+async def check_llm(entry: ModelEntry) -> Checked:
+    return await check(f"model {entry.model_id}", _ask_llm(entry), LLMUnavailableError, entry.model_id)
+
+
+async def _ask_llm(entry: ModelEntry) -> None:
+    """Without retries: what is asked is how it is now."""
+    wrote, deltas = False, 0
+    async with aclosing(entry.stream([Message(Role.USER, QUESTION, Part.QUESTION)])) as stream:
+        async for delta in stream:
+            wrote, deltas = wrote or bool(delta.text or delta.thinking), deltas + 1
+            if wrote and deltas >= ENOUGH_DELTAS:
+                return
+    if not wrote:
+        raise LLMUnavailableError("The model returned no text.", ModelFailure(Cause.EMPTY))
+
+
+def is_asked(reranker: BaseNodePostprocessor | None) -> bool:
+    """The built-in one only computes."""
+    return not (reranker is None or isinstance(reranker, CalibratedReranker))
+
+
+async def check_reranker(reranker: BaseNodePostprocessor) -> Checked:
+    return await check("reranker", _ask_reranker(reranker), RerankerUnavailableError)
+
+
+async def _ask_reranker(reranker: BaseNodePostprocessor) -> None:
+    if isinstance(reranker, PairReranker):
+        await reranker.judge_pairs([QUESTION], [QUESTION])
+        return
+    node = NodeWithScore(node=TextNode(text=QUESTION), score=1.0)
+    try:
+        await reranker.apostprocess_nodes([node], query_bundle=QueryBundle(QUESTION))
+    except Exception as error:  # the plug-in's edge
+        log.warning("reranker_class_failed", error=type(error).__name__, where=where(error))
+        failed = ModelFailure(Cause.CLASS_FAILED)
+        raise RerankerUnavailableError("The reranker's class failed.", failed) from error
