@@ -64,6 +64,8 @@ def error_response(
     extra = dict(headers or {})
     if status in RETRY_AFTER_S:
         extra["Retry-After"] = RETRY_AFTER_S[status]
+    if status == 401:
+        extra["WWW-Authenticate"] = 'Bearer realm="wenmai"'
     if status == 413:
         extra["Connection"] = "close"  # the rest of the body is never read
     return JSONResponse({"error": body}, status_code=status, headers=extra)

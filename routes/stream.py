@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import fields
-from json.encoder import encode_basestring_ascii
 from typing import Any, assert_never
 
 import anyio
@@ -202,10 +202,12 @@ def warning_reply(warning: TurnWarning) -> turns.TurnWarning:
 
 
 WRITE_BYTES = 16_384
+_JSON = json.JSONEncoder(ensure_ascii=False)
+_INVISIBLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # that the encoder leaves as they are
 
 
 def encode_prefix(event: Event, event_id: str, progress_prefix: str = "STATUS") -> bytes:
-    """One frame. Texts have newlines only at their end (api.turn.stream); JSON is one ASCII line.
+    """One frame. Texts have newlines only at their end (api.turn.stream); JSON is one line.
 
     Whatever is there, no frame is forged: texts are scrubbed once more, a newline elsewhere becomes a blank.
     """
@@ -229,9 +231,9 @@ def _prefixed(event: Event, progress_prefix: str) -> str:
         case StatusEvent(stage, message, _) if stage == TurnStage.RETRIEVING and progress_prefix == "CONTENT":
             return f"CONTENT:{_one_line(message)}"
         case StatusEvent():
-            return f"STATUS:{json.dumps(status_object(event))}"
+            return f"STATUS:{_json(status_object(event))}"
         case SourceEvent():
-            return f"SOURCE:{json.dumps(citation_objects(event))}"
+            return f"SOURCE:{_json(citation_objects(event))}"
         case ErrorEvent(message):
             return f"ERROR:{_one_line(message)}"
         case DoneEvent():
@@ -241,7 +243,7 @@ def _prefixed(event: Event, progress_prefix: str) -> str:
 
 
 def encode_json(event: Event, event_id: str) -> bytes:
-    """One frame with an event name and a one-line JSON object, ASCII."""
+    """One frame with an event name and a one-line JSON object."""
     name, body = _named(event)
     return f"event: {name}\nid: {event_id}\ndata: {body}\n\n".encode()
 
@@ -249,21 +251,28 @@ def encode_json(event: Event, event_id: str) -> bytes:
 def _named(event: Event) -> tuple[str, str]:
     match event:
         case ContentEvent(text):
-            return "content", f'{{"text": {encode_basestring_ascii(scrub(text))}}}'
+            return "content", f'{{"text": {_json(scrub(text))}}}'
         case ThinkEvent(text):
-            return "think", f'{{"text": {encode_basestring_ascii(scrub(text))}}}'
+            return "think", f'{{"text": {_json(scrub(text))}}}'
         case SessionEvent(session_id):
-            return "session", json.dumps({"session_id": session_id})
+            return "session", _json({"session_id": session_id})
         case StatusEvent():
-            return "status", json.dumps(status_object(event))
+            return "status", _json(status_object(event))
         case SourceEvent():
-            return "source", json.dumps({"citations": citation_objects(event)})
+            return "source", _json({"citations": citation_objects(event)})
         case ErrorEvent(message):
-            return "error", json.dumps({"message": _one_line(message)})
+            return "error", _json({"message": _one_line(message)})
         case DoneEvent():
             return "done", "{}"
         case _:
             assert_never(event)
+
+
+def _json(value: object) -> str:
+    """One line, readable as it is: escaped are line breaks of every kind, control characters and halves of
+    characters."""
+    text = _JSON.encode(value)
+    return text if text.isprintable() else _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _one_line(text: str) -> str:

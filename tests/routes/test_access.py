@@ -46,6 +46,8 @@ async def test_every_route_asks_for_a_key_but_health(app: App) -> None:
         for method, path in routes(app):
             response = await app.client.request(method, path, headers=headers)
             assert (response.status_code == 401) != (path in OPEN_TO_ALL), (method, path, response.text)
+            asks = response.headers.get("www-authenticate", "").startswith("Bearer")
+            assert asks != (path in OPEN_TO_ALL), (method, path)
 
 
 async def test_every_route_is_listed_and_the_list_asks_for_a_key(app: App) -> None:

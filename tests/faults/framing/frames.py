@@ -65,7 +65,16 @@ READERS: dict[str, Callable[[str], list[Frame]]] = {
 
 
 def events_in(read: Sequence[Frame]) -> Events:
-    return _merged([(frame.kind, frame.text) for frame in read])
+    """JSON as Python writes it, whatever was escaped."""
+    return _merged(
+        [
+            (
+                frame.kind,
+                json.dumps(json.loads(frame.text)) if frame.kind in ("STATUS", "SOURCE") else frame.text,
+            )
+            for frame in read
+        ]
+    )
 
 
 def events_in_json(wire: str) -> Events:
