@@ -272,7 +272,7 @@ def _json(value: object) -> str:
     """One line, readable as it is: escaped are line breaks of every kind, control characters and halves of
     characters."""
     text = _JSON.encode(value)
-    return text if text.isprintable() else _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if text.isprintable() else _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _one_line(text: str) -> str:
