@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -25,6 +26,7 @@ from services.store.filters import in_session, sparse_vector
 from tests.services.conversation.stores import uid
 from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
 from tests.support.stores.turn_model import TURNS, Services, embedded_in_background, open_services
+from tests.support.waiting import LIMIT_S
 
 EVERYTHING = ConversationSettings(max_recent_turns=2, max_relevant_turns=50, relevant_turn_threshold=0.0)
 SESSION, OTHER = uid(1), uid(2)
@@ -318,9 +320,9 @@ async def test_a_turn_that_was_answered_goes_before_an_import(services: Services
     services.manager.index_later(past)
     question = [1.0] + [0.0] * (DIMENSION - 1)
     await services.manager.add_conversation_turn(turn(10, None, "parrot"), TurnVectors(question=question))
-    for _ in range(200):
-        if "turn" in await has_vectors(services, 10):
-            break
+    async with asyncio.timeout(LIMIT_S):
+        while "turn" not in await has_vectors(services, 10):
+            pass  # every look lets the others go on
     assert await has_vectors(services, 10) == {"question", "turn", "sparse"}
     assert await has_vectors(services, 139) == set()
 
