@@ -172,6 +172,18 @@ def routed_app(app: App, folder: Path) -> FastAPI:
     served.include_router(router)
     install_error_handlers(served)
     served.state.container = _Container(app.container.settings, make_job(app, folder))
+
+    @served.get("/admin/stats")
+    async def stats() -> dict[str, object]:
+        stored = {"turns": 1, "documents": 0, "sessions": 1}
+        return {
+            "stored": stored,
+            "chunks_made_for": None,
+            "bytes_on_disk": None,
+            "running_turns": 0,
+            "tasks": 1,
+        }
+
     return served
 
 
