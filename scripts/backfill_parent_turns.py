@@ -19,7 +19,7 @@ from scripts.commands.maintenance import EXIT_OK, EXIT_REFUSED, CommandError, pr
 from scripts.commands.server import Server, add_server_options, ask_server, at_store, open_here
 
 if TYPE_CHECKING:
-    from api.offline.stores import StoreLook
+    from api.offline.stores import StoreContents
     from api.wiring.assembly import History
     from config.settings import Settings
     from core.operations.backfill_turns import BackfillOptions, BackfillPlan, BackfillReport, ImportReport
@@ -80,7 +80,7 @@ async def _repair(settings: Settings, options: argparse.Namespace) -> int:
         async with open_here(settings) as (history, _):
             return await _finish(RepairHere(options, history), options)
 
-    async def by_server(server: Server, _: StoreLook) -> int:
+    async def by_server(server: Server, _: StoreContents) -> int:
         return await _finish(RepairByServer(server, options), options)
 
     if options.json is not None:

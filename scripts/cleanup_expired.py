@@ -22,7 +22,7 @@ from scripts.commands.maintenance import (
 from scripts.commands.server import Server, add_server_options, ask_server, at_store, open_here
 
 if TYPE_CHECKING:
-    from api.offline.stores import StoreLook
+    from api.offline.stores import StoreContents
     from config.settings import Settings
     from routes.wire.operations import Cleanup
 
@@ -75,7 +75,7 @@ async def _expire(settings: Settings, options: argparse.Namespace, days: int) ->
             )
             return Cleanup.model_validate(report)
 
-    async def by_server(server: Server, _: StoreLook) -> Cleanup:
+    async def by_server(server: Server, _: StoreContents) -> Cleanup:
         params: dict[str, str | int] = {"dry_run": not options.apply, "days": days, "reason": "command"}
         return await ask_server(server, "/admin/cleanup", params, Cleanup)
 

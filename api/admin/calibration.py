@@ -41,14 +41,11 @@ class CalibrationReport:
 
 
 class CalibrationHandler:
-    """`turns` names the collection that holds the ratings; `threshold` is RERANK_SCORE_THRESHOLD."""
+    """`threshold` is RERANK_SCORE_THRESHOLD."""
 
-    def __init__(
-        self, search: SearchHandler, calibrations: Calibrations, turns: str, threshold: float
-    ) -> None:
+    def __init__(self, search: SearchHandler, calibrations: Calibrations, threshold: float) -> None:
         self._search = search
         self._calibrations = calibrations
-        self._turns = turns
         self._threshold = threshold
 
     async def load(self) -> None:
@@ -68,7 +65,7 @@ class CalibrationHandler:
 
     async def from_ratings(self, *, dry_run: bool) -> CalibrationReport:
         """From answers with passages that readers rated. Raises as `from_questions` does."""
-        return await self._make(await self._calibrations.rated(self._turns), dry_run)
+        return await self._make(await self._calibrations.rated(), dry_run)
 
     async def undo(self) -> Calibration:
         """Back to the one before. Raises ConflictError where there is none, StoreUnavailableError."""

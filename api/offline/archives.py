@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from api.offline.stores import StoreLook, look_at
+from api.offline.stores import StoreContents, contents_of
 from api.wiring.parts import (
     folders_of,
     mark_sample_loaded,
@@ -32,10 +32,10 @@ from services.operations.reembedding.beside import stored_as_of
 
 
 @asynccontextmanager
-async def open_backups(names: StoreSettings) -> AsyncIterator[tuple[Backups, StoreLook]]:
+async def open_backups(names: StoreSettings) -> AsyncIterator[tuple[Backups, StoreContents]]:
     """Raises StartRefusedError, StoreLockedError when a server has the embedded store."""
     async with open_source(names) as store, open_snapshots(names) as snapshots:
-        yield Backups(store, names, snapshots), await look_at(store, names)
+        yield Backups(store, names, snapshots), await contents_of(store, names)
 
 
 def backups_in(folder: Path) -> list[ArchiveListing]:

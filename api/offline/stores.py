@@ -12,7 +12,7 @@ from services.store.durable import Holder, holder_of, store_id
 
 
 @dataclass(frozen=True, slots=True)
-class StoreLook:
+class StoreContents:
     """`place` is a folder or an address; `store_id` "" of a Qdrant server's, or where no server was yet."""
 
     place: str
@@ -44,20 +44,20 @@ def refuse_missing(names: StoreSettings) -> None:
         )
 
 
-async def look_at(store: VectorStore, names: StoreSettings) -> StoreLook:
+async def contents_of(store: VectorStore, names: StoreSettings) -> StoreContents:
     """Raises StartRefusedError where there are no conversations, StoreUnavailableError."""
     await refuse_foreign(store, names)
     counts = [
         (await store.count(name)).count if await store.collection_exists(name) else 0
         for name in (names.conversation_collection, names.document_collection, names.session_collection)
     ]
-    return StoreLook(names.qdrant_url or str(names.embedded), id_of(names), *counts)
+    return StoreContents(names.qdrant_url or str(names.embedded), id_of(names), *counts)
 
 
-async def look(names: StoreSettings) -> StoreLook:
-    """As `look_at`, of the store that is opened for it. Raises StoreLockedError, too."""
+async def look(names: StoreSettings) -> StoreContents:
+    """As `contents_of`, of the store that is opened for it. Raises StoreLockedError, too."""
     async with open_source(names) as store:
-        return await look_at(store, names)
+        return await contents_of(store, names)
 
 
 def id_of(names: StoreSettings) -> str:

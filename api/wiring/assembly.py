@@ -43,6 +43,7 @@ from api.wiring.parts import (
     open_reranker,
     open_snapshots,
     open_store,
+    refuse_foreign,
     sample_is_pending,
     scheduled_cleanup,
     scheduled_sync,
@@ -50,7 +51,7 @@ from api.wiring.parts import (
 )
 from config.prompt_library import PromptLibrary
 from config.secrets import mask_of
-from config.settings import ServerSettings, Settings, StoreSettings
+from config.settings import ConversationSettings, ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
@@ -106,6 +107,7 @@ class History:
     summaries: SummaryService
     traces: TurnTraces
     qa_log: QALog | None
+    calibrations: Calibrations
     receipts: ReceiptStore
     space: StoreSpace
     backups: BackupsHandler
@@ -181,13 +183,15 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
 
 
 @asynccontextmanager
-async def open_maintenance(settings: Settings) -> AsyncIterator[History]:
+async def open_maintenance(settings: Settings, *, existing: bool = False) -> AsyncIterator[History]:
     """For the commands of operators, which touch no vector: on an earlier version's collection too.
 
-    Raises StoreLockedError when a server has the embedded store.
+    Raises StoreLockedError when a server has it; with `existing` none is made, but StartRefusedError raised.
     """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(settings.store))
+        if existing:
+            await refuse_foreign(store, settings.store)
         embedding = await stack.enter_async_context(open_embedding(settings.models))
         await ensure_collections(
             store,
@@ -238,6 +242,7 @@ def make_history(
         summaries=summaries,
         traces=traces,
         qa_log=qa_log,
+        calibrations=Calibrations(store, names, embedding.name, settings.models.reranker),
         receipts=receipts,
         space=space,
         backups=backups,
@@ -271,18 +276,9 @@ def _put_together(
     settings, store, llms = history.settings, history.store, history.llms
     names, server, conversation = settings.store, settings.server, settings.conversation
     prompts = PromptBuilder(PromptLibrary(), conversation)
-    personas = PersonaRules(
-        conversation.max_persona_chars,
-        lambda text: prompts.check_persona(text, llms.get(DEFAULT_MODEL_ID)),
-    )
+    personas = _personas(prompts, conversation, llms)
     metrics = Metrics(entry.model_id for entry in llms.entries())
-    calibrations = Calibrations(
-        store, names.operations_collection, history.embedding.name, settings.models.reranker, utc_now_us
-    )
-    reranking = RerankService(
-        reranker, settings.retrieval, history.embedding.name, lambda: calibrations.current
-    )
-    pipeline = _pipeline(history, knowledge, reranking, prompts, personas, metrics)
+    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics)
     search = _search(history, knowledge, pipeline)
     readers = _seats(server, 2)  # who asked and who came back: a lost connection may not have been missed yet
     turns, index_later = history.conversations.turns, history.conversations.index_later
@@ -314,13 +310,18 @@ def _put_together(
         sync=sync,
         metrics=metrics,
         look=look,
-        calibration=CalibrationHandler(
-            search, calibrations, names.conversation_collection, settings.retrieval.rerank_score_threshold
-        ),
+        calibration=CalibrationHandler(search, history.calibrations, pipeline.threshold),
         model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
     )
     metrics.registry.register(Gauges(container))
     return container
+
+
+def _personas(prompts: PromptBuilder, conversation: ConversationSettings, llms: LLMService) -> PersonaRules:
+    return PersonaRules(
+        conversation.max_persona_chars,
+        lambda text: prompts.check_persona(text, llms.get(DEFAULT_MODEL_ID)),
+    )
 
 
 def _seats(server: ServerSettings, each: int = 1) -> StreamSeats:
@@ -354,7 +355,7 @@ def _search(history: History, knowledge: KnowledgeBase, pipeline: Pipeline) -> S
 def _pipeline(
     history: History,
     knowledge: KnowledgeBase,
-    reranking: RerankService,
+    reranker: BaseNodePostprocessor | None,
     prompts: PromptBuilder,
     personas: PersonaRules,
     metrics: Metrics,
@@ -367,7 +368,9 @@ def _pipeline(
         summaries=history.summaries,
         queries=QueryBuilder(history.embedding, today_in(settings.conversation)),
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
-        reranking=reranking,
+        reranking=RerankService(
+            reranker, settings.retrieval, history.embedding.name, lambda: history.calibrations.current
+        ),
         insert_block=InsertBlock(library.text("insert_block"), settings.retrieval),
         rewriter=QueryRewriter(
             lambda language: library.text("rewrite", language), settings.retrieval.rewrite_timeout_s

@@ -14,7 +14,6 @@ from routes.dependencies import Admin, ContainerDep, Owner
 from routes.errors import RETRY_AFTER_S
 from routes.openapi import WireRoute, describe, errors
 from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
-from routes.wire.operations import Statistics
 from routes.wire.server import (
     Liveness,
     Model,
@@ -23,6 +22,7 @@ from routes.wire.server import (
     ModelList,
     PublicSettings,
     Readiness,
+    Statistics,
     TopN,
 )
 

@@ -1,4 +1,4 @@
-"""What operators ask for: clean-up, receipts, backups, repair, re-embedding, statistics, and the sync of
+"""What operators ask for: clean-up, receipts, backups, repair, re-embedding, and the sync of
 followed folders."""
 
 from __future__ import annotations
@@ -125,28 +125,6 @@ class ReceiptPage(Reply):
 
     receipts: list[Receipt] = Field(description="Newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")
-
-
-class Statistics(Reply):
-    """How much is stored, and what runs just now."""
-
-    model_config = example(
-        {
-            "store_id": "0b0e7f5c-2a1d-4a0f-9b3c-6d8e1f2a3b4c",
-            "stored": {"turns": 240, "sessions": 30, "documents": 12, "chunks": 480, "memories": 0},
-            "chunks_made_for": 20000,
-            "bytes_on_disk": 7340032,
-            "running_turns": 1,
-            "tasks": 14,
-        }
-    )
-
-    store_id: str = Field("", description="The embedded store's own id; empty of a Qdrant server's.")
-    stored: dict[str, int] = Field(description="Things in the store, by kind.")
-    chunks_made_for: int | None = Field(description="Chunks the engine is meant for; null: any number.")
-    bytes_on_disk: int | None = Field(description="Size on the disk; null: the engine does not say.")
-    running_turns: int = Field(description="Turns that are answered now.")
-    tasks: int = Field(description="Tasks of the event loop.")
 
 
 class Backup(Reply):

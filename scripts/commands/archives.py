@@ -22,7 +22,7 @@ from scripts.commands.server import Server, add_server_options, ask_server, at_s
 
 if TYPE_CHECKING:
     from api.offline.archives import Restoring
-    from api.offline.stores import StoreLook
+    from api.offline.stores import StoreContents
     from config.settings import Settings, StoreSettings
     from routes.wire.operations import Backup
 
@@ -96,7 +96,7 @@ async def _create(settings: Settings, options: argparse.Namespace, folder: Path,
                 report = await backups.create(folder, "command", name=name, keep=options.keep)
             return Backup.model_validate(report)
 
-    async def by_server(server: Server, look: StoreLook) -> Backup:
+    async def by_server(server: Server, look: StoreContents) -> Backup:
         _refuse_empty(look, options)
         if options.to:
             raise CommandError("a server writes into its own BACKUP_DIR: omit --to", EXIT_REFUSED)
@@ -106,7 +106,7 @@ async def _create(settings: Settings, options: argparse.Namespace, folder: Path,
     return await at_store(settings, options, here, by_server)
 
 
-def _refuse_empty(look: StoreLook, options: argparse.Namespace) -> None:
+def _refuse_empty(look: StoreContents, options: argparse.Namespace) -> None:
     """Raises CommandError: a backup of the wrong store must not look like one of the right one."""
     if look.is_empty and not options.allow_empty:
         raise CommandError(

@@ -64,7 +64,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 async def _ask_server(server: Server) -> list[Finding]:
     from core.operations.findings import fail, ok, warn
-    from routes.wire.operations import CleanupSchedule, Statistics
+    from routes.wire.operations import CleanupSchedule
+    from routes.wire.server import Statistics
 
     try:
         async with asking(server, ASK_LIMIT_S, NO_ANSWER) as client:

@@ -24,7 +24,7 @@ from scripts.commands.maintenance import (
 from scripts.commands.server import Server, add_server_options, ask_server, at_store, open_here
 
 if TYPE_CHECKING:
-    from api.offline.stores import StoreLook
+    from api.offline.stores import StoreContents
     from config.settings import Settings
     from core.operations.erasure import Erased, Proof
 
@@ -127,7 +127,7 @@ def _hits_in_use(proof: Proof) -> int:
 
 async def _ask(
     settings: Settings, options: argparse.Namespace, kind: str, name: str
-) -> tuple[Erased, StoreLook]:
+) -> tuple[Erased, StoreContents]:
     """With what was in the store before."""
     from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 
@@ -139,11 +139,11 @@ async def _ask(
         reason="command",
     )
 
-    async def here() -> tuple[Erased, StoreLook]:
+    async def here() -> tuple[Erased, StoreContents]:
         async with open_here(settings) as (history, look):
             return await history.make_erasure().anything(ErasedKind(kind), name, erasure_options), look
 
-    async def by_server(server: Server, look: StoreLook) -> tuple[Erased, StoreLook]:
+    async def by_server(server: Server, look: StoreContents) -> tuple[Erased, StoreContents]:
         params = {
             "kind": kind,
             "name": name,

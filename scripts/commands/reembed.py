@@ -29,7 +29,7 @@ from scripts.commands.server import Server, ServerClient, add_server_options, as
 
 if TYPE_CHECKING:
     from api.offline.reembedding import OnProgress, Reembedding
-    from api.offline.stores import StoreLook
+    from api.offline.stores import StoreContents
     from config.settings import ModelSettings, Settings, StoreSettings
 
 
@@ -110,7 +110,7 @@ async def _beside(settings: Settings, options: argparse.Namespace) -> int:
     if old is not None:
         print(f"Finished what an interrupted run had left: the old store is kept in {old}.")
 
-    async def by_server(server: Server, _: StoreLook) -> int:
+    async def by_server(server: Server, _: StoreContents) -> int:
         return await reembed_in_server(server, settings.models, options)
 
     return await at_store(settings, options, lambda: _here(settings, options), by_server)

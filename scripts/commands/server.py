@@ -24,7 +24,7 @@ from scripts.commands.maintenance import (
 if TYPE_CHECKING:
     import httpx
 
-    from api.offline.stores import StoreLook
+    from api.offline.stores import StoreContents
     from api.wiring.assembly import History
     from config.settings import Settings
 
@@ -56,7 +56,7 @@ async def at_store(
     settings: Settings,
     options: argparse.Namespace,
     here: Callable[[], Awaitable[T]],
-    by_server: Callable[[Server, StoreLook], Awaitable[T]],
+    by_server: Callable[[Server, StoreContents], Awaitable[T]],
 ) -> T:
     """`--url` names the server that is asked, and nothing here is opened. Without it the configured store is
     opened here, or asked for at the server that has it open. No store is made.
@@ -87,13 +87,13 @@ def _holding(settings: Settings, server: Server, error: Exception) -> Server:
     return Server(url, server.api_key)
 
 
-async def _look_of(settings: Settings, server: Server, *, named: bool) -> StoreLook:
+async def _look_of(settings: Settings, server: Server, *, named: bool) -> StoreContents:
     """What a server has in its store, which is shown. One that was not named must have the store of DATA_DIR.
 
     Raises CommandError.
     """
-    from api.offline.stores import StoreLook, id_of
-    from routes.wire.operations import Statistics
+    from api.offline.stores import StoreContents, id_of
+    from routes.wire.server import Statistics
 
     async with asking(server) as client:
         reply = await client.send("GET", "/admin/stats", Statistics)
@@ -104,22 +104,21 @@ async def _look_of(settings: Settings, server: Server, *, named: bool) -> StoreL
         )
     stored = reply.stored
     return show_store(
-        StoreLook(server.url, reply.store_id, stored["turns"], stored["documents"], stored["sessions"])
+        StoreContents(server.url, reply.store_id, stored["turns"], stored["documents"], stored["sessions"])
     )
 
 
 @asynccontextmanager
-async def open_here(settings: Settings) -> AsyncIterator[tuple[History, StoreLook]]:
+async def open_here(settings: Settings) -> AsyncIterator[tuple[History, StoreContents]]:
     """The configured store, opened in this process and shown. Raises StoreLockedError, StartRefusedError."""
-    from api.offline.stores import look
+    from api.offline.stores import contents_of
     from api.wiring.assembly import open_maintenance
 
-    found = show_store(await look(settings.store))  # before anything could be made
-    async with open_maintenance(settings) as history:
-        yield history, found
+    async with open_maintenance(settings, existing=True) as history:
+        yield history, show_store(await contents_of(history.store, settings.store))
 
 
-def show_store(look: StoreLook) -> StoreLook:
+def show_store(look: StoreContents) -> StoreContents:
     """On standard error, since a result may be read by a program."""
     print(shown(look.line), file=sys.stderr)
     return look

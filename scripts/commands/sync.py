@@ -28,7 +28,7 @@ from scripts.commands.maintenance import (
 from scripts.commands.server import Server, ServerClient, add_server_options, asking, at_store, show_store
 
 if TYPE_CHECKING:
-    from api.offline.stores import StoreLook
+    from api.offline.stores import StoreContents
     from config.settings import Settings
 
 PATH = "/admin/sync"
@@ -65,7 +65,7 @@ async def _sync(settings: Settings, options: argparse.Namespace) -> int:
         return EXIT_OK
     from core.errors import BadRequestError, ConflictError
 
-    async def by_server(server: Server, _: StoreLook) -> int:
+    async def by_server(server: Server, _: StoreContents) -> int:
         if options.forget:
             return _print_forgotten(options.forget, await forget_in_server(server, options.forget))
         return print_reports(*await sync_in_server(server, options.source, options.yes))

@@ -4,14 +4,15 @@ readers rated, to make one from."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import structlog
 from pydantic import TypeAdapter
 
+from config.settings import StoreSettings
 from core.errors import ConflictError
 from core.relevance.calibration import Calibration, Judged
+from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Filter, Point, VectorStore
 from services.store.filters import any_of, equals
 from services.store.pages import scroll_all
@@ -29,9 +30,14 @@ class Calibrations:
     probabilities of earlier turns can still be read."""
 
     def __init__(
-        self, store: VectorStore, collection: str, embedding: str, reranker: str, now_us: Callable[[], int]
+        self,
+        store: VectorStore,
+        names: StoreSettings,
+        embedding: str,
+        reranker: str,
+        now_us: Clock = utc_now_us,
     ) -> None:
-        self._store, self._collection = store, collection
+        self._store, self._names = store, names
         self._embedding, self._reranker = embedding, reranker
         self._now_us = now_us
         self._made: dict[str, Calibration] = {}  # by point, oldest first
@@ -39,7 +45,9 @@ class Calibrations:
     async def load(self) -> None:
         """Raises StoreUnavailableError."""
         these = Filter(must=[equals("record", RECORD)])
-        records = [record async for record in scroll_all(self._store, self._collection, these)]
+        records = [
+            record async for record in scroll_all(self._store, self._names.operations_collection, these)
+        ]
         made = {str(each.id): _CALIBRATION.validate_python(_fields(each.payload or {})) for each in records}
         self._made = dict(sorted(made.items(), key=lambda item: item[1].made_us))
         if self._made and not self._of_this():
@@ -70,13 +78,15 @@ class Calibrations:
         await self._keep(point_id, replace(self._made[point_id], undone_us=self._now_us()))
         return self.current
 
-    async def rated(self, turns: str) -> list[Judged]:
-        """What readers rated of this collection of turns, where passages were shown: the best one's
+    async def rated(self) -> list[Judged]:
+        """What readers rated of turns in which passages were shown: the best one's
         probability, before the calibration of that time. Raises StoreUnavailableError."""
         these = Filter(must=[any_of("feedback.rating", RATINGS)])
         fields = ["created_us", "feedback", "sources"]
         judged: list[Judged] = []
-        async for record in scroll_all(self._store, turns, these, with_payload=fields):
+        async for record in scroll_all(
+            self._store, self._names.conversation_collection, these, with_payload=fields
+        ):
             payload = record.payload or {}
             chance = max((float(one["score"]) for one in payload["sources"]), default=None)
             if chance is not None:
@@ -86,7 +96,9 @@ class Calibrations:
 
     async def _keep(self, point_id: str, calibration: Calibration) -> None:
         payload = {**asdict(calibration), "record": RECORD}
-        await self._store.upsert(self._collection, [Point(id=point_id, vector={}, payload=payload)])
+        await self._store.upsert(
+            self._names.operations_collection, [Point(id=point_id, vector={}, payload=payload)]
+        )
         self._made[point_id] = calibration
 
     def _of_this(self) -> dict[str, Calibration]:

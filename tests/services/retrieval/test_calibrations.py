@@ -35,7 +35,7 @@ class Clock:
 
 
 def opened(store: VectorStore, reranker: str = "calibrated") -> Calibrations:
-    return Calibrations(store, "operations", "small", reranker, Clock())
+    return Calibrations(store, StoreSettings(), "small", reranker, Clock())
 
 
 async def made(calibrations: Calibrations, shift: float) -> Calibration:
@@ -84,7 +84,7 @@ async def test_ratings_are_read_with_the_probability_before_the_calibration_of_t
     ]
     points = [Point(id=number + 1, vector={}, payload=payload) for number, payload in enumerate(turns)]
     await store.upsert("conversations", points)
-    rated = sorted(await calibrations.rated("conversations"), key=lambda each: each.chance)
+    rated = sorted(await calibrations.rated(), key=lambda each: each.chance)
     assert [each.answers for each in rated] == [False, True]
     assert [each.chance for each in rated] == pytest.approx([0.2, 0.6])
     assert isinstance(rated[0], Judged)
