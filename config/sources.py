@@ -75,7 +75,7 @@ DEFAULT_CONFIG_FILE = "wenmai.toml"
 
 
 class ConfigurationError(ValueError):
-    """The configuration is refused; the message is one plain line. `scripts.serve` exits with 2."""
+    """The configuration is refused; the message is one plain line. `wenmai serve` exits with 2."""
 
 
 def section_of(settings_cls: type[BaseSettings]) -> dict[str, str]:

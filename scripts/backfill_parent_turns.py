@@ -1,25 +1,38 @@
 """Repair stored conversations: find and mend what earlier versions, imports and crashes left.
 
-`python -m scripts.backfill_parent_turns` shows what would change, `--apply` makes a backup in BACKUP_DIR and
+`wenmai repair` shows what would change, `--apply` makes a backup in BACKUP_DIR and
 writes. `--import-from` copies the turns of an old collection into the conversations.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scripts.commands.maintenance import EXIT_OK, EXIT_REFUSED, CommandError, print_table, run, time_zone
-from scripts.commands.server import Server, add_server_options, ask_server, at_store, open_here
+import click
+
+from scripts.commands.maintenance import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    CommandError,
+    Options,
+    as_json,
+    invoke,
+    one_of,
+    print_json,
+    print_table,
+    run,
+    time_zone,
+)
+from scripts.commands.server import Server, ask_server, at_store, open_here, server_options
 
 if TYPE_CHECKING:
-    from api.offline.stores import StoreContents
+    from api.offline.holders import StoreContents
     from api.wiring.assembly import History
     from config.settings import Settings
     from core.operations.backfill_turns import BackfillOptions, BackfillPlan, BackfillReport, ImportReport
@@ -47,33 +60,39 @@ TROUBLES = {
 Row = tuple[str, int | str]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done (also when there is nothing to repair), 1 failed, 2 refused."""
-    return run(_repair, _parse(arguments))
+@click.command("repair", help=__doc__)
+@click.option("--apply", is_flag=True, help="Write; without it nothing is changed.")
+@click.option(
+    "--assume-timezone",
+    type=time_zone,
+    default="UTC",
+    metavar="ZONE",
+    help="For stored times without a zone, such as Asia/Shanghai (default: UTC).",
+)
+@click.option("--owner", default="local", help="Owner of turns that have none (default: local).")
+@click.option("--session", metavar="ID", help="Only this session.")
+@click.option(
+    "--drop-duplicates",
+    is_flag=True,
+    help="Of turns with the same session, question, answer and time keep one.",
+)
+@click.option("--no-embed", is_flag=True, help="Leave missing vectors to the next start of the server.")
+@click.option(
+    "--save-plan", type=Path, metavar="FILE", help="Write the plan, every change in it, to FILE, as JSON."
+)
+@click.option("--no-backup", is_flag=True, help="With --apply, write without a backup before.")
+@click.option(
+    "--plan", type=Path, metavar="FILE", help="Only when the plan is still the one that --save-plan wrote."
+)
+@click.option("--import-from", metavar="COLLECTION", help="Copy the turns of an old collection.")
+@as_json
+@server_options
+def repair(**options: Any) -> int:
+    one_of(Options(**options), "plan", "import_from")
+    return run(_repair, Options(**options))
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m scripts.backfill_parent_turns", description=__doc__)
-    add = parser.add_argument
-    add("--apply", action="store_true", help="write; without it nothing is changed")
-    add("--assume-timezone", type=time_zone, default="UTC", metavar="ZONE",
-        help="for stored times without a zone, such as Asia/Shanghai (default: UTC)")  # fmt: skip
-    add("--owner", default="local", help="owner of turns that have none (default: local)")
-    add("--session", metavar="ID", help="only this session")
-    add("--drop-duplicates", action="store_true",
-        help="of turns with the same session, question, answer and time keep one")  # fmt: skip
-    add("--no-embed", action="store_true", help="leave missing vectors to the next start of the server")
-    add("--json", type=Path, metavar="FILE", help="write the plan, every change in it, to FILE")
-    add("--no-backup", action="store_true", help="with --apply, write without a backup before")
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--plan", type=Path, metavar="FILE",
-                         help="only when the plan is still the one that --json wrote to FILE")  # fmt: skip
-    instead.add_argument("--import-from", metavar="COLLECTION", help="copy the turns of an old collection")
-    add_server_options(parser)
-    return parser.parse_args(arguments)
-
-
-async def _repair(settings: Settings, options: argparse.Namespace) -> int:
+async def _repair(settings: Settings, options: Options) -> int:
     from core.errors import BadRequestError
 
     async def here() -> int:
@@ -83,21 +102,22 @@ async def _repair(settings: Settings, options: argparse.Namespace) -> int:
     async def by_server(server: Server, _: StoreContents) -> int:
         return await _finish(RepairByServer(server, options), options)
 
-    if options.json is not None:
-        check_writable(options.json)
+    if options.save_plan is not None:
+        check_writable(options.save_plan)
     try:
         return await at_store(settings, options, here, by_server)
     except BadRequestError as error:
         raise CommandError(str(error), EXIT_REFUSED) from error
 
 
-async def _finish(job: RepairHere | RepairByServer, options: argparse.Namespace) -> int:
+async def _finish(job: RepairHere | RepairByServer, options: Options) -> int:
     embed = not options.no_embed
     if options.import_from is not None:
-        print_import(await job.import_from(options.import_from), embed=embed)
+        imported = await job.import_from(options.import_from)
+        print_json(asdict(imported)) if options.json else print_import(imported, embed=embed)
         return EXIT_OK
     report = await job.repair()
-    print_report(report, embed=embed)
+    print_json(asdict(report)) if options.json else print_report(report, embed=embed)
     if options.session and not report.sessions:
         raise CommandError(f"there is no turn of session {options.session!r}")
     return EXIT_OK
@@ -107,7 +127,7 @@ async def _finish(job: RepairHere | RepairByServer, options: argparse.Namespace)
 
 
 class RepairHere:
-    def __init__(self, options: argparse.Namespace, maintenance: History) -> None:
+    def __init__(self, options: Options, maintenance: History) -> None:
         self._options = options
         self._backfill = maintenance.backfill
 
@@ -116,8 +136,8 @@ class RepairHere:
         plan = await (
             self._saved_plan(options.plan) if options.plan else self._backfill.plan(self._plan_options())
         )
-        if options.json is not None:
-            save_plan(options.json, plan)
+        if options.save_plan is not None:
+            save_plan(options.save_plan, plan)
         if not options.apply:
             return plan.report()
         embed = not options.no_embed
@@ -127,8 +147,8 @@ class RepairHere:
     async def import_from(self, source: str) -> ImportReport:
         options = self._options
         plan = await self._backfill.plan_import(source, self._plan_options())
-        if options.json is not None:
-            save_plan(options.json, plan.repair)
+        if options.save_plan is not None:
+            save_plan(options.save_plan, plan.repair)
         if not options.apply:
             return plan.report()
         with _progress(plan.writes) as on_progress:
@@ -151,7 +171,8 @@ class RepairHere:
         plan = await self._backfill.plan(BackfillOptions(**saved["options"]))
         if not is_same(plan, saved):
             raise CommandError(
-                f"what is stored has changed since {path} was written: plan again with --json", EXIT_REFUSED
+                f"what is stored has changed since {path} was written: plan again with --save-plan",
+                EXIT_REFUSED,
             )
         return plan
 
@@ -170,7 +191,7 @@ def _progress(total: int | None) -> Iterator[Callable[[int], object]]:
 class RepairByServer:
     """Raises CommandError for what a server is not asked to do: it reads and writes no file of a request."""
 
-    def __init__(self, server: Server, options: argparse.Namespace) -> None:
+    def __init__(self, server: Server, options: Options) -> None:
         self._server = server
         self._options = options
 
@@ -178,18 +199,18 @@ class RepairByServer:
         from core.operations.backfill_turns import BackfillReport
 
         self._refuse_files()
-        asked = {**self._asked(), "details": self._options.json is not None}
+        asked = {**self._asked(), "details": self._options.save_plan is not None}
         report = await ask_server(self._server, "/admin/backfill", asked, BackfillReport)
-        if self._options.json is not None and report.plan is not None:
-            save_plan(self._options.json, report.plan)
+        if self._options.save_plan is not None and report.plan is not None:
+            save_plan(self._options.save_plan, report.plan)
         return report
 
     async def import_from(self, source: str) -> ImportReport:
         from core.operations.backfill_turns import ImportReport
 
         self._refuse_files()
-        if self._options.json is not None:
-            raise _refused("--json with --import-from")
+        if self._options.save_plan is not None:
+            raise _refused("--save-plan with --import-from")
         asked = {**self._asked(), "collection": source}
         return await ask_server(self._server, "/admin/backfill/import", asked, ImportReport)
 
@@ -307,7 +328,7 @@ def read_plan(path: Path) -> dict[str, Any]:
         saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         saved["options"]["drop_duplicates"]
     except (ValueError, KeyError, TypeError) as error:
-        raise CommandError(f"{path} is not a plan that --json wrote", EXIT_REFUSED) from error
+        raise CommandError(f"{path} is not a plan that --save-plan wrote", EXIT_REFUSED) from error
     return saved
 
 
@@ -318,4 +339,4 @@ def is_same(plan: BackfillPlan, saved: dict[str, Any]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(invoke(repair))

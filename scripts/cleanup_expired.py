@@ -1,54 +1,51 @@
 """Remove expired conversations.
 
-`python -m scripts.cleanup_expired` shows what would go, `--apply` deletes it.
+`wenmai cleanup` shows what would go, `--apply` deletes it.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
+    Options,
+    as_json,
+    invoke,
     print_json,
     print_table,
     run,
-    whole_days,
 )
-from scripts.commands.server import Server, add_server_options, ask_server, at_store, open_here
+from scripts.commands.server import Server, ask_server, at_store, open_here, server_options
 
 if TYPE_CHECKING:
-    from api.offline.stores import StoreContents
+    from api.offline.holders import StoreContents
     from config.settings import Settings
     from routes.wire.operations import Cleanup
 
 SESSIONS_SHOWN = 20
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done (also when nothing is expired), 1 failed, 2 refused."""
-    return run(_clean_up, _parse(arguments))
+@click.command("cleanup", help=__doc__)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 36_500),
+    help="Older than this many days (default: CONVERSATION_EXPIRE_DAYS).",
+)
+@click.option("--apply", is_flag=True, help="Delete; without it nothing is changed.")
+@click.option("--yes", is_flag=True, help="With --apply: confirm --days below CONVERSATION_EXPIRE_DAYS.")
+@as_json
+@server_options
+def cleanup(**options: Any) -> int:
+    return run(_clean_up, Options(**options))
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m scripts.cleanup_expired", description=__doc__)
-    parser.add_argument("--days", type=whole_days, help="older than this (default: CONVERSATION_EXPIRE_DAYS)")
-    parser.add_argument("--apply", action="store_true", help="delete; without it nothing is changed")
-    parser.add_argument(
-        "--yes",
-        action="store_true",
-        help="with --apply: confirm --days below CONVERSATION_EXPIRE_DAYS",
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    add_server_options(parser)
-    return parser.parse_args(arguments)
-
-
-async def _clean_up(settings: Settings, options: argparse.Namespace) -> int:
+async def _clean_up(settings: Settings, options: Options) -> int:
     configured = settings.conversation.conversation_expire_days
     days: int = options.days or configured
     if options.apply and days < configured and not options.yes:
@@ -65,7 +62,7 @@ async def _clean_up(settings: Settings, options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-async def _expire(settings: Settings, options: argparse.Namespace, days: int) -> Cleanup:
+async def _expire(settings: Settings, options: Options, days: int) -> Cleanup:
     from routes.wire.operations import Cleanup
 
     async def here() -> Cleanup:
@@ -90,7 +87,7 @@ def _print_report(report: Cleanup) -> None:
     if len(largest) > SESSIONS_SHOWN:
         print(f"  and {len(largest) - SESSIONS_SHOWN} more sessions")
     if report.unparsable:
-        print("Times that are not readable: see python -m scripts.backfill_parent_turns")
+        print("Times that are not readable: see wenmai repair")
         print(f"  {' '.join(report.unparsable_ids)}")
     if report.dry_run and report.refusal:
         print(f"The nightly run would do nothing. {report.refusal}")
@@ -119,4 +116,4 @@ def _rows(report: Cleanup) -> list[tuple[str, int | str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(invoke(cleanup))

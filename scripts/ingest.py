@@ -1,4 +1,4 @@
-"""Add files to a running server: `python -m scripts.ingest docs/ report.pdf`.
+"""Add files to a running server: `wenmai ingest docs/ report.pdf`. 把文件加入知识库。
 
 A file that was changed since becomes a new version of its document: it is known by its full path.
 `--remove-sample` removes the guide that came with Wenmai.
@@ -6,34 +6,38 @@ A file that was changed since becomes a new version of its document: it is known
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import click
 from tqdm import tqdm
 
 from core.formats import supported_files
 from core.knowledge import MAX_EXTERNAL_ID_CHARS
 from routes.wire.documents import AddedDocument, Document, Job, RemovedSample
-from scripts.commands.server import (
-    Server,
-    ServerClient,
-    checked,
-    local_key,
-    local_url,
-    read,
-    reason_of,
-    run_with,
+from scripts.commands.maintenance import (
+    EXIT_FAILED,
+    EXIT_OK,
+    Options,
+    as_json,
+    invoke,
+    print_json,
+    run,
+    shown,
 )
+from scripts.commands.server import ServerClient, at_server, checked, read, reason_of, server_options
 
 if TYPE_CHECKING:
     import httpx
+
+    from config.settings import Settings
 
 IN_FLIGHT = 16  # parsing the next files goes on while others are embedded; small ones end between two looks
 FIRST_POLL_S, POLL_S = 0.02, 0.2  # small files are read in at once, large ones take their time
@@ -173,47 +177,50 @@ def external_id_of(path: Path) -> str:
     return Path(os.path.abspath(path)).as_posix()[-MAX_EXTERNAL_ID_CHARS:]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 all files are there, 1 some failed or the server is not there."""
-    arguments = _arguments(argv)
-    if arguments.remove_sample:
-        server = Server(arguments.url, arguments.api_key or local_key("ADMIN_API_KEYS") or local_key())
-        return run_with(server, REQUEST_TIMEOUT_S, _remove_sample)
-    files = files_of(arguments.paths)
-    server = Server(arguments.url, arguments.api_key or local_key())
-    return run_with(server, REQUEST_TIMEOUT_S, lambda client: _ingest(client, files, arguments))
+@click.command("ingest", help=__doc__)
+@click.argument("paths", nargs=-1, type=Path, metavar="FOLDER|FILE...")
+@click.option("--remove-sample", is_flag=True, help="Remove the guide that came with Wenmai.")
+@click.option("--tags", help="Separated by commas; without, those of an older version stay.")
+@click.option("--date", help="Of the documents, like 2026-01-31.")
+@as_json
+@server_options
+def ingest(**options: Any) -> int:
+    if bool(options["paths"]) == options["remove_sample"]:
+        raise click.UsageError("Name folders or files, or --remove-sample.")
+    return run(_remove if options["remove_sample"] else _add, Options(**options))
 
 
-async def _ingest(client: ServerClient, files: Sequence[Path], arguments: argparse.Namespace) -> int:
-    with tqdm(total=len(files), unit="file") as bar:
-        summary = await Ingester(client, arguments.tags, arguments.date).run(files, bar)
+async def _add(settings: Settings, options: Options) -> int:
+    files = files_of(options.paths)
+    return await at_server(
+        settings, options, lambda client: _ingest(client, files, options), REQUEST_TIMEOUT_S
+    )
+
+
+async def _remove(settings: Settings, options: Options) -> int:
+    work = partial(_remove_sample, options=options)
+    return await at_server(settings, options, work, REQUEST_TIMEOUT_S, as_admin=True)
+
+
+async def _ingest(client: ServerClient, files: Sequence[Path], options: Options) -> int:
+    with tqdm(total=len(files), unit="file", disable=None) as bar:
+        summary = await Ingester(client, options.tags, options.date).run(files, bar)
     for failure in summary.failed:
-        print(f"failed: {failure}", file=sys.stderr)
-    print(summary)
-    return 1 if summary.failed or not files else 0
+        print(f"failed: {shown(failure)}", file=sys.stderr)
+    print_json(asdict(summary)) if options.json else print(summary)
+    return EXIT_FAILED if summary.failed or not files else EXIT_OK
 
 
-async def _remove_sample(client: ServerClient) -> int:
+async def _remove_sample(client: ServerClient, options: Options) -> int:
     removed = await client.send("DELETE", "/documents/sample", RemovedSample)
-    print(f"removed {removed.documents} documents of the sample, {removed.chunks} passages")
+    if options.json:
+        print_json(removed.model_dump())
+    else:
+        print(f"removed {removed.documents} documents of the sample, {removed.chunks} passages")
     if removed.left:
         print(f"{removed.left} traces are still stored: wenmai doctor", file=sys.stderr)
-    return 1 if removed.left else 0
-
-
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Add documents to a running Wenmai. 把文件加入知识库。")
-    parser.add_argument("paths", nargs="*", type=Path, metavar="FOLDER|FILE")
-    parser.add_argument("--remove-sample", action="store_true", help="remove the guide that came with Wenmai")
-    parser.add_argument("--url", default=local_url(), help="the server (default %(default)s)")
-    parser.add_argument("--api-key", help="default: the first of API_KEYS")
-    parser.add_argument("--tags", help="separated by commas; without, those of an older version stay")
-    parser.add_argument("--date", help="of the documents, like 2026-01-31")
-    arguments = parser.parse_args(argv)
-    if bool(arguments.paths) == arguments.remove_sample:
-        parser.error("name folders or files, or --remove-sample")
-    return arguments
+    return EXIT_FAILED if removed.left else EXIT_OK
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(invoke(ingest))

@@ -1,15 +1,22 @@
-"""Start the server: `python -m scripts.serve`. Settings come from the environment and wenmai.toml."""
+"""Start the server. Settings come from the environment and wenmai.toml."""
 
 from __future__ import annotations
 
 import ipaddress
 import sys
 
+import click
+
 from config.settings import ServerSettings, Settings, load_settings
 from config.sources import ConfigurationError
-from scripts.commands.maintenance import EXIT_REFUSED, one_math_thread, print_refusal
+from scripts.commands.maintenance import EXIT_REFUSED, invoke, one_math_thread, print_refusal
 
 SHORTEST_PUBLIC_KEY = 32
+
+
+@click.command("serve", help=__doc__)
+def serve() -> int:
+    return main()
 
 
 def main() -> int:
@@ -58,6 +65,6 @@ def _serve(settings: Settings) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        sys.exit(invoke(serve))
     except KeyboardInterrupt:  # before there was anything to stop in order
         sys.exit(130)

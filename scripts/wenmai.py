@@ -1,85 +1,109 @@
-"""One command for all others: `wenmai serve`, `wenmai doctor`, `wenmai backup`…
-
-`wenmai NAME --help` shows what a command takes.
-"""
+"""The one door of the commands: `wenmai serve`, `wenmai doctor`, `wenmai backup`…"""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
-EXIT_REFUSED = 2
+import click
 
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A `function` of a module of `scripts`, which returns the exit code; a `bare` one takes no arguments."""
-
-    module: str
-    purpose: str
-    function: str = "main"
-    bare: bool = False
-
+from scripts.commands.maintenance import EXIT_CODES, EXIT_OK, Options, as_json, invoke, print_json
 
 COMMANDS = {
-    "serve": Command("serve", "start the server", bare=True),
-    "doctor": Command("commands.doctor", "check the installation, the configuration and what is stored"),
-    "ask": Command("commands.ask", "ask a question in the terminal"),
-    "ingest": Command("ingest", "read documents in"),
-    "sync": Command("commands.sync", "follow the configured folders now, and say what became of every file"),
-    "backup": Command(
-        "commands.archives", "write one archive of everything that is stored, while the server runs", "backup"
-    ),
-    "restore": Command("commands.archives", "put a backup into an empty store", "restore"),
-    "migrate": Command("commands.archives", "move between the embedded store and a Qdrant server", "migrate"),
-    "cleanup": Command("cleanup_expired", "remove expired conversations"),
-    "erase": Command("commands.erase", "erase a turn, a session, a document or an owner, and prove it"),
-    "prompt": Command("commands.ask", "show what was sent to the model for a turn", "show_prompt"),
-    "evaluate": Command("commands.evaluate", "measure retrieval on sets of questions"),
-    "calibrate": Command(
-        "commands.calibrate", "fit what counts as sure to your own documents, by your own questions"
-    ),
-    "repair": Command("backfill_parent_turns", "repair what earlier versions left in the conversations"),
-    "reembed": Command("commands.reembed", "embed everything that is stored with another model"),
+    "serve": ("serve", "Start the server."),
+    "ask": ("commands.ask", "Ask a question in the terminal."),
+    "ingest": ("ingest", "Add files to a running server."),
+    "sync": ("commands.sync", "Follow the configured folders now."),
+    "search": ("commands.ask", "Show which passages a question finds."),
+    "sessions": ("commands.conversations", "List the conversations, or the turns of one."),
+    "prompt": ("commands.conversations", "Show what a model got for a turn."),
+    "doctor": ("commands.doctor", "Check the installation, the configuration and what is stored."),
+    "evaluate": ("commands.evaluate", "Measure retrieval and answers on sets of questions."),
+    "calibrate": ("commands.calibrate", "Fit what counts as sure to your own documents."),
+    "cleanup": ("cleanup_expired", "Remove expired conversations."),
+    "erase": ("commands.erase", "Erase a turn, a session, a document or an owner, and prove it."),
+    "repair": ("backfill_parent_turns", "Repair what earlier versions left in the conversations."),
+    "backup": ("commands.archives", "Write everything that is stored into one archive."),
+    "restore": ("commands.archives", "Put a backup into an empty store."),
+    "migrate": ("commands.archives", "Move between the embedded store and a Qdrant server."),
+    "reembed": ("commands.reembed", "Embed everything that is stored with another model."),
+    "version": ("wenmai", "Print the version."),
 }
+"""Name → module of `scripts`, in which the command has this name, and what it is for."""
+PARTS = ("qdrant-edge-py", "qdrant-client", "llama-index-core", "fastapi", "uvicorn")
+
+
+class Commands(click.Group):
+    """Only the command that is run is loaded."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(
+            importlib.import_module(f"scripts.{COMMANDS[cmd_name][0]}"), cmd_name
+        )
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+
+
+def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        print(f"wenmai {_version('wenmai')}")
+        ctx.exit()
+
+
+@click.group("wenmai", cls=Commands, no_args_is_help=False, invoke_without_command=True)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
+    help="Print the version.",
+)  # fmt: skip
+@click.pass_context
+def wenmai(context: click.Context) -> None:
+    """Wenmai 问脉, a self-hosted RAG conversation server. `wenmai COMMAND --help` shows its options."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@click.command("version")
+@as_json
+def version(**options: Any) -> int:
+    """Print the version, of Python and of the main libraries, too."""
+    versions = {"wenmai": _version("wenmai"), "python": sys.version.split()[0]}
+    versions |= {name: _version(name) for name in PARTS}
+    if Options(**options).json:
+        print_json(versions)
+        return EXIT_OK
+    for name, number in versions.items():
+        print(f"{name} {number}")
+    return EXIT_OK
+
+
+def _version(distribution: str) -> str:
+    from importlib.metadata import version as installed
+
+    return installed(distribution)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command's own exit code; 2 when there is no such command."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(_overview())
-        return 0
-    name, *rest = words
-    command = COMMANDS.get(name)
-    if command is None:
-        print(f"wenmai: there is no command {name!r}; wenmai --help lists them", file=sys.stderr)
-        return EXIT_REFUSED
-    return _run(command, rest)
-
-
-def _run(command: Command, arguments: Sequence[str]) -> int:
-    """Only the command that is run is loaded."""
-    if command.bare and arguments:
-        return _explain(command, arguments)
-    run = getattr(importlib.import_module(f"scripts.{command.module}"), command.function)
-    return int(run() if command.bare else run(arguments))
-
-
-def _explain(command: Command, arguments: Sequence[str]) -> int:
-    if arguments[0] in ("-h", "--help"):
-        print(importlib.import_module(f"scripts.{command.module}").__doc__)
-        return 0
-    print(f"wenmai: {command.module} takes no options, settings are in the environment", file=sys.stderr)
-    return EXIT_REFUSED
-
-
-def _overview() -> str:
-    width = max(map(len, COMMANDS))
-    rows = [f"  {name:<{width}}  {command.purpose}" for name, command in COMMANDS.items()]
-    return "\n".join(["wenmai COMMAND [options]", "", *rows, "", "wenmai COMMAND --help shows its options."])
+    """The command's own exit code, of EXIT_CODES."""
+    return invoke(wenmai, arguments)
 
 
 if __name__ == "__main__":

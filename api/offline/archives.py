@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from api.offline.stores import StoreContents, contents_of
+from api.offline.holders import StoreContents
+from api.offline.stores import contents_of
 from api.wiring.parts import (
     folders_of,
     mark_sample_loaded,

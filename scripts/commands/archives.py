@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
+    Options,
+    as_json,
+    one_of,
+    print_json,
     print_table,
     run,
-    whole_number,
 )
-from scripts.commands.server import Server, add_server_options, ask_server, at_store, show_store
+from scripts.commands.server import Server, ask_server, at_store, server_options, show_store
 
 if TYPE_CHECKING:
     from api.offline.archives import Restoring
-    from api.offline.stores import StoreContents
+    from api.offline.holders import StoreContents
     from config.settings import Settings, StoreSettings
     from routes.wire.operations import Backup
 
@@ -33,43 +39,42 @@ archive to its end and compares its checksums.
 """
 
 
-def backup(arguments: Sequence[str] | None = None) -> int:
+@click.command("backup", help=BACKUP_DESCRIPTION)
+@click.option("--to", type=Path, help="A file or a folder (default: BACKUP_DIR).")
+@click.option(
+    "--keep", type=click.IntRange(1, 1_000), help="Afterwards delete all but this many archives there."
+)
+@click.option("--allow-empty", is_flag=True, help="Also of a store with nothing in it.")
+@click.option("--list", is_flag=True, help="Show the archives in BACKUP_DIR.")
+@click.option("--verify", type=Path, metavar="FILE", help="Read an archive to its end.")
+@as_json
+@server_options
+def backup(**options: Any) -> int:
     """Exit codes: 0 done, 1 failed (also a damaged archive of --verify), 2 refused."""
-    return run(_back_up, _parse_backup(arguments))
+    one_of(Options(**options), "list", "verify")
+    return run(_back_up, Options(**options))
 
 
-def _parse_backup(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="wenmai backup", description=BACKUP_DESCRIPTION)
-    parser.add_argument("--to", type=Path, help="a file or a folder (default: BACKUP_DIR)")
-    parser.add_argument("--keep", type=_some, help="afterwards delete all but this many archives there")
-    parser.add_argument("--allow-empty", action="store_true", help="also of a store with nothing in it")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--list", action="store_true", help="show the archives in BACKUP_DIR")
-    what.add_argument("--verify", type=Path, metavar="FILE", help="read an archive to its end")
-    add_server_options(parser)
-    return parser.parse_args(arguments)
-
-
-def _some(text: str) -> int:
-    return whole_number(text, 1_000, "a number from 1 to 1000")
-
-
-async def _back_up(settings: Settings, options: argparse.Namespace) -> int:
+async def _back_up(settings: Settings, options: Options) -> int:
     if options.list:
         with _folder_errors(options.to, settings.store.backups):
-            return _list(options.to or settings.store.backups)
+            return _list(options.to or settings.store.backups, options)
     if options.verify:
-        return _verify(options.verify)
+        return _verify(options.verify, options)
     folder, name = _place(options.to, settings.store.backups)
     if name and options.keep:
         raise CommandError("--keep is for a folder: leave the file's name out of --to", EXIT_REFUSED)
     report = await _create(settings, options, folder, name)
+    print_json(report.model_dump()) if options.json else _print_backup(report, folder)
+    return EXIT_OK
+
+
+def _print_backup(report: Backup, folder: Path) -> None:
     rows: list[tuple[str, int | str]] = [(role, number) for role, number in report.points.items()]
     print_table([*rows, ("bytes", report.size_bytes), ("seconds", f"{report.seconds:.1f}")])
     print(f"{folder / report.file}\nas it was at {report.created}, sha256 {report.sha256}")
     for removed in report.removed:
         print(f"removed {removed}{', which held more' if removed in report.fuller else ''}")
-    return EXIT_OK
 
 
 def _place(to: Path | None, backups: Path) -> tuple[Path, str]:
@@ -85,7 +90,7 @@ def _place(to: Path | None, backups: Path) -> tuple[Path, str]:
     return to.parent, to.name
 
 
-async def _create(settings: Settings, options: argparse.Namespace, folder: Path, name: str) -> Backup:
+async def _create(settings: Settings, options: Options, folder: Path, name: str) -> Backup:
     from api.offline.archives import open_backups
     from routes.wire.operations import Backup
 
@@ -106,7 +111,7 @@ async def _create(settings: Settings, options: argparse.Namespace, folder: Path,
     return await at_store(settings, options, here, by_server)
 
 
-def _refuse_empty(look: StoreContents, options: argparse.Namespace) -> None:
+def _refuse_empty(look: StoreContents, options: Options) -> None:
     """Raises CommandError: a backup of the wrong store must not look like one of the right one."""
     if look.is_empty and not options.allow_empty:
         raise CommandError(
@@ -129,10 +134,13 @@ def _folder_errors(to: Path | None, folder: Path) -> Iterator[None]:
         raise CommandError(f"{folder} cannot be used: {error.strerror or error}") from error
 
 
-def _list(folder: Path) -> int:
+def _list(folder: Path, options: Options) -> int:
     from api.offline.archives import backups_in
 
     archives = backups_in(folder)
+    if options.json:
+        print_json([asdict(each) for each in archives])
+        return EXIT_OK
     if not archives:
         print(f"No backups in {folder}.")
     for each in archives:
@@ -141,7 +149,7 @@ def _list(folder: Path) -> int:
     return EXIT_OK
 
 
-def _verify(path: Path) -> int:
+def _verify(path: Path, options: Options) -> int:
     from api.offline.archives import verified
     from core.operations.archive import BadArchiveError
 
@@ -149,6 +157,9 @@ def _verify(path: Path) -> int:
         manifest = verified(path)
     except BadArchiveError as error:
         raise CommandError(str(error), EXIT_FAILED) from error
+    if options.json:
+        print_json({"file": str(path), "created": manifest.created, "points": manifest.points})
+        return EXIT_OK
     print_table([(member.role.value, member.points) for member in manifest.members])
     print(f"{path} is whole: {manifest.made_by}, as it was at {manifest.created}")
     return EXIT_OK
@@ -161,41 +172,49 @@ it. Nothing is ever overwritten: a store with anything in it is refused.
 """
 
 
-def restore(arguments: Sequence[str] | None = None) -> int:
+@click.command("restore", help=RESTORE_DESCRIPTION)
+@click.argument("file", type=Path)
+@click.option("--apply", is_flag=True, help="Restore; without it nothing is changed.")
+@click.option("--as-is", is_flag=True, help="Accept another embedding than the configured one.")
+@as_json
+def restore(**options: Any) -> int:
     """Exit codes: 0 done, 1 failed or in use, 2 refused: a damaged archive, a store that is not empty."""
-    return run(_restore, _parse_restore(arguments))
+    return run(_restore, Options(**options))
 
 
-def _parse_restore(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="wenmai restore", description=RESTORE_DESCRIPTION)
-    parser.add_argument("file", type=Path, help="the archive, as `wenmai backup` wrote it")
-    parser.add_argument("--apply", action="store_true", help="restore; without it nothing is changed")
-    parser.add_argument(
-        "--as-is",
-        action="store_true",
-        help="accept another embedding than the configured one",
-    )
-    return parser.parse_args(arguments)
-
-
-async def _restore(settings: Settings, options: argparse.Namespace) -> int:
+async def _restore(settings: Settings, options: Options) -> int:
     from tqdm import tqdm
 
     from api.offline.archives import finish_interrupted, open_restoring
 
     if options.apply and finish_interrupted(settings.store):
-        print("Finished what an interrupted run had left: the store is whole.")
+        print("Finished what an interrupted run had left: the store is whole.", file=sys.stderr)
         return EXIT_OK
     async with open_restoring(options.file) as restoring:
-        _show(restoring)
+        if not options.json:
+            _show(restoring)
         await restoring.check(settings, as_is=options.as_is)
         if not options.apply:
-            print("Nothing was changed: add --apply to restore it into an empty store.")
-            return EXIT_OK
+            return _unchanged(restoring.manifest.points, "restore it into an empty store", options)
         total = sum(restoring.manifest.points.values())
         with tqdm(total=total, unit="point", disable=None) as bar:
             report = await restoring.into(settings.store, bar.update)
-    print(f"Restored {sum(report.points.values())} points in {report.seconds:.1f} s.")
+    return _changed(f"Restored {{}} points in {report.seconds:.1f} s.", report.points, options)
+
+
+def _unchanged(points: Mapping[Any, int], what: str, options: Options) -> int:
+    if options.json:
+        print_json({"points": points, "dry_run": True})
+    else:
+        print(f"Nothing was changed: add --apply to {what}.")
+    return EXIT_OK
+
+
+def _changed(sentence: str, points: Mapping[Any, int], options: Options) -> int:
+    if options.json:
+        print_json({"points": points, "dry_run": False})
+    else:
+        print(sentence.format(sum(points.values())))
     return EXIT_OK
 
 
@@ -209,6 +228,7 @@ def _show(restoring: Restoring) -> None:
 
 
 KEY_ENV = "QDRANT_API_KEY"
+KEY_HELP = f"The environment variable with the key of the server of {{}} (default: {KEY_ENV})."
 
 
 MIGRATE_DESCRIPTION = """Move a store from the embedded engine to a Qdrant server, or back.
@@ -219,27 +239,21 @@ hold them.
 """
 
 
-def migrate(arguments: Sequence[str] | None = None) -> int:
+@click.command("migrate", help=MIGRATE_DESCRIPTION)
+@click.option(
+    "--from", "source", required=True, metavar="PLACE", help="A DATA_DIR, or a server's http(s) URL."
+)
+@click.option("--to", "target", required=True, metavar="PLACE", help="The same, and empty.")
+@click.option("--from-key-env", default=KEY_ENV, metavar="NAME", help=KEY_HELP.format("--from"))
+@click.option("--to-key-env", default=KEY_ENV, metavar="NAME", help=KEY_HELP.format("--to"))
+@click.option("--apply", is_flag=True, help="Do it; without it nothing is changed.")
+@as_json
+def migrate(**options: Any) -> int:
     """Exit codes: 0 done, 1 failed, in use, or the counts differ, 2 refused."""
-    return run(_move, _parse_migrate(arguments))
+    return run(_move, Options(**options))
 
 
-def _parse_migrate(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="wenmai migrate", description=MIGRATE_DESCRIPTION)
-    parser.add_argument(
-        "--from", dest="source", required=True, metavar="PLACE", help="a DATA_DIR, or a server's http(s) URL"
-    )
-    parser.add_argument("--to", dest="target", required=True, metavar="PLACE", help="the same, and empty")
-    for side in ("from", "to"):
-        parser.add_argument(
-            f"--{side}-key-env", default=KEY_ENV, metavar="NAME",
-            help=f"the environment variable with that server's key (default: {KEY_ENV})",
-        )  # fmt: skip
-    parser.add_argument("--apply", action="store_true", help="do it; without it nothing is changed")
-    return parser.parse_args(arguments)
-
-
-async def _move(settings: Settings, options: argparse.Namespace) -> int:
+async def _move(settings: Settings, options: Options) -> int:
     from tqdm import tqdm
 
     from api.offline.archives import finish_interrupted, open_moving
@@ -249,18 +263,18 @@ async def _move(settings: Settings, options: argparse.Namespace) -> int:
     if (source.qdrant_url, source.data_dir.resolve()) == (target.qdrant_url, target.data_dir.resolve()):
         raise CommandError("--from and --to are the same store", EXIT_REFUSED)
     if options.apply and finish_interrupted(target):
-        print("Finished what an interrupted run had left: the target is whole.")
+        print("Finished what an interrupted run had left: the target is whole.", file=sys.stderr)
         return EXIT_OK
     async with open_moving(source) as moving:
         points = await moving.points()
-        print_table(list(points.items()))
+        if not options.json:
+            print_table(list(points.items()))
         if not options.apply:
-            print("Nothing was changed: add --apply to move it.")
-            return EXIT_OK
+            return _unchanged(points, "move it", options)
         with tqdm(total=sum(points.values()), unit="point", disable=None) as bar:
             report = await moving.into(target, bar.update)
-    print(f"Moved {sum(report.points.values())} points in {report.seconds:.1f} s; the source stays as it is.")
-    return EXIT_OK
+    sentence = f"Moved {{}} points in {report.seconds:.1f} s; the source stays as it is."
+    return _changed(sentence, report.points, options)
 
 
 def _store_at(settings: StoreSettings, option: str, place: str, key_env: str) -> StoreSettings:

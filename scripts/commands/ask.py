@@ -1,27 +1,27 @@
-"""Ask from the terminal: `wenmai ask "父子链是什么？"`; without a question, a conversation.
-
-And the prompt that the model got for a turn: `wenmai prompt TURN_ID`, from a running server.
-"""
+"""From the terminal: `wenmai ask` prints the answer as it comes; `wenmai search` what it could cite."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
+import click
 from pydantic import TypeAdapter
 
-from routes.wire.chat import StatusData
-from routes.wire.turns import Citation, Prompt, PromptPart, PromptRequest
-from scripts.commands.maintenance import EXIT_OK
-from scripts.commands.server import Server, ServerClient, local_key, local_url, reason_of, run_with
+from routes.wire.chat import Answer, StatusData
+from routes.wire.search import Candidate, SearchResult
+from routes.wire.turns import Citation
+from scripts.commands.maintenance import EXIT_FAILED, EXIT_OK, Options, as_json, print_json, run, shown
+from scripts.commands.server import ServerClient, at_server, reason_of, server_options
 
 if TYPE_CHECKING:
     import httpx
+
+    from config.settings import Settings
+
+TIMEOUT_S = 600
+PATH = "/knowledge_chat_conversation"
 
 _CITATIONS = TypeAdapter(list[Citation])
 DIM, BOLD, RED, PLAIN = "\033[2m", "\033[1m", "\033[31m", "\033[0m"
@@ -78,19 +78,28 @@ async def events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
             yield kind, text
 
 
-async def ask(client: ServerClient, terminal: Terminal, question: str, options: dict[str, Any]) -> int:
-    """Send one question and show its answer. Raises CommandError."""
-    body = {"question": question, **options}
-    if terminal.session_id:
-        body["session_id"] = terminal.session_id
-    async with client.stream("POST", "/knowledge_chat_conversation", body) as response:
+async def send_whole(
+    client: ServerClient, terminal: Terminal, question: str, options: dict[str, Any]
+) -> None:
+    """One question, and its answer as one JSON object. Raises CommandError."""
+    body = {"question": question, "session_id": terminal.session_id, "stream": False, **options}
+    answer = await client.send("POST", PATH, Answer, body)
+    terminal.session_id, terminal.failed = answer.session_id, answer.error is not None
+    print_json(answer.model_dump())
+
+
+async def send_streamed(
+    client: ServerClient, terminal: Terminal, question: str, options: dict[str, Any]
+) -> None:
+    """One question, and its answer as it comes. Raises CommandError."""
+    body = {"question": question, "session_id": terminal.session_id, **options}
+    async with client.stream("POST", PATH, body) as response:
         if response.status_code != 200:
             await response.aread()
             terminal.show("ERROR", reason_of(response))
-            return EXIT_OK
+            return
         async for kind, text in events(_lines(response)):
             terminal.show(kind, text)
-    return EXIT_OK
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[str]:
@@ -102,26 +111,38 @@ async def _lines(response: httpx.Response) -> AsyncIterator[str]:
             yield line
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 answered, 1 the turn failed or the server is not there."""
-    asked = _options(arguments)
+@click.command("ask")
+@click.argument("question", nargs=-1)
+@click.option("--session", help="Go on in this session.")
+@click.option("--model", default="default", help="A model id of the configuration.")
+@click.option("--thinking", is_flag=True, help="Ask for visible thinking.")
+@as_json
+@server_options
+def ask(**options: Any) -> int:
+    """Ask from the terminal: `wenmai ask "父子链是什么？"`. 在终端里提问。
+
+    Without a question it is a conversation until Ctrl-D.
+    """
+    return run(_ask, Options(**options))
+
+
+async def _ask(settings: Settings, options: Options) -> int:
     terminal = Terminal(colours=sys.stdout.isatty())
-    terminal.session_id = asked.session
-    options: dict[str, Any] = {"thinking": asked.thinking, "model_id": asked.model}
-    server = Server(asked.url, asked.api_key or local_key())
-    try:
-        for question in _questions(asked.question):
-            ask_one = partial(ask, terminal=terminal, question=question, options=options)
-            if exit_code := run_with(server, 600, ask_one):
-                return exit_code
-    except KeyboardInterrupt:
-        return 130
-    if terminal.session_id:
+    terminal.session_id = options.session
+
+    async def work(client: ServerClient) -> int:
+        for question in _questions(options.question):
+            send = send_whole if options.json else send_streamed
+            await send(client, terminal, question, {"thinking": options.thinking, "model_id": options.model})
+        return EXIT_FAILED if terminal.failed else EXIT_OK
+
+    exit_code = await at_server(settings, options, work, TIMEOUT_S)
+    if terminal.session_id and not options.json:
         print(f"\nsession {terminal.session_id}", file=sys.stderr)
-    return int(terminal.failed)
+    return exit_code
 
 
-def _questions(words: list[str]) -> Iterator[str]:
+def _questions(words: tuple[str, ...]) -> Iterator[str]:
     if words:
         yield " ".join(words)
         return
@@ -134,107 +155,35 @@ def _questions(words: list[str]) -> Iterator[str]:
             yield question
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="wenmai ask", description="Ask Wenmai from the terminal. 在终端里提问。"
-    )
-    parser.add_argument("question", nargs="*", help="the question; without one, a conversation until Ctrl-D")
-    parser.add_argument("--url", default=local_url(), help="the server (default %(default)s)")
-    parser.add_argument("--session", help="go on in this session")
-    parser.add_argument("--model", default="default", help="a model id of the configuration")
-    parser.add_argument("--thinking", action="store_true", help="ask for visible thinking")
-    parser.add_argument("--api-key", help="default: the first of API_KEYS")
-    return parser.parse_args(arguments)
+@click.command("search")
+@click.argument("question", nargs=-1, required=True)
+@click.option("--top", type=click.IntRange(1, 50), default=5, help="How many passages (default: 5).")
+@as_json
+@server_options
+def search(**options: Any) -> int:
+    """Show which passages a question finds, and how probable each is. 检索：会引用哪些段落。"""
+    return run(_search, Options(**options))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+async def _search(settings: Settings, options: Options) -> int:
+    body = {"question": " ".join(options.question), "top_n": options.top}
+
+    async def work(client: ServerClient) -> int:
+        found = await client.send("POST", "/search", SearchResult, body)
+        if options.json:
+            print_json(found.model_dump())
+            return EXIT_OK
+        for number, candidate in enumerate(found.candidates[: options.top], 1):
+            _print_candidate(number, candidate)
+        if not any(each.kept for each in found.candidates):
+            print("Nothing here is probable enough to be cited.")
+        return EXIT_OK
+
+    return await at_server(settings, options, work, TIMEOUT_S)
 
 
-# A text must not steer the terminal: its control characters are shown as what they are (U+2400 to U+2421).
-_VISIBLE = {code: 0x2400 + code for code in range(32) if code != ord("\t")} | {0x7F: 0x2421}
-_VISIBLE |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-
-
-def lines(prompt: Prompt, *, with_request: bool = False) -> Iterator[tuple[str, str]]:
-    """(colour, line), part by part."""
-    yield BOLD, f"turn {prompt.turn_id}"
-    if prompt.parts is None:
-        yield "", f"model {prompt.model_id}: no record of the prompt is kept for this turn (PROMPT_KEEP_DAYS)"
-        return
-    yield "", f"model {prompt.model_id} · layout {prompt.layout or '?'} · {_tokens(prompt)}"
-    for part in prompt.parts:
-        if part.kept or not part.chunk_id:
-            yield "", ""
-            yield from _part_lines(part)
-    passed_over = Counter(part.reason for part in prompt.parts if not part.kept and part.chunk_id)
-    if passed_over:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in passed_over.most_common())
-        yield "", ""
-        yield DIM, f"- passages left out: {reasons}"
-    yield "", ""
-    yield DIM, f"request: {_request(prompt.request)}"
-    if prompt.response:
-        yield DIM, f"response: {json.dumps(prompt.response, ensure_ascii=False)}"
-    if with_request and prompt.request is not None and prompt.request.body is not None:
-        yield "", ""
-        yield "", prompt.request.body
-
-
-def _tokens(prompt: Prompt) -> str:
-    room = f" of a window of {prompt.window}, {prompt.answer_tokens} for the answer" if prompt.window else ""
-    return f"{prompt.prompt_tokens} tokens{room}"
-
-
-def _part_lines(part: PromptPart) -> Iterator[tuple[str, str]]:
-    ids = [f"turn {part.turn_id}"] if part.turn_id else []
-    ids += [f"chunk {part.chunk_id}"] if part.chunk_id else []
-    reason = f"({part.reason})" if part.reason else ""
-    head = " · ".join([part.part, part.role, f"{part.tokens} tokens", *ids])
-    if not part.kept:
-        yield DIM, f"- {head} · left out {reason}".rstrip()
-        return
-    yield BOLD, f"+ {head} {reason}".rstrip()
-    if part.removed:
-        yield RED, "  erased since"
-    for line in part.text.split("\n") if part.text else ():
-        yield "", f"  {line.translate(_VISIBLE)}".rstrip()
-
-
-def _request(request: PromptRequest | None) -> str:
-    if request is None or not request.sha256:
-        return "nothing was sent"
-    digest = f"sha256 {request.sha256}"
-    if request.exact:
-        return f"exact, {digest}"
-    why = "parts of it were erased since" if request.body is None else "put together anew, not byte for byte"
-    return f"{why}; what was sent had {digest}"
-
-
-def show_prompt(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 shown, 1 there is no such turn, or no server that answers."""
-    options = _prompt_options(arguments)
-    server = Server(options.server, options.key or local_key())
-    return run_with(server, 60, lambda client: _show(client, options))
-
-
-async def _show(client: ServerClient, options: argparse.Namespace) -> int:
-    prompt = await client.send("GET", f"/turns/{options.turn_id}/prompt", Prompt)
-    coloured = sys.stdout.isatty()
-    for colour, line in lines(prompt, with_request=options.json):
-        print(f"{colour}{line}{PLAIN}" if colour and coloured else line)
-    return 0
-
-
-def _prompt_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="wenmai prompt",
-        description="Show what the model was told for a turn. 显示某一轮发给模型的提示词。",
-    )
-    parser.add_argument("turn_id", metavar="TURN_ID", help="the turn, as a UUID")
-    parser.add_argument(
-        "--server", default=local_url(), metavar="URL", help="the server (default %(default)s)"
-    )
-    parser.add_argument("--key", help="its key (default: the first of API_KEYS)")
-    parser.add_argument("--json", action="store_true", help="then the request as it was sent")
-    return parser.parse_args(arguments)
+def _print_candidate(number: int, candidate: Candidate) -> None:
+    place = candidate.heading or (f"p. {candidate.page}" if candidate.page else "")
+    mark = "+" if candidate.kept else "-"
+    print(shown(f"{mark} {number}  {candidate.probability:.2f}  {candidate.file_name}  {place}".rstrip()))
+    print(shown(f"       {' '.join(candidate.key_passage.split())}"))

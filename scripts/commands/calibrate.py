@@ -8,45 +8,55 @@ of them unanswered. `--ratings` takes the answers that readers rated. Nothing is
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from routes.wire.search import Calibration, CalibrationReport, Change
-from scripts.commands.maintenance import EXIT_OK, EXIT_REFUSED, print_json, print_refusal, print_table
-from scripts.commands.server import Server, ServerClient, local_key, local_url, run_with
+from scripts.commands.maintenance import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    CommandError,
+    Options,
+    as_json,
+    one_of,
+    print_json,
+    print_table,
+    run,
+)
+from scripts.commands.server import ServerClient, at_server, server_options
+
+if TYPE_CHECKING:
+    from config.settings import Settings
 
 TIMEOUT_S = 600  # a thousand questions are embedded and searched for
 PATH = "/admin/calibration"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 1 the server refused or does not answer, 2 the file cannot be used."""
+@click.command("calibrate", help=__doc__)
+@click.argument("file", required=False, type=Path, metavar="[QUESTIONS.jsonl]")
+@click.option("--ratings", is_flag=True, help="From the answers that readers rated.")
+@click.option("--undo", is_flag=True, help="Back to the calibration before.")
+@click.option("--show", is_flag=True, help="The calibration in force.")
+@click.option("--apply", is_flag=True, help="Use it from now on; without it nothing is changed.")
+@as_json
+@server_options
+def calibrate(**options: Any) -> int:
+    one_of(Options(**options), "file", "ratings", "undo", "show", required=True)
+    return run(_calibrate, Options(**options))
+
+
+async def _calibrate(settings: Settings, options: Options) -> int:
     from scripts.evaluation.sets import BadSetError
 
-    options = _parse(arguments)
     try:
         body = {"ratings": True} if options.ratings else {"questions": _questions(options.file)}
     except (BadSetError, OSError) as error:
-        return print_refusal(error, EXIT_REFUSED)
-    server = Server(options.url, options.api_key or local_key("ADMIN_API_KEYS") or local_key())
-    return run_with(server, TIMEOUT_S, lambda client: _run(client, options, body))
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="wenmai calibrate", description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("file", nargs="?", type=Path, metavar="QUESTIONS.jsonl")
-    what.add_argument("--ratings", action="store_true", help="from the answers that readers rated")
-    what.add_argument("--undo", action="store_true", help="back to the calibration before")
-    what.add_argument("--show", action="store_true", help="the calibration in force")
-    parser.add_argument("--apply", action="store_true", help="use it from now on (default: only show it)")
-    parser.add_argument("--json", action="store_true", help="print the server's reply")
-    parser.add_argument("--url", default=local_url(), help="the server (default %(default)s)")
-    parser.add_argument("--api-key", help="default: the first of ADMIN_API_KEYS, else of API_KEYS")
-    return parser.parse_args(arguments)
+        raise CommandError(str(error), EXIT_REFUSED) from error
+    work = partial(_run, options=options, body=body)
+    return await at_server(settings, options, work, TIMEOUT_S, as_admin=True)
 
 
 def _questions(file: Path | None) -> list[dict[str, Any]]:
@@ -63,7 +73,7 @@ def _questions(file: Path | None) -> list[dict[str, Any]]:
     ]
 
 
-async def _run(client: ServerClient, options: argparse.Namespace, body: dict[str, Any]) -> int:
+async def _run(client: ServerClient, options: Options, body: dict[str, Any]) -> int:
     if options.show or options.undo:
         current = await client.send("DELETE" if options.undo else "GET", PATH, Calibration)
         print_json(current.model_dump()) if options.json else print(_in_force(current))
@@ -102,7 +112,3 @@ def _print(report: CalibrationReport) -> None:
 def _rows(change: Change) -> list[tuple[str, int, int]]:
     names = ("sure", "closest", "refused")
     return [(name, getattr(change.before, name), getattr(change.after, name)) for name in names]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,15 +5,24 @@ Nothing is changed, no key and no text is printed. While a server runs, it is as
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from scripts.commands.maintenance import EXIT_REFUSED, CommandError, end_unread, one_math_thread, print_json
-from scripts.commands.server import Server, add_server_options, asking, read, server_of
+import click
+
+from scripts.commands.maintenance import (
+    EXIT_REFUSED,
+    CommandError,
+    Options,
+    as_json,
+    end_unread,
+    one_math_thread,
+    print_json,
+)
+from scripts.commands.server import Server, asking, read, server_of, server_options
 
 if TYPE_CHECKING:
     import httpx
@@ -25,9 +34,16 @@ ASK_LIMIT_S = 3.0
 NO_ANSWER = "has the store, and does not answer at {url} ({kind}): --url"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@click.command("doctor", help=__doc__)
+@click.option("--fast", is_flag=True, help="Do not look into the store.")
+@as_json
+@server_options
+def doctor(**options: str | bool | None) -> int:
     """Exit codes: 0 all is well or only warned of, 1 something fails, 2 the configuration is refused."""
-    options = _parse(arguments)
+    return _examine(Options(**options))
+
+
+def _examine(options: Options) -> int:
     one_math_thread()
     from api.offline.doctor import examine
     from config.logging import configure_logging
@@ -52,14 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return end_unread()
     return exit_code(findings)
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="wenmai doctor", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    parser.add_argument("--fast", action="store_true", help="do not look into the store")
-    add_server_options(parser)
-    return parser.parse_args(arguments)
 
 
 async def _ask_server(server: Server) -> list[Finding]:
@@ -113,7 +121,3 @@ def _print(findings: Sequence[Finding], mask: Mask, *, as_json: bool) -> None:
         return
     for finding in findings:
         print(finding.line)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

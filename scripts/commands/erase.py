@@ -6,25 +6,27 @@ searched for all the same, and what is left of it is erased.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
+    Options,
+    as_json,
     print_json,
     print_table,
     run,
 )
-from scripts.commands.server import Server, add_server_options, ask_server, at_store, open_here
+from scripts.commands.server import Server, ask_server, at_store, open_here, server_options
 
 if TYPE_CHECKING:
-    from api.offline.stores import StoreContents
+    from api.offline.holders import StoreContents
     from config.settings import Settings
     from core.operations.erasure import Erased, Proof
 
@@ -33,50 +35,13 @@ SHOWN = 20
 COPIES = ("backups", "earlier stores", "prepared copy of the store")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, though copies may hold it; 1 failed, or something else is left; 2 refused."""
-    return run(_erase, _parse(arguments))
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="wenmai erase", description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    for kind in KINDS[:3]:
-        form = _session_id if kind == "session" else _point_id
-        what.add_argument(f"--{kind}", type=form, metavar="ID", help=f"the {kind} with this id")
-    what.add_argument(
-        "--owner", metavar="NAME", help="all sessions, turns, documents and memories of an owner"
-    )
-    parser.add_argument("--apply", action="store_true", help="erase; without it nothing is changed")
-    parser.add_argument("--yes", action="store_true", help="confirm --apply: it cannot be undone")
-    parser.add_argument(
-        "--with-answers", action="store_true", help="also the answers that quote the erased document"
-    )
-    parser.add_argument(
-        "--backups",
-        choices=("keep", "delete"),
-        default="keep",
-        help="delete: also the backup archives that hold what is erased (default: keep)",
-    )
-    parser.add_argument(
-        "--delete-backups",
-        action="store_const",
-        const="delete",
-        dest="backups",
-        help="the same as --backups delete",
-    )
-    parser.add_argument("--json", action="store_true", help="print the result with its proof as JSON")
-    add_server_options(parser)
-    return parser.parse_args(arguments)
-
-
 def _point_id(text: str) -> str:
     try:
         known = uuid.UUID(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no id: a UUID is expected") from None
+        raise click.BadParameter(f"{text!r} is no id: a UUID is expected.") from None
     if not known.int:
-        raise argparse.ArgumentTypeError("this id stands where the id of something erased stood")
+        raise click.BadParameter("this id stands where the id of something erased stood.")
     return str(known)
 
 
@@ -89,7 +54,31 @@ def _session_id(text: str) -> str:
     return _point_id(text)
 
 
-async def _erase(settings: Settings, options: argparse.Namespace) -> int:
+@click.command("erase", help=__doc__)
+@click.option("--turn", type=_point_id, metavar="ID", help="The turn with this id.")
+@click.option("--session", type=_session_id, metavar="ID", help="The session with this id.")
+@click.option("--document", type=_point_id, metavar="ID", help="The document with this id.")
+@click.option("--owner", metavar="NAME", help="All sessions, turns, documents and memories of an owner.")
+@click.option("--apply", is_flag=True, help="Erase; without it nothing is changed.")
+@click.option("--yes", is_flag=True, help="Confirm --apply: it cannot be undone.")
+@click.option("--with-answers", is_flag=True, help="Also the answers that quote the erased document.")
+@click.option(
+    "--backups",
+    type=click.Choice(["keep", "delete"]),
+    default="keep",
+    help="delete: also the backup archives that hold what is erased (default: keep).",
+)
+@as_json
+@server_options
+def erase(**options: Any) -> int:
+    """Exit codes: 0 done, though copies may hold it; 1 failed, or something else is left; 2 refused."""
+    named = [kind for kind in KINDS if options[kind] is not None]
+    if len(named) != 1:
+        raise click.UsageError("Name one of --turn, --session, --document and --owner.")
+    return run(_erase, Options(**options))
+
+
+async def _erase(settings: Settings, options: Options) -> int:
     kind = next(each for each in KINDS if getattr(options, each) is not None)
     name = str(getattr(options, kind))
     if not name:
@@ -125,9 +114,7 @@ def _hits_in_use(proof: Proof) -> int:
     return sum(each.hits for each in proof.searched if each.place not in COPIES)
 
 
-async def _ask(
-    settings: Settings, options: argparse.Namespace, kind: str, name: str
-) -> tuple[Erased, StoreContents]:
+async def _ask(settings: Settings, options: Options, kind: str, name: str) -> tuple[Erased, StoreContents]:
     """With what was in the store before."""
     from core.operations.erasure import Erased, ErasedKind, ErasureOptions, Thoroughness
 
@@ -196,7 +183,3 @@ def _print_some(names: Sequence[str]) -> None:
         print(f"  {name}")
     if len(names) > SHOWN:
         print(f"  and {len(names) - SHOWN} more")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

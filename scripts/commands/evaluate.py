@@ -21,105 +21,110 @@ of a collection without their answers (scripts/evaluation/baselines.py); refusal
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from scripts.commands.maintenance import (
     EXIT_FAILED,
+    EXIT_OK,
     EXIT_REFUSED,
     CommandError,
+    Options,
+    as_json,
     one_math_thread,
     print_refusal,
 )
 
 if TYPE_CHECKING:
-    from scripts.evaluation.run import Options
+    from scripts.evaluation import run
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+class _Words(click.Command):
+    """`--sets a b` is taken as `--sets a --sets b`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words: list[str] = []
+        several = False
+        for word in args:
+            several = word == "--sets" or (several and not word.startswith("-"))
+            words += ["--sets", word] if several and word != "--sets" else [word] * (word != "--sets")
+        return super().parse_args(ctx, words)
+
+
+@click.command("evaluate", cls=_Words, help=__doc__)
+@click.argument("folders", type=Path, nargs=-1, required=True, metavar="FOLDER...")
+@click.option("--sets", multiple=True, metavar="NAME...", help="Which of them (default: all).")
+@click.option("--cache", type=Path, help="Folder that keeps vectors from run to run.")
+@click.option("--out", type=Path, help="Folder for table.md, figures.json and one run file per set.")
+@click.option("--plots", type=Path, metavar="FOLDER", help="A page with plots, in this folder.")
+@click.option("--by", default="", metavar="FIELD", help="Also by this field of the questions.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help="At most N questions of each set, evenly spread."
+)
+@click.option("--split", default="", help="Of whole turns, only the questions of this `split`.")
+@click.option("--narrow", is_flag=True, help="Without the passages of corpus_*.jsonl.")
+@click.option("--http", is_flag=True, help="Through a server of its own (no --cache).")
+@click.option("--url", default="", help="Through this server; its keys in API_KEYS.")
+@as_json
+def evaluate(**options: Any) -> int:
     """Exit codes: 0 measured, 1 nothing to measure or the server is not there, 2 refused."""
-    arguments = _arguments(argv)
+    return _evaluate(Options(**options))
+
+
+def _evaluate(options: Options) -> int:
     one_math_thread()
     from config.logging import configure_logging
-    from scripts.evaluation.run import Options
+    from scripts.evaluation import run
     from scripts.evaluation.sets import sets_in
 
     configure_logging("error")
-    sets = [path for folder in arguments.folders for path in sets_in(folder.resolve())]
-    names = dict.fromkeys(arguments.sets or [path.name for path in sets])
-    options = Options(
+    sets = [path for folder in options.folders for path in sets_in(folder.resolve())]
+    names = dict.fromkeys(options.sets or [path.name for path in sets])
+    measured = run.Options(
         sets=tuple(path for name in names for path in sets if path.name == name),
-        cache=arguments.cache,
-        out=arguments.out,
-        http=arguments.http or bool(arguments.url),
-        url=arguments.url,
-        limit=arguments.limit,
-        by=arguments.by,
-        narrow=arguments.narrow,
-        split=arguments.split,
+        cache=options.cache,
+        out=options.out,
+        http=options.http or bool(options.url),
+        url=options.url,
+        limit=options.limit,
+        by=options.by,
+        narrow=options.narrow,
+        split=options.split,
     )
     missing = [name for name in names if name not in {path.name for path in sets}]
     if missing or not sets:
-        folders = ", ".join(map(str, [*arguments.folders, *missing]))
+        folders = ", ".join(map(str, [*options.folders, *missing]))
         print(f"wenmai: no folder with queries.jsonl or questions.jsonl in {folders}", file=sys.stderr)
-        return 1
-    return _measure(options, arguments.json, arguments.plots)
+        return EXIT_FAILED
+    return _measure(measured, options)
 
 
-def _measure(options: Options, figures: Path | None, plots: Path | None) -> int:
+def _measure(measured: run.Options, options: Options) -> int:
     from config.sources import ConfigurationError
     from core.errors import StartRefusedError
+    from scripts.evaluation import run
     from scripts.evaluation.plots import write_page
-    from scripts.evaluation.report import table, write_figures
-    from scripts.evaluation.run import evaluate
+    from scripts.evaluation.report import figures, table
     from scripts.evaluation.sets import BadSetError
 
     try:
-        reports = asyncio.run(evaluate(options))
+        reports = asyncio.run(run.evaluate(measured))
     except (BadSetError, ConfigurationError, StartRefusedError) as error:
         return print_refusal(error, EXIT_REFUSED)
     except CommandError as error:
         return print_refusal(error, EXIT_FAILED)
     if not reports:
-        return 1
+        return EXIT_FAILED
     shown = table(reports, options.by)
-    print(shown)
+    print(figures(reports) if options.json else shown)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "table.md").write_text(shown, encoding="utf-8")
-    for path in filter(None, (options.out and options.out / "figures.json", figures)):
-        write_figures(path, reports)
-    if plots:
-        write_page(plots, reports)
-    return 0
-
-
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="wenmai evaluate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="a set, or a folder of sets")
-    parser.add_argument("--sets", nargs="+", metavar="NAME", help="which of them (default: all)")
-    parser.add_argument("--cache", type=Path, help="folder that keeps vectors from run to run")
-    parser.add_argument("--out", type=Path, help="folder for table.md, figures.json and one run file per set")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures, in this file")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="a page with plots, in this folder")
-    parser.add_argument("--by", default="", metavar="FIELD", help="also by this field of the questions")
-    parser.add_argument(
-        "--limit", type=int, metavar="N", help="at most N questions of each set, evenly spread"
-    )
-    parser.add_argument("--split", default="", help="of whole turns, only the questions of this `split`")
-    parser.add_argument("--narrow", action="store_true", help="without the passages of corpus_*.jsonl")
-    parser.add_argument("--http", action="store_true", help="through a server of its own (no --cache)")
-    parser.add_argument("--url", default="", help="through the server here; its keys in API_KEYS")
-    return parser.parse_args(argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        (options.out / "table.md").write_text(shown + "\n", encoding="utf-8")
+        (options.out / "figures.json").write_text(figures(reports) + "\n", encoding="utf-8")
+    if options.plots:
+        write_page(options.plots, reports)
+    return EXIT_OK

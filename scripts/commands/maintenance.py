@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import click
 
 if TYPE_CHECKING:
     from config.settings import Settings
 
 
 EXIT_OK, EXIT_FAILED, EXIT_REFUSED = 0, 1, 2
-EXIT_NO_READER = 141  # 128 + SIGPIPE, as a shell reports it
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+EXIT_NO_READER = 141  # 128 + SIGPIPE
+EXIT_CODES = {
+    EXIT_OK: "done, also when there was nothing to do",
+    EXIT_FAILED: "failed, in whole or in part, or no server answers; the last line says what",
+    EXIT_REFUSED: "refused, and nothing was done: an option, a setting, or what was asked for",
+    EXIT_INTERRUPTED: "interrupted with Ctrl-C: what was written is complete",
+    EXIT_NO_READER: "nobody reads the output any more (`| head`)",
+}
+
+
+class Options(SimpleNamespace):
+    """The options and arguments of a command, by name."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the command has no option {name}")
 
 
 class CommandError(Exception):
@@ -26,16 +43,38 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
-def whole_days(text: str) -> int:
-    return whole_number(text, 36_500, "a number of days from 1 to 36500")
+as_json = click.option("--json", is_flag=True, help="Print the result as JSON.")
 
 
-def whole_number(text: str, most: int, expected: str) -> int:
-    """Raises ArgumentTypeError, which says what is `expected`."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if not 1 <= number <= most:
-        raise argparse.ArgumentTypeError(f"{shown(text)}: {expected}")
-    return number
+def invoke(command: click.Command, arguments: Sequence[str] | None = None) -> int:
+    """Parse and run it. Returns the exit code; what cannot be parsed is refused in one line."""
+    try:
+        result: int | None = command.main(arguments, prog_name=_called(command), standalone_mode=False)
+    except click.Abort:
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        name = context.command_path if context else _called(command)
+        reason = " ".join(error.format_message().split())
+        return print_refusal(CommandError(f"{reason} See {name} --help."), EXIT_REFUSED)
+    return result or EXIT_OK
+
+
+def _called(command: click.Command) -> str:
+    return "wenmai" if isinstance(command, click.Group) else f"wenmai {command.name}"
+
+
+def one_of(options: Options, *names: str, required: bool = False) -> None:
+    """Raises UsageError when more than one was given, or none of the `required`."""
+    given = [name for name in names if getattr(options, name)]
+    if len(given) > 1:
+        raise click.UsageError(f"{_option(given[0])} does not go with {_option(given[1])}.")
+    if required and not given:
+        raise click.UsageError(f"One of these is needed: {', '.join(map(_option, names))}.")
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def time_zone(text: str) -> str:
@@ -44,7 +83,7 @@ def time_zone(text: str) -> str:
     try:
         ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise argparse.ArgumentTypeError(f"there is no time zone {text!r}") from None
+        raise click.BadParameter(f"there is no time zone {text!r}.") from None
     return text
 
 
@@ -52,10 +91,8 @@ def unsendable() -> CommandError:
     return CommandError("an argument or a setting has characters that cannot be sent or shown", EXIT_REFUSED)
 
 
-def run(
-    command: Callable[[Settings, argparse.Namespace], Awaitable[int]], options: argparse.Namespace
-) -> int:
-    """Run it with the settings. Returns the exit code: 0 done, 1 failed, 2 the configuration is refused."""
+def run(command: Callable[[Settings, Options], Awaitable[int]], options: Options) -> int:
+    """Run it with the settings. Returns the exit code, of EXIT_CODES."""
     from config.logging import configure_logging
     from config.settings import load_settings
     from config.sources import ConfigurationError
@@ -78,7 +115,7 @@ def run(
         return print_refusal(error, EXIT_FAILED)
     except KeyboardInterrupt:
         print("interrupted: what was written is complete; run it again to finish", file=sys.stderr)
-        return 130
+        return EXIT_INTERRUPTED
 
 
 async def _awaited(work: Awaitable[int]) -> int:

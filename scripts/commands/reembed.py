@@ -7,13 +7,14 @@ else the copy takes the store's place at once. The old store, or the old collect
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from routes.wire import operations as wire
 from routes.wire.operations import ReembedState
@@ -21,15 +22,17 @@ from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
+    Options,
+    as_json,
     one_math_thread,
     print_table,
     run,
 )
-from scripts.commands.server import Server, ServerClient, add_server_options, asking, at_store, show_store
+from scripts.commands.server import Server, ServerClient, asking, at_store, server_options, show_store
 
 if TYPE_CHECKING:
+    from api.offline.holders import StoreContents
     from api.offline.reembedding import OnProgress, Reembedding
-    from api.offline.stores import StoreContents
     from config.settings import ModelSettings, Settings, StoreSettings
 
 
@@ -38,35 +41,33 @@ LOOK_EVERY_S = 0.5
 LONGEST_SUFFIX = 32
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@click.command("reembed", help=__doc__)
+@click.option("--embedding", help="The new model, as EMBEDDING names it (default: EMBEDDING).")
+@click.option("--apply", is_flag=True, help="Do it; without it nothing is changed.")
+@click.option("--yes", is_flag=True, help="Do not ask before --apply begins.")
+@click.option("--cancel", is_flag=True, help="Stop the running server's re-embedding.")
+@click.option(
+    "--suffix",
+    help="With QDRANT_URL: the new collections are called as the old, _ and this (default: the model).",
+)
+@click.option("--replace", is_flag=True, help="With QDRANT_URL: remove collections of these names first.")
+@click.option(
+    "--catch-up", is_flag=True, help="With QDRANT_URL, after the change: add what the old ones got meanwhile."
+)
+@click.option(
+    "--back-from",
+    metavar="SUFFIX",
+    help="With QDRANT_URL: go back, bring the configured collections level with those of SUFFIX.",
+)
+@as_json
+@server_options
+def reembed(**options: Any) -> int:
     """Exit codes: 0 done (also when there is nothing to do), 1 failed or in use, 2 refused."""
-    options = _parse(arguments)
     one_math_thread()
-    return run(_reembed, options)
+    return run(_reembed, Options(**options))
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="wenmai reembed", description=__doc__)
-    parser.add_argument("--embedding", help="the new model, as EMBEDDING names it (default: EMBEDDING)")
-    parser.add_argument("--apply", action="store_true", help="do it; without it nothing is changed")
-    parser.add_argument("--yes", action="store_true", help="do not ask before --apply begins")
-    add_server_options(parser)
-    parser.add_argument("--cancel", action="store_true", help="stop the running server's re-embedding")
-    group = parser.add_argument_group("with QDRANT_URL, while servers run")
-    group.add_argument(
-        "--suffix", help="the new collections are called like the old ones, _ and this (default: the model)"
-    )
-    group.add_argument("--replace", action="store_true", help="remove collections of these names first")
-    group.add_argument(
-        "--catch-up", action="store_true", help="after the change: add what the old collections got meanwhile"
-    )
-    group.add_argument(
-        "--back-from", metavar="SUFFIX", help="go back: bring the configured ones level with those of SUFFIX"
-    )
-    return parser.parse_args(arguments)
-
-
-async def _reembed(settings: Settings, options: argparse.Namespace) -> int:
+async def _reembed(settings: Settings, options: Options) -> int:
     settings = with_embedding(settings, options.embedding)
     if settings.store.qdrant_url:
         from api.offline.reembedding import open_reembedding
@@ -101,7 +102,7 @@ def with_embedding(settings: Settings, embedding: str | None) -> Settings:
     return settings.model_copy(update={"models": models})
 
 
-async def _beside(settings: Settings, options: argparse.Namespace) -> int:
+async def _beside(settings: Settings, options: Options) -> int:
     """The embedded store: by the server that has it open, else here."""
 
     from api.offline.reembedding import folders_of
@@ -116,7 +117,7 @@ async def _beside(settings: Settings, options: argparse.Namespace) -> int:
     return await at_store(settings, options, lambda: _here(settings, options), by_server)
 
 
-async def _here(settings: Settings, options: argparse.Namespace) -> int:
+async def _here(settings: Settings, options: Options) -> int:
     from api.offline.reembedding import folders_of, open_reembedding
     from api.offline.stores import look
 
@@ -130,7 +131,7 @@ async def _here(settings: Settings, options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-async def _into_folder(parts: Reembedding, names: StoreSettings, options: argparse.Namespace) -> bool:
+async def _into_folder(parts: Reembedding, names: StoreSettings, options: Options) -> bool:
     """Whether there is a complete copy now."""
     from api.offline.reembedding import collections_of, folders_of
 
@@ -147,7 +148,7 @@ async def _into_folder(parts: Reembedding, names: StoreSettings, options: argpar
     return True
 
 
-async def _into_collections(parts: Reembedding, names: StoreSettings, options: argparse.Namespace) -> None:
+async def _into_collections(parts: Reembedding, names: StoreSettings, options: Options) -> None:
     from api.offline.reembedding import collections_of
 
     old, new = _sides(parts, names, options)
@@ -169,9 +170,7 @@ async def _into_collections(parts: Reembedding, names: StoreSettings, options: a
         print("written to the old collections after this copy was made.")
 
 
-def _sides(
-    parts: Reembedding, names: StoreSettings, options: argparse.Namespace
-) -> tuple[StoreSettings, StoreSettings]:
+def _sides(parts: Reembedding, names: StoreSettings, options: Options) -> tuple[StoreSettings, StoreSettings]:
     """What is copied from, and into."""
     if options.back_from:
         return renamed(names, options.back_from), names
@@ -193,7 +192,7 @@ async def _is_needed(parts: Reembedding, names: StoreSettings) -> bool:
     return True
 
 
-def _go_on(options: argparse.Namespace) -> bool:
+def _go_on(options: Options) -> bool:
     if not options.apply:
         print("Nothing was changed: add --apply to do it.")
         return False
@@ -257,7 +256,7 @@ def _duration(seconds: float) -> str:
 # Re-embedding by a running server, which has the store open: asked, followed, stopped.
 
 
-async def reembed_in_server(server: Server, models: ModelSettings, options: argparse.Namespace) -> int:
+async def reembed_in_server(server: Server, models: ModelSettings, options: Options) -> int:
     """Returns the exit code. Raises CommandError."""
     async with asking(server) as client:
         if options.cancel:
@@ -301,7 +300,3 @@ def _body(models: ModelSettings) -> dict[str, str]:
     """Addresses, keys and options stay here: the server has its own."""
     named = f"openai:{models.openai_embedding}" if models.embedding == "openai" else models.embedding
     return {"embedding": named}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,20 +3,19 @@ its address, its key, its replies and refusals."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+
 from scripts.commands.maintenance import (
     EXIT_FAILED,
     EXIT_REFUSED,
     CommandError,
-    print_refusal,
+    Options,
     shown,
     unsendable,
 )
@@ -24,9 +23,10 @@ from scripts.commands.maintenance import (
 if TYPE_CHECKING:
     import httpx
 
-    from api.offline.stores import StoreContents
+    from api.offline.holders import StoreContents
     from api.wiring.assembly import History
     from config.settings import Settings
+    from routes.wire.server import Statistics
 
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ REFUSALS = (400, 409, 422)  # statuses of a server that refuses what was asked
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
 CONNECT_TIMEOUT_S = 5
 SILENT = "no server answers at {url} ({kind})"
-NOT_RUNNING = "no answer from {url}: {error}. Is `make run` running?"
+NOT_RUNNING = "no server answers at {url} ({error}): start it with `wenmai serve`, or name it with --url"
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,18 @@ class Server:
     api_key: str = ""
 
 
-def add_server_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("a running server")
-    group.add_argument("--url", help="ask this one (default: the store of DATA_DIR, or who has it open)")
-    group.add_argument("--api-key", help="its key, which ps shows (default: of ADMIN_API_KEYS or API_KEYS)")
+def server_options(command: Callable[..., int]) -> Callable[..., int]:
+    url = click.option(
+        "--url",
+        help="Ask this server (default: the one that has the store of DATA_DIR open, else that store).",
+    )
+    key = click.option("--api-key", help="Its key, which ps shows (default: of ADMIN_API_KEYS, API_KEYS).")
+    return url(key(command))
 
 
 async def at_store(
     settings: Settings,
-    options: argparse.Namespace,
+    options: Options,
     here: Callable[[], Awaitable[T]],
     by_server: Callable[[Server, StoreContents], Awaitable[T]],
 ) -> T:
@@ -77,9 +80,43 @@ async def at_store(
     return await by_server(server, await _look_of(settings, server, named=bool(options.url)))
 
 
+async def at_server(
+    settings: Settings,
+    options: Options,
+    work: Callable[[ServerClient], Awaitable[int]],
+    timeout_s: float = REQUEST_TIMEOUT_S,
+    *,
+    as_admin: bool = False,
+) -> int:
+    """For a command that opens no store: `--url`, else the server that has the store of DATA_DIR open, else
+    the address of HOST and PORT. Its store is shown, unless the key is not an administrator's.
+
+    Returns the exit code of `work`. Raises CommandError.
+    """
+    from api.offline.holders import serving
+
+    server = server_of(settings, options.url, options.api_key, as_admin=as_admin)
+    held = "" if options.url else serving(settings.store)
+    if held:
+        server = Server(held, server.api_key)
+    async with asking(server, timeout_s, NOT_RUNNING) as client:
+        await _show_asked(settings, client, server, named=not held)
+        return await work(client)
+
+
+async def _show_asked(settings: Settings, client: ServerClient, server: Server, *, named: bool) -> None:
+    from routes.wire.server import Statistics
+
+    response = await client.request("GET", "/admin/stats")
+    if response.is_success:
+        _checked_store(settings, server, read(response, Statistics), named=named)
+    else:
+        print(f"Server {server.url}", file=sys.stderr)
+
+
 def _holding(settings: Settings, server: Server, error: Exception) -> Server:
     """The server that has the store of DATA_DIR open. Raises CommandError when it is another program."""
-    from api.offline.stores import holder
+    from api.offline.holders import holder
 
     url = holder(settings.store).url
     if not url:
@@ -92,11 +129,17 @@ async def _look_of(settings: Settings, server: Server, *, named: bool) -> StoreC
 
     Raises CommandError.
     """
-    from api.offline.stores import StoreContents, id_of
     from routes.wire.server import Statistics
 
     async with asking(server) as client:
-        reply = await client.send("GET", "/admin/stats", Statistics)
+        return _checked_store(
+            settings, server, await client.send("GET", "/admin/stats", Statistics), named=named
+        )
+
+
+def _checked_store(settings: Settings, server: Server, reply: Statistics, *, named: bool) -> StoreContents:
+    from api.offline.holders import StoreContents, id_of
+
     if not named and reply.store_id != id_of(settings.store):
         raise CommandError(
             f"the lock of {settings.store.embedded} ({id_of(settings.store)}) names {server.url}, which has "
@@ -124,19 +167,14 @@ def show_store(look: StoreContents) -> StoreContents:
     return look
 
 
-def server_of(settings: Settings, url: str | None, api_key: str | None) -> Server:
+def server_of(settings: Settings, url: str | None, api_key: str | None, *, as_admin: bool = True) -> Server:
+    """`as_admin`: an administrator's key goes before a user's."""
     server = settings.server
-    key = api_key or next((key.get_secret_value() for key in [*server.admin_api_keys, *server.api_keys]), "")
+    keys = (
+        [*server.admin_api_keys, *server.api_keys] if as_admin else [*server.api_keys, *server.admin_api_keys]
+    )
+    key = api_key or next((key.get_secret_value() for key in keys), "")
     return Server((url or server.address(server.port)).rstrip("/"), key)
-
-
-def local_url() -> str:
-    """For a command that reads no configuration but the environment."""
-    return f"http://127.0.0.1:{os.environ.get('PORT', '8000')}"
-
-
-def local_key(setting: str = "API_KEYS") -> str:
-    return os.environ.get(setting, "").split(",")[0].strip()
 
 
 class ServerClient:
@@ -208,19 +246,6 @@ async def ask_server(server: Server, path: str, params: Mapping[str, str | int],
     """POST to the server that has the store. Raises CommandError."""
     async with asking(server) as client:
         return checked(await client.request("POST", path, params=dict(params)), reply)
-
-
-def run_with(server: Server, timeout_s: float, work: Callable[[ServerClient], Awaitable[int]]) -> int:
-    """For a command that is only a client. Returns the exit code of `work`, 1 when no server answers."""
-
-    async def asked() -> int:
-        async with asking(server, timeout_s, NOT_RUNNING) as client:
-            return await work(client)
-
-    try:
-        return asyncio.run(asked())
-    except CommandError as error:
-        return print_refusal(error, EXIT_FAILED)
 
 
 def checked(response: httpx.Response, reply: type[T]) -> T:

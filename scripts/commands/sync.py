@@ -5,12 +5,13 @@ While a server runs, it does the work and this command shows how far it is; else
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport, skipped_words
 from routes.wire.operations import RemovedSource, SyncState
@@ -20,15 +21,19 @@ from scripts.commands.maintenance import (
     EXIT_OK,
     EXIT_REFUSED,
     CommandError,
+    Options,
+    as_json,
     one_math_thread,
+    one_of,
+    print_json,
     print_table,
     run,
     shown,
 )
-from scripts.commands.server import Server, ServerClient, add_server_options, asking, at_store, show_store
+from scripts.commands.server import Server, ServerClient, asking, at_store, server_options, show_store
 
 if TYPE_CHECKING:
-    from api.offline.stores import StoreContents
+    from api.offline.holders import StoreContents
     from config.settings import Settings
 
 PATH = "/admin/sync"
@@ -36,39 +41,33 @@ LOOK_EVERY_S = 0.5
 FAILURES_SHOWN = 100
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@click.command("sync", help=__doc__)
+@click.option("--source", help="Only this one (default: all that are configured).")
+@click.option("--yes", is_flag=True, help="Remove documents also where most files, or all, are gone.")
+@click.option(
+    "--forget", metavar="SOURCE", help="Remove the documents of a source that is no longer configured."
+)
+@as_json
+@server_options
+def sync(**options: Any) -> int:
     """Exit codes: 0 all is in line, 1 some files failed, were held back or not reached, 2 refused."""
-    options = _parse(arguments)
+    one_of(Options(**options), "forget", "source")
+    one_of(Options(**options), "forget", "yes")
     one_math_thread()
-    return run(_sync, options)
+    return run(_sync, Options(**options))
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="wenmai sync", description=__doc__)
-    parser.add_argument("--source", help="only this one (default: all that are configured)")
-    parser.add_argument(
-        "--yes", action="store_true", help="remove documents also where most files, or all, are gone"
-    )
-    parser.add_argument(
-        "--forget", metavar="SOURCE", help="remove the documents of a source that is no longer configured"
-    )
-    add_server_options(parser)
-    options = parser.parse_args(arguments)
-    if options.forget and (options.source or options.yes):
-        parser.error("--forget goes with neither --source nor --yes")
-    return options
-
-
-async def _sync(settings: Settings, options: argparse.Namespace) -> int:
+async def _sync(settings: Settings, options: Options) -> int:
     if not settings.knowledge.sources and not options.forget:
-        print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
-        return EXIT_OK
+        if not options.json:
+            print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
+        return print_reports((), (), options)
     from core.errors import BadRequestError, ConflictError
 
     async def by_server(server: Server, _: StoreContents) -> int:
         if options.forget:
-            return _print_forgotten(options.forget, await forget_in_server(server, options.forget))
-        return print_reports(*await sync_in_server(server, options.source, options.yes))
+            return _print_forgotten(options, await forget_in_server(server, options.forget))
+        return print_reports(*await sync_in_server(server, options.source, options.yes), options)
 
     try:
         return await at_store(settings, options, lambda: _sync_here(settings, options), by_server)
@@ -76,16 +75,16 @@ async def _sync(settings: Settings, options: argparse.Namespace) -> int:
         raise CommandError(str(error), EXIT_REFUSED) from error
 
 
-async def _sync_here(settings: Settings, options: argparse.Namespace) -> int:
+async def _sync_here(settings: Settings, options: Options) -> int:
     from api.offline.stores import look
     from api.wiring.assembly import open_container
 
     show_store(await look(settings.store))
     async with open_container(quiet(settings)) as container:
         if options.forget:
-            return _print_forgotten(options.forget, await container.sync.forget(options.forget))
+            return _print_forgotten(options, await container.sync.forget(options.forget))
         reports = await container.sync.run(options.source, options.yes)
-        return print_reports(reports, (await container.sync.state()).left)
+        return print_reports(reports, (await container.sync.state()).left, options)
 
 
 def quiet(settings: Settings) -> Settings:
@@ -94,17 +93,23 @@ def quiet(settings: Settings) -> Settings:
     return settings.model_copy(update={"knowledge": knowledge})
 
 
-def _print_forgotten(source: str, removed: int) -> int:
-    print(f"{shown(source)}: {removed} documents removed")
+def _print_forgotten(options: Options, removed: int) -> int:
+    if options.json:
+        print_json({"source": options.forget, "removed": removed})
+    else:
+        print(f"{shown(options.forget)}: {removed} documents removed")
     return EXIT_OK
 
 
-def print_reports(reports: Sequence[SyncReport], left: Sequence[LeftSource]) -> int:
+def print_reports(reports: Sequence[SyncReport], left: Sequence[LeftSource], options: Options) -> int:
     """Returns the exit code."""
-    for report in reports:
-        _print_report(report)
-    for source in left:
-        print(shown(f"Note: {source}."))
+    if options.json:
+        print_json({"sources": [asdict(each) for each in reports], "left": [asdict(each) for each in left]})
+    else:
+        for report in reports:
+            _print_report(report)
+        for source in left:
+            print(shown(f"Note: {source}."))
     return EXIT_OK if all(report.is_fine for report in reports) else EXIT_FAILED
 
 
@@ -192,7 +197,3 @@ def _report(report: ReportReply) -> SyncReport:
 
 def _us(moment: str) -> int:
     return round(datetime.fromisoformat(moment).timestamp() * 1_000_000)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

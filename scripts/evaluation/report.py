@@ -146,10 +146,9 @@ def write_turns(path: Path, outcomes: Sequence[Outcome]) -> None:
             run.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def write_figures(path: Path, reports: Sequence[SetReport]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    body = {report.name: asdict(report) for report in reports}
-    path.write_text(json.dumps(body, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+def figures(reports: Sequence[SetReport]) -> str:
+    """As JSON, by the set's name."""
+    return json.dumps({report.name: asdict(report) for report in reports}, ensure_ascii=False, indent=1)
 
 
 def _table(lines: Iterator[list[str]]) -> str:

@@ -19,6 +19,7 @@ from config.sources import ConfigurationError
 from core.errors import WenmaiError
 from scripts import serve
 from scripts.commands import doctor
+from scripts.commands.maintenance import invoke
 from tests.support.servers.app import CHAT, HASHING, SCRIPTED, open_app
 from tests.support.servers.commands import command
 from tests.support.servers.server import running_server
@@ -168,7 +169,8 @@ async def shown_everywhere(folder: Path, capfd: pytest.CaptureFixture[str]) -> s
     else:
         configure_logging("debug", mask_of(settings))
         outputs = [await started(settings, folder / "data")]
-    outputs += [f"{await asyncio.to_thread(doctor.main, options)}" for options in ([], ["--json", "--fast"])]
+    for options in ([], ["--json", "--fast"]):
+        outputs.append(f"{await asyncio.to_thread(invoke, doctor.doctor, options)}")
     return "\n".join([*outputs, *capfd.readouterr()])
 
 
@@ -203,7 +205,7 @@ def test_processes_show_no_secret_to_whoever_may_look(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", **QUICK, **secrets) as server:
         parent = psutil.Process(server.pid)
         lines = [" ".join(each.cmdline()) for each in (parent, *parent.children(recursive=True))]
-        looked = command("commands.doctor", DATA_DIR=str(tmp_path / "data"), **QUICK, **secrets)
+        looked = command("wenmai", "doctor", DATA_DIR=str(tmp_path / "data"), **QUICK, **secrets)
     file = tmp_path / "wenmai.toml"
     file.write_text(f'embedding = "{HASHING}"\nembedding_options = {{ embed_batch_size = "{PLAIN}" }}')
     crashed = command("serve", WENMAI_CONFIG=str(file), DATA_DIR=str(tmp_path / "other"), PORT="0")

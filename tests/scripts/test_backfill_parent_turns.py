@@ -22,18 +22,18 @@ from core.errors import UnavailableError
 from routes.admin.store import router as repair_router
 from routes.errors import install_error_handlers
 from scripts import backfill_parent_turns
-from scripts.commands.archives import _parse_restore as restore_options
-from scripts.commands.archives import _restore
-from scripts.commands.maintenance import CommandError
+from scripts.commands.archives import _restore, restore
+from scripts.commands.maintenance import CommandError, invoke
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import TURNS, payloads, uid
 from tests.support.servers.app import HASHING, make_settings
+from tests.support.servers.commands import options_of
 
 SESSION = uid(100)
 
 
 async def repair(settings: Settings, *arguments: str) -> int:
-    return await backfill_parent_turns._repair(settings, backfill_parent_turns._parse(arguments))
+    return await backfill_parent_turns._repair(settings, options_of(backfill_parent_turns.repair, arguments))
 
 
 @asynccontextmanager
@@ -169,7 +169,7 @@ async def test_what_was_there_before_is_restored_from_the_backup(
     assert archive.name in capsys.readouterr().out
     assert await read(settings) != before
     (settings.store.data_dir / "store").rename(tmp_path / "aside")
-    assert await _restore(settings, restore_options([str(archive), "--apply"])) == 0
+    assert await _restore(settings, options_of(restore, [str(archive), "--apply"])) == 0
     assert await read(settings) == before
 
 
@@ -192,7 +192,7 @@ async def test_an_unwritable_plan_file_stops_before_anything_is_written(
     await write(settings, Old(1, "2024-05-01"))
     before = await read(settings)
     with pytest.raises(OSError, match="nowhere"):
-        await repair(settings, "--apply", "--json", str(tmp_path / "nowhere" / "plan.json"))
+        await repair(settings, "--apply", "--save-plan", str(tmp_path / "nowhere" / "plan.json"))
     assert await read(settings) == before
 
 
@@ -200,7 +200,7 @@ async def test_an_unwritable_plan_file_stops_before_anything_is_written(
 async def test_a_saved_plan_is_applied_only_while_it_is_true(settings: Settings, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     await write(settings, Old(1, "2024-05-01"), Old(2, "2024-05-02"))
-    assert await repair(settings, "--json", str(plan), "--assume-timezone", "Asia/Shanghai") == 0
+    assert await repair(settings, "--save-plan", str(plan), "--assume-timezone", "Asia/Shanghai") == 0
     saved = json.loads(plan.read_text(encoding="utf-8"))
     results = {(each["trouble"], each["before"], each["after"]) for each in saved["sessions"][0]["findings"]}
     assert ("naive_timestamp", "2024-05-01", "2024-04-30T16:00:00.000000Z") in results
@@ -209,7 +209,7 @@ async def test_a_saved_plan_is_applied_only_while_it_is_true(settings: Settings,
     with pytest.raises(CommandError, match="plan again") as refused:
         await repair(settings, "--plan", str(plan), "--apply")
     assert refused.value.exit_code == 2
-    assert await repair(settings, "--json", str(plan), "--assume-timezone", "Asia/Shanghai") == 0
+    assert await repair(settings, "--save-plan", str(plan), "--assume-timezone", "Asia/Shanghai") == 0
     assert await repair(settings, "--plan", str(plan), "--apply") == 0
     assert (await read(settings))[uid(1)]["created_us"] == 1_714_492_800_000_000
     plan.write_text("{}")
@@ -253,26 +253,24 @@ def test_exit_codes_and_one_plain_line(
     """0 nothing to do, 1 failed, 2 refused; standard error has one line and no traceback."""
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("EMBEDDING", HASHING)
-    assert backfill_parent_turns.main(["--apply"]) == 2
+    assert invoke(backfill_parent_turns.repair, ["--apply"]) == 2
     assert capsys.readouterr().err.startswith("wenmai: there is no store in")
     asyncio.run(made(make_settings(tmp_path / "data")))
-    assert backfill_parent_turns.main(["--apply"]) == 0
+    assert invoke(backfill_parent_turns.repair, ["--apply"]) == 0
     capsys.readouterr()
     for code, arguments in (
         (1, ["--session", uid(1)]),
         (1, ["--import-from", "nowhere"]),
-        (1, ["--json", str(tmp_path / "nowhere" / "plan.json")]),
+        (1, ["--save-plan", str(tmp_path / "nowhere" / "plan.json")]),
         (2, ["--import-from", TURNS]),
     ):
-        assert backfill_parent_turns.main(arguments) == code, arguments
+        assert invoke(backfill_parent_turns.repair, arguments) == code, arguments
         *_, line = capsys.readouterr().err.splitlines()
         assert line.startswith("wenmai: "), line
 
 
 def test_contradicting_options_are_refused() -> None:
-    with pytest.raises(SystemExit) as refused:
-        backfill_parent_turns.main(["--import-from", "x", "--plan", "y"])
-    assert refused.value.code == 2
+    assert invoke(backfill_parent_turns.repair, ["--import-from", "x", "--plan", "y"]) == 2
 
 
 def test_every_kind_of_trouble_has_a_line_in_the_table() -> None:

@@ -15,7 +15,8 @@ import pytest
 from pydantic import BaseModel
 
 from routes.wire.documents import Document, Job
-from scripts.ingest import main
+from scripts.commands.maintenance import invoke
+from scripts.ingest import ingest
 
 
 def example_of(model: type[BaseModel]) -> dict[str, Any]:
@@ -67,7 +68,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.polls += 1
         kind, _, key = self.path.strip("/").partition("/")
-        if kind == "documents":
+        if kind == "admin":
+            self._answer(403, {"error": {"message": "not with this key"}})
+        elif kind == "documents":
             self._answer(200, {**DOCUMENT, "document_id": key, "status": "ready"})
         elif not self.server.knows_jobs:
             self._answer(404, {"error": {"message": "no such job"}})
@@ -116,7 +119,7 @@ def server() -> Iterator[Documents]:
 
 def run(server: Documents, *arguments: str | Path) -> int:
     url = f"http://127.0.0.1:{server.server_address[1]}"
-    return main([*map(str, arguments), "--url", url])
+    return invoke(ingest, [*map(str, arguments), "--url", url])
 
 
 def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
@@ -168,8 +171,8 @@ def test_an_empty_folder_and_a_missing_server_are_failures(
 ) -> None:
     assert run(server, tmp_path) == 1
     (tmp_path / "a.md").write_text("text")
-    assert main([str(tmp_path), "--url", "http://127.0.0.1:1"]) == 1
-    assert "no answer from http://127.0.0.1:1" in capsys.readouterr().err
+    assert invoke(ingest, [str(tmp_path), "--url", "http://127.0.0.1:1"]) == 1
+    assert "no server answers at http://127.0.0.1:1" in capsys.readouterr().err
 
 
 def test_one_option_removes_the_sample_with_the_operators_key(
@@ -188,6 +191,4 @@ def test_one_option_removes_the_sample_with_the_operators_key(
 
 @pytest.mark.parametrize("arguments", [[], ["--remove-sample", "docs"]])
 def test_it_is_either_files_or_the_sample(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
+    assert invoke(ingest, arguments) == 2

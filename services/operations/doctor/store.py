@@ -37,7 +37,7 @@ def check_size(chunks: int, *, embedded: bool) -> Finding:
 PAGE = 1_000
 MOST_DOCUMENTS = 100_000
 BUNDLED_NAME = "multilingual-e5-small"
-REPAIR = "run `wenmai repair` (python -m scripts.backfill_parent_turns)"
+REPAIR = "run `wenmai repair`"
 _TURN_FIELDS = ["session_id", "parent_turn_id", "created_us", "status"]
 
 

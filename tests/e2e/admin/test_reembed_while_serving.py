@@ -31,6 +31,7 @@ from services.store.receipts import ReceiptStore
 from tests.services.adapters.edge.stores import nearest
 from tests.support.models.wider_embedding import SLOW, WIDER, WIDER_DIMENSION, WiderEmbedding
 from tests.support.servers.app import HASHING, App, make_settings, open_app
+from tests.support.servers.commands import options_of
 from tests.support.stores.reembedding import make_job, started
 from tests.support.waiting import until
 
@@ -219,10 +220,12 @@ async def test_the_command_has_the_running_server_make_the_copy(
             (["--embedding", HASHING, "--apply"], "Nothing to do"),
             (["--cancel"], "re-embedding is prepared"),
         ):
-            options = reembed._parse([*arguments, "--url", url])
+            options = options_of(reembed.reembed, [*arguments, "--url", url])
             assert await reembed._reembed(app.container.settings, options) == 0
             assert text in capsys.readouterr().out
-        unknown = reembed._parse(["--embedding", "llama_index:nowhere:Nothing", "--apply", "--url", url])
+        unknown = options_of(
+            reembed.reembed, ["--embedding", "llama_index:nowhere:Nothing", "--apply", "--url", url]
+        )
         with pytest.raises((CommandError, StartRefusedError), match="nowhere"):
             await reembed._reembed(app.container.settings, unknown)
     assert folders(tmp_path) == ["store", "store.reembed"]

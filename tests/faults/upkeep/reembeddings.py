@@ -57,7 +57,7 @@ def _change(data: Path, embedding: str, where: str, note: str, outcome: Outcome)
 
 def _run(data: Path, embedding: str, failpoint: str = "") -> Any:
     return command(
-        "commands.reembed", "--apply", DATA_DIR=str(data), EMBEDDING=embedding, WENMAI_FAILPOINT=failpoint
+        "wenmai", "reembed", "--apply", DATA_DIR=str(data), EMBEDDING=embedding, WENMAI_FAILPOINT=failpoint
     )
 
 

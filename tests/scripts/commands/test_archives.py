@@ -11,7 +11,7 @@ from config.settings import Settings
 from scripts.commands import archives
 from scripts.commands.maintenance import CommandError
 from tests.support.servers.app import HASHING, make_settings, open_app, serving
-from tests.support.servers.commands import command
+from tests.support.servers.commands import command, options_of
 
 QUESTION = "How long is the leave?"
 
@@ -34,11 +34,11 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 async def back_up(settings: Settings, *arguments: str) -> int:
-    return await archives._back_up(settings, archives._parse_backup(arguments))
+    return await archives._back_up(settings, options_of(archives.backup, arguments))
 
 
 async def move(*arguments: str) -> int:
-    return await archives._move(Settings(), archives._parse_migrate(arguments))
+    return await archives._move(Settings(), options_of(archives.migrate, arguments))
 
 
 async def questions(folder: Path, session_id: str) -> list[str]:
@@ -180,7 +180,7 @@ async def test_restore_without_the_archives_embedding_names_the_way_out(
 ) -> None:
     archive = tmp_path / "kept.wenmai.zip"
     await back_up(settings_of(session[0]), "--to", str(archive))
-    options = archives._parse_restore([str(archive), "--apply", "--as-is"])
+    options = options_of(archives.restore, [str(archive), "--apply", "--as-is"])
     other = make_settings(tmp_path / "new", models={"embedding": "bundled"})
     assert await archives._restore(other, options) == 0
     refused = await asyncio.to_thread(

@@ -1,20 +1,24 @@
-"""The command that shows what a model was told."""
+"""Questions from the terminal, what they find, and what is shown of a conversation."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from routes.wire.turns import Prompt, PromptPart, PromptRequest
-from scripts.commands.ask import lines
+from scripts import wenmai
+from scripts.commands.conversations import lines
 from tests.support.models.stub_llm import StubLLM, running_stub
-from tests.support.servers.app import HASHING
+from tests.support.servers.app import HASHING, make_settings, serving
 from tests.support.servers.server import ROOT, RunningServer, clean_environment, running_server
 from tests.support.wire.sse import Streamed, frames
 
@@ -52,6 +56,34 @@ def ask(server: RunningServer) -> str:
     return turn_id
 
 
+async def test_a_question_what_it_finds_and_its_conversation_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: notes between the JSON; the turns of another conversation."""
+    async with serving(make_settings(tmp_path)) as url:
+
+        async def run(*words: str) -> str:
+            assert await asyncio.to_thread(wenmai.main, [*words, "--url", url]) == 0
+            return capsys.readouterr().out
+
+        (tmp_path / "leave.md").write_text("# Leave\n\nThe leave is five days.")
+        assert json.loads(await run("ingest", str(tmp_path / "leave.md"), "--json"))["added"] == 1
+        question = "How long is the leave?"
+        line = await run("search", question)
+        assert re.fullmatch(r"\+ 1  0\.\d\d  leave\.md  Leave\n       The leave is five days\.\n", line)
+        candidate, *_ = json.loads(await run("search", question, "--json"))["candidates"]
+        assert candidate["key_passage"] == "The leave is five days."
+        assert "The leave is five days." in await run("ask", question)
+        answer = json.loads(await run("ask", question, "--json"))
+        assert answer["error"] is None
+        sessions = await run("sessions")
+        assert sessions.count("\n") == 2
+        assert f"{answer['session_id']}  " in sessions
+        (turn,) = json.loads(await run("sessions", answer["session_id"], "--json"))["turns"]
+        assert turn["turn_id"] == answer["turn_id"]
+        assert f"{turn['turn_id']}  " in await run("sessions", answer["session_id"])
+
+
 @pytest.mark.full("runs commands as processes of their own")
 def test_a_turn_is_shown_part_by_part_and_its_request_as_sent(
     served: tuple[RunningServer, StubLLM],
@@ -59,8 +91,8 @@ def test_a_turn_is_shown_part_by_part_and_its_request_as_sent(
     """Discriminates: the request of another turn; a body put together otherwise than it was sent."""
     server, stub = served
     turn_id = ask(server)
-    shown = show(turn_id, "--server", server.url, "--key", KEY, "--json")
-    assert (shown.returncode, shown.stderr) == (0, "")
+    shown = show(turn_id, "--url", server.url, "--api-key", KEY, "--request")
+    assert (shown.returncode, shown.stderr) == (0, f"Server {server.url}\n")
     assert shown.stdout.startswith(f"turn {turn_id}\nmodel default · layout ")
     assert f"  {QUESTION}" in shown.stdout.splitlines()
     assert "request: exact, sha256 " in shown.stdout
@@ -75,17 +107,18 @@ def test_an_unknown_turn_a_missing_key_and_no_server_are_said_in_one_line(
 ) -> None:
     server, _ = served
     unknown = "0b0e8a52-6f1c-4d1e-9a43-5a1c6d1f7e21"
-    address = ["--server", server.url]
+    address = ["--url", server.url]
     refusals = {
-        "turn_id": show(unknown, *address, "--key", KEY),
+        "turn_id": show(unknown, *address, "--api-key", KEY),
         "key": show(unknown, *address),
-        "make run": show(unknown, "--server", "http://127.0.0.1:9", "--key", KEY),
+        "wenmai serve": show(unknown, "--url", "http://127.0.0.1:9", "--api-key", KEY),
     }
     for word, refused in refusals.items():
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert refused.stderr.startswith("wenmai: ")
-        assert refused.stderr.count("\n") == 1
-        assert word in refused.stderr.lower()
+        *before, line = refused.stderr.splitlines()
+        assert line.startswith("wenmai: ")
+        assert before in ([], [f"Server {server.url}"])
+        assert word in line.lower()
 
 
 def part_of(part: str, **fields: Any) -> PromptPart:

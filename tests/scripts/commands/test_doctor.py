@@ -14,8 +14,8 @@ from qdrant_client import models
 from api.wiring.parts import check_schedule as refuse_schedule
 from config.settings import LLMSettings, ModelSettings, SourceSettings, StoreSettings, load_settings
 from core.operations.findings import Finding, Level
-from scripts import wenmai
 from scripts.commands import doctor
+from scripts.commands.maintenance import invoke
 from services.operations.doctor.machine import (
     DAY_S,
     PROJECT_FILE,
@@ -64,7 +64,7 @@ def run_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         for name, value in values.items():
             monkeypatch.setenv(name, value)
         capsys.readouterr()
-        return Shown(doctor.main(arguments), *capsys.readouterr())
+        return Shown(invoke(doctor.doctor, arguments), *capsys.readouterr())
 
     return run
 
@@ -282,24 +282,6 @@ def test_the_embeddings_name_is_told_without_loading_it() -> None:
 def test_fast_does_not_look_into_the_store(tmp_path: Path, run_doctor: Run) -> None:
     (tmp_path / "store").mkdir()
     assert "not looked into" in run_doctor("--fast").stdout
-
-
-def test_one_command_lists_and_runs_all_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert wenmai.main(["--help"]) == 0
-    shown = capsys.readouterr().out
-    assert all(f"  {name} " in shown for name in wenmai.COMMANDS)
-    assert wenmai.main([]) == 0
-    assert capsys.readouterr().out == shown
-    assert wenmai.main(["docter"]) == 2
-    assert wenmai.main(["serve", "--port", "1"]) == 2
-    assert wenmai.main(["serve", "--help"]) == 0
-    monkeypatch.setenv("DATA_DIR", str(tmp_path))
-    monkeypatch.setenv("WENMAI_CONFIG", "")
-    capsys.readouterr()
-    assert wenmai.main(["doctor", "--fast", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)
 
 
 def test_followed_folders_are_looked_at(tmp_path: Path) -> None:

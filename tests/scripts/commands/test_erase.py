@@ -14,7 +14,7 @@ from config.settings import Settings
 from scripts.commands import erase
 from scripts.commands.maintenance import CommandError
 from tests.support.servers.app import HASHING, make_settings, open_app, scripted, serving
-from tests.support.servers.commands import command
+from tests.support.servers.commands import command, options_of
 from tests.support.servers.server import running_server
 
 NOBODY = str(uuid.uuid4())
@@ -22,7 +22,7 @@ FEES = "Rumpelstilzchen pays nine golden ducats for the spinning wheel every aut
 
 
 async def run_it(settings: Settings, *arguments: str) -> int:
-    return await erase._erase(settings, erase._parse(arguments))
+    return await erase._erase(settings, options_of(erase.erase, arguments))
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def settings(tmp_path: Path) -> Settings:
     ],
 )
 def test_bad_usage_exits_with_2_and_changes_nothing(arguments: list[str], tmp_path: Path) -> None:
-    shown = command("commands.erase", *arguments, DATA_DIR=str(tmp_path))
+    shown = command("wenmai", "erase", *arguments, DATA_DIR=str(tmp_path))
     assert (shown.returncode, shown.stdout) == (2, "")
     assert "Traceback" not in shown.stderr
     assert shown.stderr.count("\n") == 1 or shown.stderr.startswith("usage:")
@@ -124,9 +124,9 @@ def test_a_running_server_is_asked(tmp_path: Path) -> None:
         session = httpx.post(url, json=body, headers=headers, timeout=30).json()["session_id"]
         where = {"DATA_DIR": str(tmp_path), "EMBEDDING": HASHING}
         arguments = ("--session", session, "--url", server.url, "--api-key", "secret", "--json")
-        counted = command("commands.erase", *arguments, **where)
+        counted = command("wenmai", "erase", *arguments, **where)
         assert (counted.returncode, json.loads(counted.stdout)["counts"]) == (0, {"sessions": 1, "turns": 1})
-        done = command("commands.erase", *arguments, "--apply", "--yes", **where)
+        done = command("wenmai", "erase", *arguments, "--apply", "--yes", **where)
         assert (done.returncode, json.loads(done.stdout)["proof"]["hits"]) == (0, 0)
         assert httpx.get(f"{server.url}/sessions/{session}", headers=headers).status_code == 404
 
@@ -159,12 +159,12 @@ async def test_an_erasure_that_was_killed_is_finished_by_a_repeat(tmp_path: Path
         root = await app.ask("Who is Rumpelstilzchen?")
         await app.ask("And then?", session_id=root.session_id)
     killed = command(
-        "commands.erase", "--turn", root.finished["turn_id"], "--apply", "--yes",
+        "wenmai", "erase", "--turn", root.finished["turn_id"], "--apply", "--yes",
         DATA_DIR=str(tmp_path), WENMAI_FAILPOINT=place, **where,
     )  # fmt: skip
     assert killed.returncode == -9
     repeated = command(
-        "commands.erase", "--turn", root.finished["turn_id"], "--apply", "--yes", "--json",
+        "wenmai", "erase", "--turn", root.finished["turn_id"], "--apply", "--yes", "--json",
         DATA_DIR=str(tmp_path), **where,
     )  # fmt: skip
     assert (repeated.returncode, json.loads(repeated.stdout)["proof"]["hits"]) == (0, 0)

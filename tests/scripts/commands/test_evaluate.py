@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from scripts.commands.evaluate import main
+from scripts.commands.evaluate import evaluate
+from scripts.commands.maintenance import invoke
 from scripts.evaluation.baselines import whole_collections
 from scripts.evaluation.figures import Answer
 from scripts.evaluation.in_process import open_services
@@ -46,7 +47,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Everything in the folder measured once: the folder of results, and what was printed."""
     out = tmp_path_factory.mktemp("measured")
     done = command(
-        "commands.evaluate", str(SETS), "--out", str(out), "--cache", str(out / "vectors"), "--by", "kind",
+        "wenmai", "evaluate", str(SETS), "--out", str(out), "--cache", str(out / "vectors"), "--by", "kind",
         "--plots", str(out / "plots"), EMBEDDING=HASHING,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -156,7 +157,7 @@ def test_vectors_are_kept_from_run_to_run(measured: tuple[Path, str]) -> None:
     """Discriminates: a cache that is not asked."""
     vectors = measured[0] / "vectors"
     first = {path.name: path.stat().st_mtime_ns for path in vectors.iterdir()}
-    assert main([str(SETS), "--sets", "friends", "--cache", str(vectors)]) == 0
+    assert invoke(evaluate, [str(SETS), "--sets", "friends", "--cache", str(vectors)]) == 0
     assert {path.name: path.stat().st_mtime_ns for path in vectors.iterdir()} == first
 
 
@@ -200,10 +201,10 @@ def test_a_running_server_must_be_empty_and_have_a_key_for_every_scope(
     with running_server(tmp_path / "served", **rest) as server:
         fields = [str(SETS), "--sets", "bakery", "--limit", "2", "--url", server.url]
         monkeypatch.setenv("API_KEYS", "k-0123456789")
-        assert main(fields) == 1
+        assert invoke(evaluate, fields) == 1
         assert "2 collections need as many API keys" in capsys.readouterr().err
         monkeypatch.setenv("API_KEYS", keys)
-        assert main(fields) == 0
+        assert invoke(evaluate, fields) == 0
         for key in keys.split(","):
             left = httpx.get(f"{server.url}/documents", headers={"X-API-Key": key}).json()
             assert left["documents"] == []
@@ -213,11 +214,11 @@ def test_a_running_server_must_be_empty_and_have_a_key_for_every_scope(
 def test_a_folder_without_sets_and_a_broken_set_are_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([str(tmp_path)]) == 1
+    assert invoke(evaluate, [str(tmp_path)]) == 1
     assert "no folder with queries.jsonl" in capsys.readouterr().err
-    assert main([str(SETS), "--sets", "tea", "coffee"]) == 1
+    assert invoke(evaluate, [str(SETS), "--sets", "tea", "coffee"]) == 1
     assert "coffee" in capsys.readouterr().err
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "queries.jsonl").touch()
-    assert main([str(tmp_path)]) == 2
+    assert invoke(evaluate, [str(tmp_path)]) == 2
     assert "half/corpus.jsonl cannot be read" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -20,22 +19,22 @@ from config.sources import ConfigurationError
 from core.operations.expiry import DAY_US, ExpiryReport
 from core.operations.receipts import ReceiptKind
 from scripts import backfill_parent_turns, cleanup_expired
-from scripts.commands.maintenance import EXIT_NO_READER, CommandError, run
+from scripts.commands.maintenance import EXIT_NO_READER, CommandError, Options, invoke, run
 from scripts.commands.server import Server, ask_server, refusal, server_of
 from tests.services.conversation.stores import uid, write_point
 from tests.support.servers.app import HASHING, make_settings
-from tests.support.servers.commands import command
+from tests.support.servers.commands import command, options_of
 from tests.support.servers.server import ROOT, RunningServer, clean_environment, running_server
 
 SESSION = uid(100)
 
 
 async def clean_up(settings: Settings, *arguments: str) -> int:
-    return await cleanup_expired._clean_up(settings, cleanup_expired._parse(arguments))
+    return await cleanup_expired._clean_up(settings, options_of(cleanup_expired.cleanup, arguments))
 
 
 async def repair(settings: Settings, *arguments: str) -> int:
-    return await backfill_parent_turns._repair(settings, backfill_parent_turns._parse(arguments))
+    return await backfill_parent_turns._repair(settings, options_of(backfill_parent_turns.repair, arguments))
 
 
 async def old_turns(settings: Settings, *days_ago: float) -> None:
@@ -67,10 +66,12 @@ def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run
         yield server, folder
 
 
-@pytest.mark.parametrize("script", ["cleanup_expired", "backfill_parent_turns"])
-def test_help_comes_at_once(script: str) -> None:
+@pytest.mark.parametrize(
+    ("script", "name"), [("cleanup_expired", "cleanup"), ("backfill_parent_turns", "repair")]
+)
+def test_help_comes_at_once(script: str, name: str) -> None:
     """Red when a model library is imported before the arguments are read."""
-    code = f"import sys, scripts.{script} as s; s._parse([]); print(sorted(sys.modules))"
+    code = f"import sys, scripts.{script} as s; s.{name}.make_context('it', []); print(sorted(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -221,7 +222,7 @@ async def test_the_plan_of_a_repair_is_shown_and_saved(
 ) -> None:
     await old_turns(settings, 3, 2, 1)
     file = tmp_path / "plan.json"
-    assert await repair(settings, "--json", str(file)) == 0
+    assert await repair(settings, "--save-plan", str(file)) == 0
     assert "Nothing was changed" in capsys.readouterr().out
     (session,) = json.loads(file.read_text(encoding="utf-8"))["sessions"]
     assert [change["parent_turn_id"] for change in session["changes"]] == [None, uid(0), uid(1)]
@@ -319,19 +320,19 @@ def test_output_that_nobody_reads_ends_quietly() -> None:
 
 
 def test_what_would_steer_a_terminal_is_not_printed_raw(capsys: pytest.CaptureFixture[str]) -> None:
-    async def refuse(settings: Settings, options: argparse.Namespace) -> int:
+    async def refuse(settings: Settings, options: Options) -> int:
         raise CommandError("a\x1b[2Jb\nc 退款")
 
-    assert run(refuse, argparse.Namespace()) == 1
+    assert run(refuse, Options()) == 1
     assert capsys.readouterr().err == "wenmai: a\\x1b[2Jb\nc 退款\n"
 
 
 def test_days_that_are_no_number_are_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
     for days in ("abc", "0", "36501", "9" * 5_000):
-        with pytest.raises(SystemExit) as ended:
-            cleanup_expired._parse(["--days", days])
-        assert ended.value.code == 2
-        assert f"--days: {days}: a number of days from 1 to 36500" in capsys.readouterr().err
+        assert invoke(cleanup_expired.cleanup, ["--days", days]) == 2
+        line = capsys.readouterr().err
+        assert line.startswith("wenmai: Invalid value for '--days': ")
+        assert (line.endswith(" See wenmai cleanup --help.\n"), line.count("\n")) == (True, 1)
 
 
 @pytest.mark.parametrize(

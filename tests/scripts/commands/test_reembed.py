@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,7 @@ from api.wiring.assembly import open_container
 from config.settings import Settings, StoreSettings
 from core.errors import StartRefusedError
 from scripts.commands import reembed
-from scripts.commands.maintenance import CommandError
+from scripts.commands.maintenance import CommandError, Options
 from services.models.embedding import EmbeddingService
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
@@ -25,7 +25,7 @@ from tests.services.adapters.edge.stores import NO_INDEX_WARNING, nearest
 from tests.support.models.hashing_embedding import HashingEmbedding
 from tests.support.models.wider_embedding import WIDER, WiderEmbedding
 from tests.support.servers.app import HASHING, App, make_settings, open_app
-from tests.support.servers.commands import command
+from tests.support.servers.commands import command, options_of
 
 OTHER = WIDER
 QUESTION = "How many days of leave are there?"
@@ -36,11 +36,15 @@ def with_embedding(folder: Path, name: str) -> Settings:
 
 
 def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return command("commands.reembed", *arguments, DATA_DIR=str(folder), EMBEDDING=OTHER)
+    return command("wenmai", "reembed", *arguments, DATA_DIR=str(folder), EMBEDDING=OTHER)
+
+
+def _options(arguments: Sequence[str]) -> Options:
+    return options_of(reembed.reembed, arguments)
 
 
 async def apply(folder: Path, *arguments: str) -> int:
-    return await reembed._reembed(with_embedding(folder, OTHER), reembed._parse(["--apply", *arguments]))
+    return await reembed._reembed(with_embedding(folder, OTHER), _options(["--apply", *arguments]))
 
 
 @asynccontextmanager
@@ -89,7 +93,7 @@ async def test_without_apply_it_only_tells_what_it_would_do(
 ) -> None:
     async with filled(tmp_path):
         pass
-    assert await reembed._reembed(with_embedding(tmp_path, OTHER), reembed._parse([])) == 0
+    assert await reembed._reembed(with_embedding(tmp_path, OTHER), _options([])) == 0
     shown = capsys.readouterr().out
     for part in (
         "HashingEmbedding (32 dimensions)",
@@ -152,7 +156,7 @@ async def test_going_back_takes_the_old_store_up_again(
         pass
     assert await apply(tmp_path) == 0
     capsys.readouterr()
-    back = reembed._parse(["--apply", "--embedding", HASHING])
+    back = _options(["--apply", "--embedding", HASHING])
     assert await reembed._reembed(with_embedding(tmp_path, OTHER), back) == 0
     assert "conversations: 1 points, 0 of them embedded" in capsys.readouterr().out
     async with open_container(with_embedding(tmp_path, HASHING)) as container:
@@ -185,9 +189,9 @@ async def test_without_a_store_it_is_refused_and_none_is_made(tmp_path: Path) ->
 
 
 def test_help_comes_at_once_and_bad_usage_exits_with_2() -> None:
-    shown = command("commands.reembed", "--help")
+    shown = command("wenmai", "reembed", "--help")
     assert (shown.returncode, "--apply" in shown.stdout) == (0, True)
-    assert command("commands.reembed", "--drop").returncode == 2
+    assert command("wenmai", "reembed", "--drop").returncode == 2
 
 
 @pytest.mark.filterwarnings(NO_INDEX_WARNING)
@@ -197,9 +201,9 @@ async def test_on_a_server_the_new_collections_settings_are_told(capsys: pytest.
     await ensure_collections(store, names, embedding_name="small", dimension=4)
     embedding = EmbeddingService(WiderEmbedding(), "me/Wider Embedding", 40)
     parts = Reembedding(store, embedding, lambda: nullcontext(store))
-    await reembed._into_collections(parts, names, reembed._parse([]))
+    await reembed._into_collections(parts, names, _options([]))
     assert not await store.collection_exists("sessions_me-wider-embedding")
-    await reembed._into_collections(parts, names, reembed._parse(["--apply"]))
+    await reembed._into_collections(parts, names, _options(["--apply"]))
     await embedding.close()
     shown = capsys.readouterr().out
     assert "\nCONVERSATION_COLLECTION=" in shown
@@ -247,16 +251,16 @@ async def test_on_a_server_what_both_sides_wrote_after_the_change_is_kept(
 
     await write("conversations", 1, 5)
     await write("conversations", 2, 6)
-    await reembed._into_collections(forth, names, reembed._parse(["--apply"]))
+    await reembed._into_collections(forth, names, _options(["--apply"]))
     await store.delete("conversations", models.PointIdsList(points=[2]))
-    await reembed._into_collections(forth, names, reembed._parse(["--apply"]))
+    await reembed._into_collections(forth, names, _options(["--apply"]))
     assert await ids("conversations_wider") == {1}
 
     await write("conversations", 3)  # by a server that has not been started anew yet
     await write("conversations_wider", 4)  # by one that has
     with pytest.raises(StartRefusedError, match="--catch-up"):
-        await reembed._into_collections(forth, names, reembed._parse(["--apply"]))
-    await reembed._into_collections(forth, names, reembed._parse(["--apply", "--catch-up"]))
+        await reembed._into_collections(forth, names, _options(["--apply"]))
+    await reembed._into_collections(forth, names, _options(["--apply", "--catch-up"]))
     assert await ids("conversations_wider") == {1, 3, 4}
     assert await ids("conversations") == {1, 3}
 
@@ -266,7 +270,7 @@ async def test_on_a_server_what_both_sides_wrote_after_the_change_is_kept(
         await store.delete_collection(collection)
     await ensure_collections(store, names, embedding_name="small", dimension=32)
     back = Reembedding(store, small, lambda: nullcontext(store))
-    await reembed._into_collections(back, names, reembed._parse(["--apply", "--back-from", "wider"]))
+    await reembed._into_collections(back, names, _options(["--apply", "--back-from", "wider"]))
     assert await ids("conversations") == {3, 4}
     assert "CONVERSATION_COLLECTION=conversations\n" in capsys.readouterr().out
     for service in (wider, small):

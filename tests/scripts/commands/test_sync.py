@@ -10,12 +10,11 @@ import pytest
 from config.settings import Settings
 from core.errors import StartRefusedError
 from core.operations.sync import KindCount, LeftSource, SyncFailure, SyncReport
-from scripts import wenmai
 from scripts.commands import sync
-from scripts.commands.maintenance import CommandError
+from scripts.commands.maintenance import CommandError, Options
 from scripts.commands.sync import print_reports
 from tests.support.servers.app import HASHING, make_settings, open_app, serving
-from tests.support.servers.commands import command
+from tests.support.servers.commands import command, options_of
 
 
 def settings_of(tmp_path: Path, source: str = "docs") -> Settings:
@@ -30,7 +29,7 @@ def settings_of(tmp_path: Path, source: str = "docs") -> Settings:
 async def run_sync(settings: Settings, *arguments: str) -> int:
     """The exit code."""
     try:
-        return await sync._sync(settings, sync._parse(arguments))
+        return await sync._sync(settings, options_of(sync.sync, arguments))
     except CommandError as error:
         print(f"wenmai: {error}")
         return error.exit_code
@@ -111,13 +110,13 @@ def test_a_start_from_the_shell_reads_the_configuration_file(tmp_path: Path) -> 
     config = tmp_path / "wenmai.toml"
     config.write_text(f'[sources.docs]\nfolder = "{tmp_path / "handbook"}"\n')
     environment = {"WENMAI_CONFIG": str(config), "EMBEDDING": HASHING, "DATA_DIR": str(tmp_path / "data")}
-    done = command("commands.sync", **environment)
+    done = command("wenmai", "sync", **environment)
     assert (done.returncode, numbers(done.stdout)["added"]) == (0, 0)
     assert done.stderr.startswith("Store ")
 
 
 def test_with_no_source_configured_it_says_how_to_name_one(tmp_path: Path) -> None:
-    text = command("commands.sync", DATA_DIR=str(tmp_path))
+    text = command("wenmai", "sync", DATA_DIR=str(tmp_path))
     assert (text.returncode, "[sources.NAME]" in text.stdout) == (0, True)
 
 
@@ -129,7 +128,7 @@ def test_what_is_printed_steers_no_terminal_and_names_every_kind_of_trouble(
         skipped=(KindCount(".exe", 10), KindCount(".mp4", 2)), held_back=20, not_reached=3, changing=1,
         problem="Most are gone.", stopped="The store is away.",
     )  # fmt: skip
-    assert print_reports([report], [LeftSource("old", 4)]) == 1
+    assert print_reports([report], [LeftSource("old", 4)], Options(json=False)) == 1
     printed = capsys.readouterr().out
     assert "\x1b" not in printed
     for words in (
@@ -137,8 +136,3 @@ def test_what_is_printed_steers_no_terminal_and_names_every_kind_of_trouble(
         "Stopped early: The store is away.", "wenmai sync --forget old",
     ):  # fmt: skip
         assert words in printed
-
-
-def test_it_is_one_of_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert wenmai.main([]) == 0
-    assert "  sync " in capsys.readouterr().out

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from api.wiring.assembly import open_maintenance
+from config.settings import load_settings
 from scripts import wenmai
 from services.store.durable import holder_of, store_id
 from tests.support.servers.app import HASHING, make_settings, open_app
@@ -24,6 +27,15 @@ DRY = {
     "reembed": ["reembed"],
 }
 ALL = pytest.mark.parametrize("name", DRY)
+BY_SERVER = {
+    "ask": ["ask", "Hello?"],
+    "search": ["search", "Hello?"],
+    "sessions": ["sessions"],
+    "prompt": ["prompt", "0b0e8a52-6f1c-4d1e-9a43-5a1c6d1f7e21"],
+    "ingest": ["ingest", __file__],
+    "calibrate": ["calibrate", "--show"],
+}
+"""Commands that ask a server, and open no store."""
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +100,7 @@ def test_a_server_that_has_it_open_is_found_by_the_lock_and_asked(
     environment.setenv("DATA_DIR", str(folder))
     environment.setenv("PORT", "9")
     assert wenmai.main(DRY[name]) == 0
-    assert f"Store {server.url} ({store_id(folder / 'store')}): 1 turns" in capsys.readouterr().err
+    assert f"Store {server.url} ({store_id(folder / 'store')}): " in capsys.readouterr().err
     assert holder_of(folder / "store").url == server.url
 
 
@@ -123,6 +135,77 @@ def test_where_there_is_no_store_none_is_made(
         assert wenmai.main(DRY[name]) == 2
         assert "wenmai: there is no store in" in capsys.readouterr().err
         assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", BY_SERVER)
+def test_a_command_that_asks_a_server_asks_the_one_that_has_the_store_open(
+    name: str,
+    served: tuple[RunningServer, Path],
+    environment: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Discriminates: the address of HOST and PORT, at which another server may listen."""
+    server, folder = served
+    environment.setenv("DATA_DIR", str(folder))
+    environment.setenv("PORT", "9")
+    code = 1 if name == "prompt" else 0  # there is no such turn
+    assert wenmai.main(BY_SERVER[name]) == code
+    assert f"Store {server.url} ({store_id(folder / 'store')}): " in capsys.readouterr().err
+    environment.setenv("DATA_DIR", str(tmp_path / "none"))
+    assert wenmai.main([*BY_SERVER[name], "--url", server.url]) == code
+    assert f"Store {server.url} (" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("name", BY_SERVER)
+def test_where_no_server_answers_such_a_command_says_how_to_start_one_and_touches_nothing(
+    name: str,
+    here: Path,
+    environment: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    environment.setenv("PORT", "9")
+    before = files(here)
+    for folder, more in ((here, []), (here, ["--url", CLOSED]), (tmp_path / "none", [])):
+        environment.setenv("DATA_DIR", str(folder))
+        assert wenmai.main([*BY_SERVER[name], *more]) == 1
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert f"no server answers at {CLOSED}" in shown.err
+        assert "wenmai serve" in shown.err
+    assert files(here) == before
+    assert not (tmp_path / "none").exists()
+
+
+def test_doctor_restore_and_migrate_make_no_store_either(
+    here: Path, environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Discriminates: a dry run that leaves a folder behind."""
+    environment.setenv("DATA_DIR", str(here))
+    assert wenmai.main(["backup"]) == 0
+    (archive,) = (tmp_path / "backups").iterdir()
+    environment.setenv("DATA_DIR", str(tmp_path / "none"))
+    before = sorted(tmp_path.rglob("*"))
+    wenmai.main(["doctor", "--url", CLOSED])
+    assert wenmai.main(["restore", str(archive)]) == 0
+    assert wenmai.main(["migrate", "--from", str(here), "--to", str(tmp_path / "none")]) == 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_of_two_commands_at_once_the_second_says_who_has_the_store(
+    here: Path, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: a lock without its process; a wait without an end."""
+    environment.setenv("DATA_DIR", str(here))
+
+    async def meanwhile() -> int:
+        async with open_maintenance(load_settings()):
+            return await asyncio.to_thread(wenmai.main, ["cleanup"])
+
+    assert asyncio.run(meanwhile()) == 1
+    assert str(os.getpid()) in capsys.readouterr().err
 
 
 def test_a_lock_that_names_another_servers_address_is_not_believed(

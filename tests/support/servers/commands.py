@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 
+import click
+
+from scripts.commands.maintenance import Options
 from tests.support.servers.server import ROOT, clean_environment
 
 
@@ -19,3 +23,8 @@ def command(script: str, *arguments: str, **environment: str) -> subprocess.Comp
         timeout=120,
         check=False,
     )
+
+
+def options_of(command: click.Command, arguments: Sequence[str]) -> Options:
+    """What the command line gives. Raises click.UsageError."""
+    return Options(**command.make_context(command.name, list(arguments)).params)

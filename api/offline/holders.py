@@ -1,0 +1,48 @@
+"""Which server has a store open, and how a store is called: read at once, without the store's engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from config.settings import StoreSettings
+from services.store.durable import LOCK_FILE, Holder, holder_of, locked, store_id
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContents:
+    """`place` is a folder or an address; `store_id` "" of a Qdrant server's, or where no server was yet."""
+
+    place: str
+    store_id: str
+    turns: int
+    documents: int
+    sessions: int
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.turns or self.documents or self.sessions)
+
+    @property
+    def line(self) -> str:
+        called = f" ({self.store_id})" if self.store_id else ""
+        return f"Store {self.place}{called}: {self.turns} turns, {self.documents} documents"
+
+
+def id_of(names: StoreSettings) -> str:
+    return "" if names.qdrant_url else store_id(names.embedded)
+
+
+def serving(names: StoreSettings) -> str:
+    """The address of the server that has the store of DATA_DIR open, "" when none has."""
+    if names.qdrant_url or not (names.embedded / LOCK_FILE).is_file():
+        return ""
+    try:
+        with locked(names.embedded / LOCK_FILE):
+            return ""
+    except BlockingIOError:
+        return holder_of(names.embedded).url
+
+
+def holder(names: StoreSettings) -> Holder:
+    """Who has the locked store of DATA_DIR open. Raises OSError."""
+    return holder_of(names.embedded)

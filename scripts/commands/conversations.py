@@ -1,0 +1,149 @@
+"""What was said and sent: `wenmai sessions` lists conversations, `wenmai prompt` shows what a model got."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from routes.wire.turns import Branch, Prompt, PromptPart, PromptRequest, SessionPage
+from scripts.commands.ask import BOLD, DIM, PLAIN, RED
+from scripts.commands.maintenance import EXIT_OK, Options, as_json, print_json, run, shown
+from scripts.commands.server import ServerClient, at_server, server_options
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+
+TIMEOUT_S = 60
+
+
+@click.command("sessions")
+@click.argument("session_id", required=False)
+@click.option(
+    "--limit", type=click.IntRange(1, 200), default=20, help="How many, newest first (default: 20)."
+)
+@as_json
+@server_options
+def sessions(**options: Any) -> int:
+    """List the conversations, or show the turns of one. 列出会话，或显示某一会话的各轮。"""
+    return run(_sessions, Options(**options))
+
+
+async def _sessions(settings: Settings, options: Options) -> int:
+    async def work(client: ServerClient) -> int:
+        if options.session_id:
+            path = f"/sessions/{options.session_id}/turns"
+            _print_turns(await client.send("GET", path, Branch), options)
+        else:
+            _print_sessions(await client.send("GET", "/sessions", SessionPage, limit=options.limit), options)
+        return EXIT_OK
+
+    return await at_server(settings, options, work, TIMEOUT_S)
+
+
+def _print_sessions(page: SessionPage, options: Options) -> None:
+    if options.json:
+        print_json(page.model_dump())
+        return
+    for each in page.sessions:
+        print(shown(f"{each.session_id}  {each.updated_at[:16]}  {each.turn_count:>4} turns  {each.title}"))
+    if page.next is not None:
+        print(f"The newest {options.limit}; --limit shows more.", file=sys.stderr)
+
+
+def _print_turns(page: Branch, options: Options) -> None:
+    if options.json:
+        print_json(page.model_dump())
+        return
+    for turn in page.turns:
+        print(shown(f"{turn.turn_id}  {turn.timestamp[:16]}  {turn.status}"))
+        print(shown(f"? {turn.user_query}"))
+        print(shown(turn.assistant_response))
+        print()
+
+
+@click.command("prompt")
+@click.argument("turn_id")
+@click.option("--request", is_flag=True, help="Then the request as it was sent.")
+@as_json
+@server_options
+def prompt(**options: Any) -> int:
+    """Show what the model got for the turn with this TURN_ID, part by part. 显示某一轮发给模型的提示词。"""
+    return run(_prompt, Options(**options))
+
+
+async def _prompt(settings: Settings, options: Options) -> int:
+    async def work(client: ServerClient) -> int:
+        sent = await client.send("GET", f"/turns/{options.turn_id}/prompt", Prompt)
+        if options.json:
+            print_json(sent.model_dump())
+            return EXIT_OK
+        for colour, line in lines(sent, with_request=options.request):
+            print(f"{colour}{line}{PLAIN}" if colour and sys.stdout.isatty() else line)
+        return EXIT_OK
+
+    return await at_server(settings, options, work, TIMEOUT_S)
+
+
+# A text must not steer the terminal: its control characters are shown as what they are (U+2400 to U+2421).
+_VISIBLE = {code: 0x2400 + code for code in range(32) if code != ord("\t")} | {0x7F: 0x2421}
+_VISIBLE |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+def lines(prompt: Prompt, *, with_request: bool = False) -> Iterator[tuple[str, str]]:
+    """(colour, line), part by part."""
+    yield BOLD, f"turn {prompt.turn_id}"
+    if prompt.parts is None:
+        yield "", f"model {prompt.model_id}: no record of the prompt is kept for this turn (PROMPT_KEEP_DAYS)"
+        return
+    yield "", f"model {prompt.model_id} · layout {prompt.layout or '?'} · {_tokens(prompt)}"
+    for part in prompt.parts:
+        if part.kept or not part.chunk_id:
+            yield "", ""
+            yield from _part_lines(part)
+    passed_over = Counter(part.reason for part in prompt.parts if not part.kept and part.chunk_id)
+    if passed_over:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in passed_over.most_common())
+        yield "", ""
+        yield DIM, f"- passages left out: {reasons}"
+    yield "", ""
+    yield DIM, f"request: {_request(prompt.request)}"
+    if prompt.response:
+        yield DIM, f"response: {json.dumps(prompt.response, ensure_ascii=False)}"
+    if with_request and prompt.request is not None and prompt.request.body is not None:
+        yield "", ""
+        yield "", prompt.request.body
+
+
+def _tokens(prompt: Prompt) -> str:
+    room = f" of a window of {prompt.window}, {prompt.answer_tokens} for the answer" if prompt.window else ""
+    return f"{prompt.prompt_tokens} tokens{room}"
+
+
+def _part_lines(part: PromptPart) -> Iterator[tuple[str, str]]:
+    ids = [f"turn {part.turn_id}"] if part.turn_id else []
+    ids += [f"chunk {part.chunk_id}"] if part.chunk_id else []
+    reason = f"({part.reason})" if part.reason else ""
+    head = " · ".join([part.part, part.role, f"{part.tokens} tokens", *ids])
+    if not part.kept:
+        yield DIM, f"- {head} · left out {reason}".rstrip()
+        return
+    yield BOLD, f"+ {head} {reason}".rstrip()
+    if part.removed:
+        yield RED, "  erased since"
+    for line in part.text.split("\n") if part.text else ():
+        yield "", f"  {line.translate(_VISIBLE)}".rstrip()
+
+
+def _request(request: PromptRequest | None) -> str:
+    if request is None or not request.sha256:
+        return "nothing was sent"
+    digest = f"sha256 {request.sha256}"
+    if request.exact:
+        return f"exact, {digest}"
+    why = "parts of it were erased since" if request.body is None else "put together anew, not byte for byte"
+    return f"{why}; what was sent had {digest}"

@@ -1,0 +1,129 @@
+"""One door: every command by its name, its options, its exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from scripts import wenmai
+from scripts.commands.maintenance import EXIT_CODES
+from tests.support.servers.commands import command
+from tests.support.servers.server import ROOT, clean_environment
+
+SILENT = {"serve"}
+"""Commands that report nothing."""
+SCRIPTS = {
+    "serve": "serve",
+    "ingest": "ingest",
+    "backfill_parent_turns": "repair",
+    "cleanup_expired": "cleanup",
+}
+
+
+def made(name: str) -> click.Command:
+    found = wenmai.wenmai.get_command(click.Context(wenmai.wenmai), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", wenmai.COMMANDS)
+def test_a_command_has_its_name_a_help_and_one_line_for_an_unknown_option(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert wenmai.main([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"Usage: wenmai {name}")
+    assert wenmai.main([name, "--no-such-option"]) == 2
+    refused = capsys.readouterr()
+    assert refused.out == ""
+    assert re.fullmatch(rf"wenmai: No such option .*See wenmai {name} --help\.\n", refused.err)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", wenmai.COMMANDS)
+def test_what_reports_also_reports_as_json_and_what_has_a_number_limits_it(name: str) -> None:
+    options = {each.name: each for each in made(name).params}
+    assert ("json" in options) == (name not in SILENT)
+    for each in options.values():
+        assert not isinstance(each.type, click.types.IntParamType) or isinstance(each.type, click.IntRange)
+
+
+def test_the_overview_lists_every_command_and_exit_code_and_loads_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert wenmai.main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name} " in shown for name in wenmai.COMMANDS)
+    assert all(re.search(rf"^  {code} ", shown, re.M) for code in EXIT_CODES)
+    assert wenmai.main([]) == 0
+    assert capsys.readouterr().out == shown
+    code = "import sys, scripts.wenmai as w; w.main([]); print(sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=clean_environment({}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not re.search(r"'(pydantic|httpx|scripts\.commands\.ask)'", loaded.stdout)
+
+
+def test_a_misspelt_command_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert wenmai.main(["docter"]) == 2
+    assert "Did you mean 'doctor'?" in capsys.readouterr().err
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert wenmai.main(["--version"]) == 0
+    shown = capsys.readouterr().out
+    assert wenmai.main(["version", "--json"]) == 0
+    versions = json.loads(capsys.readouterr().out)
+    assert shown == f"wenmai {versions['wenmai']}\n"
+    assert versions["python"] == sys.version.split()[0]
+
+
+@pytest.mark.parametrize(("script", "name"), SCRIPTS.items())
+def test_the_names_that_others_rely_on_are_the_same_commands(script: str, name: str) -> None:
+    assert getattr(importlib.import_module(f"scripts.{script}"), name) is made(name)
+
+
+@pytest.mark.slow("runs two commands as processes")
+def test_a_script_takes_the_options_of_its_command(tmp_path: Path) -> None:
+    ours, theirs = (command(each, *words) for each, words in
+                    (("wenmai", ["cleanup", "--help"]), ("cleanup_expired", ["--help"])))  # fmt: skip
+    assert ours.stdout == theirs.stdout
+
+
+def test_the_shell_completes_the_commands() -> None:
+    words = {"COMP_WORDS": "wenmai ba", "COMP_CWORD": "1", "_WENMAI_COMPLETE": "bash_complete"}
+    completed = command("wenmai", **words)
+    assert completed.stdout == "plain,backup\n"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_guide_lists_the_commands_and_exit_codes(language: str) -> None:
+    page = (ROOT / "docs" / "guide" / language / "operations.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| (\d+) \|", page, re.M)) == set(map(str, EXIT_CODES))
+    assert set(re.findall(r"^\| `wenmai (\w+)", page, re.M)) == set(wenmai.COMMANDS)
+
+
+def test_ctrl_c_ends_a_command_with_130() -> None:
+    code = "import os, signal, sys\nfrom scripts.commands.maintenance import run, Options\n"
+    code += "async def work(*_):\n    os.kill(os.getpid(), signal.SIGINT)\n    return 0\n"
+    code += "sys.exit(run(work, Options()))"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=clean_environment({}), capture_output=True, check=False
+    )
+    assert ended.returncode == 130
+    assert ended.stderr.count(b"\n") == 1
+    assert os.name == "posix"
