@@ -111,7 +111,7 @@ async def test_what_is_left_in_backups_alone_is_told_and_is_no_failure(
     output = capsys.readouterr().out
     assert f"\nleft in 1 backup: {archive.name}\n" in output
     assert "--backups delete" in output
-    assert await run_it(settings, *one, "--delete-backups") == 0
+    assert await run_it(settings, *one, "--backups", "delete") == 0
     assert not archive.exists()
 
 
@@ -142,7 +142,7 @@ async def test_a_server_is_told_what_is_to_go_with_the_document(
         turn = (await client.post("/knowledge_chat_conversation", json=body)).json()["turn_id"]
         assert (await client.post("/admin/backups")).status_code == 200
         one = ("--document", added["document"]["document_id"], "--url", url)
-        everything = ("--with-answers", "--delete-backups", "--apply", "--yes")
+        everything = ("--with-answers", "--backups", "delete", "--apply", "--yes")
         assert await run_it(settings, *one, *everything) == 0
         assert "Nothing of it was found." in capsys.readouterr().out
         assert (await client.get(f"/turns/{turn}")).status_code == 404

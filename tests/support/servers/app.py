@@ -81,7 +81,9 @@ async def serving(settings: Settings) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="error", lifespan="on"))
         task = asyncio.create_task(server.serve(sockets=[listener]))
-        await until(lambda: server.started)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        await task
+        try:
+            await until(lambda: server.started)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:  # else the loop waits for a socket that is closed, and never for the next one of its number
+            server.should_exit = True
+            await task
