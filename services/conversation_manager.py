@@ -66,6 +66,14 @@ class ConversationManager:
             else:
                 self._indexer.answered(turn)
 
+    async def save_meanwhile(self, turn_id: str, answer: str, thinking: str) -> None:
+        """What a running turn has said so far, so that it survives the end of this process.
+
+        Raises StoreUnavailableError, StoreRequestError.
+        """
+        said = {"assistant_response": answer, "thinking": thinking}
+        await self.turns.set_payload(said, [turn_id])
+
     def index_later(self, turns: Sequence[Turn]) -> None:
         """Have stored turns embedded in the background, oldest first; commands and unfinished ones never."""
         self._indexer.later(turns)

@@ -29,6 +29,7 @@ from services.models.text_filters import AnswerFilters
 TextEvents = list[ContentEvent | ThinkEvent]
 
 LENGTH = "length"
+SAVE_EVERY_S = 1.0
 SILENT_CHARS = 2  # what is read at most, as a multiple of what is kept at most
 
 
@@ -255,6 +256,48 @@ T = TypeVar("T")
 LARGE_CHARS = 8_000  # a text that takes more than about a millisecond goes to a thread
 FindDocuments = Callable[[Sequence[str], Sequence[str]], Awaitable[KnownDocuments]]
 """Document ids and owners to those that are there."""
+
+
+class AnswerSaver:
+    """Has an answer that is still coming written once a second, when there is more of it than the last time.
+
+    `write` takes the content and the thinking so far. What it cannot store is logged: the whole turn is
+    stored at its end, and reports it.
+    """
+
+    def __init__(self, answer: Answer, write: Callable[[str, str], Awaitable[None]]) -> None:
+        self._answer = answer
+        self._write = write
+        self._ended = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def end(self) -> None:
+        """No write is under way when this returns: a late one would undo the last."""
+        self._ended.set()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        written = ("", "")
+        while not await self._ended_within(SAVE_EVERY_S):
+            so_far = (self._answer.content, self._answer.thinking)
+            if so_far == written:
+                continue
+            try:
+                await self._write(*so_far)
+            except Exception:  # whatever it is, the turn goes on
+                log.exception("answer_not_saved_meanwhile")
+            written = so_far
+
+    async def _ended_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._ended.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
 
 
 class Citing:

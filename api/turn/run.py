@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
 import anyio.lowlevel
 import structlog
 
 from api.messages import say
-from api.turn.answer import Answer, Citing
+from api.turn.answer import Answer, AnswerSaver, Citing
 from api.turn.gathering import Gathering, Pipeline, TurnModels
 from api.turn.prompt import Prompt
 from api.turn.stream import (
@@ -83,6 +84,7 @@ class TurnRun:
             guessed=model.begins_thinking == "auto",
             max_chars=pipeline.max_answer_chars,
         )
+        self._saver = AnswerSaver(self._answer, partial(pipeline.conversations.save_meanwhile, self.turn_id))
         self._citing = Citing()
         self._prompt: Prompt | None = None
         self._exchange = Exchange()
@@ -149,6 +151,7 @@ class TurnRun:
         self._citing.expect(self._gathering.query, prompt.candidates, gathered.rewritten)
         self._warn()
         self._status(TurnStage.GENERATING, dropped=len(prompt.dropped))
+        self._saver.begin()
         async for sent in self._answer.events(model.stream_laid(prompt.lay, self._exchange, self._retrying)):
             if "first_token" not in self._timings:
                 self._lap("first_token")
@@ -177,6 +180,7 @@ class TurnRun:
             self._warning("turns_unreadable", turns=self._plan.branch.unreadable)
 
     async def _finish(self, status: TurnStatus, failure: WenmaiError | None) -> None:
+        await self._saver.end()
         citations = await self._citing.finish(self._answer.content)
         if (thinking_ms := self._answer.thinking_ms) is not None:
             self._timings["thinking"] = thinking_ms

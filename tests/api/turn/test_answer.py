@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api.turn.answer import Answer, TextEvents
+from api.turn import answer as answers
+from api.turn.answer import Answer, AnswerSaver, TextEvents
 from api.turn.stream import ContentEvent, ThinkEvent
 from core.llm_wrapper import LLMDelta
 from core.text import scrub
@@ -323,3 +324,28 @@ def test_an_answer_wrongly_taken_for_thinking_took_no_time_to_think() -> None:
     answer = Answer(begins_thinking=True, guessed=True)
     assert sent(answer, [LLMDelta(text="It is "), LLMDelta(text="so.")])[0] == "It is so."
     assert answer.thinking_ms is None
+
+
+async def test_an_answer_is_saved_while_it_comes_and_never_after_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Discriminates: the same text written again; a late write over the whole turn; a fault that ends it."""
+    monkeypatch.setattr(answers, "SAVE_EVERY_S", 0.01)
+    answer, written, ended = Answer(), [], False
+
+    async def write(content: str, thinking: str) -> None:
+        assert not ended
+        written.append((content, thinking))
+        if len(written) == 1:
+            raise ValueError("the store is away")
+        await asyncio.sleep(0.02)
+
+    saver = AnswerSaver(answer, write)
+    saver.begin()
+    for delta in (LLMDelta("one"), LLMDelta(" two"), LLMDelta(thinking="so")):
+        await events_of(answer, [delta])
+        await asyncio.sleep(0.05)
+    await saver.end()
+    ended = True
+    await asyncio.sleep(0.05)
+    assert written == [("one", ""), ("one two", ""), ("one two", "so")]

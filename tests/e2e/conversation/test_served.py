@@ -100,6 +100,31 @@ def test_both_turns_are_there_after_kill_nine_and_restart(tmp_path: Path) -> Non
     assert stored[1]["parent_turn_id"] == stored[0]["turn_id"]
 
 
+@pytest.mark.full("starts a server, kills it after seconds, and starts another")
+def test_what_a_reader_saw_of_an_answer_is_there_after_kill_nine(stub: StubLLM, tmp_path: Path) -> None:
+    """But for the last second. Discriminates: an answer that is stored at its end only."""
+    stub.pause_s, stub.words = 0.1, tuple(f"w{number} " for number in range(100))
+    model = {"OPENAI_BASE_URL": stub.url, "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
+    server, text = start_server(tmp_path, **model), ""
+    with (
+        contextlib.suppress(httpx.TransportError),
+        httpx.stream("POST", f"{server.url}{CHAT}", json={"question": "Count."}, timeout=30) as response,
+    ):
+        for chunk in response.iter_text():
+            text += chunk
+            if text.count("CONTENT:") == 35:
+                server.process.kill()
+    server.process.wait()
+    stop_server(server)
+    stub.pause_s = 0.0
+    seen = Streamed(frames(text.rpartition("\n\n")[0] + "\n\n"))
+    with running_server(tmp_path, **model) as again:
+        (turn,) = turns(again.url, seen.session_id)
+    assert turn["status"] == "interrupted"
+    assert seen.answer.startswith(turn["assistant_response"])
+    assert len(turn["assistant_response"].split()) >= 35 - 15
+
+
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 def test_the_models_tokens_arrive_one_by_one(with_model: RunningServer, stub: StubLLM) -> None:
     stub.pause_s, stub.words = 0.1, tuple(f"w{number} " for number in range(8))
