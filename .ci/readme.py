@@ -27,7 +27,7 @@ def main() -> int:
         assert server.stdout is not None
         for line in server.stdout:
             print(line, end="")
-            if "ready" in line:
+            if "http://" in line:
                 break
         asked = subprocess.run(curl, shell=True, capture_output=True, text=True, timeout=60, check=True)
         took = time.monotonic() - begun

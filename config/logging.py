@@ -1,36 +1,45 @@
-"""Logs: structlog events as JSON lines on standard error, or readable lines in a terminal."""
+"""Logs: structlog events on standard error, as JSON lines or as lines to read."""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import logging
+import os
 import sys
 import traceback
+from collections import Counter
 from functools import partial
 from types import TracebackType
+from typing import Any
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from config.secrets import Mask
 
+_FIRST_FIELDS = ("timestamp", "level", "event")
 _INNERMOST_FRAMES = 12
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
-def configure_logging(level: str, mask: Mask | None = None) -> None:
-    """Never the text of a question, an answer, a document or a secret: events carry ids and counts only,
-    and what `mask` knows, or what looks like a key, is taken out of their values."""
-    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
-    if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
+def configure_logging(level: str, mask: Mask | None = None, form: str = "auto") -> None:
+    """`form` as in LOG_FORMAT. Never the text of a question, an answer, a document or a secret: events carry
+    ids and counts only, and what `mask` knows, or what looks like a key, is taken out of their values."""
+    terminal = sys.stderr.isatty()
+    as_text = form == "text" or (form == "auto" and terminal)
+    rendering: list[structlog.typing.Processor] = [structlog.processors.JSONRenderer()]
+    if as_text:
+        colors = terminal and not os.environ.get("NO_COLOR")
+        rendering = [_lines_of_exception, structlog.dev.ConsoleRenderer(colors=colors, sort_keys=False)]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.TimeStamper("%Y-%m-%d %H:%M:%S" if as_text else "iso", utc=not as_text),
             without_messages,
             partial(_masked, mask or Mask()),
-            renderer,
+            *rendering,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
@@ -41,7 +50,15 @@ def configure_logging(level: str, mask: Mask | None = None) -> None:
 
 
 def _masked(mask: Mask, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """What every line has goes first."""
+    event = {**dict.fromkeys(_FIRST_FIELDS), **event}
     return {name: mask(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _lines_of_exception(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    if "exception" in event:
+        event["exception"] = "\n".join(event["exception"])
+    return event
 
 
 def without_messages(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
@@ -77,3 +94,30 @@ class _ServerLog(logging.Handler):
         log = structlog.get_logger("uvicorn")
         message = record.getMessage().partition("\n")[0]
         log.log(record.levelno, "http_server", message=message, exc_info=record.exc_info)
+
+
+class SparingLog:
+    """For lines of which a flood may come: of one kind `most` are logged in `within_s` seconds, the others
+    counted; when the time is over, one line has their number as `more`. For the event loop only."""
+
+    def __init__(self, most: int = 5, within_s: float = 60.0) -> None:
+        self._most = most
+        self._within_s = within_s
+        self._counts: Counter[tuple[object, ...]] = Counter()
+
+    def __call__(self, level: int, event: str, kind: dict[str, Any], **fields: object) -> None:
+        """Lines are of one kind when level, event and the fields of `kind` are the same."""
+        key = (level, event, *kind.values())
+        self._counts[key] += 1
+        if self._counts[key] == 1:
+            own = contextvars.Context()  # the sum is of many requests: it carries the id of none
+            asyncio.get_running_loop().call_later(
+                self._within_s, self._sum_up, key, level, event, kind, context=own
+            )
+        if self._counts[key] <= self._most:
+            structlog.get_logger().log(level, event, **kind, **fields)
+
+    def _sum_up(self, key: tuple[object, ...], level: int, event: str, kind: dict[str, Any]) -> None:
+        more = self._counts.pop(key) - self._most
+        if more > 0:
+            structlog.get_logger().log(level, event, **kind, more=more, within_s=self._within_s)

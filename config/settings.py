@@ -19,6 +19,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -27,8 +28,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from config.secrets import is_secret_name, looks_like_key
 from config.sources import ConfigurationError, FlatSource, read_toml, refusal_of
 
+URL_EXAMPLES = {"qdrant_url": "http://127.0.0.1:6333", "reranker_url": "http://127.0.0.1:8080/rerank"}
+MODEL_URL = "http://127.0.0.1:11434/v1 or https://api.deepseek.com/v1"
 
-def _checked_url(value: str | None) -> str | None:
+
+def _checked_url(value: str | None, info: ValidationInfo) -> str | None:
     if not value:
         return None
     try:
@@ -37,7 +41,7 @@ def _checked_url(value: str | None) -> str | None:
     except ValueError:  # its words repeat the address, a password in it too
         usable = False
     if not usable:
-        raise ValueError("must be an address like http://127.0.0.1:6333")
+        raise ValueError(f"it must be an address like {URL_EXAMPLES.get(info.field_name or '', MODEL_URL)}")
     return value
 
 
@@ -61,7 +65,8 @@ OptionalPath = Annotated[Path | None, BLANK_IS_UNSET]
 Url = Annotated[str | None, AfterValidator(_checked_url), Field(repr=False)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=0.9, allow_inf_nan=False)]
-FilterPath = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+FilterPath = Annotated[str, Field(pattern=r"^[\w.]+:\w+$", description="module:name, of each filter")]
+LETTERS = "at most {} letters, digits, - and _"
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -96,6 +101,7 @@ class ServerSettings(Section):
     shutdown_grace_s: float = Field(30, ge=0, le=3600)
     progress_prefix: Literal["STATUS", "CONTENT"] = "STATUS"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "text", "json"] = "auto"
 
     def address(self, port: int) -> str:
         """Where this machine reaches it, which is bound to `host`."""
@@ -120,8 +126,10 @@ class StoreSettings(Section):
     qdrant_url: Url = None
     qdrant_api_key: Secret = None
     qdrant_timeout_s: Positive = 5
-    collection_suffix: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,48}$")
-    conversation_collection: str = Field("conversations", pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    collection_suffix: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,48}$", description=LETTERS.format(48))
+    conversation_collection: str = Field(
+        "conversations", pattern=r"^[A-Za-z0-9_-]{1,64}$", description=LETTERS.format(64)
+    )
     backup_dir: OptionalPath = None
     low_disk_mb: int = Field(512, ge=64, le=1_000_000)
     shard_number: int = Field(1, ge=1, le=1024)
@@ -193,7 +201,6 @@ class ConversationSettings(Section):
     timezone: str | None = None
     use_chat_mode: bool = True
     max_question_chars: int = Field(8_000, ge=1, le=100_000)
-    max_persona_chars: int = Field(4_000, ge=1, le=100_000)
     answer_share: float = Field(0.25, ge=0.05, le=0.9, allow_inf_nan=False)
     knowledge_share: Share = 0.45
     compress_after_tokens: int = Field(3_000, ge=0, le=1_000_000)
@@ -293,11 +300,16 @@ class RetrievalSettings(Section):
 class LLMSettings(Section):
     """One `[llms.<model_id>]` table. `api_key_env` names an environment variable that holds the key."""
 
-    provider: str = Field(pattern=r"^(openai|anthropic|gguf|extractive|llama_index:[\w.]+:\w+)$")
+    provider: str = Field(
+        pattern=r"^(openai|anthropic|gguf|extractive|llama_index:[\w.]+:\w+)$",
+        description="openai, anthropic, gguf, extractive or llama_index:module:Class",
+    )
     model: str = ""
     base_url: Url = None
     api_key: Annotated[SecretStr | None, AfterValidator(_checked_secret)] = None
-    api_key_env: str | None = Field(None, pattern=r"^[A-Z_][A-Z0-9_]*$")
+    api_key_env: str | None = Field(
+        None, pattern=r"^[A-Z_][A-Z0-9_]*$", description="the name of a variable, such as DEEPSEEK_API_KEY"
+    )
     context_window: int | None = Field(None, ge=512, le=10_000_000)
     tokenizer: str | None = None
     max_tokens: int = Field(2_048, ge=1, le=1_000_000)
@@ -328,14 +340,18 @@ class ModelSettings(Section):
     """Which models answer, embed and judge. Nothing here is fetched unless it is named."""
 
     embedding: str = Field(
-        "bundled", pattern=r"^(bundled|sentence-transformers:.+|openai(:.+)?|llama_index:[\w.]+:\w+)$"
+        "bundled",
+        pattern=r"^(bundled|sentence-transformers:.+|openai(:.+)?|llama_index:[\w.]+:\w+)$",
+        description="bundled, openai, openai:NAME, sentence-transformers:NAME or llama_index:module:Class",
     )
     embedding_base_url: Url = None
     embedding_api_key: Secret = None
     embedding_threads: int = Field(1, ge=1, le=64)
     embedding_options: dict[str, Any] = Field(default_factory=dict, repr=False)
     reranker: str = Field(
-        "calibrated", pattern=r"^(calibrated|none|http(:.+)?|cross-encoder:.+|llama_index:[\w.]+:\w+)$"
+        "calibrated",
+        pattern=r"^(calibrated|none|http(:.+)?|cross-encoder:.+|llama_index:[\w.]+:\w+)$",
+        description="calibrated, none, http, http:NAME, cross-encoder:NAME or llama_index:module:Class",
     )
     reranker_url: Url = None
     reranker_api_key: Secret = None
@@ -417,5 +433,5 @@ def load_settings(**sections: Any) -> Settings:
     try:
         return Settings(**sections)
     except ValidationError as error:
-        refusal = refusal_of(error)
+        refusal = refusal_of(error, Settings)
     raise ConfigurationError(refusal)  # out here: what pydantic raised holds the values, and is not chained

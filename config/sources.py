@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -21,6 +21,7 @@ _COLLECTIONS = (
     "is backed up with the version before and restored with this one"
 )
 _WEIGHTS = "the lists of words and of meaning are fused with fixed weights, on which the ranking was fitted"
+_PERSONA = "a persona has at most 15 % of the model's window, and 16,000 characters"
 _SHARES = "what KNOWLEDGE_SHARE leaves is shared out among the parts of the history"
 
 REMOVED: Mapping[str, str] = {
@@ -34,11 +35,12 @@ REMOVED: Mapping[str, str] = {
     "insert_block_max_parallel": "four passages are judged at once; INSERT_BLOCK_TIMEOUT_S limits them all",
     "knowledge_collection": _COLLECTIONS,
     "max_body_bytes": "a body that is no upload has at most 1,000,000 bytes; uploads have MAX_UPLOAD_BYTES",
+    "max_persona_chars": _PERSONA,
     "memory_collection": _COLLECTIONS,
     "memory_share": "memories have a twentieth of the room, and what they leave goes to the other parts",
     "message_layout": "set layout in the model's [llms.<model_id>] table, or USE_CHAT_MODE=false",
     "operations_collection": _COLLECTIONS,
-    "persona_share": "a persona has at most 15 % of the model's window; MAX_PERSONA_CHARS limits it, too",
+    "persona_share": _PERSONA,
     "recent_share": _SHARES,
     "relevant_share": _SHARES,
     "reranker_model": "RERANKER=http:NAME names the model of the rerank endpoint",
@@ -109,16 +111,25 @@ class FlatSource(PydanticBaseSettingsSource):
         for key, value in self._values.items():
             name = key.lower()
             if name in sections:
-                if isinstance(value, str) and name in ("llms", "sources"):
+                if self._unknown == "ignored" and name in ("llms", "sources"):
                     continue  # tables are written in the file only
                 laid.setdefault(sections[name], {})[name] = value
             elif name in REMOVED and (self._unknown == "refused" or must_be_refused(name)):
                 raise ConfigurationError(removal_of(name))
             elif self._unknown == "refused":
-                near = difflib.get_close_matches(name, sections, n=1)
-                hint = f" Did you mean {near[0]}?" if near else ""
+                hint = did_you_mean(name, sections)
+                if isinstance(value, dict) and not hint:
+                    hint = (
+                        " Tables are [llms.NAME] and [sources.NAME]; settings stand above them, in no table."
+                    )
                 raise ConfigurationError(f"Unknown setting {key!r} in the configuration file.{hint}")
         return laid
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence with a blank before it; "" when nothing is near."""
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def read_toml(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -137,17 +148,58 @@ def read_toml(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 SHOWN_CHARS = 16  # no key is as short
+_KINDS = {
+    "integer": "an integer",
+    "number": "a finite number",
+    "boolean": "true or false",
+    "string": "text",
+    "array": "a list",
+}
 
 
-def refusal_of(error: ValidationError) -> str:
+def refusal_of(error: ValidationError, settings_cls: type[BaseSettings]) -> str:
     """One line that names key, value and allowed range; the value only where it can be no secret."""
     first = error.errors(include_url=False)[0]
-    name = ".".join(str(part) for part in first["loc"][1:]).upper()
-    reason = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
-    reason = Mask()(reason.removeprefix("Value error, "))
+    loc = [part for part in first["loc"][1:] if isinstance(part, str)]  # without the place in a list
+    name = ".".join(loc).upper()
+    reason = Mask()(first["msg"].removeprefix("Value error, "))
     if not name:
         return f"The configuration is refused: {reason}."
+    table = _model_at(settings_cls, [str(part) for part in first["loc"][:1]] + loc[:-1])
+    if first["type"] == "extra_forbidden":
+        hint = did_you_mean(loc[-1], table.model_fields if table else ())
+        if loc[-1] in section_of(settings_cls):
+            hint = " It stands in no table: write it above the first."
+        return f"{name} is refused: there is no such setting.{hint}"
+    if first["type"] == "missing":
+        return f"{name} is missing: it must be {_allowed(table, loc[-1])}."
+    if first["type"] not in ("value_error", "assertion_error"):
+        reason = f"it must be {_allowed(table, loc[-1])}"
     return f"{name}{_shown(name, first)} is refused: {reason}."
+
+
+def _model_at(kind: Any, loc: Sequence[str]) -> type[BaseModel] | None:
+    """Of a section, or of a table below it; None for the name of a table."""
+    for part in loc:
+        fields = getattr(kind, "model_fields", None)
+        kind = fields[part].annotation if fields else get_args(kind)[-1]
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _allowed(table: type[BaseModel] | None, name: str) -> str:
+    """What the field takes, in words, from its JSON schema; a pattern only by its description."""
+    if table is None:
+        return "a table, with a line for each of its fields"
+    schema = table.model_json_schema()["properties"][name]
+    described = schema.get("description") or schema.get("items", {}).get("description")
+    variants = [schema, *schema.get("anyOf", ())]
+    kind: dict[str, Any] = next((each for each in variants if "enum" in each or "type" in each), {})
+    if described or "enum" in kind:
+        return described or f"one of {', '.join(kind['enum'])}"
+    if "exclusiveMinimum" in kind:
+        return f"a finite number above {kind['exclusiveMinimum']:g}"
+    limits = f" from {kind['minimum']:.9g} to {kind['maximum']:.9g}" if "minimum" in kind else ""
+    return _KINDS.get(kind.get("type", ""), "a table") + limits
 
 
 def _shown(name: str, error: ErrorDetails) -> str:

@@ -3,6 +3,7 @@ from domain errors to HTTP, with the JSON body every error has."""
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from config.logging import SparingLog
 from config.settings import ServerSettings
 from core import errors
 from core.errors import BodyTooLargeError, ForbiddenError, ForbiddenHostError, WenmaiError
@@ -60,6 +62,11 @@ def error_response(
     count_refused: Callable[[str], None] | None = getattr(request.app.state, "count_refused", None)
     if count_refused is not None:
         count_refused(code)
+    if status != 500:  # which is logged as crashed
+        level = logging.INFO if status < 500 else logging.WARNING
+        request.app.state.log_refused(
+            level, "request_refused", {"status": status, "code": code, **_asked(request)}
+        )
     body = {"code": code, "message": message, "retryable": retryable, "request_id": request_id(request)}
     extra = dict(headers or {})
     if status in RETRY_AFTER_S:
@@ -69,6 +76,11 @@ def error_response(
     if status == 413:
         extra["Connection"] = "close"  # the rest of the body is never read
     return JSONResponse({"error": body}, status_code=status, headers=extra)
+
+
+def _asked(request: Request) -> dict[str, str]:
+    """The route's pattern and not the path, in which anything may stand; "" where there is none."""
+    return {"method": request.method, "route": getattr(request.scope.get("route"), "path", "")}
 
 
 def request_id(request: Request) -> str:
@@ -90,10 +102,8 @@ def describe(error: ValidationError) -> tuple[str, str]:
 async def _domain_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, errors.WenmaiError)
     status = status_of(error)
-    if status >= 500:
-        log.warning("request_failed", code=error.code, path=request.url.path)
     if status == 500:
-        log.error("request_crashed", path=request.url.path, exc_info=error)
+        log.error("request_crashed", **_asked(request), exc_info=error)
         return error_response(request, 500, "internal", CRASHED)
     return error_response(request, status, error.code, str(error), retryable=error.retryable)
 
@@ -115,12 +125,13 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _crash(request: Request, error: Exception) -> JSONResponse:
-    log.error("request_crashed", path=request.url.path, exc_info=error)
+    log.error("request_crashed", **_asked(request), exc_info=error)
     # the server closes the connection after a crash: the client must not send the next request on it
     return error_response(request, 500, "internal", CRASHED, headers={"Connection": "close"})
 
 
 def install_error_handlers(app: FastAPI) -> None:
+    app.state.log_refused = SparingLog()
     app.add_exception_handler(errors.WenmaiError, _domain_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)

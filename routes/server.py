@@ -4,6 +4,7 @@ limits it lacks: the size of a head, the time a request may take."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -24,12 +25,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.container import Container
 from api.model_failures import FailureTexts
-from api.wiring.parts import sample_is_pending
 from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, not_as_fitted
 from config.sources import still_set
 from core.errors import StoreLockedError, WenmaiError
 from routes.app import create_app
+from routes.greeting import greeting, reader_language, tell
 from routes.stream import CONNECTION
 
 log = structlog.get_logger()
@@ -92,27 +93,22 @@ class LimitedProtocol(HttpToolsProtocol):
             self._deadline = loop.call_later(within_s, self.transport.close)
 
 
-GREETING = """
-Wenmai 问脉 is ready: {url}
-
-  curl -N {url}/knowledge_chat_conversation \\
-    -H 'Content-Type: application/json' \\
-    -d '{{"question": "父子链是什么？"}}'
-"""
 LAST_FRAMES_S = 3.0  # for readers to take what is left once every turn has ended
-READING_SAMPLE = """  The sample guide is being read in, about a minute; ask meanwhile, what is read is found.
-  正在读入示例文档，约需一分钟；现在就可以提问，读入多少查到多少。
-"""
 
 
 class Server(uvicorn.Server):
     """Opens the application itself, so that a refusal is one line and not a traceback."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServerSettings, note: str) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: FastAPI, settings: ServerSettings, summary: str, began_s: float
+    ) -> None:
         super().__init__(config)
         self._app = app
         self._settings = settings
-        self._note = note
+        self._summary = summary
+        self._began_s = began_s
+        self.stop_began_s = began_s
+        self._language = reader_language(os.environ)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -129,8 +125,10 @@ class Server(uvicorn.Server):
             gc.collect()
             gc.freeze()
             url = self._settings.address(self.servers[0].sockets[0].getsockname()[1])
-            await asyncio.to_thread(self._app.state.container.announce, url)
-            print(GREETING.format(url=url) + self._note, flush=True)
+            container: Container = self._app.state.container
+            await asyncio.to_thread(container.announce, url)
+            log.info("server_ready", url=url, seconds=round(time.monotonic() - self._began_s, 3))
+            print(await greeting(container, url, self._summary, self._language), flush=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse new questions, let open answers finish, cut the rest, then close.
@@ -144,10 +142,20 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The second signal ends the waiting for open answers."""
-        container = getattr(self._app.state, "container", None)
-        if self.should_exit and container is not None:
-            container.running.hurry()
+        """The first says what is waited for; the second ends the waiting for open answers."""
+        running, at_most_s = self._app.state.container.running, self._settings.shutdown_grace_s
+        if self.should_exit:
+            running.hurry()
+        else:
+            self.stop_began_s = time.monotonic()
+            log.info(
+                "server_stopping", signal=signal.Signals(sig).name, running=len(running), at_most_s=at_most_s
+            )
+            if sig == signal.SIGINT:
+                name = "stopping" if len(running) else "closing"
+                print(
+                    f"\n{tell(name, self._language, running=len(running), at_most_s=at_most_s)}", flush=True
+                )
         super().handle_exit(sig, frame)
 
     async def _last_frames(self) -> None:
@@ -169,7 +177,8 @@ def run_server(settings: Settings) -> int:
         listener = _bind(settings.server)
     except OSError as error:
         address = f"{settings.server.host}:{settings.server.port}"
-        print(f"wenmai: cannot listen on {address}: {error.strerror}. Set PORT.", file=sys.stderr)
+        name = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
+        print(f"wenmai: cannot listen on {address}: {error.strerror}. Set {name}.", file=sys.stderr)
         return 2
     config = uvicorn.Config(
         app,
@@ -187,12 +196,15 @@ def run_server(settings: Settings) -> int:
 
 
 async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, listener: socket.socket) -> int:
+    began_s = time.monotonic()
     try:
         async with app.router.lifespan_context(app):
             warn_of_settings(settings, os.environ)  # after it: a refusal is one line
-            note = READING_SAMPLE if sample_is_pending(settings) else ""
-            note = f"  {_summary(app, settings)}\n{note}"
-            await Server(config, app, settings.server, note).serve(sockets=[listener])
+            parts = _parts(app, settings)
+            log.info("server_starting", pid=os.getpid(), **parts)
+            summary = " · ".join(f"{name} {value}" for name, value in parts.items())
+            server = Server(config, app, settings.server, summary, began_s)
+            await server.serve(sockets=[listener])
     except WenmaiError as error:
         text = FailureTexts(settings.models, mask_of(settings))(error, "en")
         print(f"wenmai: {' '.join(text.split())}", file=sys.stderr)
@@ -201,19 +213,21 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, listene
         log.exception("server_crashed")
         print("wenmai: the server crashed; the log says where", file=sys.stderr)
         return 1
+    log.info("server_stopped", seconds=round(time.monotonic() - server.stop_began_s, 3))
     return 0
 
 
-def _summary(app: FastAPI, settings: Settings) -> str:
-    """What runs here, in one line without a secret."""
+def _parts(app: FastAPI, settings: Settings) -> dict[str, str]:
+    """What runs here, without a secret."""
     container: Container = app.state.container
     models = ", ".join(f"{entry.model_id} ({entry.label})" for entry in container.llms.entries())
     url = urlsplit(settings.store.qdrant_url or "")
     store = f"Qdrant at {url.netloc.rpartition('@')[2]}" if url.netloc else "embedded"
-    parts = {"model": models, "embedding": container.embedding.name, "store": store}
-    named = [f"{name} {value}" for name, value in parts.items()]
-    line = " · ".join([f"version {app.version}", *named, f"data {settings.store.data_dir.absolute()}"])
-    return mask_of(settings)(line)
+    parts = {
+        "version": app.version, "model": models, "embedding": container.embedding.name, "store": store,
+        "data": str(settings.store.data_dir.absolute()),
+    }  # fmt: skip
+    return {name: mask_of(settings)(value) for name, value in parts.items()}
 
 
 def warn_of_settings(settings: Settings, environment: Mapping[str, str]) -> None:

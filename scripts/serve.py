@@ -30,7 +30,7 @@ def main() -> int:
     from config.logging import configure_logging
     from config.secrets import mask_of
 
-    configure_logging(settings.server.log_level, mask_of(settings))
+    configure_logging(settings.server.log_level, mask_of(settings), settings.server.log_format)
     return _serve(settings)
 
 

@@ -46,14 +46,14 @@ class SampleHandler:
         """On the first start only, so that a sample somebody deleted stays deleted."""
         self._loading = asyncio.current_task()
         try:
-            await load_folder(self._knowledge, self._folder, SHARED_OWNER)
+            failed = await load_folder(self._knowledge, self._folder, SHARED_OWNER)
         except WenmaiError as error:
             log.warning("sample_not_loaded", error=str(error))
             return
         finally:
             self._loading = None
         await asyncio.to_thread(self._mark_loaded)
-        log.info("sample_loaded", folder=self._folder.name)
+        log.info("sample_loaded", failed=len(failed))
 
     async def remove(self) -> RemovedSample:
         """Every document of it, with what it left in turns; while it is read in, that ends.

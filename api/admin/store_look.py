@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from config.logging import SparingLog
 from config.settings import StoreSettings
 from core.errors import StoreUnavailableError, WenmaiError
 from core.operations.receipts import Receipt, ReceiptKind
@@ -58,12 +60,13 @@ class Readiness:
 
     async def keep_trying(self) -> None:
         """Until it has worked once; ends at once when it already has."""
+        sparing = SparingLog(most=1)
         while not self._prepared:
             await asyncio.sleep(RETRY_S)
             try:
                 await self._attempt()
             except WenmaiError as error:
-                log.warning("store_not_ready", error=str(error))
+                sparing(logging.WARNING, "store_not_ready", {"error": str(error)})
 
     @property
     def prepared(self) -> bool:

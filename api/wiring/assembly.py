@@ -51,7 +51,7 @@ from api.wiring.parts import (
 )
 from config.prompt_library import PromptLibrary
 from config.secrets import mask_of
-from config.settings import ConversationSettings, ServerSettings, Settings, StoreSettings
+from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
@@ -86,6 +86,7 @@ from services.retrieval.surroundings import Neighbours, Widener
 from services.store.clock import Activity, utc_now_us
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
+from services.store.durable import refuse_unusable
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
@@ -149,14 +150,19 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
 
     Raises StartRefusedError (one plain line) when the configuration or the data does not allow a start.
     """
-    check_schedule(settings.conversation, settings.knowledge.sync_cron)
+    conversation = settings.conversation
+    check_schedule(conversation, settings.knowledge.sync_cron)
+    load_question_filters(conversation.question_filters)
+    load_answer_filters(conversation.answer_filters)
+    refuse_unusable(settings.store.data_dir)
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
+        llms = LLMService(await open_llms(settings, stack))
+        _check_summary_model(settings, llms)
+        reranker = open_reranker(settings, embedding.name, stack)
         await _settle_folders(settings, embedding, partial(open_store, settings.store))
         store = await stack.enter_async_context(open_store(settings.store))
         snapshots = await stack.enter_async_context(open_snapshots(settings.store))
-        llms = LLMService(await open_llms(settings, stack))
-        _check_summary_model(settings, llms)
         knowledge = KnowledgeBase(store, embedding, make_parser(settings), settings.store)
         running = RunningTurns(_seats(settings.server), activity := Activity())
         history = make_history(settings, store, embedding, llms, activity, snapshots)
@@ -164,7 +170,6 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         await stack.enter_async_context(knowledge)
         clean_up = partial(history.conversations.cleanup_expired_conversations, unattended=True)
         schedule = await stack.enter_async_context(scheduled_cleanup(clean_up, settings, store))
-        reranker = open_reranker(settings, embedding.name, stack)
         reembedding = StoreReembedding(
             settings.store, settings.models, store, activity, open_embedding,
             partial(open_store, settings.store), settings.store.embedded,
@@ -276,7 +281,7 @@ def _put_together(
     settings, store, llms = history.settings, history.store, history.llms
     names, server, conversation = settings.store, settings.server, settings.conversation
     prompts = PromptBuilder(PromptLibrary(), conversation)
-    personas = _personas(prompts, conversation, llms)
+    personas = PersonaRules(lambda text: prompts.check_persona(text, llms.get(DEFAULT_MODEL_ID)))
     metrics = Metrics(entry.model_id for entry in llms.entries())
     pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics)
     search = _search(history, knowledge, pipeline)
@@ -315,13 +320,6 @@ def _put_together(
     )
     metrics.registry.register(Gauges(container))
     return container
-
-
-def _personas(prompts: PromptBuilder, conversation: ConversationSettings, llms: LLMService) -> PersonaRules:
-    return PersonaRules(
-        conversation.max_persona_chars,
-        lambda text: prompts.check_persona(text, llms.get(DEFAULT_MODEL_ID)),
-    )
 
 
 def _seats(server: ServerSettings, each: int = 1) -> StreamSeats:

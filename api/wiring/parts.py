@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms.llm import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from config.secrets import Mask
 from config.settings import (
@@ -26,6 +27,7 @@ from config.settings import (
     Settings,
     StoreSettings,
 )
+from config.sources import did_you_mean
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.operations.expiry import ExpiryReport
@@ -236,7 +238,23 @@ def load_class(spec: str, base: type[T], options: Mapping[str, Any]) -> T:
         raise StartRefusedError(f"{spec!r} cannot be imported: {error}. Is its package installed?") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise StartRefusedError(f"{spec!r} is not a LlamaIndex {base.__name__}.")
+    if unknown := _unknown_option(loaded, options):
+        raise StartRefusedError(f"{spec!r} does not take the option {unknown}")
     return construct(repr(spec), loaded, options)
+
+
+def _unknown_option(kind: type, options: Mapping[str, Any]) -> str:
+    """LlamaIndex's classes drop without a word what they do not know; where one passes on whatever it is
+    given, only what looks like a slip is taken for one."""
+    makes, init = inspect.signature(kind).parameters, inspect.signature(kind.__init__).parameters  # type: ignore[misc]
+    own = init if kind.__init__ is not BaseModel.__init__ else {}  # type: ignore[misc]
+    passes_on = any(each.kind is each.VAR_KEYWORD for each in (*makes.values(), *own.values()))
+    known = {*makes, *getattr(kind, "model_fields", ())} - {"args", "kwargs"}
+    for name in options:
+        hint = did_you_mean(name, known)
+        if name not in known and (hint or not passes_on):
+            return f"{name}.{hint}"
+    return ""
 
 
 def construct(name: str, make: Callable[..., T], options: Mapping[str, Any]) -> T:
@@ -298,7 +316,7 @@ def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str
     key = secret.get_secret_value() if secret else key
     if not key and (variable or not entry.base_url):
         needed = variable or "OPENAI_API_KEY"
-        raise StartRefusedError(f"Model {model_id!r} has no API key: set {needed}.")
+        raise StartRefusedError(f"Model {model_id!r} needs a key: {needed} is not set.")
     if any(char.isspace() for char in key.strip()):
         raise StartRefusedError(f"Model {model_id!r}: its API key has a blank or a line break inside.")
     return key.strip() or "none"

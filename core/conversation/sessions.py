@@ -13,6 +13,7 @@ from core.errors import BadRequestError
 from core.text import Language, fold_width, is_mostly_chinese, preprocess_question
 
 MAX_NAME_CHARS = 200
+MAX_PERSONA_CHARS = 16_000  # what counts is its share of the model's window: this bounds what is stored
 KEEP: Final = "keep"
 
 
@@ -88,8 +89,8 @@ def _anything(text: str) -> None:
 class PersonaRules:
     """`check` refuses, with a BadRequestError, a text that has more tokens than its share of the window."""
 
-    max_chars: int = 4_000
     check: Callable[[str], None] = _anything
+    max_chars: int = MAX_PERSONA_CHARS
 
     def checked(self, text: str, field: str = "text") -> str:
         """The text as it is kept: scrubbed and stripped. Raises BadRequestError, which names `field`."""

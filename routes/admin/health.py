@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from core.conversation.sessions import MAX_PERSONA_CHARS
 from routes.dependencies import Admin, ContainerDep, Owner
 from routes.errors import RETRY_AFTER_S
 from routes.openapi import WireRoute, describe, errors
@@ -90,7 +91,7 @@ async def public_settings(container: ContainerDep, owner: Owner) -> PublicSettin
     settings = container.settings
     return PublicSettings(
         max_question_chars=settings.conversation.max_question_chars,
-        max_persona_chars=settings.conversation.max_persona_chars,
+        max_persona_chars=MAX_PERSONA_CHARS,
         max_upload_bytes=settings.server.max_upload_bytes,
         expire_days=settings.conversation.conversation_expire_days,
         embedding=container.embedding.name,

@@ -97,7 +97,7 @@ class PublicSettings(Reply):
     model_config = example(
         {
             "max_question_chars": 8000,
-            "max_persona_chars": 4000,
+            "max_persona_chars": 16000,
             "max_upload_bytes": 52428800,
             "expire_days": 180,
             "embedding": "multilingual-e5-small",

@@ -377,7 +377,7 @@ class PersonaBody(WireModel):
 
     model_config = example({"text": "Answer in one sentence.", "name": "terse"})
 
-    text: str = Field(description="The session's own system prompt; 1 to MAX_PERSONA_CHARS characters.")
+    text: str = Field(description="The session's own system prompt; 1 to 16,000 characters.")
     name: Name = Field("", description="What it is called.")
     document_id: Name | None = Field(None, description="Where the text is from.")
     chunk_id: Name | None = Field(None, description="The passage the text is from.")

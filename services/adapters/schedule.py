@@ -183,21 +183,15 @@ async def open_schedule(
 @asynccontextmanager
 async def run_on(runner: SlotRunner, slots: Slots) -> AsyncIterator[None]:
     """One run at a time; those that were missed are made up by one."""
-
-    async def run() -> None:
-        report = await runner.run()
-        if report is not None:
-            log.info("cleanup_finished", matched=report.matched, deleted=report.deleted)
-
     pace = runner.pace
-    async with run_at(slots, run, "cleanup", Looks(runner.look, pace.first_look_s, pace.look_s)):
+    async with run_at(slots, runner.run, "cleanup", Looks(runner.look, pace.first_look_s, pace.look_s)):
         yield
 
 
 @asynccontextmanager
 async def run_at(
     slots: Slots | None,
-    job: Callable[[], Awaitable[None]],
+    job: Callable[[], Awaitable[object]],
     name: str,
     looks: Looks,
     *,
@@ -243,7 +237,7 @@ class _Runs:
     """The job as APScheduler calls it. Its shutdown cancels a run and does not wait for its end; here we do,
     while the store is still open."""
 
-    def __init__(self, job: Callable[[], Awaitable[None]], name: str) -> None:
+    def __init__(self, job: Callable[[], Awaitable[object]], name: str) -> None:
         self._job = job
         self._name = name
         self._tasks: set[asyncio.Task[Any]] = set()

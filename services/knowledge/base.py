@@ -210,7 +210,7 @@ class KnowledgeBase:
             await self._chunks.remove_all(document_id)
             failpoint("erase.points")
             await self._documents.forget(document_id)
-        log.info("document_deleted", document_id=document_id)
+        log.debug("document_deleted", document_id=document_id)
 
     async def _stored(self, document_id: str, owners: Sequence[str]) -> StoredDocument:
         stored = await self._documents.load(document_id)

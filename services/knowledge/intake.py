@@ -79,6 +79,7 @@ class Intake:
             stored = await self.freed(document_id)
             document = self._document(_named(upload), document_id, hash_hex, stored)
             await self._parts.versions.fail(document, error)
+            self._jobs.log_failed(document, error)
             refused = await self._documents.load(document_id)
         return refused.document if refused is not None else document
 
@@ -110,7 +111,7 @@ class Intake:
         await self._parts.versions.rewind(stored, header.content_hash)
         work = Ingestion(self._parts, document, read, lambda: self._spool.drop(header.job_id))
         self._jobs.submit(document, 0, work, header.job_id)
-        log.info("ingestion_resumed", document_id=header.document_id)
+        log.debug("ingestion_resumed", document_id=header.document_id)
 
     async def recover(self) -> int:
         """What was accepted goes on being read in; other documents whose ingestion died become what they were
@@ -203,7 +204,7 @@ class Intake:
 
         work = Ingestion(self._parts, document, read, lambda: self._spool.drop(job_id))
         self._jobs.submit(document, len(pieces), work, job_id)
-        log.info("document_accepted", document_id=document_id, chunks=len(pieces), bytes=len(upload.content))
+        log.debug("document_accepted", document_id=document_id, chunks=len(pieces), bytes=len(upload.content))
         return Addition(recorded, job_id, existing=False)
 
     def _document(

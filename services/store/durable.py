@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from core.errors import StoreLockedError
+from core.errors import StartRefusedError, StoreLockedError
 
 LOCK_FILE = "lock"
 """In an embedded store's folder: held by the process that has the store open."""
@@ -27,6 +27,16 @@ def try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def refuse_unusable(folder: Path) -> None:
+    """Before anything is made. Raises StartRefusedError when the data folder cannot be used."""
+    existing = next(each for each in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(each))
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        why = "this user may not write to it" if existing.is_dir() else "it is not a folder"
+        raise StartRefusedError(
+            f"DATA_DIR = {str(folder)!r} cannot be used ({existing}: {why}): set it to another folder"
+        )
 
 
 @contextmanager

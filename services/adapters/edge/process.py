@@ -110,7 +110,8 @@ def _open(folder: Path, server_pid: int, shards: Shards) -> None:
 
 
 def _unusable(folder: Path, error: OSError) -> Refusal:
-    sentence = f"the data folder {folder} cannot be used: {error.strerror or error}"
+    why = error.strerror or error
+    sentence = f"the data folder {folder} cannot be used ({why}): set DATA_DIR to one that can be written to"
     return Refusal(wire.Verdict.UNREADABLE, sentence)
 
 

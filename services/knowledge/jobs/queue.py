@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Final
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
+from config.logging import SparingLog
 from core.errors import StoreUnavailableError, UnavailableError, UnknownJobError, WenmaiError
 from core.knowledge import Document, JobFigures, JobSnapshot, JobStage
 from services.knowledge.documents import DocumentStore
@@ -50,6 +52,7 @@ class Jobs:
         self._outcomes: Counter[JobStage] = Counter()
         self._by_document: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._log = SparingLog()
 
     def submit(self, document: Document, total: int, work: Work, job_id: str | None = None) -> Job:
         """Put work at the end of the line; the document must have no other."""
@@ -158,7 +161,6 @@ class Jobs:
             self._end(job, JobStage.CANCELLED)
             raise
         except WenmaiError as error:
-            log.warning("job_failed", document_id=job.document.document_id, code=error.code)
             await self._fail(job, work, error)
         except Exception:  # one broken document must not stop the line
             log.exception("job_crashed", document_id=job.document.document_id)
@@ -204,6 +206,23 @@ class Jobs:
         self._ended.append(job.job_id)
         if len(self._ended) > MAX_REMEMBERED:
             del self._jobs[self._ended.popleft()]
+        if error is not None:
+            self.log_failed(job.document, error)
+        elif stage is JobStage.DONE:
+            self._log_ready(job)
+
+    def log_failed(self, document: Document, error: WenmaiError) -> None:
+        """The error's sentence, which may quote the document, is in its record only."""
+        self._log(logging.WARNING, "document_failed", {"code": error.code}, document_id=document.document_id)
+
+    def _log_ready(self, job: Job) -> None:
+        now = job.snapshot()
+        self._log(
+            logging.DEBUG if job.document.is_sample else logging.INFO, "document_ready", {},
+            document_id=now.document_id,
+            chunks=now.total,
+            seconds=round(((now.ended_us or 0) - (now.started_us or 0)) / 1_000_000, 3),
+        )  # fmt: skip
 
 
 def _may_pass(error: BaseException) -> bool:

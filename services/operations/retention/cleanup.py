@@ -82,6 +82,7 @@ class Retention:
             after, note = await self._reclaim()
             total = await self._turns.count()
         report = replace(run.so_far(), total_after=total, bytes_before=size, bytes_after=after)
+        log.info("cleanup_finished", reason=reason, matched=report.matched, deleted=report.deleted)
         details = note | ({"confirmed": "yes"} if doubt else {})
         return replace(report, receipt_id=await self._note(report, began_us, reason, details))
 

@@ -69,8 +69,8 @@ async def test_only_tags_of_documents_one_may_read_are_told(tmp_path: Path) -> N
 async def test_a_page_is_told_its_limits_and_whether_a_model_can_judge(
     tmp_path: Path, llms: dict[str, Any], judges: bool
 ) -> None:
-    settings = make_settings(tmp_path, models={"llms": llms}, conversation={"max_persona_chars": 77})
+    settings = make_settings(tmp_path, models={"llms": llms}, conversation={"max_question_chars": 77})
     async with open_app(settings) as app:
         limits = (await app.client.get("/settings/public")).json()
-    assert (limits["max_persona_chars"], limits["insert_block"]) == (77, judges)
+    assert (limits["max_question_chars"], limits["insert_block"]) == (77, judges)
     assert limits["rerank_top_n"] == {"default": 10, "max": 50}

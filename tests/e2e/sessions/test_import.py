@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from core.conversation.sessions import MAX_PERSONA_CHARS
 from routes.errors import MAX_BODY_BYTES
 from tests.services.conversation.stores import SESSIONS, TURNS
 from tests.support.models.scripted_llm import RECORDED
@@ -221,7 +222,7 @@ def entry(role: str) -> dict[str, Any]:
         ({"turns": [qa()], "title": "x" * 201}, "title"),
         ({"turns": [qa()], "session_id": "../x"}, "session_id"),
         ({"turns": [qa()], "persona": ""}, "persona.text"),
-        ({"turns": [qa()], "persona": "x" * 4_001}, "persona.text"),
+        ({"turns": [qa()], "persona": "x" * (MAX_PERSONA_CHARS + 1)}, "persona.text"),
         ({"turns": [qa()], "persona": {"text": "x", "surplus": 1}}, "persona.surplus"),
         ({"turns": [qa()], "created_at": "2024-01-01T00:00:00"}, "created_at"),
         ({"messages": []}, "messages"),

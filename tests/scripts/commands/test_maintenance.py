@@ -128,7 +128,7 @@ def test_a_bad_configuration_is_one_line_and_exits_with_2(tmp_path: Path) -> Non
         ("PROMPT_KEEP_DAYS", "-1", "0"),
         ("LOW_DISK_MB", "0", "64"),
         ("CONVERSATION_COLLECTION", "operations", "another collection"),
-        ("COLLECTION_SUFFIX", "a b", "pattern"),
+        ("COLLECTION_SUFFIX", "a b", "48 letters"),
     ],
 )
 def test_a_setting_out_of_its_range_stops_every_start_and_deletes_nothing(

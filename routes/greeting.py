@@ -1,0 +1,99 @@
+"""What whoever starts the server reads in the terminal, in their language: that it is ready, how to ask it a
+question that the store can answer, and what it waits for when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import PurePath
+
+from api.container import Container
+from api.wiring.parts import sample_is_pending
+from core.errors import WenmaiError
+from core.knowledge import SHARED_OWNER, DocumentStatus, Narrowed
+from core.text import Language
+from routes.dependencies import LOCAL_OWNER
+
+LOOK_S = 2.0  # for the store to say what it holds; a start does not wait longer for an example
+MOST_TITLE_CHARS = 60
+KEY = "WENMAI_API_KEY"
+
+TEXTS: dict[str, tuple[str, str]] = {
+    "ready": ("Wenmai 问脉已就绪：{url}", "Wenmai 问脉 is ready: {url}"),
+    "reading": (
+        "正在读入示例文档，约需一分钟；现在就可以提问，读入多少查到多少。",
+        "The sample guide is being read in, about a minute; ask meanwhile, what is read is found.",
+    ),
+    "empty": (
+        "还没有文档：先在网页上传，或运行 wenmai ingest 文件夹。",
+        "No documents yet: add some in the page, or run wenmai ingest FOLDER.",
+    ),
+    "key": ("先设置 {key}，取 {names} 中的一个密钥。", "First set {key} to one of your {names}."),
+    "about_sample": ("问脉不联网能用吗？", "Can Wenmai run without a network?"),
+    "about_title": ("“{title}”讲了什么？", "What does “{title}” say?"),
+    "about_itself": ("你能做什么？", "What can you do?"),
+    "stopping": (
+        "正在停止：等待 {running} 个回答完成，最多 {at_most_s:g} 秒；再按一次 Ctrl-C 立即停止。",
+        "Stopping: answers still running: {running}; they have {at_most_s:g} s. Ctrl-C again stops at once.",
+    ),
+    "closing": ("正在停止：没有正在进行的回答。", "Stopping: no answer is running."),
+}
+
+
+def reader_language(environment: Mapping[str, str]) -> Language:
+    """Of the locale, as POSIX ranks its variables."""
+    names = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    return "zh" if next(filter(None, names), "").startswith("zh") else "en"
+
+
+def tell(name: str, language: Language, **values: object) -> str:
+    return TEXTS[name][language == "en"].format(**values)
+
+
+async def greeting(container: Container, url: str, summary: str, language: Language) -> str:
+    """`summary` says in one line what runs here."""
+    server = container.settings.server
+    keys = "API_KEYS" if server.api_keys else "ADMIN_API_KEYS" if server.admin_api_keys else ""
+    question, hint = await _question(
+        container, language, (SHARED_OWNER,) if keys else (LOCAL_OWNER, SHARED_OWNER)
+    )
+    hints = [hint, keys and tell("key", language, key=KEY, names=keys)]
+    lines = [tell("ready", language, url=url), *[f"  {line}" for line in (summary, *hints) if line]]
+    return "\n".join(["", *lines, "", curl(url, question, with_key=bool(keys)), ""])
+
+
+def curl(url: str, question: str, *, with_key: bool) -> str:
+    """To be pasted into a shell, whatever the question holds."""
+    address = shlex.quote(f"{url}/knowledge_chat_conversation")
+    body = shlex.quote(json.dumps({"question": question}, ensure_ascii=False))
+    key = [f'-H "Authorization: Bearer ${KEY}"'] if with_key else []
+    parts = [f"  curl -N {address}", "-H 'Content-Type: application/json'", *key, f"-d {body}"]
+    return " \\\n    ".join(parts)
+
+
+async def _question(container: Container, language: Language, owners: Sequence[str]) -> tuple[str, str]:
+    """One that the store can answer, and what is to be known about it."""
+    if sample_is_pending(container.settings):
+        return tell("about_sample", language), tell("reading", language)
+    with suppress(WenmaiError, TimeoutError):  # the log says when the store is away
+        async with asyncio.timeout(LOOK_S):
+            if await container.knowledge.sample_ids():
+                return tell("about_sample", language), ""
+            if title := await _title(container, owners):
+                return tell("about_title", language, title=title), ""
+            return tell("about_itself", language), tell("empty", language)
+    return tell("about_itself", language), ""
+
+
+async def _title(container: Container, owners: Sequence[str]) -> str:
+    """Of the newest document whose owners are not one key's: the first heading, else its name; "": none."""
+    ready = Narrowed(status=DocumentStatus.READY)
+    for document in (await container.knowledge.list_documents(owners, 1, None, ready)).documents:
+        page = await container.knowledge.chunks(document.document_id, owners, 1)
+        heading = page.chunks[0].heading.partition(" > ")[0] if page.chunks else ""
+        title = heading or PurePath(document.file_name).stem
+        return "".join(filter(str.isprintable, title))[:MOST_TITLE_CHARS]
+    return ""
