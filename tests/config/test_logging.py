@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import logging
+import os
+import pty
+import re
 import subprocess
 import sys
 
+import pytest
+import structlog
+
+from config.logging import SparingLog
 from tests.support.servers.server import ROOT, clean_environment
 
 SECRET = "sk-canary"
@@ -43,3 +53,76 @@ def test_an_exception_is_told_by_type_and_place_without_its_message() -> None:
     assert any(line.endswith(" inner") for line in ours["exception"])
     assert servers["message"] == "Exception in ASGI application"
     assert servers["exception"][0] == "RuntimeError"
+
+
+TWO_LINES = """
+import structlog
+from config.logging import configure_logging
+configure_logging("info", None, {form!r})
+log = structlog.get_logger()
+log.info("document_ready", document_id="d", chunks=3)
+try:
+    raise ValueError
+except ValueError:
+    log.exception("crashed")
+"""
+
+
+def logged(form: str, stderr: int = subprocess.PIPE, **environment: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", TWO_LINES.format(form=form)],
+        cwd=ROOT, env=clean_environment(environment), stderr=stderr, text=True, check=True,
+    )  # fmt: skip
+    return ran.stderr or ""
+
+
+def on_terminal(form: str, **environment: str) -> str:
+    ours, theirs = pty.openpty()
+    logged(form, theirs, **environment)
+    os.close(theirs)
+    written = b""
+    with contextlib.suppress(OSError):  # the end of a terminal that nobody writes to
+        while piece := os.read(ours, 65_536):
+            written += piece
+    os.close(ours)
+    return written.decode()
+
+
+@pytest.mark.parametrize("form", ["auto", "json"])
+def test_elsewhere_a_line_is_json_and_begins_with_what_every_line_has(form: str) -> None:
+    ready, crashed = map(json.loads, logged(form).splitlines())
+    assert list(ready) == ["timestamp", "level", "event", "document_id", "chunks"]
+    assert list(crashed)[:3] == ["timestamp", "level", "event"]
+
+
+def test_on_a_terminal_lines_are_to_be_read_and_coloured_and_errors_have_their_places() -> None:
+    """Discriminates: a list of places handed to structlog's renderer, which took the log down with it."""
+    text = on_terminal("auto")
+    assert "\x1b[" in text
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+    assert re.match(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[info +\] document_ready +document_id=d chunks=3\r\n", plain
+    )
+    assert re.search(r"crashed *\r\nValueError\r\n  .+:\d+ <module>\r\n", plain)
+    assert next(iter(json.loads(on_terminal("json").splitlines()[0]))) == "timestamp"
+
+
+def test_text_is_without_colours_in_a_file_and_where_nobody_wants_them() -> None:
+    for text in (logged("text"), on_terminal("auto", NO_COLOR="1")):
+        assert "document_ready" in text
+        assert "\x1b[" not in text
+
+
+async def test_of_a_flood_the_first_lines_are_logged_and_the_others_counted() -> None:
+    """Discriminates: a line for each, the others lost, one kind counted for another, an id on the sum."""
+    sparing = SparingLog(most=2, within_s=0.05)
+    with structlog.contextvars.bound_contextvars(request_id="r"), structlog.testing.capture_logs() as lines:
+        for number in range(5):
+            sparing(logging.INFO, "request_refused", {"status": 404}, number=number)
+        sparing(logging.INFO, "request_refused", {"status": 401}, number=9)
+        await asyncio.sleep(0.2)
+        sparing(logging.INFO, "request_refused", {"status": 404}, number=10)
+    assert [(line["status"], line.get("number"), line.get("more")) for line in lines] == [
+        (404, 0, None), (404, 1, None), (401, 9, None), (404, None, 3), (404, 10, None),
+    ]  # fmt: skip
+    assert lines[3]["within_s"] == 0.05

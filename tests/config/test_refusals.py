@@ -1,0 +1,123 @@
+"""A setting that cannot be taken stops the start in one line that says what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.settings import Settings, load_settings
+from config.sources import ConfigurationError, section_of
+from tests.support.servers.commands import command
+
+MODEL = '[llms.default]\nprovider = "openai"\nmodel = "m"\n'
+UNKNOWN = "is refused: there is no such setting."
+IN_FILE = "in the configuration file."
+CLASS = "llama_index:module:Class"
+TABLES = "Tables are [llms.NAME] and [sources.NAME]; settings stand above them, in no table."
+
+
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **environment: str) -> str:
+    file = tmp_path / "wenmai.toml"
+    file.write_text(toml, encoding="utf-8")
+    for name, value in {"WENMAI_CONFIG": str(file), **environment}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError) as error:
+        load_settings()
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("toml", "line"),
+    [
+        (
+            MODEL + 'base_ulr = "x"',
+            "LLMS.DEFAULT.BASE_ULR is refused: there is no such setting. Did you mean base_url?",
+        ),
+        (MODEL + "zzz = 1", f"LLMS.DEFAULT.ZZZ {UNKNOWN}"),
+        (MODEL + "port = 1", f"LLMS.DEFAULT.PORT {UNKNOWN} It stands in no table: write it above the first."),
+        ('[sources.a]\nfolder = "/x"\nexcludes = []', f"SOURCES.A.EXCLUDES {UNKNOWN} Did you mean exclude?"),
+        (
+            "max_recent_turn = 3",
+            f"Unknown setting 'max_recent_turn' {IN_FILE} Did you mean max_recent_turns?",
+        ),
+        ("[models.x]\nmodel = 'm'", f"Unknown setting 'models' {IN_FILE} {TABLES}"),
+        ("[server]\nport = 1", f"Unknown setting 'server' {IN_FILE} {TABLES}"),
+        ("[sources.a]\ntags = []", "SOURCES.A.FOLDER is missing: it must be text."),
+        ("sources = 'x'", "SOURCES = 'x' is refused: it must be a table."),
+        ("llms.x = 3", "LLMS.X = 3 is refused: it must be a table, with a line for each of its fields."),
+        (
+            MODEL + "max_tokens = 0",
+            "LLMS.DEFAULT.MAX_TOKENS = 0 is refused: it must be an integer from 1 to 1000000.",
+        ),
+        (
+            MODEL + "layout = 'x'",
+            "LLMS.DEFAULT.LAYOUT = 'x' is refused: it must be one of "
+            "auto, one_system, many_system, system_field, flat.",
+        ),
+        (
+            "[llms.a]\nprovider = 'opnai'",
+            "LLMS.A.PROVIDER = 'opnai' is refused: it must be "
+            f"openai, anthropic, gguf, extractive or {CLASS}.",
+        ),
+    ],
+)
+def test_in_the_file(toml: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refused(tmp_path, monkeypatch, toml) == line
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("PORT", "99999", "an integer from 0 to 65535"),
+        ("PORT", "", "an integer from 0 to 65535"),
+        ("KNOWLEDGE_SHARE", "1.5", "a finite number from 0 to 0.9"),
+        ("TOKEN_TIMEOUT_S", "nan", "a finite number above 0"),
+        ("LOAD_SAMPLE", "maybe", "true or false"),
+        ("LOG_FORMAT", "yaml", "one of auto, text, json"),
+        ("EMBEDDING", "bundeld", f"bundled, openai, openai:NAME, sentence-transformers:NAME or {CLASS}"),
+        ("QDRANT_URL", "localhost:6333", "an address like http://127.0.0.1:6333"),
+        (
+            "OPENAI_BASE_URL",
+            "localhost",
+            "an address like http://127.0.0.1:11434/v1 or https://api.deepseek.com/v1",
+        ),
+        ("RERANKER_URL", "ftp://x", "an address like http://127.0.0.1:8080/rerank"),
+        ("QUESTION_FILTERS", "masks", "module:name, of each filter"),
+    ],
+)
+def test_in_the_environment(
+    name: str, value: str, allowed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = refused(tmp_path, monkeypatch, **{name: value})
+    assert line == f"{name} = {value!r} is refused: it must be {allowed}."
+
+
+@pytest.mark.parametrize("name", section_of(Settings))
+@pytest.mark.parametrize("value", [-1e300, {"": []}, [[3]], "\0"])
+def test_whatever_stands_for_any_setting_is_taken_or_refused_in_one_line(name: str, value: Any) -> None:
+    """Discriminates: a field whose range cannot be put in words, and ends in a traceback."""
+    try:
+        load_settings(**{section_of(Settings)[name]: {name: value}})
+    except ConfigurationError as error:
+        line = str(error)
+        assert "\n" not in line
+        assert "should" not in line  # pydantic's words
+        assert name.upper() in line
+
+
+def test_the_start_ends_with_2_and_leaves_nothing(tmp_path: Path) -> None:
+    """An option, a filter and a model that are found wrong only when their classes are loaded."""
+    llm = (
+        "[llms.default]\nprovider = 'llama_index:llama_index.core.llms:MockLLM'\noptions = {max_tokns = 3}\n"
+    )
+    file = tmp_path / "wenmai.toml"
+    file.write_text(llm, encoding="utf-8")
+    ran = command("serve", WENMAI_CONFIG=str(file), DATA_DIR=str(tmp_path / "data"), PORT="0")
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "wenmai: 'llama_index:llama_index.core.llms:MockLLM' does not take the option max_tokns. "
+        "Did you mean max_tokens?\n"
+    )
+    assert not (tmp_path / "data").exists()

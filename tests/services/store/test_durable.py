@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.errors import StartRefusedError
+from services.store.durable import refuse_unusable
+
+
+@pytest.mark.parametrize("below", ["", "data", "data/more"])
+def test_a_data_folder_that_is_none_is_refused_before_anything_is_made(below: str, tmp_path: Path) -> None:
+    """Discriminates: a traceback at the first file that is made below it."""
+    (tmp_path / "file").touch()
+    with pytest.raises(StartRefusedError, match=r"^DATA_DIR = .* cannot be used .*: it is not a folder\)"):
+        refuse_unusable(tmp_path / "file" / below)
+    refuse_unusable(tmp_path / "new" / below)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_one_that_this_user_may_not_write_to_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StartRefusedError, match="this user may not write to it"):
+        refuse_unusable(tmp_path / "data")

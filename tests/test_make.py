@@ -1,0 +1,74 @@
+"""`make` looks at Python before it installs anything. The Pythons here only say a version."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PYTHON = """#!/bin/sh
+case "$1" in
+  -V) echo "Python {version}" ;;
+  -c) exit {too_old} ;;
+  -m) [ {venv} = yes ] || {{ echo "ensurepip is not available" >&2; exit 1; }}
+      mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+esac
+"""
+
+
+def python(path: Path, version: str, *, too_old: bool = False, venv: bool = True) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    script = PYTHON.format(version=version, too_old=int(too_old), venv="yes" if venv else "no")
+    path.write_text(script, encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`make python` with this project's Makefile, and with the folder's .venv."""
+    command = ["make", "-f", str(ROOT / "Makefile"), "python", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+
+
+def version_in(folder: Path) -> str:
+    return subprocess.run([folder / ".venv/bin/python", "-V"], capture_output=True, text=True).stdout.strip()
+
+
+def test_a_python_that_is_too_old_or_cannot_make_environments_is_named_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: pip's or venv's own pages about it, and a .venv half made."""
+    for one, said in (
+        (python(tmp_path / "old", "3.10.12", too_old=True), "Wenmai needs Python 3.11 or newer"),
+        (python(tmp_path / "bare", "3.12.1", venv=False), "sudo apt install python3-venv"),
+        (str(tmp_path / "nowhere"), "Wenmai needs Python 3.11 or newer"),
+    ):
+        refused = make(tmp_path, f"PYTHON={one}")
+        assert refused.returncode == 2
+        ours = [line for line in refused.stderr.splitlines() if not line.startswith("make")]
+        assert len(ours) == 1
+        assert said in ours[0]
+        assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.parametrize("before", ["gone", "too old", "another"])
+def test_an_environment_of_another_python_is_made_anew(before: str, tmp_path: Path) -> None:
+    inside = tmp_path / ".venv" / "bin" / "python"
+    python(inside, "3.11.2", too_old=before == "too old")
+    if before == "gone":
+        inside.unlink()
+        inside.symlink_to(tmp_path / "removed")
+    (tmp_path / ".venv" / ".installed").touch()
+    new = python(tmp_path / "new", "3.12.1")
+    assert make(tmp_path, f"PYTHON={new}").returncode == 0
+    assert version_in(tmp_path) == "Python 3.12.1"
+    assert not (tmp_path / ".venv" / ".installed").exists()
+
+
+def test_one_that_runs_is_left_as_it_is_when_no_other_is_asked_for(tmp_path: Path) -> None:
+    """Discriminates: an activated environment elsewhere, for which everything is downloaded again."""
+    python(tmp_path / ".venv" / "bin" / "python", "3.11.2")
+    assert make(tmp_path).returncode == 0
+    assert version_in(tmp_path) == "Python 3.11.2"
