@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections import Counter
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import structlog
@@ -20,7 +19,6 @@ from config.secrets import Mask
 
 _FIRST_FIELDS = ("timestamp", "level", "event")
 _INNERMOST_FRAMES = 12
-_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 def configure_logging(level: str, mask: Mask | None = None, form: str = "auto") -> None:
@@ -64,9 +62,10 @@ def _lines_of_exception(logger: WrappedLogger, method: str, event: EventDict) ->
 def without_messages(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """An exception as its types and places: its message may quote a question, a prompt or a key."""
     exc_info = event.pop("exc_info", None)
+    if exc_info is True:
+        exc_info = sys.exception()
     if exc_info:
-        _, error, _ = _exc_info(exc_info)
-        event["exception"] = described(error)
+        event["exception"] = described(exc_info[1] if isinstance(exc_info, tuple) else exc_info)
     return event
 
 
@@ -79,12 +78,6 @@ def described(error: BaseException | None) -> list[str]:
         lines += [f"  {frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return lines
-
-
-def _exc_info(exc_info: object) -> _ExcInfo | tuple[None, None, None]:
-    if isinstance(exc_info, BaseException):
-        return type(exc_info), exc_info, exc_info.__traceback__
-    return exc_info if isinstance(exc_info, tuple) else sys.exc_info()
 
 
 class _ServerLog(logging.Handler):

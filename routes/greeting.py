@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePath
@@ -51,6 +52,12 @@ def reader_language(environment: Mapping[str, str]) -> Language:
 
 def tell(name: str, language: Language, **values: object) -> str:
     return TEXTS[name][language == "en"].format(**values)
+
+
+def show(text: str) -> None:
+    """What the terminal's encoding lacks is shown as its number."""
+    encoding = sys.stdout.encoding
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 async def greeting(container: Container, url: str, summary: str, language: Language) -> str:

@@ -30,7 +30,7 @@ from config.settings import ServerSettings, Settings, not_as_fitted
 from config.sources import still_set
 from core.errors import StoreLockedError, WenmaiError
 from routes.app import create_app
-from routes.greeting import greeting, reader_language, tell
+from routes.greeting import greeting, reader_language, show, tell
 from routes.stream import CONNECTION
 
 log = structlog.get_logger()
@@ -99,12 +99,10 @@ LAST_FRAMES_S = 3.0  # for readers to take what is left once every turn has ende
 class Server(uvicorn.Server):
     """Opens the application itself, so that a refusal is one line and not a traceback."""
 
-    def __init__(
-        self, config: uvicorn.Config, app: FastAPI, settings: ServerSettings, summary: str, began_s: float
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, container: Container, summary: str, began_s: float) -> None:
         super().__init__(config)
-        self._app = app
-        self._settings = settings
+        self._container = container
+        self._settings = container.settings.server
         self._summary = summary
         self._began_s = began_s
         self.stop_began_s = began_s
@@ -125,37 +123,29 @@ class Server(uvicorn.Server):
             gc.collect()
             gc.freeze()
             url = self._settings.address(self.servers[0].sockets[0].getsockname()[1])
-            container: Container = self._app.state.container
-            await asyncio.to_thread(container.announce, url)
+            await asyncio.to_thread(self._container.announce, url)
             log.info("server_ready", url=url, seconds=round(time.monotonic() - self._began_s, 3))
-            print(await greeting(container, url, self._summary, self._language), flush=True)
+            show(await greeting(self._container, url, self._summary, self._language))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse new questions, let open answers finish, cut the rest, then close.
 
         Meanwhile everything else is served: who asks for readiness, or a turn, gets an answer.
         """
-        container = getattr(self._app.state, "container", None)
-        if container is not None:
-            await container.running.close(self._settings.shutdown_grace_s)
+        await self._container.running.close(self._settings.shutdown_grace_s)
         await self._last_frames()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first says what is waited for; the second ends the waiting for open answers."""
-        running, at_most_s = self._app.state.container.running, self._settings.shutdown_grace_s
         if self.should_exit:
-            running.hurry()
+            self._container.running.hurry()
         else:
             self.stop_began_s = time.monotonic()
-            log.info(
-                "server_stopping", signal=signal.Signals(sig).name, running=len(running), at_most_s=at_most_s
-            )
+            waits = {"running": len(self._container.running), "at_most_s": self._settings.shutdown_grace_s}
+            log.info("server_stopping", signal=signal.Signals(sig).name, **waits)
             if sig == signal.SIGINT:
-                name = "stopping" if len(running) else "closing"
-                print(
-                    f"\n{tell(name, self._language, running=len(running), at_most_s=at_most_s)}", flush=True
-                )
+                show("\n" + tell("stopping" if waits["running"] else "closing", self._language, **waits))
         super().handle_exit(sig, frame)
 
     async def _last_frames(self) -> None:
@@ -203,7 +193,7 @@ async def _run(config: uvicorn.Config, app: FastAPI, settings: Settings, listene
             parts = _parts(app, settings)
             log.info("server_starting", pid=os.getpid(), **parts)
             summary = " · ".join(f"{name} {value}" for name, value in parts.items())
-            server = Server(config, app, settings.server, summary, began_s)
+            server = Server(config, app.state.container, summary, began_s)
             await server.serve(sockets=[listener])
     except WenmaiError as error:
         text = FailureTexts(settings.models, mask_of(settings))(error, "en")
