@@ -81,12 +81,18 @@ def described(error: BaseException | None) -> list[str]:
 
 
 class _ServerLog(logging.Handler):
-    """What uvicorn has to say, in our form."""
+    """What uvicorn has to say, in our form: of what it refuses itself, such as invalid HTTP, not each."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._sparing = SparingLog()
 
     def emit(self, record: logging.LogRecord) -> None:
-        log = structlog.get_logger("uvicorn")
-        message = record.getMessage().partition("\n")[0]
-        log.log(record.levelno, "http_server", message=message, exc_info=record.exc_info)
+        message = {"message": record.getMessage().partition("\n")[0]}
+        if record.exc_info:
+            structlog.get_logger().log(record.levelno, "http_server", **message, exc_info=record.exc_info)
+        else:
+            self._sparing(record.levelno, "http_server", message)
 
 
 class SparingLog:

@@ -39,7 +39,7 @@ def test_the_guides_list_the_same_events_and_each_is_logged_somewhere() -> None:
     assert documented("zh") == documented("en")
     sources = [
         path.read_text(encoding="utf-8")
-        for room in ("api", "routes", "services")
+        for room in ("api", "config", "routes", "services")
         for path in (ROOT / room).rglob("*.py")
     ]
     code = "\n".join(sources).replace('f"{self._name}_failed"', '"cleanup_failed"')
