@@ -145,4 +145,7 @@ def passage_batches(texts: Sequence[str]) -> Iterator[list[str]]:
 def _be_less_urgent() -> None:
     """On Linux niceness belongs to a thread; elsewhere it would slow the whole process, so it is left."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PASSAGE_NICENESS)
+        thread = threading.get_native_id()
+        # a process that was started with more of it may not lower it
+        niceness = max(PASSAGE_NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
+        os.setpriority(os.PRIO_PROCESS, thread, niceness)

@@ -1,10 +1,16 @@
 """Passages go to the model in batches by their tokens, so that none keeps the thread for long."""
 
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.prompt.budget import estimate_tokens
-from services.models.embedding import PASSAGE_BATCH, PASSAGE_BATCH_TOKENS, passage_batches
+from services.models.embedding import PASSAGE_BATCH, PASSAGE_BATCH_TOKENS, _be_less_urgent, passage_batches
 
 TEXTS = st.lists(st.sampled_from(["", "fee", "费用" * 40, "a fee " * 60, "费用" * 400]), max_size=80)
 
@@ -21,3 +27,18 @@ def test_a_batch_of_several_texts_stays_within_its_limits(texts: list[str]) -> N
     for batch in passage_batches(texts):
         assert 1 <= len(batch) <= PASSAGE_BATCH
         assert len(batch) == 1 or sum(map(estimate_tokens, batch)) <= PASSAGE_BATCH_TOKENS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="niceness belongs to the process")
+def test_a_server_that_is_nicer_already_stays_so() -> None:
+    """Discriminates: the niceness of passages set whatever it is. Without the right to lower it, as under
+    systemd's `Nice=` or `nice -n 15` for anybody but root, not one document could be read in."""
+
+    def niceness() -> int:
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, 19)
+        _be_less_urgent()
+        return os.getpriority(os.PRIO_PROCESS, thread)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(niceness).result() == 19
