@@ -1,0 +1,46 @@
+// node read_stream.mjs http://127.0.0.1:8000 "What is a turn?" prints the answer as it streams.
+import { randomUUID } from "node:crypto";
+
+// [id, kind, text] of each event that has arrived whole.
+async function* events(body) {
+  let rest = "";
+  for await (const piece of body.pipeThrough(new TextDecoderStream())) {
+    const blocks = (rest + piece).split("\n\n");
+    rest = blocks.pop();
+    for (const lines of blocks.map((block) => block.split("\n"))) {
+      const data = lines.filter((line) => line.startsWith("data:"));
+      const [, kind, text] = /^(\w+):([^]*)/.exec(data.map((line) => line.slice(5).replace(/^ /, "")).join("\n")) ?? [];
+      if (kind) yield [lines.find((line) => line.startsWith("id: ")).slice(4), kind, text];
+    }
+  }
+}
+
+// The pieces of the answer, each once, however often the connection breaks.
+export async function* ask(base, question, key = "") {
+  const turn_id = randomUUID();
+  const headers = { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
+  const request = { method: "POST", headers, body: JSON.stringify({ question, turn_id }) };
+  for (let failures = 0, last = ""; failures < 8; failures++) {
+    let wait_s = Math.min(2 ** failures / 2, 10);
+    try {
+      const response = last // the answer goes on without a reader: continue behind the last event that came
+        ? await fetch(`${base}/turns/${turn_id}/stream`, { headers: { ...headers, "Last-Event-ID": last } })
+        : await fetch(`${base}/knowledge_chat_conversation`, request);
+      if ([429, 503].includes(response.status)) wait_s = Number(response.headers.get("Retry-After") ?? wait_s);
+      else if (!response.ok) throw new Error(await response.text());
+      else
+        for await (const [id, kind, text] of events(response.body)) {
+          [last, failures] = [id, 0];
+          if (kind === "CONTENT") yield text;
+          else if (kind === "ERROR") throw new Error(text);
+          else if (kind === "DONE") return;
+        }
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error; // fetch's word for a connection that was lost
+    }
+    await new Promise((resolve) => setTimeout(resolve, wait_s * 1000));
+  }
+  throw new Error("the server cannot be reached");
+}
+
+for await (const piece of ask(process.argv[2], process.argv[3], process.env.WENMAI_KEY)) process.stdout.write(piece);

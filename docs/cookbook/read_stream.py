@@ -1,0 +1,60 @@
+"""python read_stream.py http://127.0.0.1:8000 "What is a turn?" prints the answer as it streams."""
+
+import http.client
+import json
+import os
+import sys
+import time
+import urllib.error
+import uuid
+from urllib.request import Request, urlopen
+
+
+def events(response):
+    """(id, kind, text) of each event that has arrived whole."""
+    event_id, data = "", []
+    for line in (raw.decode(errors="replace").rstrip("\n") for raw in response):
+        if line.startswith("id: "):
+            event_id = line[4:]
+        elif line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))
+        elif not line and data:
+            kind, _, text = "\n".join(data).partition(":")
+            yield event_id, kind, text
+            data = []
+
+
+def ask(base, question, key=""):
+    """The pieces of the answer, each once, however often the connection breaks."""
+    turn_id, last, failures = str(uuid.uuid4()), "", 0
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    body = json.dumps({"question": question, "turn_id": turn_id}).encode()
+    while failures < 8:
+        request = Request(f"{base}/knowledge_chat_conversation", body, headers)
+        if last:  # the answer goes on without a reader: continue behind the last event that came
+            request = Request(f"{base}/turns/{turn_id}/stream", headers=headers | {"Last-Event-ID": last})
+        wait_s = min(2**failures / 2, 10)
+        try:
+            with urlopen(request, timeout=60) as response:
+                for event_id, kind, text in events(response):
+                    last, failures = event_id, 0
+                    if kind == "CONTENT":
+                        yield text
+                    elif kind == "ERROR":
+                        raise RuntimeError(text)
+                    elif kind == "DONE":
+                        return
+        except urllib.error.HTTPError as error:
+            if error.code not in (429, 503):
+                raise RuntimeError(error.read().decode()) from None
+            wait_s = float(error.headers.get("Retry-After", wait_s))
+        except (OSError, http.client.HTTPException):
+            pass  # the connection was lost, or could not be made
+        failures += 1
+        time.sleep(wait_s)
+    raise RuntimeError("the server cannot be reached")
+
+
+if __name__ == "__main__":
+    for piece in ask(sys.argv[1], sys.argv[2], os.environ.get("WENMAI_KEY", "")):
+        print(piece, end="", flush=True)

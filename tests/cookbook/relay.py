@@ -1,0 +1,65 @@
+"""A relay on loopback between a reader and the server, which loses connections as it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class Relay:
+    """`faults`: what happens to each connection, one after another; those after the last pass whole. Bytes
+    answer in the server's place; a number lets so many bytes of the server's answer through and then drops
+    the connection."""
+
+    def __init__(self, target_port: int, faults: list[bytes | int]) -> None:
+        self._target_port = target_port
+        self.faults = faults
+        self.heads: list[str] = []  # the first line of each request
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            request = await reader.readuntil(b"\r\n\r\n")
+            self.heads.append(request.decode().splitlines()[0])
+            fault = self.faults.pop(0) if self.faults else None
+            if isinstance(fault, bytes):
+                writer.write(fault)
+                await writer.drain()
+            else:
+                await self._pass(request, reader, writer, fault)
+        writer.transport.abort()
+
+    async def _pass(
+        self, request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int | None
+    ) -> None:
+        upstream, server = await asyncio.open_connection("127.0.0.1", self._target_port)
+        server.write(request)
+        ways = (_copy(reader, server, None), _copy(upstream, writer, most))
+        copying = [asyncio.create_task(way) for way in ways]
+        try:
+            await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in copying:
+                task.cancel()
+            await asyncio.gather(*copying, return_exceptions=True)
+            server.transport.abort()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int | None) -> None:
+    """At most so many bytes, all of them when None."""
+    remaining = most
+    while remaining != 0 and (piece := await reader.read(remaining or 65_536)):
+        writer.write(piece)
+        await writer.drain()
+        remaining = None if remaining is None else remaining - len(piece)
+
+
+@asynccontextmanager
+async def relaying(target_port: int, *faults: bytes | int) -> AsyncIterator[tuple[str, Relay]]:
+    """Its address, and itself."""
+    relay = Relay(target_port, list(faults))
+    server = await asyncio.start_server(relay.connected, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", relay

@@ -1,0 +1,62 @@
+"""The two readers of the stream get every piece once, over a breaking connection, from a busy server."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.cookbook.pages import COOKBOOK
+from tests.cookbook.relay import BUSY, relaying
+from tests.support.servers.app import make_settings, scripted, serving
+
+SAID = ("第一行。\n", "Two\n\nlines, ", "data: DONE: is text, ", "🙂 and é, ", "the end.")
+READERS = {"read_stream.py": sys.executable, "read_stream.mjs": shutil.which("node") or ""}
+
+
+async def run(reader: str, *arguments: str) -> tuple[str, str]:
+    """What it printed, on both streams."""
+    process = await asyncio.create_subprocess_exec(
+        READERS[reader], COOKBOOK / reader, *arguments,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await process.communicate()
+    return out.decode(), err.decode()
+
+
+@pytest.mark.slow("waits as long as the server asks for, twice")
+@pytest.mark.parametrize("reader", READERS)
+async def test_a_reader_gets_every_piece_once(reader: str, tmp_path: Path) -> None:
+    """Discriminates: no turn_id of its own (asked twice), no Last-Event-ID (text twice), an event taken
+    before its end (text lost or torn), a lost connection taken for the end of the answer."""
+    if not READERS[reader]:
+        pytest.skip("node is not here")
+    script = [step for piece in SAID * 4 for step in (0.05, piece)]
+    models = {"llms": {"default": scripted(*script)}}
+    async with serving(make_settings(tmp_path, models=models)) as url:
+        faults = (BUSY, 60, 900, BUSY, 1_500)
+        async with relaying(urlsplit(url).port or 0, *faults) as (address, relay):
+            printed, errors = await run(reader, address, "什么是轮次？")
+        async with httpx.AsyncClient(base_url=url) as client:
+            (session,) = (await client.get("/sessions")).json()["sessions"]
+            (turn,) = (await client.get(f"/sessions/{session['session_id']}/turns")).json()["turns"]
+    assert errors == ""
+    assert printed == turn["assistant_response"] == "".join(SAID * 4)
+    assert relay.faults == []
+    assert [head.split()[0] for head in relay.heads] == ["POST", "POST", "POST", "GET", "GET", "GET"]
+
+
+@pytest.mark.parametrize("reader", READERS)
+async def test_a_reader_says_what_the_server_refuses(reader: str, tmp_path: Path) -> None:
+    """Discriminates: a refusal that is tried again, or swallowed."""
+    if not READERS[reader]:
+        pytest.skip("node is not here")
+    async with serving(make_settings(tmp_path)) as url:
+        printed, errors = await run(reader, url, " ")
+    assert printed == ""
+    assert "empty_question" in errors
