@@ -26,6 +26,7 @@ DOCUMENTS = sorted(
         *(ROOT / "config" / "prompts").glob("*.zh.md"),
         *(ROOT / "docs").glob("*.zh.md"),
         *(ROOT / "docs" / "guide" / "zh").glob("*.md"),
+        *(ROOT / "docs" / "cookbook" / "zh").glob("*.md"),
         *(ROOT / "docs" / "operator").glob("zh*.md"),
     ]
 )

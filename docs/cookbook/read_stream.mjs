@@ -1,5 +1,4 @@
 // node read_stream.mjs http://127.0.0.1:8000 "What is a turn?" prints the answer as it streams.
-import { randomUUID } from "node:crypto";
 
 // [id, kind, text] of each event that has arrived whole.
 async function* events(body) {
@@ -17,7 +16,7 @@ async function* events(body) {
 
 // The pieces of the answer, each once, however often the connection breaks.
 export async function* ask(base, question, key = "") {
-  const turn_id = randomUUID();
+  const turn_id = crypto.randomUUID();
   const headers = { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
   const request = { method: "POST", headers, body: JSON.stringify({ question, turn_id }) };
   for (let failures = 0, last = ""; failures < 8; failures++) {

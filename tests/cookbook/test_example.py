@@ -42,7 +42,7 @@ def defaults_of(model: type[BaseModel]) -> dict[str, Any]:
 def test_every_setting_stands_in_the_example_once_with_its_default() -> None:
     """Discriminates: a setting that is added, renamed or has another default, and an example of before."""
     written = tomllib.loads(UNCOMMENTED)
-    tables = {"llms": LLMSettings, "sources": SourceSettings}
+    tables: dict[str, type[BaseModel]] = {"llms": LLMSettings, "sources": SourceSettings}
     for name, model in tables.items():
         (table,) = written[name].values()
         assert set(table) == set(model.model_fields)

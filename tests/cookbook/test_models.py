@@ -16,7 +16,7 @@ from config.secrets import mask_of
 from config.settings import Settings
 from core.errors import Cause, LLMUnavailableError, ModelFailure
 from core.operations.findings import Finding
-from tests.cookbook.pages import blocks, page, rows, sections
+from tests.cookbook.pages import LANGUAGES, blocks, page, rows, sections
 from tests.support.models.provider_stub import Answer, ProviderStub, serving
 from tests.support.servers.app import make_settings, open_app
 
@@ -68,6 +68,11 @@ async def doctor_on_the_model(settings: Settings) -> Finding:
 
     findings = await examine(settings, ask_server, fast=True)
     return next(finding for finding in findings if finding.name == "model default")
+
+
+def test_both_languages_quote_the_doctor_alike() -> None:
+    english, chinese = ([row[:2] for row in rows(page(language, "models"))] for language in LANGUAGES)
+    assert english == chinese
 
 
 async def test_a_recipe_answers_and_the_doctor_is_content(

@@ -51,6 +51,7 @@ async def test_a_reader_gets_every_piece_once(reader: str, tmp_path: Path) -> No
     assert [head.split()[0] for head in relay.heads] == ["POST", "POST", "POST", "GET", "GET", "GET"]
 
 
+@pytest.mark.slow("runs a process")
 @pytest.mark.parametrize("reader", READERS)
 async def test_a_reader_says_what_the_server_refuses(reader: str, tmp_path: Path) -> None:
     """Discriminates: a refusal that is tried again, or swallowed."""

@@ -1,0 +1,100 @@
+"""The unit and the proxies' files are accepted by the programs they are for, and agree with the settings."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from config.settings import Settings
+from config.sources import section_of
+from tests.cookbook.pages import COOKBOOK
+
+UNIT = (COOKBOOK / "wenmai.service").read_text(encoding="utf-8")
+NGINX = (COOKBOOK / "nginx.conf").read_text(encoding="utf-8")
+CADDY = (COOKBOOK / "Caddyfile").read_text(encoding="utf-8")
+SERVER, MODELS = Settings.model_fields["server"], Settings.model_fields["models"]
+LAST_STEPS_S = 10  # the last frames, the store, the connections
+
+
+def default(name: str) -> float:
+    field = next(
+        section.annotation.model_fields[name]  # type: ignore[union-attr]
+        for section in (SERVER, MODELS)
+        if name in section.annotation.model_fields  # type: ignore[union-attr]
+    )
+    return float(field.default)
+
+
+def accepted(*command: str, **environment: str) -> str:
+    """What the program says of the file; it must end well."""
+    environment["PATH"] = os.environ["PATH"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stderr + ended.stdout
+
+
+def needs(*programs: str) -> None:
+    missing = [program for program in programs if not shutil.which(program)]
+    if missing:
+        pytest.skip(f"not here: {', '.join(missing)}")
+
+
+def test_the_unit_agrees_with_the_settings() -> None:
+    parser = configparser.RawConfigParser(strict=False)  # Environment= stands in it twice
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(UNIT)
+    service = parser["Service"]
+    assert int(service["TimeoutStopSec"]) >= default("shutdown_grace_s") + LAST_STEPS_S
+    variables = set(re.findall(r"^Environment=(\w+)=", UNIT, re.M))
+    assert "DATA_DIR" in variables
+    assert variables - {"WENMAI_CONFIG"} <= {name.upper() for name in section_of(Settings)}
+    assert f"DATA_DIR=/var/lib/{service['StateDirectory']}\n" in UNIT
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    """Discriminates: a misspelt key or value, which systemd itself only warns of."""
+    needs("systemd-analyze")
+    here = UNIT.replace("/srv/wenmai/.venv/bin/wenmai", sys.executable).replace("/srv/wenmai", str(tmp_path))
+    (tmp_path / "wenmai.service").write_text(here, encoding="utf-8")
+    assert accepted("systemd-analyze", "verify", str(tmp_path / "wenmai.service")) == ""
+
+
+def test_the_proxies_let_pass_what_wenmai_takes() -> None:
+    """Discriminates: a limit of another size, less patience than an answer takes, pieces held back."""
+    size = int(default("max_upload_bytes"))
+    assert f"client_max_body_size {size};" in NGINX
+    assert f"max_size {size // 1_000_000}MB\n" in CADDY
+    (patience,) = re.findall(r"proxy_read_timeout (\d+)s;", NGINX)
+    assert int(patience) > default("answer_timeout_s")
+    assert "proxy_buffering off;" in NGINX
+    assert "flush_interval -1\n" in CADDY
+
+
+def test_nginx_accepts_its_file(tmp_path: Path) -> None:
+    needs("nginx", "openssl")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    accepted(
+        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wenmai.example.org",
+        "-keyout", str(key), "-out", str(certificate),
+    )  # fmt: skip
+    site = re.sub(r"/etc/\S+fullchain.pem", str(certificate), NGINX)
+    site = re.sub(r"/etc/\S+privkey.pem", str(key), site)
+    site = re.sub(r"(?<=listen )(?=\d)", "18", site)  # ports that anybody may bind
+    main = f"pid {tmp_path}/pid; events {{}}\nhttp {{ access_log off; {site} }}\n"
+    (tmp_path / "nginx.conf").write_text(main, encoding="utf-8")
+    log = f"error_log {tmp_path}/error.log;"
+    accepted("nginx", "-t", "-e", f"{tmp_path}/error.log", "-g", log, "-c", str(tmp_path / "nginx.conf"))
+
+
+def test_caddy_accepts_its_file(tmp_path: Path) -> None:
+    needs("caddy")
+    file = str(COOKBOOK / "Caddyfile")
+    home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    accepted("caddy", "validate", "--adapter", "caddyfile", "--config", file, **home)

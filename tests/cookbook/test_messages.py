@@ -1,0 +1,88 @@
+"""What the pages quote is what the program says, and the way back from an upgrade works as it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from qdrant_client import models
+
+from api.wiring.parts import open_store
+from config.settings import Settings
+from tests.cookbook.pages import COOKBOOK, LANGUAGES, blocks, page
+from tests.support.servers.app import HASHING, make_settings, open_app
+from tests.support.servers.commands import command
+
+
+def quoted(name: str, beginning: str) -> str:
+    """The block of that page that begins so: what a program prints."""
+    (text,) = [
+        text for kind, text in blocks(page("en", name)) if kind == "text" and text.startswith(beginning)
+    ]
+    return text.strip()
+
+
+async def run(script: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    """Exit code, output, and errors."""
+    ended = await asyncio.to_thread(command, script, *arguments, EMBEDDING=HASHING, **environment)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+@pytest.mark.slow("starts the server's process, which ends at once")
+async def test_a_port_in_use_is_said_as_on_the_page(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, _, errors = await run("serve", PORT=port, DATA_DIR=str(tmp_path))
+    assert code == 2
+    assert errors.strip() == quoted("troubleshooting", "wenmai: cannot listen").replace("8000", port)
+
+
+@pytest.mark.slow("starts a second server, which ends at once")
+async def test_a_store_in_use_is_said_as_on_the_page(tmp_path: Path) -> None:
+    async with open_app(make_settings(tmp_path)):
+        code, _, errors = await run("serve", PORT="0", DATA_DIR=str(tmp_path))
+    assert code == 1
+    expected = quoted("troubleshooting", "the data folder").replace("data/store", str(tmp_path / "store"))
+    assert expected.partition("process")[0] in errors
+
+
+async def write_later_schema(settings: Settings) -> None:
+    """What a version to come might leave."""
+    later = {"embedding": "another", "dimension": 4, "schema_version": 99}
+    words = {"sparse": models.SparseVectorParams(modifier=models.Modifier.IDF)}
+    async with open_store(settings.store) as store:
+        await store.delete_collection("conversations")
+        await store.create_collection("conversations", {}, words, metadata=later)
+
+
+@pytest.mark.full("runs the commands of the page, each a process of its own")
+async def test_the_way_back_from_an_upgrade(tmp_path: Path) -> None:
+    """Discriminates: an older version that opens a later store; a restore that asks for more."""
+    settings, data = make_settings(tmp_path), {"DATA_DIR": str(tmp_path)}
+    async with open_app(settings) as app:
+        asked = await app.ask("How many days of leave are there?")
+    code, printed, _ = await run("wenmai", "backup", **data)
+    (archive,) = (tmp_path / "backups").iterdir()
+    assert (code, str(archive) in printed) == (0, True)
+    assert (await run("wenmai", "backup", "--verify", str(archive), **data))[0] == 0
+    await write_later_schema(settings)
+    code, _, errors = await run("serve", PORT="0", **data)
+    assert (code, quoted("upgrading", "collection") in errors) == (2, True)
+    (tmp_path / "store").rename(tmp_path / "store.newer")
+    assert (await run("wenmai", "restore", str(archive), **data))[0] == 0
+    assert (await run("wenmai", "restore", str(archive), "--apply", **data))[0] == 0
+    async with open_app(settings) as app:
+        turns = (await app.client.get(f"/sessions/{asked.session_id}/turns")).json()["turns"]
+    assert [turn["assistant_response"] for turn in turns] == [asked.answer]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_commands_on_the_pages_exist(language: str) -> None:
+    texts = [each.read_text(encoding="utf-8") for each in (COOKBOOK / language).glob("*.md")]
+    named = {name for text in texts for name in re.findall(r"(?:`|/bin/|^)wenmai ([a-z]+)", text, re.M)}
+    _, overview, _ = await run("wenmai", "--help")
+    assert "doctor" in named
+    assert named <= set(re.findall(r"^ +([a-z]+) ", overview, re.M))
