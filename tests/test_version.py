@@ -10,11 +10,21 @@ from config.settings import Settings
 from routes.app import create_app
 
 ROOT = Path(__file__).parent.parent
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+GROUPS = ["Breaking", "Added", "Changed", "Fixed"]
 
 
 def test_the_version_is_one() -> None:
     """Discriminates: a release that is named in the package's metadata alone."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert create_app(Settings()).openapi()["info"]["version"] == project["version"]
-    released = re.findall(r"^## (\d\S*) — ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    released = re.findall(r"^## (\d\S*) — ", CHANGELOG, re.M)
     assert released[0] == project["version"]
+
+
+def test_each_version_groups_its_changes_what_breaks_first() -> None:
+    for version in re.split(r"^## ", CHANGELOG, flags=re.M)[1:]:
+        heading, *groups = re.split(r"^### ", version, flags=re.M)
+        names = [group.splitlines()[0] for group in groups]
+        assert names == [name for name in GROUPS if name in names], heading
+        assert "\n- " not in heading

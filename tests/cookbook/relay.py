@@ -11,10 +11,10 @@ BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0
 
 class Relay:
     """`faults`: what happens to each connection, one after another; those after the last pass whole. Bytes
-    answer in the server's place; a number lets so many bytes of the server's answer through and then drops
-    the connection."""
+    answer in the server's place; a text lets the server's answer through until it has come, and drops the
+    connection right behind it."""
 
-    def __init__(self, target_port: int, faults: list[bytes | int]) -> None:
+    def __init__(self, target_port: int, faults: list[bytes | str]) -> None:
         self._target_port = target_port
         self.faults = faults
         self.heads: list[str] = []  # the first line of each request
@@ -32,11 +32,11 @@ class Relay:
         writer.transport.abort()
 
     async def _pass(
-        self, request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int | None
+        self, request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, last: str | None
     ) -> None:
         upstream, server = await asyncio.open_connection("127.0.0.1", self._target_port)
         server.write(request)
-        ways = (_copy(reader, server, None), _copy(upstream, writer, most))
+        ways = (_copy(reader, server, None), _copy(upstream, writer, last))
         copying = [asyncio.create_task(way) for way in ways]
         try:
             await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
@@ -47,17 +47,22 @@ class Relay:
             server.transport.abort()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int | None) -> None:
-    """At most so many bytes, all of them when None."""
-    remaining = most
-    while remaining != 0 and (piece := await reader.read(remaining or 65_536)):
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, last: str | None) -> None:
+    """To the end of `last`, or all when it is None."""
+    passed = b""
+    while piece := await reader.read(65_536):
+        at = -1 if last is None else (passed + piece).find(last.encode())
+        if last is not None and at >= 0:
+            writer.write(piece[: at + len(last.encode()) - len(passed)])
+            await writer.drain()
+            return
         writer.write(piece)
         await writer.drain()
-        remaining = None if remaining is None else remaining - len(piece)
+        passed += piece
 
 
 @asynccontextmanager
-async def relaying(target_port: int, *faults: bytes | int) -> AsyncIterator[tuple[str, Relay]]:
+async def relaying(target_port: int, *faults: bytes | str) -> AsyncIterator[tuple[str, Relay]]:
     """Its address, and itself."""
     relay = Relay(target_port, list(faults))
     server = await asyncio.start_server(relay.connected, "127.0.0.1", 0)

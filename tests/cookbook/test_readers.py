@@ -39,7 +39,7 @@ async def test_a_reader_gets_every_piece_once(reader: str, tmp_path: Path) -> No
     script = [step for piece in SAID * 4 for step in (0.05, piece)]
     models = {"llms": {"default": scripted(*script)}}
     async with serving(make_settings(tmp_path, models=models)) as url:
-        faults = (BUSY, 60, 900, BUSY, 1_500)
+        faults = (BUSY, "data: SESS", "CONTENT:第一", BUSY, "CONTENT:Two", "🙂 a")
         async with relaying(urlsplit(url).port or 0, *faults) as (address, relay):
             printed, errors = await run(reader, address, "什么是轮次？")
         async with httpx.AsyncClient(base_url=url) as client:
@@ -48,7 +48,7 @@ async def test_a_reader_gets_every_piece_once(reader: str, tmp_path: Path) -> No
     assert errors == ""
     assert printed == turn["assistant_response"] == "".join(SAID * 4)
     assert relay.faults == []
-    assert [head.split()[0] for head in relay.heads] == ["POST", "POST", "POST", "GET", "GET", "GET"]
+    assert [head.split()[0] for head in relay.heads] == ["POST"] * 3 + ["GET"] * 4
 
 
 @pytest.mark.slow("runs a process")
