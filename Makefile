@@ -41,6 +41,7 @@ house: setup-dev
 # The pictures of docs/architecture.md, from the imports.
 map: setup-dev
 	$(BIN)/python -m tests.house.picture
+	$(BIN)/python -m tests.house.reference
 
 format:
 	$(BIN)/ruff format .

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -42,6 +43,17 @@ STATUS: tuple[tuple[type[errors.WenmaiError], int], ...] = (
     (errors.UnavailableError, 503),
     (errors.WenmaiError, 500),
 )
+
+
+class EdgeCode(StrEnum):
+    """Codes of requests that are refused before our own code sees them; no class of errors has these."""
+
+    MISSING_FIELD = "missing_field"
+    UNKNOWN_FIELD = "unknown_field"
+    INVALID_FIELD = "invalid_field"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+
+
 CRASHED = "Something went wrong here. Give the request id to the operator."
 RETRY_AFTER_S = {429: "2", 503: "5"}
 
@@ -92,10 +104,11 @@ def describe(error: ValidationError) -> tuple[str, str]:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "body"
     if first["type"] == "missing":
-        return "missing_field", f"missing: {field}"
+        return EdgeCode.MISSING_FIELD, f"missing: {field}"
     if first["type"] == "extra_forbidden":
-        return "unknown_field", f"{field}: unknown field"
-    code = "empty_question" if field == "question" and first["type"] == "string_type" else "invalid_field"
+        return EdgeCode.UNKNOWN_FIELD, f"{field}: unknown field"
+    is_blank = field == "question" and first["type"] == "string_type"
+    code = errors.EmptyQuestionError.code if is_blank else EdgeCode.INVALID_FIELD
     return code, f"{field}: {first['msg']}"
 
 
@@ -110,8 +123,8 @@ async def _domain_error(request: Request, error: Exception) -> JSONResponse:
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    codes = {404: "not_found", 405: "method_not_allowed"}
-    code = codes.get(error.status_code, "invalid_request")
+    codes = {404: errors.NotFoundError.code, 405: EdgeCode.METHOD_NOT_ALLOWED}
+    code = codes.get(error.status_code, errors.BadRequestError.code)
     return error_response(request, error.status_code, code, str(error.detail), headers=error.headers)
 
 
@@ -120,8 +133,8 @@ async def _validation_error(request: Request, error: Exception) -> JSONResponse:
     first: dict[str, Any] = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
     if first["type"] == "missing":
-        return error_response(request, 422, "missing_field", f"missing: {field}")
-    return error_response(request, 422, "invalid_field", f"{field}: {first['msg']}")
+        return error_response(request, 422, EdgeCode.MISSING_FIELD, f"missing: {field}")
+    return error_response(request, 422, EdgeCode.INVALID_FIELD, f"{field}: {first['msg']}")
 
 
 async def _crash(request: Request, error: Exception) -> JSONResponse:

@@ -356,9 +356,6 @@ class WholeTurn:
                 self._body.update({key: status[key] for key in status if key not in ("stage", "message")})
             case StatusEvent():
                 self._notes.hear(event, at=0)
-            case ErrorEvent(message):
-                error = {"code": "turn_failed", "message": message, "retryable": True}
-                self._body.setdefault("error", error)
 
     def answer(self) -> Answer:
         """Of all events so far; it has an `error` when the turn failed, beside all that was written until

@@ -35,6 +35,15 @@ class TurnStage(StrEnum):
     FINISHED = "finished"
 
 
+class WarningCode(StrEnum):
+    """What a `WARNING` may be about; its sentence is in api.messages, by name."""
+
+    CONTEXT_DROPPED = "context_dropped"
+    TURNS_UNREADABLE = "turns_unreadable"
+    RERANKER_UNAVAILABLE = "reranker_unavailable"
+    ANSWER_CUT = "answer_cut"
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestPart:
     """One message of the logical order, or one that was left out.

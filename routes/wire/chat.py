@@ -23,18 +23,28 @@ class ChatBody(WireModel):
     question: PlainText = Field(
         description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming."
     )
-    session_id: Uuid | None = Field(None, description="Absent: a new session is made.")
-    turn_id: Uuid | None = Field(None, description="The client's id for this turn: the retry key.")
+    session_id: Uuid | None = Field(None, description="The session to continue; absent: a new one.")
+    turn_id: Uuid | None = Field(None, description="An id of your own for this turn, to retry with.")
     parent_turn_id: Uuid | None = Field(
-        None, description="Absent: the session's latest completed turn; null: a new root."
+        None, description="The turn it follows; absent: the session's latest completed one; null: a new root."
     )
-    thinking: bool = Field(False, description="Ask for visible thinking.")
-    model_id: str = Field("default", max_length=200, description="A key of the configuration.")
+    thinking: bool = Field(
+        False,
+        description="true: the prompt asks the model to write its reasoning first, which is streamed as "
+        "thinking. A model that reasons by itself does so either way.",
+    )
+    model_id: str = Field(
+        "default", max_length=200, description="Which model answers: the id of its table in wenmai.toml."
+    )
     rerank_top_n: int = Field(
-        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Candidates shown to the model at most."
+        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Most passages that the model is shown."
     )
-    use_insert_block: bool = Field(False, description="Judge candidates one by one with an LLM.")
-    insert_block_llm_id: str | None = Field(None, max_length=200, description="Which model judges.")
+    use_insert_block: bool = Field(
+        False, description="true: a language model judges each passage that reached the threshold."
+    )
+    insert_block_llm_id: str | None = Field(
+        None, max_length=200, description="Which model judges; absent: the one that answers."
+    )
     filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
     knowledge: KnowledgeUse = Field(
         "auto",
@@ -42,8 +52,10 @@ class ChatBody(WireModel):
         "but small talk and requests about the conversation itself.",
     )
     date: AskedDate = ""
-    stream: bool = Field(True, description="false: one JSON object with the same parts.")
-    stream_format: StreamFormat = Field("prefix", description="How the events of the stream are written.")
+    stream: bool = Field(True, description="false: one JSON object instead of a stream.")
+    stream_format: StreamFormat = Field(
+        "prefix", description="How the stream is written: data with prefixes, or named events with JSON."
+    )
 
 
 class TurnError(Reply):

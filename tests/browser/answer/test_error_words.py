@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, Route, expect
 
-import core.errors
 from routes.web.page import WEB
 from tests.browser.composer.composing import BOX, opened
 from tests.browser.safety.test_page_sources import WORDS, words_of
 from tests.browser.support.driving import ASK, answered, ask
+from tests.house.reference import reasons, statuses
 
-ROOT = Path(core.errors.__file__).parent.parent
-PACKAGES = ("api", "core", "routes", "services")
 # Of what only an operator asks for, at the API or with a command: the page never gets them.
 OPERATORS = {
     "backup_running", "bad_archive", "copy_incomplete", "import_incomplete", "move_incomplete",
     "restore_incomplete", "store_not_empty", "unknown_source",
 }  # fmt: skip
-WITHOUT_CLASS = {"missing_field", "unknown_field", "invalid_field", "empty_question", "method_not_allowed"}
+CODES = set(statuses()) - reasons() - OPERATORS
 STATUSES = {f"http_{status}" for status in (400, 401, 403, 404, 413, 418, 429, 500, 502, 503, 504, 507)}
 PAGES_OWN = {"network", "connection_lost"}
 SENTENCE = "question: the server says this."
@@ -45,33 +40,6 @@ CARDS = """async ([codes, message]) => {
 }"""
 
 
-def classes_in(package: str) -> Iterator[ast.ClassDef]:
-    for file in sorted((ROOT / package).rglob("*.py")):
-        yield from (
-            node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.ClassDef)
-        )
-
-
-def code_of(node: ast.ClassDef) -> str | None:
-    """The `code` that a class of errors states."""
-    for line in node.body:
-        if not isinstance(line, ast.Assign) or not isinstance(line.value, ast.Constant):
-            continue
-        if node.name.endswith("Error") and ast.unparse(line.targets[0]) == "code":
-            return str(line.value.value)
-    return None
-
-
-def stated_codes() -> set[str]:
-    results = {code_of(node) for package in PACKAGES for node in classes_in(package)}
-    return {code for code in results if code}
-
-
-def core_codes() -> set[str]:
-    kinds = [kind for kind in vars(core.errors).values() if isinstance(kind, type)]
-    return {kind.code for kind in kinds if issubclass(kind, core.errors.WenmaiError)}
-
-
 def has_chinese(text: str) -> bool:
     return any("\u4e00" <= char <= "\u9fff" for char in text)
 
@@ -81,26 +49,16 @@ def has_chinese(text: str) -> bool:
 def test_every_code_of_the_server_has_a_cause_and_what_to_try(language: str) -> None:
     """Discriminates: a class of errors added with a code that has no words."""
     known = {key for file in WORDS for key in words_of(file, language)}
-    codes = core_codes() | stated_codes() | WITHOUT_CLASS
-    assert len(core_codes()) > 30
-    assert core_codes() <= codes - OPERATORS
-    missing = [f"{part}_{code}" for code in sorted(codes - OPERATORS) for part in ("cause", "try")]
+    assert len(CODES) > 40
+    missing = [f"{part}_{code}" for code in sorted(CODES) for part in ("cause", "try")]
     assert [key for key in missing if key not in known] == []
 
 
 def test_every_reason_why_a_file_is_refused_has_words_in_the_documents_panel() -> None:
     """Discriminates: a reader that refuses with a code of its own, which the panel does not know."""
-    reasons = (WEB / "js/uploads/reasons.js").read_text("utf-8")
-    asked = {
-        keyword.value.value
-        for file in (ROOT / "services").rglob("*.py")
-        for call in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "UnreadableDocumentError"
-        for keyword in call.keywords
-        if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
-    }
-    assert len(asked) > 5
-    assert [code for code in sorted(map(str, asked)) if f"{code}: " not in reasons] == []
+    words = (WEB / "js/uploads/reasons.js").read_text("utf-8")
+    assert len(reasons()) > 5
+    assert [code for code in sorted(reasons()) if f"{code}: " not in words] == []
 
 
 async def shown_words(page: Page, codes: set[str]) -> dict[str, dict[str, str]]:
@@ -114,7 +72,7 @@ async def test_a_card_is_in_the_readers_language_and_folds_the_servers_sentence(
 ) -> None:
     """Discriminates: the server's sentence as a line of the card; a status without words of its kind."""
     await opened(page, bare_url)
-    codes = (core_codes() | stated_codes() | WITHOUT_CLASS | STATUSES | PAGES_OWN) - OPERATORS
+    codes = CODES | STATUSES | PAGES_OWN
     for chinese in (True, False):
         for code, card in (await shown_words(page, codes)).items():
             assert has_chinese(card["cause"]) is chinese, code

@@ -18,6 +18,7 @@ from core.errors import BadRequestError, NotFoundError, StartRefusedError
 from core.operations.backfill_turns import BackfillOptions, ImportReport
 from services.conversation.sessions import SessionStore
 from services.models.embedding import EmbeddingService
+from services.operations.repair.importing import ImportIncompleteError
 from services.operations.repair.run import Backfill
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
@@ -172,6 +173,17 @@ async def test_without_embedding_the_next_start_makes_the_vectors(store: VectorS
     await old_conversations(store)
     assert (await run(job, embed=False)).embedded == 0
     assert len((await job.plan()).lacking) == 5
+
+
+async def test_a_turn_that_is_lost_meanwhile_is_not_called_imported(
+    store: VectorStore, job: Backfill
+) -> None:
+    """Discriminates: a report of what was to be copied, when nobody looks whether it is stored."""
+    await old_conversations(store)
+    plan = await job.plan_import(OLD, BackfillOptions("Asia/Shanghai"))
+    await store.delete(OLD, models.PointIdsList(points=[uid(4)]))
+    with pytest.raises(ImportIncompleteError, match="1 of 5 turns"):
+        await job.apply_import(plan)
 
 
 async def test_only_an_old_collection_can_be_imported(store: VectorStore, job: Backfill) -> None:

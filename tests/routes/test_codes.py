@@ -1,0 +1,61 @@
+"""Each code that a single request brings, with the status that the guide names beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.house.reference import statuses
+from tests.support.servers.app import CHAT, App, make_settings, open_app
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+UNKNOWN = "730854c1-24ad-4cfb-b1a2-bb56edaff9b3"
+ALICE = {"authorization": "Bearer alice"}
+REQUESTS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("unauthorized", "GET", "/models", {"headers": {}}),
+    ("forbidden", "GET", "/admin/stats", {}),
+    ("forbidden", "POST", CHAT, {"json": {"question": "?"}, "headers": {**ALICE, "origin": "http://a.test"}}),
+    ("invalid_host", "GET", "/models", {"headers": {**ALICE, "host": "elsewhere.test"}}),
+    ("not_found", "GET", "/nowhere", {}),
+    ("method_not_allowed", "GET", CHAT, {}),
+    (
+        "invalid_form",
+        "POST",
+        "/documents",
+        {"content": b"x", "headers": {**ALICE, "content-type": "multipart/form-data"}},
+    ),
+    ("unknown_turn", "GET", f"/turns/{UNKNOWN}", {}),
+    ("unknown_document", "GET", f"/documents/{UNKNOWN}", {}),
+    ("unknown_job", "GET", f"/jobs/{UNKNOWN}", {}),
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    server = {"api_keys": ("alice",), "admin_api_keys": ("op",), "allowed_hosts": ("wenmai.test",)}
+    async with open_app(make_settings(tmp_path_factory.mktemp("codes"), server=server)) as opened:
+        yield opened
+
+
+async def code_of(app: App, method: str, path: str, **request: Any) -> tuple[str, str]:
+    response = await app.client.request(method, path, **{"headers": ALICE, **request})
+    return response.json()["error"]["code"], str(response.status_code)
+
+
+@pytest.mark.parametrize(("code", "method", "path", "request_"), REQUESTS)
+async def test_a_request_brings_the_code(
+    app: App, code: str, method: str, path: str, request_: dict[str, Any]
+) -> None:
+    assert await code_of(app, method, path, **request_) == (code, statuses()[code])
+
+
+async def test_a_document_has_no_passage_of_another(app: App) -> None:
+    file = {"file": ("tea.md", b"# Tea\nSteep it for three minutes.")}
+    added = await app.client.post("/documents", files=file, headers=ALICE)
+    document_id = added.json()["document"]["document_id"]
+    path = f"/documents/{document_id}/chunks/{UNKNOWN}"
+    assert await code_of(app, "GET", path) == ("unknown_chunk", statuses()["unknown_chunk"])
