@@ -39,6 +39,7 @@ class Trouble(StrEnum):
     """Session, question, answer and time of another turn, under an id of its own."""
     MISSING_PARENT = "missing_parent"
     DANGLING_PARENT = "dangling_parent"
+    """Of a turn of an earlier version: one of ours is a root once its parent has expired."""
     FOREIGN_PARENT = "parent_of_other_session"
     """Of another session, or of another owner."""
     PARENT_CYCLE = "parent_cycle"

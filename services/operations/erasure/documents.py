@@ -112,7 +112,7 @@ class DocumentEraser:
         personas = await self._personas(traced, texts)
         traces = DocumentTraces(traced.name, traced.chunk_ids, texts)
         turn_ids = await self._naming(traced, personas, everywhere=everywhere)
-        quoted = await self._scrub_turns(turn_ids, traces, texts)
+        quoted, scrubbed = await self._scrub_turns(turn_ids, traces, texts)
         changed = await self._scrub_personas(personas, traces)
         lines = 0
         if self._qa_log is not None:
@@ -122,7 +122,7 @@ class DocumentEraser:
             self._names.knowledge_collection, Filter(must=[equals("document_id", traced.name)])
         )
         await self._remove(traced.name)
-        counts = Counter(documents=1, chunks=chunk_count, turns_scrubbed=len(turn_ids), personas=changed)
+        counts = Counter(documents=1, chunks=chunk_count, turns_scrubbed=scrubbed, personas=changed)
         counts["log_lines_changed"] = lines
         return DocumentErasure(counts, Quoted(tuple(quoted), await self._summed_up(quoted)), texts)
 
@@ -162,9 +162,12 @@ class DocumentEraser:
             turn_ids |= {str(each.id): None async for each in self._reader.records(turns, among, False)}
         return list(turn_ids)
 
-    async def _scrub_turns(self, turn_ids: Sequence[str], traces: DocumentTraces, texts: Quotes) -> list[str]:
-        """Returns those whose answer says a sentence of the document."""
+    async def _scrub_turns(
+        self, turn_ids: Sequence[str], traces: DocumentTraces, texts: Quotes
+    ) -> tuple[list[str], int]:
+        """Returns those whose answer says a sentence of the document, and how many were changed."""
         quoting: list[str] = []
+        scrubbed = 0
         name = self._names.conversation_collection
         for chunk in batches(list(turn_ids), AT_ONCE):
             records = await self._store.retrieve(name, chunk, with_payload=_SCRUBBED)
@@ -178,7 +181,8 @@ class DocumentEraser:
                 with suppress(UnknownPointError):  # it went meanwhile
                     if changes:
                         await self._turns.set_payload(changes, [str(record.id)])
-        return quoting
+                        scrubbed += 1
+        return quoting, scrubbed
 
     async def _personas(self, traced: Traced, texts: Quotes) -> list[Record]:
         """Sessions whose persona is from the document; what its chunks say is added to `texts`."""

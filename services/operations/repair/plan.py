@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -14,9 +14,11 @@ from core.operations.backfill_turns import (
     BackfillPlan,
     Finding,
     PointId,
+    Repair,
     SessionPlan,
     StoredTurn,
     Trouble,
+    TurnChange,
     canonical_uuid,
     is_listable,
 )
@@ -110,12 +112,10 @@ class Planner:
                 ]
 
     async def _tell_foreign_parents(self, planned: Sequence[SessionPlan]) -> tuple[SessionPlan, ...]:
-        """A parent that is no turn of the session may be one of another."""
+        """A parent that is no turn of the session may be one of another; else it has expired."""
         dangling = {finding.before for plan in planned for finding in plan.findings if _dangles(finding)}
         elsewhere = await self._names_elsewhere([name for name in dangling if name])
-        if not elsewhere:
-            return tuple(planned)
-        return tuple([replace(plan, findings=tuple(_retold(plan.findings, elsewhere))) for plan in planned])
+        return tuple([_retold(plan, elsewhere) for plan in planned])
 
     async def _names_elsewhere(self, names: Sequence[str]) -> set[str]:
         """Those that are the id, or the stored turn id, of any turn."""
@@ -178,9 +178,24 @@ def _dangles(finding: Finding) -> bool:
     return finding.trouble is Trouble.DANGLING_PARENT
 
 
-def _retold(findings: Sequence[Finding], elsewhere: set[str]) -> Iterator[Finding]:
-    for finding in findings:
-        if _dangles(finding) and finding.before in elsewhere:
-            yield replace(finding, trouble=Trouble.FOREIGN_PARENT)
-        else:
-            yield finding
+def _retold(plan: SessionPlan, elsewhere: set[str]) -> SessionPlan:
+    """A turn of ours whose parent has expired is a root as it stands: it is no trouble, and not changed."""
+    ours = {change.point_id for change in plan.changes if change.before.ours}
+    lost = {each.point_id for each in plan.findings if _dangles(each) and each.before not in elsewhere}
+    roots = ours & lost
+    findings = [each for each in plan.findings if not (_dangles(each) and each.point_id in roots)]
+    changes = [_as_root(each) if each.point_id in roots else each for each in plan.changes]
+    return replace(
+        plan,
+        findings=tuple([_foreign(each) if each.before in elsewhere else each for each in findings]),
+        changes=tuple([each for each in changes if each.repairs or each.rehomed]),
+    )
+
+
+def _foreign(finding: Finding) -> Finding:
+    return replace(finding, trouble=Trouble.FOREIGN_PARENT) if _dangles(finding) else finding
+
+
+def _as_root(change: TurnChange) -> TurnChange:
+    repairs = tuple(each for each in change.repairs if each is not Repair.PARENT)
+    return replace(change, parent_turn_id=change.before.parent_turn_id, repairs=repairs)

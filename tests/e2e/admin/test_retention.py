@@ -99,6 +99,21 @@ async def test_a_reader_sees_no_expired_turn_and_its_children_as_roots(app: App)
     assert asked.finished["status"] == "completed"
 
 
+async def test_after_a_clean_up_there_is_nothing_to_repair(app: App) -> None:
+    """Discriminates: a child of an expired turn taken for one that lost its parent, and put under another."""
+    session_id = await new_session(app)
+    old = await aged_turn(app, session_id, 31)
+    await aged_turn(app, session_id, 29)
+    child = await aged_turn(app, session_id, 28, old)
+    before = (await app.client.post("/admin/backfill")).json()
+    assert (await clean_up(app, dry_run="false"))["deleted"] == 1
+    report = (await app.client.post("/admin/backfill", params={"dry_run": "false"})).json()
+    assert (report["changed"], report["repairs"], report["sessions_created"]) == (0, {}, 0)
+    assert set(report["troubles"]) <= {"missing_vectors"}, report["troubles"]
+    assert set(before["troubles"]) <= {"missing_vectors"}, before["troubles"]
+    assert (await parents(app, session_id))[child] is None
+
+
 async def test_the_nightly_run_says_so_in_its_receipt(app: App) -> None:
     session_id = await new_session(app)
     await aged_turn(app, session_id, 31)

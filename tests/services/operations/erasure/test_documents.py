@@ -7,7 +7,7 @@ from typing import Any
 
 from qdrant_client import models
 
-from core.operations.erasure import ERASED_ID, ErasureOptions
+from core.operations.erasure import ERASED_ID, ErasureOptions, Thoroughness
 from tests.support.servers.app import App
 
 DOCUMENT, OTHER, CHUNK, SESSION = (str(uuid.UUID(int=number)) for number in range(1, 5))
@@ -36,3 +36,15 @@ async def test_a_question_that_was_limited_to_it_names_it_no_more_and_a_thinking
     assert erased.proof.hits == 0
     [record] = await app.container.store.retrieve("conversations", [limited])
     assert (record.payload or {})["filters"] == {"document_ids": [ERASED_ID, OTHER]}
+
+
+async def test_the_receipt_counts_the_turns_that_were_changed(app: App) -> None:
+    """Discriminates: every turn that was read, which a full erasure does with all of them."""
+    source = {"document_id": DOCUMENT, "chunk_id": CHUNK, "text": WORDS}
+    await plant(app, sources=[source])
+    for _ in range(3):
+        await plant(app)
+    erasure = app.container.sessions.erasure._erasure
+    await erasure.document(DOCUMENT, ErasureOptions(Thoroughness.FULL))
+    [receipt] = (await app.client.get("/admin/receipts", params={"kind": "erasure"})).json()["receipts"]
+    assert receipt["counts"]["turns_scrubbed"] == 1

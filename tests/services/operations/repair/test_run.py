@@ -193,18 +193,21 @@ async def test_every_kind_of_trouble_is_counted_and_told_with_its_values(store: 
     at["user_query"] = f"question {uid(4)}"
     await write_point(store, uid(5), turn_id=uid(5), parent_turn_id=uid(99), created_us=7, seq=3, **at)
     await write_point(store, uid(6))
+    lost: dict[str, Any] = {"session_id": S2, "turn_id": uid(7), "parent_turn_id": uid(99)}
+    await write_point(store, uid(7), timestamp="2024-05-01T11:00:00Z", **lost)
     plan = await backfill(store).plan()
     results = {(f.trouble.value, f.point_id, f.before, f.after) for f in plan.findings}
     assert {each for each in results if each[0] != "missing_fields"} == {
         ("other_turn_id", uid(1), "old-1", uid(1)),
         ("parent_of_other_session", uid(3), "old-1", uid(2)),
         ("parent_of_other_session", uid(4), uid(1), uid(3)),
-        ("dangling_parent", uid(5), uid(99), uid(4)),
+        # not uid(5), which this version wrote: its parent has expired, and it is a root
+        ("dangling_parent", uid(7), uid(99), uid(1)),
         ("duplicate_turn", uid(5), None, uid(4)),
     }
     assert plan.report().troubles == {
         "other_turn_id": 1, "duplicate_turn": 1, "dangling_parent": 1, "parent_of_other_session": 2,
-        "missing_fields": 1, "session_without_record": 2, "no_session": 1,
+        "missing_fields": 2, "session_without_record": 2, "no_session": 1,
     }  # fmt: skip
 
 
