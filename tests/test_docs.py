@@ -249,7 +249,7 @@ def test_paths_on_the_maps_exist(page: Path) -> None:
 
 
 def test_every_stage_of_the_stream_has_its_words() -> None:
-    """Discriminates: a stage without the server's sentence, one that the guides or the page do not know."""
+    """Discriminates: a stage without the server's sentence, one that the page does not know."""
     from api.messages import say
     from core.conversation.turns import TurnStage
 
@@ -258,6 +258,3 @@ def test_every_stage_of_the_stream_has_its_words() -> None:
     words = (ROOT / "routes" / "web" / "js" / "words" / "turn.js").read_text(encoding="utf-8")
     progress = with_own_sentence - {TurnStage.FINISHED}
     assert [stage for stage in progress if words.count(f"stage_{stage}:") != len(LANGUAGES)] == []
-    for language in LANGUAGES:
-        guide = (GUIDE / language / "api.md").read_text(encoding="utf-8")
-        assert [stage for stage in TurnStage if f"`{stage}`" not in guide] == []

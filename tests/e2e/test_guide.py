@@ -1,0 +1,51 @@
+"""The running product is asked about itself, as a newcomer asks: it answers from its guide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from scripts.evaluation.judging import Hit, Outcome, Reply, TurnQuestion, judge, load_questions, turn_figures
+from tests.support.servers.app import CHAT
+from tests.support.servers.server import ROOT
+
+QUESTIONS = ROOT / "tests" / "data" / "guide"
+LEAST = 0.95  # of 40: 39 and 40 are right; 0.9 is what was asked for
+
+
+def hit(passage: dict[str, Any], probability: float) -> Hit:
+    return Hit(
+        passage["document_id"],
+        probability,
+        passage["text"],
+        passage["heading"],
+        passage["file_name"],
+        passage.get("cited", False),
+    )
+
+
+def asked(client: httpx.Client, question: TurnQuestion) -> Outcome:
+    search = client.post("/search", json={"question": question.question}).raise_for_status().json()
+    ranked = [hit(each, each["probability"]) for each in search["candidates"]]
+    body = {"question": question.question, "stream": False}
+    answer = client.post(CHAT, json=body).raise_for_status().json()
+    sources = tuple(hit(each, each["score"]) for each in answer["sources"])
+    return judge(question, ranked, Reply(answer["content"], sources))
+
+
+@pytest.mark.slow("reads the whole guide in, and asks forty questions of it")
+def test_the_bot_says_what_the_guide_says(server_url: str) -> None:
+    """Discriminates: a page, new or reworded, that takes a question from the one that answers."""
+    questions = load_questions(QUESTIONS)
+    assert [sum(each.language == language for each in questions) for language in ("zh", "en")] == [20, 20]
+    with httpx.Client(base_url=server_url, timeout=60) as client:
+        outcomes = [asked(client, question) for question in questions]
+    figures = turn_figures(outcomes)
+    wrong = [
+        each.question.question for each in outcomes if not (each.first and each.cited and each.in_language)
+    ]
+    print(f"first {figures.first}, cited {figures.cited}, language {figures.in_language}; wrong: {wrong}")
+    assert min(figures.first or 0, figures.cited or 0) >= LEAST, wrong
+    assert figures.in_language == 1.0, wrong
