@@ -12,7 +12,7 @@ from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, PromptBuilder
 from core.conversation.branch import Branch
-from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus, WarningCode
+from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus, WarnCode
 from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.relevance.probability import apply_threshold
@@ -169,7 +169,7 @@ class Gathering:
     def _warn_of_lost(self, number: int) -> None:
         """Turns whose place on the branch can be read, but not their text; TurnRun reports the others."""
         if number > 0:
-            code = WarningCode.TURNS_UNREADABLE
+            code = WarnCode.TURNS_UNREADABLE
             self._report(TurnStage.WARNING, message=code, code=code, turns=number)
 
     async def _search(self, query: Query) -> list[Candidate]:
@@ -185,7 +185,7 @@ class Gathering:
         reranked = await self._pipeline.reranking.rerank(query, candidates)
         if reranked.fell_back and not self._fallback_reported:
             self._fallback_reported = True
-            code = WarningCode.RERANKER_UNAVAILABLE
+            code = WarnCode.RERANKER_UNAVAILABLE
             self._report(TurnStage.WARNING, message=code, code=code)
         return reranked.candidates
 

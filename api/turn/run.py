@@ -32,15 +32,7 @@ from api.turn.stream import (
 from api.turn.talk import talk_reply
 from core.conversation.branch import Branch
 from core.conversation.sessions import Command, Session, command_language
-from core.conversation.turns import (
-    PromptManifest,
-    Turn,
-    TurnRequest,
-    TurnStage,
-    TurnStatus,
-    Usage,
-    WarningCode,
-)
+from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStage, TurnStatus, Usage, WarnCode
 from core.errors import (
     DiskFullError,
     LLMUnavailableError,
@@ -171,7 +163,7 @@ class TurnRun:
         self._lap("generate")
         self._learn(model)
         if self._answer.finish_reason == "length":
-            self._warning(WarningCode.ANSWER_CUT)
+            self._warning(WarnCode.ANSWER_CUT)
         if not self._answer.content:
             raise LLMUnavailableError(say("no_answer", self._language))
 
@@ -183,9 +175,9 @@ class TurnRun:
     def _warn(self) -> None:
         """Say what the model will not see of this conversation."""
         if self._prompt is not None and self._prompt.dropped:
-            self._warning(WarningCode.CONTEXT_DROPPED, **self._prompt.dropped_by_part)
+            self._warning(WarnCode.CONTEXT_DROPPED, **self._prompt.dropped_by_part)
         if self._plan.branch.unreadable:
-            self._warning(WarningCode.TURNS_UNREADABLE, turns=self._plan.branch.unreadable)
+            self._warning(WarnCode.TURNS_UNREADABLE, turns=self._plan.branch.unreadable)
 
     async def _finish(self, status: TurnStatus, failure: WenmaiError | None) -> None:
         await self._saver.end()
@@ -282,7 +274,7 @@ class TurnRun:
         """The model's server failed before its first token: it is asked again."""
         self._status(TurnStage.RETRYING, retry=retry, wait_s=round(wait_s, 1))
 
-    def _warning(self, code: WarningCode, **counts: int) -> None:
+    def _warning(self, code: WarnCode, **counts: int) -> None:
         self._status(TurnStage.WARNING, message=code, code=code, **counts)
 
     def _lap(self, stage: str) -> None:

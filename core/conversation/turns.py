@@ -35,7 +35,7 @@ class TurnStage(StrEnum):
     FINISHED = "finished"
 
 
-class WarningCode(StrEnum):
+class WarnCode(StrEnum):
     """What a `WARNING` may be about; its sentence is in api.messages, by name."""
 
     CONTEXT_DROPPED = "context_dropped"

@@ -26,25 +26,17 @@ class ChatBody(WireModel):
     session_id: Uuid | None = Field(None, description="The session to continue; absent: a new one.")
     turn_id: Uuid | None = Field(None, description="An id of your own for this turn, to retry with.")
     parent_turn_id: Uuid | None = Field(
-        None, description="The turn it follows; absent: the session's latest completed one; null: a new root."
+        None, description="The turn it follows; absent: the latest completed one; null: none, a new root."
     )
-    thinking: bool = Field(
-        False,
-        description="true: the prompt asks the model to write its reasoning first, which is streamed as "
-        "thinking. A model that reasons by itself does so either way.",
-    )
-    model_id: str = Field(
-        "default", max_length=200, description="Which model answers: the id of its table in wenmai.toml."
-    )
+    thinking: bool = Field(False, description="true: the prompt asks for the model's reasoning first.")
+    model_id: str = Field("default", max_length=200, description="The configured model that answers.")
     rerank_top_n: int = Field(
         DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Most passages that the model is shown."
     )
     use_insert_block: bool = Field(
-        False, description="true: a language model judges each passage that reached the threshold."
+        False, description="true: a model judges all passages above the threshold."
     )
-    insert_block_llm_id: str | None = Field(
-        None, max_length=200, description="Which model judges; absent: the one that answers."
-    )
+    insert_block_llm_id: str | None = Field(None, max_length=200, description="The judge; absent: model_id.")
     filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
     knowledge: KnowledgeUse = Field(
         "auto",

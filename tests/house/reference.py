@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.conversation.turns import TurnStage, WarningCode
+from core.conversation.turns import TurnStage, WarnCode
 from core.errors import UnreadableDocumentError, WenmaiError
 from routes.errors import EdgeCode, status_of
 from routes.wire.chat import ChatBody
@@ -172,7 +172,7 @@ def _stages(language: str) -> Iterator[tuple[str, ...]]:
 
 
 def _warnings(language: str) -> Iterator[tuple[str, ...]]:
-    yield from ((f"`{code}`", texts()["warnings"][code][language]) for code in WarningCode)
+    yield from ((f"`{code}`", texts()["warnings"][code][language]) for code in WarnCode)
 
 
 def _codes(language: str) -> Iterator[tuple[str, ...]]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from core.conversation.turns import TurnStage, WarningCode
+from core.conversation.turns import TurnStage, WarnCode
 from routes.wire.chat import ChatBody
 from tests.house import imports as graph
 from tests.house.reference import GUIDE, LANGUAGES, page, stated, statuses, texts
@@ -22,7 +22,7 @@ def test_everything_has_its_meaning_and_nothing_else_has() -> None:
     words = texts()
     assert set(words["codes"]) == set(statuses())
     assert set(words["stages"]) == set(TurnStage)
-    assert set(words["warnings"]) == set(WarningCode)
+    assert set(words["warnings"]) == set(WarnCode)
     assert set(words["fields"]) == set(ChatBody.model_fields)
 
 
