@@ -73,7 +73,7 @@ async def test_a_persona_stays_through_turns_changes_and_a_restart(tmp_path: Pat
         ({"text": ""}, 422, "text"),
         ({"text": " \n\u200b"}, 422, "text"),
         ({"text": "a\0b"}, 422, "text"),
-        ({"text": "x" * 4_001}, 422, "text"),
+        ({"text": "x" * 16_001}, 422, "text"),
         ({"text": 1}, 422, "text"),
         ({"text": None}, 422, "text"),
         ({"text": "x", "name": "n" * 201}, 422, "name"),
