@@ -130,6 +130,7 @@ class StoreSettings(Section):
     conversation_collection: str = Field(
         "conversations", pattern=r"^[A-Za-z0-9_-]{1,64}$", description=LETTERS.format(64)
     )
+    durability: Literal["power", "process"] = "power"
     backup_dir: OptionalPath = None
     low_disk_mb: int = Field(512, ge=64, le=1_000_000)
     shard_number: int = Field(1, ge=1, le=1024)
@@ -294,7 +295,6 @@ class RetrievalSettings(Section):
     rerank_timeout_s: float = Field(5, ge=0.1, le=120, allow_inf_nan=False)
     rewrite_timeout_s: float = Field(3, ge=0, le=60, allow_inf_nan=False)
     widen_tokens: int = Field(0, ge=0, le=2_000)
-    insert_block_timeout_s: Positive = 20
 
 
 class LLMSettings(Section):

@@ -369,7 +369,7 @@ def _pipeline(
         reranking=RerankService(
             reranker, settings.retrieval, history.embedding.name, lambda: history.calibrations.current
         ),
-        insert_block=InsertBlock(library.text("insert_block"), settings.retrieval),
+        insert_block=InsertBlock(library.text("insert_block")),
         rewriter=QueryRewriter(
             lambda language: library.text("rewrite", language), settings.retrieval.rewrite_timeout_s
         ),

@@ -77,7 +77,8 @@ async def open_store(settings: StoreSettings, folder: str = EMBEDDED_FOLDER) -> 
     else:
         from services.adapters.edge.client import open_edge_client
 
-        async with open_edge_client(settings.data_dir / folder) as edge:
+        durable = settings.durability == "power"
+        async with open_edge_client(settings.data_dir / folder, durable=durable) as edge:
             yield edge
 
 

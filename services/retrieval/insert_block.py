@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import json_repair
 import structlog
 
-from config.settings import RetrievalSettings
 from core.errors import WenmaiError
 from core.knowledge import Candidate
 from core.prompt.messages import Message, Part, Role
@@ -21,6 +20,7 @@ from services.llm_service import ModelEntry
 
 log = structlog.get_logger()
 
+ALL_WITHIN_S = 20.0
 ONE_SHARE = 0.5  # of the time for all: a judgement that hangs leaves as much to those that wait behind it
 MAX_EARLIER = 3
 AT_ONCE = (
@@ -37,9 +37,9 @@ class Asked:
 
 
 class InsertBlock:
-    def __init__(self, prompt: str, settings: RetrievalSettings, at_once: int = AT_ONCE) -> None:
+    def __init__(self, prompt: str, limit_s: float = ALL_WITHIN_S, at_once: int = AT_ONCE) -> None:
         self._prompt = prompt
-        self._settings = settings
+        self._limit_s = limit_s
         self._at_once = at_once
 
     async def judge(
@@ -51,7 +51,7 @@ class InsertBlock:
         what it refused. Without a usable reply a candidate stays as it is. All share one time limit.
         """
         slots = asyncio.Semaphore(self._at_once)
-        loop, limit_s = asyncio.get_running_loop(), self._settings.insert_block_timeout_s
+        loop, limit_s = asyncio.get_running_loop(), self._limit_s
         end = loop.time() + limit_s
 
         async def one(candidate: Candidate) -> Candidate | None:

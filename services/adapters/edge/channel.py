@@ -129,17 +129,17 @@ async def read_frame(reader: asyncio.StreamReader) -> tuple[wire.Verdict, bytes]
     return wire.Verdict(verdict), await reader.readexactly(size)
 
 
-async def open_channel(folder: Path, *, copies: bool = False) -> EdgeChannel:
+async def open_channel(folder: Path, *flags: str) -> EdgeChannel:
     """Start the store process of `folder` and wait until all shards are open.
 
-    With `copies` it gives way to others and leaves unclosed what was not released.
+    `flags` are of `wire`. With COPIES_FLAG it gives way to others and leaves unclosed what was not released.
     Raises StoreLockedError, StartRefusedError; StoreUnavailableError when the process cannot be run.
     """
     ours, theirs = socket.socketpair()
     with theirs:
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_BUFFER_BYTES)
         try:
-            process = await _start_process(folder, theirs, copies)
+            process = await _start_process(folder, theirs, flags)
         except OSError as error:
             writer.close()
             raise StoreUnavailableError(f"the store process cannot be started: {error}") from error
@@ -155,8 +155,9 @@ async def open_channel(folder: Path, *, copies: bool = False) -> EdgeChannel:
     return EdgeChannel(process, reader, writer)
 
 
-async def _start_process(folder: Path, connection: socket.socket, copies: bool) -> asyncio.subprocess.Process:
-    flags = [wire.COPIES_FLAG] if copies else []
+async def _start_process(
+    folder: Path, connection: socket.socket, flags: Sequence[str]
+) -> asyncio.subprocess.Process:
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
     return await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", _PROCESS, str(folder), str(os.getpid()), *flags,

@@ -41,8 +41,9 @@ class EdgeClient:
     another.
     """
 
-    def __init__(self, folder: Path, channel: EdgeChannel) -> None:
+    def __init__(self, folder: Path, channel: EdgeChannel, flags: Sequence[str] = ()) -> None:
         self._folder = folder
+        self._flags = flags
         self._channel = channel
         self._restarting = asyncio.Lock()
         self._feed_numbers = itertools.count(1)
@@ -71,7 +72,7 @@ class EdgeClient:
                 return
             await self._channel.close()
             try:
-                self._channel = await open_channel(self._folder)
+                self._channel = await open_channel(self._folder, *self._flags)
             except StartRefusedError as error:
                 raise StoreUnavailableError("the store process ended and cannot be started again") from error
 
@@ -250,12 +251,13 @@ def _some(points: Sequence[T]) -> Sequence[T]:
 
 
 @asynccontextmanager
-async def open_edge_client(folder: Path) -> AsyncIterator[EdgeClient]:
+async def open_edge_client(folder: Path, *, durable: bool = True) -> AsyncIterator[EdgeClient]:
     """Open the embedded store in `folder`, made when it is missing.
 
     Raises StoreLockedError when another process has it, StartRefusedError when it cannot be read or written.
     """
-    client = EdgeClient(folder, await open_channel(folder))
+    flags = () if durable else (wire.UNFLUSHED_FLAG,)
+    client = EdgeClient(folder, await open_channel(folder, *flags), flags)
     try:
         yield client
     finally:

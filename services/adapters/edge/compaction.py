@@ -107,7 +107,7 @@ async def _copies_folder(folder: Path) -> AsyncIterator[Path]:
 async def _second_process(copies: Path) -> AsyncIterator[EdgeChannel]:
     """Its work is worth nothing unless it comes to its end, so it is killed otherwise."""
     try:
-        second = await open_channel(copies, copies=True)
+        second = await open_channel(copies, wire.COPIES_FLAG)
     except StartRefusedError as error:
         raise StoreUnavailableError(f"no second store process can be started: {error}") from error
     try:

@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import socket
+import sqlite3
 import sys
 import time
 from contextlib import suppress
@@ -23,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from services.adapters.edge import wire
+from services.adapters.edge import journal, wire
 from services.adapters.edge.collection import Refusal, refusal_from, release_mapped_files
 from services.adapters.edge.shards import Shards
 from services.store.durable import LOCK_FILE, Holder, holder_since_now, read_holder, try_lock, write_holder
@@ -66,7 +67,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def main(folder: Path, server_pid: int, *, copies: bool = False) -> int:
+def main(folder: Path, server_pid: int, *, copies: bool = False, unflushed: bool = False) -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
     if copies:
@@ -76,7 +77,7 @@ def main(folder: Path, server_pid: int, *, copies: bool = False) -> int:
     try:
         if not copies:  # whose folder is made by the server, and gone when that is gone
             _make(folder)
-        _open(folder, server_pid, shards)
+        _open(folder, server_pid, shards, with_journal=not (copies or unflushed))
     except Refusal as refusal:
         with suppress(ConnectionError):
             _send(connection, str(refusal).encode(), refusal.verdict)
@@ -100,13 +101,20 @@ def _make(folder: Path) -> None:
         raise _unusable(folder, error) from None
 
 
-def _open(folder: Path, server_pid: int, shards: Shards) -> None:
+def _open(folder: Path, server_pid: int, shards: Shards, *, with_journal: bool) -> None:
     try:
         lock_folder(folder, server_pid)
         shards.open_all()
+        if with_journal:
+            shards.replay(journal.Journal(folder))
+        else:
+            journal.remove(folder)
         release_mapped_files(folder)
     except OSError as error:
         raise _unusable(folder, error) from None
+    except sqlite3.Error as error:
+        sentence = f"{folder / journal.FILE} cannot be read ({error}): put the folder back from a backup"
+        raise Refusal(wire.Verdict.UNREADABLE, sentence) from None
 
 
 def _unusable(folder: Path, error: OSError) -> Refusal:
@@ -124,11 +132,31 @@ def _held_by(folder: Path, holder: Holder) -> str:
 
 
 def _serve(connection: socket.socket, shards: Shards) -> None:
+    """Changes that came together share a flush; each is answered once it is on the disk."""
     decoder = msgspec.msgpack.Decoder(wire.Request)
     pending = bytearray()
+    held: list[bytes] = []
     while _receive(connection, pending, shards):
         while (body := _take_frame(pending)) is not None:
-            _send(connection, *_answer(shards, decoder, body))
+            uncommitted = shards.uncommitted
+            held.append(wire.frame(*_answer(shards, decoder, body)))
+            if shards.uncommitted == uncommitted:  # no change: who reads does not wait for the changes behind
+                _send_committed(connection, shards, held)
+        _send_committed(connection, shards, held)
+
+
+def _send_committed(connection: socket.socket, shards: Shards, held: list[bytes]) -> None:
+    """Replies, once all that they answer is on the disk; refusals, when it cannot be written."""
+    if not held:
+        return
+    try:
+        shards.commit()
+    except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
+        refusal = refusal_from(error)
+        refused = wire.frame(shards.without_path(refusal).encode(), refusal.verdict)
+        held[:] = [refused] * len(held)
+    connection.sendall(b"".join(held))
+    held.clear()
 
 
 def _receive(connection: socket.socket, pending: bytearray, shards: Shards) -> bool:
@@ -179,4 +207,6 @@ def _send(connection: socket.socket, body: bytes, verdict: wire.Verdict = wire.V
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), copies=wire.COPIES_FLAG in sys.argv[3:]))
+    flags = sys.argv[3:]
+    copying, unflushing = wire.COPIES_FLAG in flags, wire.UNFLUSHED_FLAG in flags
+    sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), copies=copying, unflushed=unflushing))

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import qdrant_edge as edge
 
 from services.adapters.edge import engine, wire
@@ -29,6 +32,7 @@ from services.adapters.edge.collection import (
     put_back,
 )
 from services.adapters.edge.engine import query_batch
+from services.adapters.edge.journal import MOST_BYTES, Change, Journal
 from services.adapters.edge.wire import RESERVE_BYTES, remove_copies
 from services.store.durable import sync_folder, sync_tree
 
@@ -121,6 +125,7 @@ class Shards:
 
     def __init__(self, folder: Path, reserve_bytes: int = RESERVE_BYTES) -> None:
         self._folder = folder
+        self._journal: Journal | None = None
         self._reserve_bytes = reserve_bytes
         self._collections: dict[str, Collection] = {}
         self._feeds = Feeds()
@@ -152,7 +157,32 @@ class Shards:
     def answer(self, request: wire.Request) -> object:
         if isinstance(request, _GROWING):
             check_room(self._folder, self._reserve_bytes)
-        return self._answers[type(request)](request)
+        if not isinstance(request, wire.CHANGES):
+            return self._answers[type(request)](request)
+        change = self._by_ids(request)
+        try:
+            answer = self._answers[type(request)](change)
+        except Refusal as refusal:
+            if refusal.verdict is wire.Verdict.UNKNOWN_POINT:  # the others were changed
+                self._note_in_journal(change)
+            raise
+        self._note_in_journal(change)
+        return answer
+
+    def _by_ids(self, request: wire.Change) -> wire.Change:
+        """What is replayed later must not reach points that match only since then."""
+        if isinstance(request, wire.SetPayload | wire.DeletePayload | wire.Delete) and request.filter:
+            ids = engine.matching_ids(self._shard(request.collection), request.filter)
+            return msgspec.structs.replace(request, ids=ids, filter=None)
+        return request
+
+    def _note_in_journal(self, change: wire.Change) -> None:
+        if self._journal is not None:
+            points = self._count(change.collection)
+            self._journal.note(Change(wire.encode(change), change.collection, points))
+
+    def _count(self, name: str) -> int:
+        return self._shard(name).count(edge.CountRequest(exact=True))
 
     def without_path(self, refusal: Refusal) -> str:
         """A request's answer may reach a person elsewhere, whom the folder's place does not concern."""
@@ -171,12 +201,72 @@ class Shards:
             elif entry.is_dir() and _NAME.fullmatch(entry.name):
                 self._collections[entry.name] = open_collection(entry)
 
+    def replay(self, journal: Journal) -> None:
+        """Bring back what was acknowledged and is in the journal only; from now on changes are noted there.
+
+        Raises Refusal(UNREADABLE) when something is missing all the same, sqlite3.Error when the journal is
+        damaged.
+        """
+        expected = journal.points()
+        for name in expected.keys() - self._collections.keys():
+            raise self._lost(name, f"its {expected[name]} points are not there")
+        decoder = msgspec.msgpack.Decoder(wire.Request)
+        for change in journal.changes():
+            self._repeat(decoder.decode(change.body))
+        for name, points in expected.items():
+            if self._count(name) != points:
+                raise self._lost(name, f"it had {points} points and has {self._count(name)}")
+        self._journal = journal
+        self.flush()
+
+    def _repeat(self, change: wire.Request) -> None:
+        try:
+            self._answers[type(change)](change)
+        except Refusal as refusal:
+            if refusal.verdict is not wire.Verdict.UNKNOWN_POINT:  # it was deleted later
+                raise
+
+    def _lost(self, name: str, why: str) -> Refusal:
+        sentence = f"the collection in {self._folder / name} has lost what was stored ({why}); "
+        return Refusal(wire.Verdict.UNREADABLE, sentence + "put the folder back from a backup")
+
     def flush(self) -> None:
+        """All that was answered is in the engine's files, and the journal empty."""
         for collection in self._collections.values():
             collection.shard.flush()
         self.unflushed = False
+        if self._journal is not None:
+            self._empty(self._journal)
+
+    def _empty(self, journal: Journal) -> None:
+        journal.forget()
+        try:
+            journal.empty({name: self._count(name) for name in self._collections})
+        except (sqlite3.Error, OSError) as error:  # all is in the engine's files
+            print(f"store: the journal is made anew: {error}", file=sys.stderr)  # noqa: T201
+            journal.renew()
+
+    @property
+    def uncommitted(self) -> int:
+        """How many changes were answered that `commit` has yet to write."""
+        return self._journal.noted if self._journal is not None else 0
+
+    def commit(self) -> None:
+        """What was answered is on the disk when this returns."""
+        if self._journal is None:
+            return
+        try:
+            self._journal.commit()
+        except (sqlite3.Error, OSError) as error:
+            print(f"store: {error}: the engine flushes instead", file=sys.stderr)  # noqa: T201
+            self.flush()
+        if self._journal.size > MOST_BYTES:
+            self.flush()
 
     def close(self) -> None:
+        if self._journal is not None:
+            self.flush()
+            self._journal.close()
         while self._collections:
             name, collection = self._collections.popitem()
             close_collection(self._folder / name, collection)
@@ -202,16 +292,19 @@ class Shards:
         fresh = self._folder / (name + _NEW)
         shutil.rmtree(fresh, ignore_errors=True)
         create_collection(fresh, request.spec)
+        sync_tree(fresh)
         fresh.rename(target)
         sync_folder(self._folder)
         self._collections[name] = open_collection(target)
         self._feeds.made_or_dropped(name)
+        self.flush()
         return True
 
     def _drop(self, request: wire.DeleteCollection) -> bool:
-        collection = self._collections.pop(request.collection, None)
-        if collection is None:
+        if request.collection not in self._collections:
             return False
+        self.flush()  # else a start would replay its changes into another of this name
+        collection = self._collections.pop(request.collection)
         self._feeds.made_or_dropped(request.collection)
         collection.shard.close()
         deleted = (self._folder / request.collection).rename(self._folder / (request.collection + _DELETED))
@@ -240,6 +333,7 @@ class Shards:
         except Refusal:
             self._collections[name] = open_collection(place)
             raise
+        self.flush()  # the journal knows nothing of what was written to the copy
         return True
 
     def _describe(self, request: wire.Describe) -> wire.Description:
@@ -280,31 +374,18 @@ class Shards:
         self._update_known(request.collection, [point.id for point in request.points], write)
 
     def _set_payload(self, request: wire.SetPayload) -> None:
-        self._change(
-            request,
-            lambda chosen: edge.UpdateOperation.set_payload_by_filter(chosen, request.payload),
+        self._update_known(
+            request.collection,
+            request.ids or [],
             lambda ids: edge.UpdateOperation.set_payload(list(ids), request.payload),
         )
 
     def _delete_payload(self, request: wire.DeletePayload) -> None:
-        self._change(
-            request,
-            lambda chosen: edge.UpdateOperation.delete_payload_by_filter(chosen, request.keys),
+        self._update_known(
+            request.collection,
+            request.ids or [],
             lambda ids: edge.UpdateOperation.delete_payload(list(ids), request.keys),
         )
-
-    def _change(
-        self,
-        request: wire.SetPayload | wire.DeletePayload,
-        matching: Callable[[edge.Filter], edge.UpdateOperation],
-        named: Callable[[set[wire.PointId]], edge.UpdateOperation],
-    ) -> None:
-        """The points that match its filter, or those that it names."""
-        if request.filter is None:
-            self._update_known(request.collection, request.ids or [], named)
-        else:
-            self._note_matching(request.collection, request.filter)
-            self._update(request.collection, matching(engine.filter_(request.filter)))
 
     def _update_known(
         self,
@@ -325,13 +406,8 @@ class Shards:
                 raise Refusal(wire.Verdict.UNKNOWN_POINT, f"{UNKNOWN_POINT} {point_id}")
 
     def _delete(self, request: wire.Delete) -> None:
-        if request.filter is not None:
-            self._note_matching(request.collection, request.filter)
-            operation = edge.UpdateOperation.delete_points_by_filter(engine.filter_(request.filter))
-        else:
-            self._note(request.collection, request.ids or [])
-            operation = edge.UpdateOperation.delete_points(list(request.ids or []))
-        self._update(request.collection, operation)
+        self._note(request.collection, request.ids or [])
+        self._update(request.collection, edge.UpdateOperation.delete_points(list(request.ids or [])))
 
     # ---- reads ----------------------------------------------------------------------------------
 
@@ -343,11 +419,6 @@ class Shards:
     def _note(self, name: str, ids: Iterable[wire.PointId]) -> None:
         for feed in self._feeds.following(name):
             feed.note(name, ids)
-
-    def _note_matching(self, name: str, condition: wire.Filter) -> None:
-        """Before the write, after which other points may match."""
-        if self._feeds.following(name):
-            self._note(name, engine.matching_ids(self._shard(name), condition))
 
     def _take_last(self, request: wire.TakeLast) -> dict[str, wire.LastChanged] | None:
         feed = self._feeds.find(request.feed)

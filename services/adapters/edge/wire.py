@@ -122,6 +122,8 @@ class Query(Part):
 HEADER = struct.Struct(">IB")
 MAX_BODY_BYTES = 2**32 - 1
 COPIES_FLAG = "--copies"
+UNFLUSHED_FLAG = "--unflushed"
+"""Changes are acknowledged before they are on the disk: a killed process loses none, a cut of power may."""
 
 
 class Verdict(IntEnum):
@@ -299,6 +301,11 @@ Request = (
     | Retrieve | Scroll | Count | Facet | QueryBatch
     | Follow | Unfollow | TakeChanged | TakeLast | Release | Adopt
 )  # fmt: skip
+
+
+CHANGES = (CreateIndex, Upsert, UpdateVectors, SetPayload, DeletePayload, Delete)
+"""What changes points. Each names one collection."""
+Change = CreateIndex | Upsert | UpdateVectors | SetPayload | DeletePayload | Delete
 
 
 # ---- replies ------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage
 from pydantic import Field
 
-from config.settings import RetrievalSettings
 from core.knowledge import Candidate, Chunk
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.prompt.messages import Layout
@@ -56,8 +55,7 @@ def judge(*script: str, label: str = "m") -> ModelEntry:
 
 
 async def judged(model: ModelEntry, *candidates: Candidate) -> list[Candidate]:
-    limits = RetrievalSettings(insert_block_timeout_s=5)
-    return await InsertBlock("Judge.", limits).judge(Asked("What is the fee?"), candidates, model)
+    return await InsertBlock("Judge.", 5).judge(Asked("What is the fee?"), candidates, model)
 
 
 async def test_what_the_judge_finds_is_kept_with_its_reason() -> None:
@@ -117,7 +115,7 @@ async def test_a_passage_that_gives_orders_cannot_make_another_vanish() -> None:
 async def test_a_passage_is_told_as_data_and_the_question_with_those_before_it() -> None:
     model = ScriptedLLM(script=("{}",), record_as="judge-told")
     asked = Asked("它呢？", ("甲?", "专业版多少钱?", "怎么付?", "能退吗?"))
-    await InsertBlock("Judge.", RetrievalSettings()).judge(asked, [USEFUL], entry(model))
+    await InsertBlock("Judge.").judge(asked, [USEFUL], entry(model))
     ((system, question),) = RECORDED["judge-told"]
     assert system == ("system", "Judge.")
     assert json.loads(question[1]) == {
@@ -129,13 +127,12 @@ async def test_a_passage_is_told_as_data_and_the_question_with_those_before_it()
 
 async def test_all_judgements_share_one_time_limit_and_one_that_hangs_leaves_time_to_the_next() -> None:
     """Discriminates: a limit for each, which takes ten times as long; one that hangs taking all of it."""
-    limits = RetrievalSettings(insert_block_timeout_s=1)
     hanging = [
         replace(USEFUL, chunk=replace(USEFUL.chunk, chunk_id=str(at), text="hangs")) for at in range(9)
     ]
     llm = EchoLLM(verdicts={"hangs": 60.0, "hours": '{"can_answer": false}'})
     began = time.perf_counter()
-    results = await InsertBlock("Judge.", limits, at_once=1).judge(
+    results = await InsertBlock("Judge.", 1, at_once=1).judge(
         Asked("?"), [hanging[0], OTHER, *hanging[1:]], entry(llm)
     )
     assert time.perf_counter() - began < 1.5

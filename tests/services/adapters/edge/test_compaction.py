@@ -44,7 +44,7 @@ async def everything(client: EdgeClient, collection: str = COLLECTION) -> dict[s
 
 
 def names(folder: Path) -> set[str]:
-    return {entry.name for entry in folder.iterdir()}
+    return {entry.name for entry in folder.iterdir() if not entry.name.startswith("journal.db")}
 
 
 def second_processes() -> list[psutil.Process]:

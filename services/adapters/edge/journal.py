@@ -1,0 +1,109 @@
+"""What was acknowledged and may not be in the engine's own files yet. Runs in the store process only.
+
+The engine flushes its log together with everything else, so a cut of power would take what came since. Each
+change is therefore written here, too, and is on the disk before it is answered; a flush of the engine
+empties the journal, and a start replays it. SQLite has solved torn writes, checksums and ordering.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from services.store.durable import sync_folder
+
+FILE = "journal.db"
+MOST_BYTES = 32 << 20
+"""A start replays at most this; a store that is never idle flushes its engine when it is reached."""
+_SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0")
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS change
+    (number INTEGER PRIMARY KEY, body BLOB NOT NULL, collection TEXT NOT NULL, points INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS collection (name TEXT PRIMARY KEY, points INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+class Change(NamedTuple):
+    """A request as it came, points named by their ids; `points` is how many the collection had after it."""
+
+    body: bytes
+    collection: str
+    points: int
+
+
+class Journal:
+    """`size` is what it holds, in bytes. Every method raises sqlite3.Error, OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._noted: list[Change] = []
+        self.size = 0
+        self._open()
+
+    def _open(self) -> None:
+        self._path.touch(0o600)
+        self._database = sqlite3.connect(self._path, isolation_level=None)
+        for setting in _SETTINGS:
+            self._database.execute(f"PRAGMA {setting}")
+        self._database.executescript(_SCHEMA)
+        sync_folder(self._path.parent)
+
+    @property
+    def noted(self) -> int:
+        return len(self._noted)
+
+    def note(self, change: Change) -> None:
+        """Written by the next `commit`."""
+        self._noted.append(change)
+
+    def forget(self) -> None:
+        """What was noted is in the engine's files already."""
+        self._noted.clear()
+
+    def commit(self) -> None:
+        """All that was noted is on the disk when this returns; when it raises, nothing of it is."""
+        noted, self._noted = self._noted, []
+        if not noted:
+            return
+        with self._database as transaction:
+            transaction.execute("BEGIN")
+            rows = "INSERT INTO change (body, collection, points) VALUES (?, ?, ?)"
+            transaction.executemany(rows, noted)
+        self.size += sum(len(change.body) for change in noted)
+
+    def changes(self) -> Iterator[Change]:
+        """In the order in which they were answered."""
+        rows = self._database.execute("SELECT body, collection, points FROM change ORDER BY number")
+        return map(Change._make, rows)
+
+    def points(self) -> dict[str, int]:
+        """How many points each collection had when it was last written to."""
+        flushed = dict(self._database.execute("SELECT name, points FROM collection"))
+        return flushed | {change.collection: change.points for change in self.changes()}
+
+    def empty(self, points: Mapping[str, int]) -> None:
+        """The engine has flushed: all is in its files, and the collections have so many points."""
+        with self._database as transaction:
+            transaction.execute("BEGIN")
+            transaction.execute("DELETE FROM change")
+            transaction.execute("DELETE FROM collection")
+            transaction.executemany("INSERT INTO collection VALUES (?, ?)", points.items())
+        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.size = 0
+
+    def renew(self) -> None:
+        """A new one in its place, when it cannot be emptied: a full disk has room for less."""
+        self.close()
+        remove(self._path.parent)
+        self._open()
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def remove(folder: Path) -> None:
+    """For a store that is opened without one: an old one would say what is no longer so."""
+    for path in folder.glob(f"{FILE}*"):
+        path.unlink()
