@@ -48,9 +48,9 @@ format:
 	$(BIN)/ruff check --fix .
 
 setup: python
-	@$(MAKE) --no-print-directory $(VENV)/.installed
+	@$(MAKE) --no-print-directory --silent $(VENV)/.installed
 setup-dev: python
-	@$(MAKE) --no-print-directory $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory --silent $(VENV)/.installed-dev
 page: routes/web/node_modules/.installed
 clients: tests/routes/clients/node_modules/.installed
 
@@ -59,7 +59,7 @@ python:
 	@if ! $(BIN)/python -c '$(IS_NEW)' 2>/dev/null || { [ "$(origin PYTHON)" != file ] && \
 	  [ "$$($(BIN)/python -V)" != "$$($(PYTHON) -V 2>&1)" ]; }; then \
 	  $(PYTHON) -c '$(IS_NEW)' 2>/dev/null || { echo "Wenmai needs Python 3.11 or newer, and $(PYTHON) is" \
-	    "$$($(PYTHON) -V 2>&1 || true): install one and run: make PYTHON=python3.11" >&2; exit 2; }; \
+	    "$$($(PYTHON) -V 2>/dev/null || echo missing): install one and run: make PYTHON=python3.11" >&2; exit 2; }; \
 	  rm -rf $(VENV); \
 	  $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); echo "$(PYTHON) cannot make an environment:" \
 	    "on Debian and Ubuntu, sudo apt install python3-venv" >&2; exit 2; }; \

@@ -26,9 +26,9 @@ def python(path: Path, version: str, *, too_old: bool = False, venv: bool = True
     return str(path)
 
 
-def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`make python` with this project's Makefile, and with the folder's .venv."""
-    command = ["make", "-f", str(ROOT / "Makefile"), "python", *arguments]
+def make(folder: Path, *arguments: str, target: str = "python") -> subprocess.CompletedProcess[str]:
+    """`make python`, or another target, with this project's Makefile, and with the folder's .venv."""
+    command = ["make", "-f", str(ROOT / "Makefile"), target, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
 
 
@@ -43,7 +43,7 @@ def test_a_python_that_is_too_old_or_cannot_make_environments_is_named_with_what
     for one, said in (
         (python(tmp_path / "old", "3.10.12", too_old=True), "Wenmai needs Python 3.11 or newer"),
         (python(tmp_path / "bare", "3.12.1", venv=False), "sudo apt install python3-venv"),
-        (str(tmp_path / "nowhere"), "Wenmai needs Python 3.11 or newer"),
+        (str(tmp_path / "nowhere"), "nowhere is missing: install one"),
     ):
         refused = make(tmp_path, f"PYTHON={one}")
         assert refused.returncode == 2
@@ -72,3 +72,14 @@ def test_one_that_runs_is_left_as_it_is_when_no_other_is_asked_for(tmp_path: Pat
     python(tmp_path / ".venv" / "bin" / "python", "3.11.2")
     assert make(tmp_path).returncode == 0
     assert version_in(tmp_path) == "Python 3.11.2"
+
+
+def test_what_is_installed_already_costs_the_first_screen_no_line(tmp_path: Path) -> None:
+    """Discriminates: "make[1]: '.venv/.installed' is up to date." before every start."""
+    (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
+    for name in ("pyproject.toml", "requirements.lock"):
+        (tmp_path / name).touch()
+    python(tmp_path / ".venv" / "bin" / "python", "3.11.2")
+    (tmp_path / ".venv" / ".installed").touch()
+    done = make(tmp_path, target="setup")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
