@@ -105,11 +105,15 @@ def language_of(file_name: str) -> str:
 
 def supported_files(folder: Path) -> list[Path]:
     """Every file under the folder that can be read, sorted by path; hidden ones and links are left out."""
+    return [path for path in visible_files(folder) if is_supported(path.name)]
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """Of every kind, likewise."""
     return sorted(
         path
         for path in folder.rglob("*")
         if path.is_file()
         and not path.is_symlink()
-        and is_supported(path.name)
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from tqdm import tqdm
 
-from core.formats import supported_files
+from core.formats import is_supported, supported_files, visible_files
 from core.knowledge import MAX_EXTERNAL_ID_CHARS
+from core.operations.sync import KindCount, skipped_words
 from routes.wire.documents import AddedDocument, Document, Job, RemovedSample
 from scripts.commands.maintenance import (
     EXIT_FAILED,
@@ -167,6 +168,13 @@ def _retry_after_s(response: httpx.Response) -> float:
     return min(float(value), 30.0) if value.isdigit() else 1.0
 
 
+def left_out(paths: Sequence[Path]) -> str:
+    """What the folders hold of kinds that cannot be read; empty when there is none."""
+    files = [file for path in paths if path.is_dir() for file in visible_files(path)]
+    endings = Counter(file.suffix.lower() for file in files if not is_supported(file.name))
+    return skipped_words([KindCount(*each) for each in endings.most_common()])
+
+
 def files_of(paths: Sequence[Path]) -> list[Path]:
     """Named files as they are, whatever their kind; of folders the files that can be read, sorted."""
     return [file for path in paths for file in (supported_files(path) if path.is_dir() else [path])]
@@ -207,6 +215,8 @@ async def _ingest(client: ServerClient, files: Sequence[Path], options: Options)
         summary = await Ingester(client, options.tags, options.date).run(files, bar)
     for failure in summary.failed:
         print(f"failed: {shown(failure)}", file=sys.stderr)
+    if skipped := left_out(options.paths):
+        print(shown(skipped), file=sys.stderr)
     print_json(asdict(summary)) if options.json else print(summary)
     return EXIT_FAILED if summary.failed or not files else EXIT_OK
 

@@ -128,7 +128,7 @@ def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
     """Discriminates: sending `tags` when none are given."""
     folder = tmp_path / "guide"
     (folder / "zh").mkdir(parents=True)
-    for name in ("a.md", "zh/b.md", "skipped.png"):
+    for name in ("a.md", "zh/b.md", "old.doc", "zh/older.DOC", "skipped.png", ".hidden.bin"):
         (folder / name).write_text("text busy")
     (tmp_path / "c.txt").write_text("text")
     arguments = (folder, tmp_path / "c.txt", "--tags", "x,y", "--date", "2026-01-31", "--api-key", "k")
@@ -139,7 +139,9 @@ def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
     assert server.uploads["a.md"]["tags"] == "x,y"
     assert server.uploads["a.md"]["date"] == "2026-01-31"
     assert server.keys == {"Bearer k"}
-    assert capsys.readouterr().out == "added 3, already there 0, failed 0\n"
+    captured = capsys.readouterr()
+    assert captured.out == "added 3, already there 0, failed 0\n"
+    assert "3 files of kinds that cannot be read: .doc ×2, .png ×1\n" in captured.err
     assert run(server, folder) == 0
     assert capsys.readouterr().out == "added 0, already there 2, failed 0\n"
     assert "tags" not in server.uploads["a.md"]  # an empty field would clear them
