@@ -13,7 +13,7 @@ from routes.wire.chat import Answer, StatusData
 from routes.wire.search import Candidate, SearchResult
 from routes.wire.turns import Citation
 from scripts.commands.maintenance import EXIT_FAILED, EXIT_OK, Options, as_json, print_json, run, shown
-from scripts.commands.server import ServerClient, at_server, reason_of, server_options
+from scripts.commands.server import ServerClient, at_server, refusal, server_options
 
 if TYPE_CHECKING:
     import httpx
@@ -96,7 +96,7 @@ async def send_streamed(
     async with client.stream("POST", PATH, body) as response:
         if response.status_code != 200:
             await response.aread()
-            terminal.show("ERROR", reason_of(response))
+            terminal.show("ERROR", f"wenmai: {refusal(response)}")
             return
         async for kind, text in events(_lines(response)):
             terminal.show(kind, text)

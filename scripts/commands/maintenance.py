@@ -49,7 +49,9 @@ as_json = click.option("--json", is_flag=True, help="Print the result as JSON.")
 def invoke(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """Parse and run it. Returns the exit code; what cannot be parsed is refused in one line."""
     try:
-        result: int | None = command.main(arguments, prog_name=_called(command), standalone_mode=False)
+        result: int | None = command.main(
+            arguments, _called(command), standalone_mode=False, help_option_names=["-h", "--help"]
+        )
     except click.Abort:
         return EXIT_INTERRUPTED
     except click.ClickException as error:
@@ -74,7 +76,9 @@ def one_of(options: Options, *names: str, required: bool = False) -> None:
 
 
 def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    """As it is typed; an argument as the usage line calls it."""
+    (param,) = (each for each in click.get_current_context().command.params if each.name == name)
+    return (param.metavar or name).strip("[]") if isinstance(param, click.Argument) else param.opts[0]
 
 
 def time_zone(text: str) -> str:

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REFUSALS = (400, 409, 422)  # statuses of a server that refuses what was asked
+KEYS = {
+    401: "API key missing or wrong: it needs one of API_KEYS (--api-key)",
+    403: "it needs a key of ADMIN_API_KEYS (--api-key)",
+}
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
 CONNECT_TIMEOUT_S = 5
 SILENT = "no server answers at {url} ({kind})"
@@ -49,7 +53,8 @@ class Server:
 def server_options(command: Callable[..., int]) -> Callable[..., int]:
     url = click.option(
         "--url",
-        help="Ask this server (default: the one that has the store of DATA_DIR open, else that store).",
+        help="Ask this server (default: the one that has the store of DATA_DIR open; else that store itself, "
+        "or HOST and PORT where only a server can answer).",
     )
     key = click.option("--api-key", help="Its key, which ps shows (default: of ADMIN_API_KEYS, API_KEYS).")
     return url(key(command))
@@ -168,7 +173,9 @@ def show_store(look: StoreContents) -> StoreContents:
 
 
 def server_of(settings: Settings, url: str | None, api_key: str | None, *, as_admin: bool = True) -> Server:
-    """`as_admin`: an administrator's key goes before a user's."""
+    """`as_admin`: an administrator's key goes before a user's. Raises CommandError."""
+    if url and not url.startswith(("http://", "https://")):
+        raise CommandError(f"--url {url} is refused: an address is like http://127.0.0.1:8000", EXIT_REFUSED)
     server = settings.server
     keys = (
         [*server.admin_api_keys, *server.api_keys] if as_admin else [*server.api_keys, *server.admin_api_keys]
@@ -268,8 +275,8 @@ def read(response: httpx.Response, reply: type[T]) -> T:
 
 def refusal(response: httpx.Response) -> CommandError:
     status = response.status_code
-    if status == 403:
-        return CommandError("the server refuses (403): it needs a key of ADMIN_API_KEYS (--api-key)")
+    if status in KEYS:
+        return CommandError(f"the server refuses ({status}): {KEYS[status]}")
     exit_code = EXIT_REFUSED if status in REFUSALS else EXIT_FAILED
     return CommandError(f"the server refuses ({status}): {reason_of(response)}", exit_code)
 

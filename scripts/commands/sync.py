@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 PATH = "/admin/sync"
 LOOK_EVERY_S = 0.5
+RELOAD = "it reads wenmai.toml when it starts"
 FAILURES_SHOWN = 100
 
 
@@ -58,7 +59,7 @@ def sync(**options: Any) -> int:
 
 
 async def _sync(settings: Settings, options: Options) -> int:
-    if not settings.knowledge.sources and not options.forget:
+    if not (settings.knowledge.sources or options.forget or options.url):
         if not options.json:
             print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
         return print_reports((), (), options)
@@ -67,7 +68,12 @@ async def _sync(settings: Settings, options: Options) -> int:
     async def by_server(server: Server, _: StoreContents) -> int:
         if options.forget:
             return _print_forgotten(options, await forget_in_server(server, options.forget))
-        return print_reports(*await sync_in_server(server, options.source, options.yes), options)
+        reports, left, followed = await sync_in_server(server, options.source, options.yes)
+        exit_code = print_reports(reports, left, options)
+        ours = () if options.url or options.source else settings.knowledge.sources
+        if missing := [name for name in ours if name not in followed]:
+            raise CommandError(f"the server does not follow {', '.join(missing)} yet: restart it ({RELOAD})")
+        return exit_code
 
     try:
         return await at_store(settings, options, lambda: _sync_here(settings, options), by_server)
@@ -147,8 +153,8 @@ def _print_words(*sentences: str) -> None:
 
 async def sync_in_server(
     server: Server, source: str | None, allow_removals: bool
-) -> tuple[Sequence[SyncReport], Sequence[LeftSource]]:
-    """The reports of the run, once it has ended. Raises CommandError."""
+) -> tuple[Sequence[SyncReport], Sequence[LeftSource], Sequence[str]]:
+    """The reports of the run, once it has ended, and what the server follows. Raises CommandError."""
     body = {"source": source, "allow_removals": allow_removals}
     async with asking(server) as client:
         began = await client.send("POST", PATH, SyncState, body)
@@ -157,7 +163,8 @@ async def sync_in_server(
     began_us = _us(began.began_at) if began.began_at else 0
     last = [each.last for each in state.sources if each.last and source in (None, each.source)]
     reports = [report for report in map(_report, last) if report.began_us >= began_us]
-    return reports, [LeftSource(each.source, each.documents) for each in state.left]
+    left = [LeftSource(each.source, each.documents) for each in state.left]
+    return reports, left, [each.source for each in state.sources]
 
 
 async def forget_in_server(server: Server, source: str) -> int:

@@ -194,13 +194,16 @@ def _groups(row: _QuestionRow, by: str) -> tuple[str, ...]:
 
 
 def rows_of(path: Path, model: type[Row]) -> Iterator[Row]:
+    place = "/".join(path.parts[-2:])
     try:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield _row(line, model, f"{path.parent.name}/{path.name} line {number}")
+                    yield _row(line, model, f"{place} line {number}")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetError(f"{path.parent.name}/{path.name} cannot be read: {error}") from error
+        raise BadSetError(
+            f"{place} cannot be read: {error.strerror if isinstance(error, OSError) else error}"
+        ) from error
 
 
 def _row(line: str, model: type[Row], where: str) -> Row:

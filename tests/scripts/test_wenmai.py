@@ -41,6 +41,8 @@ def test_a_command_has_its_name_a_help_and_one_line_for_an_unknown_option(
     assert wenmai.main([name, "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: wenmai {name}")
+    assert wenmai.main([name, "-h"]) == 0
+    assert capsys.readouterr().out == shown
     assert wenmai.main([name, "--no-such-option"]) == 2
     refused = capsys.readouterr()
     assert refused.out == ""

@@ -84,6 +84,22 @@ async def test_a_question_what_it_finds_and_its_conversation_are_shown(
         assert f"{turn['turn_id']}  " in await run("sessions", answer["session_id"])
 
 
+async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: the server's bare sentence; its hint with "Bearer <key>" masked."""
+    async with serving(make_settings(tmp_path, server={"api_keys": (KEY,)})) as url:
+        key = "the server refuses (401): API key missing or wrong: it needs one of API_KEYS (--api-key)"
+        model = "the server refuses (404): model_id: unknown model. Configured: default."
+        for words, line in (
+            (["ask", "Hello?"], key),
+            (["sessions"], key),
+            (["ask", "Hello?", "--model", "nope", "--api-key", KEY], model),
+        ):
+            assert await asyncio.to_thread(wenmai.main, [*words, "--url", url]) == 1
+            assert f"wenmai: {line}\n" in capsys.readouterr().err
+
+
 @pytest.mark.full("runs commands as processes of their own")
 def test_a_turn_is_shown_part_by_part_and_its_request_as_sent(
     served: tuple[RunningServer, StubLLM],

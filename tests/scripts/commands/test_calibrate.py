@@ -63,10 +63,17 @@ async def test_nothing_changes_before_it_is_applied_and_an_undo_brings_all_back(
 
 
 async def test_what_cannot_be_used_is_refused_in_a_line(
-    app: App, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    app: App, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await asyncio.to_thread(wenmai.main, ["calibrate", str(tmp_path / "none.jsonl")]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    refusals = {
+        (): "One of these is needed: QUESTIONS.jsonl, --ratings, --undo, --show.",
+        ("a.jsonl", "--show"): "QUESTIONS.jsonl does not go with --show.",
+        ("none.jsonl",): "wenmai: none.jsonl cannot be read: No such file or directory\n",
+    }
+    monkeypatch.chdir(tmp_path)
+    for arguments, line in refusals.items():
+        assert await asyncio.to_thread(wenmai.main, ["calibrate", *arguments]) == 2
+        assert line in capsys.readouterr().err
     for body in ({}, {"ratings": True, "questions": [{"question": "x"}]}):
         refused = await app.client.post("/admin/calibration", json=body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_field"), refused.text
