@@ -112,6 +112,28 @@ def test_the_shell_completes_the_commands() -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_guides_line_for_completion_works_in_a_shell_without_the_environment(
+    language: str, tmp_path: Path
+) -> None:
+    """Discriminates: `wenmai` alone, which is on nobody's PATH."""
+    page = (ROOT / "docs" / "guide" / language / "operations.md").read_text(encoding="utf-8")
+    ((line, installed),) = re.findall(r'`(eval "\$\(_WENMAI_COMPLETE=bash_source (\S+)\)")`', page)
+    script = tmp_path / "wenmai"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m scripts.wenmai "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    shell = f"{line.replace(installed, str(script)) if installed.startswith('/') else line}; complete -p"
+    done = subprocess.run(
+        ["bash", "-c", shell],
+        cwd=ROOT,
+        env=clean_environment({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "_wenmai_completion wenmai" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_guide_lists_the_commands_and_exit_codes(language: str) -> None:
     page = (ROOT / "docs" / "guide" / language / "operations.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| (\d+) \|", page, re.M)) == set(map(str, EXIT_CODES))
