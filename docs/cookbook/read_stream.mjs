@@ -42,4 +42,6 @@ export async function* ask(base, question, key = "") {
   throw new Error("the server cannot be reached");
 }
 
-for await (const piece of ask(process.argv[2], process.argv[3], process.env.WENMAI_KEY)) process.stdout.write(piece);
+const base = process.argv[2].replace(/\/$/, "");
+for await (const piece of ask(base, process.argv[3], process.env.WENMAI_KEY)) process.stdout.write(piece);
+console.log();

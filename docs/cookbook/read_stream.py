@@ -56,5 +56,6 @@ def ask(base, question, key=""):
 
 
 if __name__ == "__main__":
-    for piece in ask(sys.argv[1], sys.argv[2], os.environ.get("WENMAI_KEY", "")):
+    for piece in ask(sys.argv[1].rstrip("/"), sys.argv[2], os.environ.get("WENMAI_KEY", "")):
         print(piece, end="", flush=True)
+    print()

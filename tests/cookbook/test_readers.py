@@ -41,12 +41,12 @@ async def test_a_reader_gets_every_piece_once(reader: str, tmp_path: Path) -> No
     async with serving(make_settings(tmp_path, models=models)) as url:
         faults = (BUSY, "data: SESS", "CONTENT:第一", BUSY, "CONTENT:Two", "🙂 a")
         async with relaying(urlsplit(url).port or 0, *faults) as (address, relay):
-            printed, errors = await run(reader, address, "什么是轮次？")
+            printed, errors = await run(reader, f"{address}/", "什么是轮次？")
         async with httpx.AsyncClient(base_url=url) as client:
             (session,) = (await client.get("/sessions")).json()["sessions"]
             (turn,) = (await client.get(f"/sessions/{session['session_id']}/turns")).json()["turns"]
     assert errors == ""
-    assert printed == turn["assistant_response"] == "".join(SAID * 4)
+    assert printed == turn["assistant_response"] + "\n" == "".join(SAID * 4) + "\n"
     assert relay.faults == []
     assert [head.split()[0] for head in relay.heads] == ["POST"] * 3 + ["GET"] * 4
 
