@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -29,7 +30,12 @@ def python(path: Path, version: str, *, too_old: bool = False, venv: bool = True
 def make(folder: Path, *arguments: str, target: str = "python") -> subprocess.CompletedProcess[str]:
     """`make python`, or another target, with this project's Makefile, and with the folder's .venv."""
     command = ["make", "-f", str(ROOT / "Makefile"), target, *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+    ours = {
+        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    }
+    return subprocess.run(
+        command, cwd=folder, env=ours, capture_output=True, text=True, timeout=30, check=False
+    )
 
 
 def version_in(folder: Path) -> str:

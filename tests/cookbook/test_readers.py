@@ -29,7 +29,7 @@ async def run(reader: str, *arguments: str) -> tuple[str, str]:
     return out.decode(), err.decode()
 
 
-@pytest.mark.slow("waits as long as the server asks for, twice")
+@pytest.mark.full("waits as long as the server asks for, twice")
 @pytest.mark.parametrize("reader", READERS)
 async def test_a_reader_gets_every_piece_once(reader: str, tmp_path: Path) -> None:
     """Discriminates: no turn_id of its own (asked twice), no Last-Event-ID (text twice), an event taken

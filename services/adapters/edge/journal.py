@@ -17,7 +17,7 @@ from services.store.durable import sync_folder
 FILE = "journal.db"
 MOST_BYTES = 32 << 20
 """A start replays at most this; a store that is never idle flushes its engine when it is reached."""
-_SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0")
+_SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0", "secure_delete=ON")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS change
     (number INTEGER PRIMARY KEY, body BLOB NOT NULL, collection TEXT NOT NULL, points INTEGER NOT NULL);

@@ -96,7 +96,15 @@ async def talk(app: App, secret: str = "") -> Talk:
     memories = MemoryRecords(store, "memories")
     for turn_ids in (ids[:1], ids[:2]):
         await memories.put(Memory(str(uuid.uuid4()), "local", session, f"fact{secret}", tuple(turn_ids), 1))
+    await until(lambda: _logged(app, session) == len(ids))  # the question log is written in the background
     return Talk(session, tuple(ids))
+
+
+def _logged(app: App, session_id: str) -> int:
+    folder = app.container.settings.conversation.qa_log
+    assert folder is not None
+    lines = [line for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    return sum(session_id in line for line in lines)
 
 
 async def under_way(app: App) -> None:
