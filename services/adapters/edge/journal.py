@@ -78,6 +78,14 @@ class Journal:
         rows = self._database.execute("SELECT body, collection, points FROM change ORDER BY number")
         return map(Change._make, rows)
 
+    def expect(self, name: str, points: int) -> None:
+        """Of a collection that was made."""
+        self._database.execute("INSERT OR REPLACE INTO collection VALUES (?, ?)", (name, points))
+
+    def expect_no_more(self, name: str) -> None:
+        """Of a collection that is about to go, once the journal is empty."""
+        self._database.execute("DELETE FROM collection WHERE name = ?", (name,))
+
     def points(self) -> dict[str, int]:
         """How many points each collection had when it was last written to."""
         flushed = dict(self._database.execute("SELECT name, points FROM collection"))

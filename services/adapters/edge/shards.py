@@ -265,11 +265,18 @@ class Shards:
 
     def close(self) -> None:
         if self._journal is not None:
-            self.flush()
+            self._flush_last()
             self._journal.close()
         while self._collections:
             name, collection = self._collections.popitem()
             close_collection(self._folder / name, collection)
+
+    def _flush_last(self) -> None:
+        """What cannot be flushed is in the journal, and comes back at the next start."""
+        try:
+            self.flush()
+        except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
+            print(f"store: the last flush failed: {error}", file=sys.stderr)  # noqa: T201
 
     # ---- collections ----------------------------------------------------------------------------
 
@@ -297,13 +304,16 @@ class Shards:
         sync_folder(self._folder)
         self._collections[name] = open_collection(target)
         self._feeds.made_or_dropped(name)
-        self.flush()
+        if self._journal is not None:
+            self._journal.expect(name, 0)
         return True
 
     def _drop(self, request: wire.DeleteCollection) -> bool:
         if request.collection not in self._collections:
             return False
         self.flush()  # else a start would replay its changes into another of this name
+        if self._journal is not None:
+            self._journal.expect_no_more(request.collection)
         collection = self._collections.pop(request.collection)
         self._feeds.made_or_dropped(request.collection)
         collection.shard.close()

@@ -82,6 +82,20 @@ async def test_a_collection_that_has_lost_points_is_refused_by_name(tmp_path: Pa
             pass
 
 
+async def test_a_collection_that_was_deleted_is_not_missed(tmp_path: Path) -> None:
+    """Killed at once. Discriminates: a start that is refused for it; its changes in another of its name."""
+    await flushed_store(tmp_path)
+    for made_anew in (False, True):
+        async with open_edge_client(tmp_path) as client:
+            await client.upsert(COLLECTION, [thing(11)]) if not made_anew else await make_things(client)
+            await client.delete_collection(COLLECTION)
+            if made_anew:
+                await make_things(client)
+            os.kill(client.process_id, signal.SIGKILL)
+    async with open_edge_client(tmp_path) as client:
+        assert await read(client) == {}
+
+
 async def test_a_damaged_journal_is_refused_by_name(tmp_path: Path) -> None:
     await flushed_store(tmp_path)
     (tmp_path / FILE).write_bytes(b"no database" * 1_000)
