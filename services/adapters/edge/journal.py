@@ -8,9 +8,8 @@ empties the journal, and a start replays it. SQLite has solved torn writes, chec
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from services.store.durable import sync_folder
 
@@ -19,26 +18,20 @@ MOST_BYTES = 32 << 20
 """A start replays at most this; a store that is never idle flushes its engine when it is reached."""
 _SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=0", "secure_delete=ON")
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS change
-    (number INTEGER PRIMARY KEY, body BLOB NOT NULL, collection TEXT NOT NULL, points INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS collection (name TEXT PRIMARY KEY, points INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS change (number INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS collection (name TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 
-class Change(NamedTuple):
-    """A request as it came, points named by their ids; `points` is how many the collection had after it."""
-
-    body: bytes
-    collection: str
-    points: int
-
-
 class Journal:
-    """`size` is what it holds, in bytes. Every method raises sqlite3.Error, OSError."""
+    """Changes are requests as they came, but with points named by their ids; `size` is theirs, in bytes.
+
+    Every method raises sqlite3.Error, OSError.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
-        self._noted: list[Change] = []
+        self._noted: list[tuple[bytes]] = []
         self.size = 0
         self._open()
 
@@ -54,9 +47,9 @@ class Journal:
     def noted(self) -> int:
         return len(self._noted)
 
-    def note(self, change: Change) -> None:
+    def note(self, change: bytes) -> None:
         """Written by the next `commit`."""
-        self._noted.append(change)
+        self._noted.append((change,))
 
     def forget(self) -> None:
         """What was noted is in the engine's files already."""
@@ -69,35 +62,32 @@ class Journal:
             return
         with self._database as transaction:
             transaction.execute("BEGIN")
-            rows = "INSERT INTO change (body, collection, points) VALUES (?, ?, ?)"
-            transaction.executemany(rows, noted)
-        self.size += sum(len(change.body) for change in noted)
+            transaction.executemany("INSERT INTO change (body) VALUES (?)", noted)
+        self.size += sum(len(change) for (change,) in noted)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> list[bytes]:
         """In the order in which they were answered."""
-        rows = self._database.execute("SELECT body, collection, points FROM change ORDER BY number")
-        return map(Change._make, rows)
+        return [body for (body,) in self._database.execute("SELECT body FROM change ORDER BY number")]
 
-    def expect(self, name: str, points: int) -> None:
-        """Of a collection that was made."""
-        self._database.execute("INSERT OR REPLACE INTO collection VALUES (?, ?)", (name, points))
+    def expect(self, name: str) -> None:
+        """A collection was made."""
+        self._database.execute("INSERT OR REPLACE INTO collection VALUES (?)", (name,))
 
     def expect_no_more(self, name: str) -> None:
-        """Of a collection that is about to go, once the journal is empty."""
+        """A collection is about to go, and the journal is empty."""
         self._database.execute("DELETE FROM collection WHERE name = ?", (name,))
 
-    def points(self) -> dict[str, int]:
-        """How many points each collection had when it was last written to."""
-        flushed = dict(self._database.execute("SELECT name, points FROM collection"))
-        return flushed | {change.collection: change.points for change in self.changes()}
+    def expected(self) -> set[str]:
+        """The collections that must be in the folder."""
+        return {name for (name,) in self._database.execute("SELECT name FROM collection")}
 
-    def empty(self, points: Mapping[str, int]) -> None:
-        """The engine has flushed: all is in its files, and the collections have so many points."""
+    def empty(self, names: Iterable[str]) -> None:
+        """The engine has flushed: all is in its files. These are the collections."""
         with self._database as transaction:
             transaction.execute("BEGIN")
             transaction.execute("DELETE FROM change")
             transaction.execute("DELETE FROM collection")
-            transaction.executemany("INSERT INTO collection VALUES (?, ?)", points.items())
+            transaction.executemany("INSERT INTO collection VALUES (?)", [(name,) for name in names])
         self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.size = 0
 

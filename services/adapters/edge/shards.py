@@ -32,7 +32,7 @@ from services.adapters.edge.collection import (
     put_back,
 )
 from services.adapters.edge.engine import query_batch
-from services.adapters.edge.journal import MOST_BYTES, Change, Journal
+from services.adapters.edge.journal import MOST_BYTES, Journal
 from services.adapters.edge.wire import RESERVE_BYTES, remove_copies
 from services.store.durable import sync_folder, sync_tree
 
@@ -178,11 +178,7 @@ class Shards:
 
     def _note_in_journal(self, change: wire.Change) -> None:
         if self._journal is not None:
-            points = self._count(change.collection)
-            self._journal.note(Change(wire.encode(change), change.collection, points))
-
-    def _count(self, name: str) -> int:
-        return self._shard(name).count(edge.CountRequest(exact=True))
+            self._journal.note(wire.encode(change))
 
     def without_path(self, refusal: Refusal) -> str:
         """A request's answer may reach a person elsewhere, whom the folder's place does not concern."""
@@ -204,18 +200,15 @@ class Shards:
     def replay(self, journal: Journal) -> None:
         """Bring back what was acknowledged and is in the journal only; from now on changes are noted there.
 
-        Raises Refusal(UNREADABLE) when something is missing all the same, sqlite3.Error when the journal is
-        damaged.
+        What was not acknowledged may be in the engine's files or not. Raises Refusal(UNREADABLE) when a
+        collection is missing, sqlite3.Error when the journal is damaged.
         """
-        expected = journal.points()
-        for name in expected.keys() - self._collections.keys():
-            raise self._lost(name, f"its {expected[name]} points are not there")
+        for name in journal.expected() - self._collections.keys():
+            sentence = f"the collection in {self._folder / name} is missing: put it back from a backup"
+            raise Refusal(wire.Verdict.UNREADABLE, sentence)
         decoder = msgspec.msgpack.Decoder(wire.Request)
         for change in journal.changes():
-            self._repeat(decoder.decode(change.body))
-        for name, points in expected.items():
-            if self._count(name) != points:
-                raise self._lost(name, f"it had {points} points and has {self._count(name)}")
+            self._repeat(decoder.decode(change))
         self._journal = journal
         self.flush()
 
@@ -225,10 +218,6 @@ class Shards:
         except Refusal as refusal:
             if refusal.verdict is not wire.Verdict.UNKNOWN_POINT:  # it was deleted later
                 raise
-
-    def _lost(self, name: str, why: str) -> Refusal:
-        sentence = f"the collection in {self._folder / name} has lost what was stored ({why}); "
-        return Refusal(wire.Verdict.UNREADABLE, sentence + "put the folder back from a backup")
 
     def flush(self) -> None:
         """All that was answered is in the engine's files, and the journal empty."""
@@ -241,7 +230,7 @@ class Shards:
     def _empty(self, journal: Journal) -> None:
         journal.forget()
         try:
-            journal.empty({name: self._count(name) for name in self._collections})
+            journal.empty(self._collections)
         except (sqlite3.Error, OSError) as error:  # all is in the engine's files
             print(f"store: the journal is made anew: {error}", file=sys.stderr)  # noqa: T201
             journal.renew()
@@ -305,7 +294,7 @@ class Shards:
         self._collections[name] = open_collection(target)
         self._feeds.made_or_dropped(name)
         if self._journal is not None:
-            self._journal.expect(name, 0)
+            self._journal.expect(name)
         return True
 
     def _drop(self, request: wire.DeleteCollection) -> bool:
