@@ -43,6 +43,7 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
+HELP_OPTIONS = ["-h", "--help"]
 as_json = click.option("--json", is_flag=True, help="Print the result as JSON.")
 
 
@@ -50,7 +51,7 @@ def invoke(command: click.Command, arguments: Sequence[str] | None = None) -> in
     """Parse and run it. Returns the exit code; what cannot be parsed is refused in one line."""
     try:
         result: int | None = command.main(
-            arguments, _called(command), standalone_mode=False, help_option_names=["-h", "--help"]
+            arguments, _called(command), standalone_mode=False, help_option_names=HELP_OPTIONS
         )
     except click.Abort:
         return EXIT_INTERRUPTED

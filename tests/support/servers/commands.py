@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from scripts.commands.maintenance import Options
+from scripts.commands.maintenance import HELP_OPTIONS, Options
 from tests.support.servers.server import ROOT, clean_environment
 
 
@@ -27,4 +27,6 @@ def command(script: str, *arguments: str, **environment: str) -> subprocess.Comp
 
 def options_of(command: click.Command, arguments: Sequence[str]) -> Options:
     """What the command line gives. Raises click.UsageError."""
-    return Options(**command.make_context(command.name, list(arguments)).params)
+    return Options(
+        **command.make_context(command.name, list(arguments), help_option_names=HELP_OPTIONS).params
+    )
