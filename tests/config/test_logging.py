@@ -16,6 +16,7 @@ import pytest
 import structlog
 
 from config.logging import SparingLog
+from tests.support.servers.commands import python
 from tests.support.servers.server import ROOT, clean_environment
 
 SECRET = "sk-canary"
@@ -38,14 +39,7 @@ except RuntimeError:
 
 def test_an_exception_is_told_by_type_and_place_without_its_message() -> None:
     """Discriminates: formatting the traceback, by us or by the HTTP server, prints the messages."""
-    ran = subprocess.run(
-        [sys.executable, "-c", CODE],
-        cwd=ROOT,
-        env=clean_environment({}),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    ran = python(CODE)
     assert SECRET not in ran.stderr
     ours, servers = [json.loads(line) for line in ran.stderr.splitlines()]
     assert (ours["event"], ours["turn_id"]) == ("crashed", "t")

@@ -14,7 +14,7 @@ import pytest
 
 from scripts import wenmai
 from scripts.commands.maintenance import EXIT_CODES
-from tests.support.servers.commands import command
+from tests.support.servers.commands import command, python
 from tests.support.servers.server import ROOT, clean_environment
 
 SILENT = {"serve"}
@@ -68,14 +68,7 @@ def test_the_overview_lists_every_command_and_exit_code_and_loads_none(
     assert wenmai.main([]) == 0
     assert capsys.readouterr().out == shown
     code = "import sys, scripts.wenmai as w; w.main([]); print(sorted(sys.modules))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=clean_environment({}),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    loaded = python(code)
     assert not re.search(r"'(pydantic|httpx|scripts\.commands\.ask)'", loaded.stdout)
 
 
@@ -145,8 +138,6 @@ def test_ctrl_c_ends_a_command_with_130() -> None:
     code += "async def work(*_):\n    os.kill(os.getpid(), signal.SIGINT)\n    return 0\n"
     code += "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored\n"
     code += "sys.exit(run(work, Options()))"
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=clean_environment({}), capture_output=True, check=False
-    )
+    ended = python(code, check=False)
     assert ended.returncode == 130
-    assert ended.stderr.count(b"\n") == 1
+    assert ended.stderr.count("\n") == 1

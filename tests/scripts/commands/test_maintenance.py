@@ -23,7 +23,7 @@ from scripts.commands.maintenance import EXIT_NO_READER, CommandError, Options, 
 from scripts.commands.server import Server, ask_server, refusal, server_of
 from tests.services.conversation.stores import uid, write_point
 from tests.support.servers.app import HASHING, make_settings
-from tests.support.servers.commands import command, options_of
+from tests.support.servers.commands import command, options_of, python
 from tests.support.servers.server import ROOT, RunningServer, clean_environment, running_server
 
 SESSION = uid(100)
@@ -72,14 +72,7 @@ def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run
 def test_help_comes_at_once(script: str, name: str) -> None:
     """Red when a model library is imported before the arguments are read."""
     code = f"import sys, scripts.{script} as s; s.{name}.make_context('it', []); print(sorted(sys.modules))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=clean_environment({}),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    loaded = python(code)
     assert "qdrant_client" not in loaded.stdout
     assert "pydantic" not in loaded.stdout
     shown = command(script, "--help")

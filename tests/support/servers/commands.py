@@ -25,6 +25,19 @@ def command(script: str, *arguments: str, **environment: str) -> subprocess.Comp
     )
 
 
+def python(code: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run it in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=clean_environment({}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=check,
+    )
+
+
 def options_of(command: click.Command, arguments: Sequence[str]) -> Options:
     """What the command line gives. Raises click.UsageError."""
     return Options(
