@@ -1,10 +1,10 @@
 """The store process: owns all Edge shards of one data folder, answers one request after the other.
 
-`python -P -m services.adapters.edge.process FOLDER SERVER_PID [--copies] [--unflushed]`, with a stream socket as
-standard input. The server's process id is passed on, since a server that dies at once leaves its children to process
-1. It exists because every engine call holds the interpreter lock. It ends when the other end of the socket
-closes, which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process group and are
-the server's to decide, so they are ignored here. Imports stay few: it must start in a moment.
+`python -P -m services.adapters.edge.process FOLDER SERVER_PID [--copies] [--unflushed]`, with a stream socket
+as standard input. The server's process id is passed on, since a server that dies at once leaves its children
+to process 1. It exists because every engine call holds the interpreter lock. It ends when the other end of
+the socket closes, which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process
+group and are the server's to decide, so they are ignored here. Imports stay few: it must start in a moment.
 
 With `--copies` it is a second one, for a folder in which collections are copied: it gives way to others, and
 what it was not asked to release is worth nothing and is not closed. With `--unflushed` it keeps no journal.
