@@ -130,7 +130,7 @@ class StoreSettings(Section):
     conversation_collection: str = Field(
         "conversations", pattern=r"^[A-Za-z0-9_-]{1,64}$", description=LETTERS.format(64)
     )
-    durability: Literal["power", "process"] = "process"
+    durability: Literal["power", "process"] = "power"
     backup_dir: OptionalPath = None
     low_disk_mb: int = Field(512, ge=64, le=1_000_000)
     shard_number: int = Field(1, ge=1, le=1024)

@@ -7,6 +7,7 @@ import json
 import pytest
 from playwright.async_api import Page, Route
 
+from core.conversation.sessions import MAX_PERSONA_CHARS
 from tests.browser.composer.composing import BOX, Served, opened, sent_by, session_in, tell
 from tests.browser.safety.payloads import HOSTILE
 from tests.browser.support.driving import answered, ask
@@ -149,7 +150,7 @@ async def test_what_was_typed_is_there_again_when_the_dialog_was_dismissed(page:
     await page.wait_for_selector(".persona-dialog", state="detached")
     await page.click("text=设定人设")
     assert await page.input_value("#persona-text") == JUDGE
-    await page.fill("#persona-text", "长" * 4001)
+    await page.fill("#persona-text", "长" * (MAX_PERSONA_CHARS + 1))
     assert "1" in await page.inner_text(".persona-count.warning")
     assert await page.is_disabled(".persona-dialog [type=submit]")
 

@@ -202,7 +202,7 @@ async def cut_the_power(trials: int, folder: Path, seed: int) -> Outcome:
         warm = await stack.enter_async_context(open_warm())
         model = await stack.enter_async_context(open_echo_model())
         # what is deleted must not be among what turns have cited
-        only = {"OPENAI_BASE_URL": model.url, "RERANK_SCORE_THRESHOLD": "0.5", "DURABILITY": "power"}
+        only = {"OPENAI_BASE_URL": model.url, "RERANK_SCORE_THRESHOLD": "0.5"}
         world = await stack.enter_async_context(open_world(folder, warm, **only))
         await world.start()
         async with open_client(world.url) as client:
