@@ -29,6 +29,9 @@ COST_OF_RANK = 0.1  # of the passage that a unit is in, for each place it is dow
 LEAST_IF_CLEAR, LEAST = 0.6, 0.35  # of the best unit's share, that another has
 LITTLE = 0.15  # a share of the question's words below which words say nothing: in another language, say
 MOST_QUOTES = 4
+# A follow-up's words are partly those of the question before: they count for less, and its order for more,
+# since the search knew what both mean.
+EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +51,19 @@ class _Candidate:
     unit: Unit
     says: str
 
-    @property
-    def cost(self) -> float:
-        return COST_OF_LENGTH * min(1.0, len(self.says) / LONGEST_UNIT) + COST_OF_RANK * self.passage
+    def cost(self, of_rank: float) -> float:
+        return COST_OF_LENGTH * min(1.0, len(self.says) / LONGEST_UNIT) + of_rank * self.passage
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """One question: the weight of each of its words, which of them each candidate has (a row of 0 and 1 for
-    each), and the share that they are, rarer ones counting more."""
+    each), and the share that they are, rarer ones counting more; what a place down the list costs."""
 
     weights: Matrix
     held: Matrix
     shares: list[float]
+    cost_of_rank: float
 
     def covers(self, at: int) -> float:
         return float(self.held[at] @ self.weights / (self.weights.sum() or 1.0))
@@ -80,7 +83,7 @@ class Quotables:
 
         Where none has words of the question, as in another language, the first passage as far as it is short.
         """
-        known = self._asked(asked)
+        known = self._asked(asked, query.question)
         if max(known.shares, default=0.0) < LITTLE:
             return [Quote(0, beginning(text, LONGEST_BEGINNING), 0.0) for _, text in self._passages[:1]]
         chosen = self._chosen(known, AskedFor.of(asked))
@@ -100,7 +103,7 @@ class Quotables:
 
     def _chosen(self, known: _Asked, asked_for: AskedFor) -> list[int]:
         values = [
-            share + ASKED_FOR * asked_for.is_in(one.says) - one.cost
+            share + ASKED_FOR * asked_for.is_in(one.says) - one.cost(known.cost_of_rank)
             for one, share in zip(self._candidates, known.shares, strict=True)
         ]
         order = sorted(range(len(values)), key=lambda at: -values[at])
@@ -108,8 +111,9 @@ class Quotables:
         least = best * (LEAST_IF_CLEAR if best >= CLEAR else LEAST)
         return [at for at in order[:MOST_QUOTES] if known.shares[at] >= least]
 
-    def _asked(self, asked: str) -> _Asked:
+    def _asked(self, asked: str, question: str) -> _Asked:
         """The heading's words count for every unit below it."""
+        own = {term.text for term in question_terms(question[-MAX_QUESTION_CHARS:])}
         terms = question_terms(asked[-MAX_QUESTION_CHARS:])
         above = [presence(terms, heading) for heading, _ in self._passages]
         here = [
@@ -118,10 +122,13 @@ class Quotables:
             for at, has in enumerate(presence(terms, one.says))
         ]
         held: Matrix = np.array(here, dtype=float).reshape(len(self._candidates), len(terms))
-        counts, weights = held.sum(axis=0), np.array([term.weight for term in terms])
+        counts = held.sum(axis=0)
+        weights = np.array([term.weight * (1.0 if term.text in own else EARLIER) for term in terms])
         # what none has counts little
         rare = weights * np.where(counts > 0, np.log1p((len(held) + 1) / (counts + 0.5)), 0.5)
-        return _Asked(weights, held, (held @ rare / (rare.sum() or 1.0)).tolist())
+        shares = (held @ rare / (rare.sum() or 1.0)).tolist()
+        leans = asked not in question and question in asked
+        return _Asked(weights, held, shares, EARLIER_COST_OF_RANK if leans else COST_OF_RANK)
 
     def _written(self, query: Query, known: _Asked, at: int, chosen: Sequence[int]) -> str:
         one = self._candidates[at]

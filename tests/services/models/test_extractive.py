@@ -39,3 +39,24 @@ def test_the_first_quote_of_a_passage_stands_under_its_innermost_heading() -> No
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_a_model_is_told_the_same_limit(language: Language) -> None:
     assert str(SURE) in PromptLibrary().text("knowledge", language)
+
+
+def test_what_follows_on_is_quoted_from_what_it_asks_for_itself() -> None:
+    """Discriminates: the words of the question before, which choose the quote once more."""
+    sections = [
+        (
+            "怎么用 Ollama 等本机模型",
+            "用 Ollama 或 vLLM 在本机运行的模型，把 `OPENAI_BASE_URL` 设为它的地址。",
+        ),
+        (
+            "怎么接入自己的模型（DeepSeek 等）",
+            "接入 DeepSeek、通义千问等自己的大模型，设置 `OPENAI_BASE_URL` 和 `OPENAI_API_KEY`。",
+        ),
+        ("模型的窗口", "DeepSeek、通义千问的窗口按名字知道；带标签的 Ollama 名字按 8192 个 token 算。"),
+    ]
+    passages = "\n\n".join(
+        f'<passage id="{at}" file="m.md" heading="{heading}" relevance="0.4{9 - at}">\n{text}\n</passage>'
+        for at, (heading, text) in enumerate(sections, start=1)
+    )
+    first = answer(ReadBack(passages, "那本地的 Ollama 呢？", ("怎么接入 DeepSeek？",))).split("\n\n")[1]
+    assert first.startswith("> **怎么用 Ollama 等本机模型**")
