@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
@@ -25,12 +26,13 @@ from services.models.embedding import EmbeddingService
 from services.operations.metrics import Metrics
 from services.operations.repair.run import Backfill
 from services.operations.schedule.runner import CleanupSchedule
-from services.store.dialect import VectorStore
+from services.store.dialect import StoreUpkeep, VectorStore
 from services.store.durable import announce, store_id
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
 
+ADVICE = "A part of what was stored is lost; put a backup back or run wenmai repair --accept-loss"
 ABANDONED_S = 3_600.0  # no import takes that long
 
 
@@ -110,6 +112,12 @@ class Container:
         await self.knowledge.recover()
         await self.knowledge.size.look()
 
+    @property
+    def durability(self) -> Literal["power", "process", "server"]:
+        """What an acknowledgement means; `server`: what the Qdrant server promises."""
+        names = self.settings.store
+        return "server" if names.qdrant_url else names.durability
+
     async def health(self) -> dict[str, str]:
         """Problems by part; empty when a question can be asked."""
         if self.running.draining:
@@ -119,4 +127,6 @@ class Container:
     async def warnings(self) -> dict[str, str]:
         """What an operator should see to before it becomes a problem."""
         disk = await self.disk.problem()
-        return {"disk": disk} if disk else {}
+        damage = (await self.store.condition()).damage if isinstance(self.store, StoreUpkeep) else ()
+        warnings = {"store": f"{ADVICE}: {'; '.join(damage)}"} if damage else {}
+        return {**warnings, "disk": disk} if disk else warnings

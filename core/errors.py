@@ -28,7 +28,8 @@ WenmaiError
 ├── ForbiddenError                   an admin route, or a request from another site
 ├── UnavailableError                 an outside part does not answer; retryable
 │   ├── StoreUnavailableError
-│   │   └── DiskFullError
+│   │   ├── DiskFullError
+│   │   └── StoreReadOnlyError
 │   ├── NotStoredError
 │   ├── TurnInterruptedError
 │   ├── EmbeddingUnavailableError
@@ -210,6 +211,14 @@ class DiskFullError(StoreUnavailableError):
     """What is stored is safe and can be read; nothing more is written until there is room again."""
 
     code = "disk_full"
+
+
+class StoreReadOnlyError(StoreUnavailableError):
+    """A part of what was stored is lost. All the rest can be read, and nothing is written until somebody has
+    put a backup back or accepted the loss."""
+
+    code = "store_read_only"
+    retryable = False
 
 
 class NotStoredError(UnavailableError):

@@ -85,10 +85,15 @@ Row = tuple[str, int | str]
     "--plan", type=Path, metavar="FILE", help="Only when the plan is still the one that --save-plan wrote."
 )
 @click.option("--import-from", metavar="COLLECTION", help="Copy the turns of an old collection.")
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Of a damaged store, take what is left for all there is; stop the server.",
+)
 @as_json
 @server_options
 def repair(**options: Any) -> int:
-    one_of(Options(**options), "plan", "import_from")
+    one_of(Options(**options), "plan", "import_from", "accept_loss")
     return run(_repair, Options(**options))
 
 
@@ -97,9 +102,13 @@ async def _repair(settings: Settings, options: Options) -> int:
 
     async def here() -> int:
         async with open_here(settings) as (history, _):
+            if options.accept_loss:
+                return await _accept_loss(history, as_json=options.json)
             return await _finish(RepairHere(options, history), options)
 
     async def by_server(server: Server, _: StoreContents) -> int:
+        if options.accept_loss:
+            raise _refused("--accept-loss")
         return await _finish(RepairByServer(server, options), options)
 
     if options.save_plan is not None:
@@ -108,6 +117,15 @@ async def _repair(settings: Settings, options: Options) -> int:
         return await at_store(settings, options, here, by_server)
     except BadRequestError as error:
         raise CommandError(str(error), EXIT_REFUSED) from error
+
+
+async def _accept_loss(history: History, *, as_json: bool) -> int:
+    lost = await history.accept_loss()
+    if as_json:
+        print_json({"lost": lost})
+    else:
+        print("\n".join(lost) or "Nothing is lost.")
+    return EXIT_OK
 
 
 async def _finish(job: RepairHere | RepairByServer, options: Options) -> int:

@@ -111,6 +111,9 @@ def _stored(figures: StoreFigures) -> Iterator[Metric]:
         "chunks": figures.chunks,
     }
     yield _gauges("stored", "How much the store holds.", "kind", stored)
+    if figures.flushes is not None:
+        description = "Flushes of the journal: changes that were acknowledged together share one."
+        yield CounterMetricFamily(f"{PREFIX}store_flushes", description, value=figures.flushes)
     if figures.size_bytes is not None:
         yield _gauge("store_bytes", "What the embedded store takes on the disk.", figures.size_bytes)
     if figures.free_bytes is not None:

@@ -13,7 +13,7 @@ import structlog
 
 from config.logging import SparingLog
 from config.settings import StoreSettings
-from core.errors import StoreUnavailableError, WenmaiError
+from core.errors import StoreReadOnlyError, StoreUnavailableError, WenmaiError
 from core.operations.receipts import Receipt, ReceiptKind
 from core.operations.sync import SyncReport
 from services.models.embedding import EmbeddingService
@@ -92,7 +92,10 @@ class Readiness:
             dimension=self._embedding.dimension,
         )
         for step in self._steps:
-            await step()
+            try:
+                await step()
+            except StoreReadOnlyError as error:
+                log.warning("store_read_only", skipped=step.__name__, reason=str(error))
         self._prepared = True
 
 
@@ -105,6 +108,7 @@ class StoreFigures:
     sessions: int
     documents: int
     chunks: int
+    flushes: int | None = None
     size_bytes: int | None = None
     free_bytes: int | None = None
     operations: tuple[Receipt, ...] = ()
@@ -144,6 +148,7 @@ class WatchedStore:
             sessions=await self._points(names.session_collection),
             documents=await self._points(names.document_collection),
             chunks=await self._points(names.knowledge_collection),
+            flushes=(await self.store.condition()).flushes if isinstance(self.store, StoreUpkeep) else None,
             size_bytes=await self.space.size_bytes(),
             free_bytes=(await self.store.room()).free_bytes if isinstance(self.store, StoreUpkeep) else None,
             operations=tuple([receipt for kind in KINDS for receipt in await self.receipts.newest(1, kind)]),

@@ -85,7 +85,7 @@ from services.retrieval.retriever import LIST_DEPTH, ListPlaces, Retriever
 from services.retrieval.surroundings import Neighbours, Widener
 from services.store.clock import Activity, utc_now_us
 from services.store.collections import collection_specs, ensure_collections
-from services.store.dialect import VectorStore
+from services.store.dialect import StoreUpkeep, VectorStore
 from services.store.durable import refuse_unusable
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
@@ -135,6 +135,10 @@ class History:
             halt=halting(running) if running is not None else nothing_runs,
         )
         return Erasure(parts)
+
+    async def accept_loss(self) -> list[str]:
+        """What is left of a damaged store is all there is from now on. Returns what was lost, a line each."""
+        return await self.store.accept_loss() if isinstance(self.store, StoreUpkeep) else []
 
     async def close(self) -> None:
         """What was begun in the background is finished, briefly; the log is written to its end."""

@@ -46,9 +46,10 @@ async def ready(response: Response, container: ContainerDep) -> Readiness:
     if problems:
         response.status_code = 503
         response.headers["Retry-After"] = RETRY_AFTER_S[503]
-        return Readiness(status="not_ready", problems=problems, warnings={})
+        return Readiness(status="not_ready", problems=problems, warnings={}, durability=container.durability)
     warnings = await container.warnings()
-    return Readiness(status="degraded" if warnings else "ready", problems={}, warnings=warnings)
+    status: Literal["degraded", "ready"] = "degraded" if warnings else "ready"
+    return Readiness(status=status, problems={}, warnings=warnings, durability=container.durability)
 
 
 @router.get("/openapi.json", include_in_schema=False)

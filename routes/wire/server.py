@@ -20,13 +20,18 @@ class Liveness(Reply):
 class Readiness(Reply):
     """Whether a question can be asked."""
 
-    model_config = example({"status": "ready", "problems": {}, "warnings": {}})
+    model_config = example({"status": "ready", "problems": {}, "warnings": {}, "durability": "power"})
 
     status: Literal["ready", "degraded", "not_ready"] = Field(
-        description="degraded: a question can be asked, and that may end soon."
+        description="degraded: a question can be asked, and that may end soon, or a part of what was stored "
+        "is lost and nothing is written."
     )
     problems: dict[str, str] = Field(description="Why it is not ready, by part.")
-    warnings: dict[str, str] = Field(description="What may end it soon, by part.")
+    warnings: dict[str, str] = Field(description="What may end it soon, or is lost, by part.")
+    durability: Literal["power", "process", "server"] = Field(
+        description="What an acknowledged change survives: a cut of power, the end of the process, or what "
+        "the Qdrant server promises."
+    )
 
 
 class Model(Reply):

@@ -147,6 +147,16 @@ class Changed:
     deleted: Sequence[models.ExtendedPointId]
 
 
+@dataclass(frozen=True, slots=True)
+class StoreCondition:
+    """`damage` has a line for each part that is lost, or is not what was written; `flushes` counts what was
+    written to the disk before it was acknowledged."""
+
+    damage: Sequence[str] = ()
+    read_only: bool = False
+    flushes: int = 0
+
+
 class ChangeFeed(Protocol):
     """Which points were written or deleted since the feed began."""
 
@@ -180,6 +190,15 @@ class StoreUpkeep(Protocol):
         ...
 
     async def room(self) -> DiskRoom: ...
+
+    async def condition(self, *, whole: bool = False) -> StoreCondition:
+        """With `whole` everything is read and compared first. Raises StoreUnavailableError."""
+        ...
+
+    async def accept_loss(self) -> list[str]:
+        """What is there is all there is from now on, and may be written to again; returns what was lost, a
+        line each. Raises StoreUnavailableError."""
+        ...
 
     async def compact(self, collection_name: str) -> Reclaimed:
         """Write the collection anew, without what was deleted, while it goes on being used.

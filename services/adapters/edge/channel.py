@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import sys
 from collections import deque
@@ -15,7 +16,14 @@ from typing import TypeVar
 
 from msgspec.msgpack import Decoder
 
-from core.errors import DiskFullError, StartRefusedError, StoreLockedError, StoreUnavailableError, WenmaiError
+from core.errors import (
+    DiskFullError,
+    StartRefusedError,
+    StoreLockedError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+    WenmaiError,
+)
 from services.adapters.edge import convert, wire
 from services.store.dialect import Changed, StoreRequestError, UnknownPointError
 
@@ -24,6 +32,8 @@ _PROCESS = "services.adapters.edge.process"
 _START_TIMEOUT_S = 120
 _END_TIMEOUT_S = 30
 _BUFFER_BYTES = 1 << 20
+_CRASHES = frozenset({-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGILL})
+"""Exit codes of a process that was ended by what it read."""
 
 _ERRORS: dict[wire.Verdict, type[WenmaiError]] = {
     wire.Verdict.REFUSED: StoreRequestError,
@@ -32,6 +42,7 @@ _ERRORS: dict[wire.Verdict, type[WenmaiError]] = {
     wire.Verdict.LOCKED: StoreLockedError,
     wire.Verdict.UNREADABLE: StartRefusedError,
     wire.Verdict.DISK_FULL: DiskFullError,
+    wire.Verdict.READ_ONLY: StoreReadOnlyError,
 }
 
 
@@ -52,6 +63,11 @@ class EdgeChannel:
     @property
     def ended(self) -> bool:
         return self._ended
+
+    @property
+    def crashed(self) -> bool:
+        """Once it is closed: whether what it read was its end."""
+        return self._process.returncode in _CRASHES
 
     async def exchange(self, request: wire.Request) -> bytes:
         """Send a request and wait for its reply's body.
@@ -151,6 +167,8 @@ async def open_channel(folder: Path, *flags: str) -> EdgeChannel:
     except BaseException:
         writer.close()
         await end_process(process)
+        if process.returncode in _CRASHES and wire.PROBING_FLAG not in flags:
+            return await open_channel(folder, *flags, wire.PROBING_FLAG)
         raise
     return EdgeChannel(process, reader, writer)
 

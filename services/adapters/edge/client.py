@@ -20,7 +20,7 @@ from services.adapters.edge.channel import EdgeChannel, EdgeFeed, open_channel, 
 from services.adapters.edge.compaction import compact, estimated_size
 from services.adapters.edge.convert import optional_filter, point_id, point_ids, target
 from services.adapters.edge.wire import RESERVE_BYTES, free_bytes
-from services.store.dialect import DiskRoom, Reclaimed, StoreRequestError
+from services.store.dialect import DiskRoom, Reclaimed, StoreCondition, StoreRequestError
 from services.store.durable import allocated_bytes
 
 T = TypeVar("T")
@@ -34,6 +34,7 @@ _RECORDS = Decoder(list[wire.Record])
 _PAGE = Decoder(wire.Page)
 _HITS = Decoder(list[wire.FacetHit])
 _RANKINGS = Decoder(wire.Rankings)
+_STATE = Decoder(wire.State)
 
 
 class EdgeClient:
@@ -71,8 +72,9 @@ class EdgeClient:
             if not self._channel.ended or self._closed:
                 return
             await self._channel.close()
+            probing = (wire.PROBING_FLAG,) if self._channel.crashed else ()
             try:
-                self._channel = await open_channel(self._folder, *self._flags)
+                self._channel = await open_channel(self._folder, *self._flags, *probing)
             except StartRefusedError as error:
                 raise StoreUnavailableError("the store process ended and cannot be started again") from error
 
@@ -229,6 +231,13 @@ class EdgeClient:
 
     async def size_bytes(self) -> int:
         return await asyncio.to_thread(allocated_bytes, self._folder)
+
+    async def condition(self, *, whole: bool = False) -> StoreCondition:
+        state = await self._ask(wire.LookAt(whole), _STATE)
+        return StoreCondition(state.damage, state.read_only, state.flushes)
+
+    async def accept_loss(self) -> list[str]:
+        return await self._ask(wire.AcceptLoss(), _NAMES)
 
     async def room(self) -> DiskRoom:
         try:

@@ -6,8 +6,11 @@ On disk: `collection.json` (the spec) beside `shard/` (the engine's files).
 from __future__ import annotations
 
 import ctypes
+import errno
+import os
 import shutil
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +31,8 @@ _DISK_FULL = ("No space left", "quota exceeded")
 _ENGINE_TROUBLE = ("Service runtime error", "Service internal error", "Out of memory")
 _SAMPLED_PLACES, _SAMPLED_POINTS = 32, 4
 _FLOAT_BYTES = 4
+_BLOCK_BYTES = 1 << 16
+_PAGE = 256
 UNKNOWN_POINT = "No point with id"
 TROUBLE = "the store cannot read or write one of its files; the log has its words: run wenmai doctor"
 
@@ -58,10 +63,27 @@ class Collection(msgspec.Struct):
     shard: edge.EdgeShard
 
 
+class Unreadable(Refusal):
+    """A collection's files cannot be read, for another reason than a full disk."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(wire.Verdict.UNREADABLE, sentence)
+
+
+Fingerprint = tuple[int, int]
+"""Of a file: its size, and a checksum of what is not zero in it."""
+
+
 class Closed(msgspec.Struct):
-    """Left behind by an orderly close, so that the next start notices points that went missing."""
+    """Left behind by an orderly close, so that the next start notices what was lost or changed since.
+
+    `files` are the collection's, by their paths in its folder, `journal` that of the store; earlier versions
+    left the number of points alone.
+    """
 
     points: int
+    files: dict[str, Fingerprint] | None = None
+    journal: Fingerprint | None = None
 
 
 def create_collection(folder: Path, spec: wire.CollectionSpec) -> None:
@@ -71,7 +93,19 @@ def create_collection(folder: Path, spec: wire.CollectionSpec) -> None:
 
 
 def open_collection(folder: Path) -> Collection:
-    """Raises Refusal(UNREADABLE): a damaged collection must never look like an empty one."""
+    """Raises Unreadable: a damaged collection must never look like an empty one."""
+    left = left_by_close(folder)
+    if left.doubt:
+        raise _unreadable(folder, left.doubt)
+    collection = load_collection(folder)
+    if doubt := doubt_of_points(collection, left):
+        raise _unreadable(folder, doubt)
+    note_opened(folder)
+    return collection
+
+
+def load_collection(folder: Path) -> Collection:
+    """Whatever its last close left to compare it with. Raises Unreadable."""
     try:
         spec = msgspec.json.decode((folder / _SPEC_FILE).read_bytes(), type=wire.CollectionSpec)
         collection = Collection(spec, edge.EdgeShard.load(str(folder / _SHARD_FOLDER)))
@@ -80,8 +114,29 @@ def open_collection(folder: Path) -> Collection:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise _unreadable(folder, str(error)) from None
-    _check_points(folder, collection)
     return collection
+
+
+def is_readable(folder: Path) -> bool:
+    """Whether all of it can be read without the end of the process: a file that was cut short is mapped, and
+    ends whoever reads beyond it. To be asked before the engine has any thread in this process."""
+    child = os.fork()
+    if not child:
+        try:
+            _read_all(load_collection(folder).shard)
+        except BaseException:  # noqa: BLE001 — the engine raises bare Exception, and panics
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _read_all(shard: edge.EdgeShard) -> None:
+    offset = None
+    while True:
+        page = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=True, with_vector=True)
+        _, offset = shard.scroll(page)
+        if offset is None:
+            return
 
 
 def _read_sample(shard: edge.EdgeShard) -> None:
@@ -97,29 +152,93 @@ def _read_sample(shard: edge.EdgeShard) -> None:
 def _unreadable(folder: Path, why: str) -> Refusal:
     full = any(mark in why for mark in _DISK_FULL)
     advice = "make room on its disk" if full else "put the folder back from a backup"
-    sentence = f"the collection in {folder} cannot be read ({why}); {advice}"
-    return Refusal(wire.Verdict.UNREADABLE, " ".join(sentence.split()))
+    sentence = " ".join(f"the collection in {folder} cannot be read ({why}); {advice}".split())
+    return Refusal(wire.Verdict.UNREADABLE, sentence) if full else Unreadable(sentence)
 
 
-def _check_points(folder: Path, collection: Collection) -> None:
+class Left(NamedTuple):
+    """What the last close left to compare a collection with: `sealed`, all of its files are as they were;
+    `doubt` names what is not; `points`, it was an earlier version, which only counted. None of it after a
+    kill."""
+
+    sealed: bool = False
+    doubt: str = ""
+    points: int | None = None
+    journal: Fingerprint | None = None
+
+
+def left_by_close(folder: Path) -> Left:
     note = folder / _CLOSED_FILE
     if not note.exists():
-        return
+        return Left()
     try:
-        left = msgspec.json.decode(note.read_bytes(), type=Closed).points
+        closed = msgspec.json.decode(note.read_bytes(), type=Closed)
     except msgspec.DecodeError as error:
-        raise _unreadable(folder, f"{note.name}: {error}") from None
+        return Left(doubt=f"{note.name}: {error}")
+    if closed.files is None:
+        return Left(points=closed.points)
+    differing = [name for name, left in closed.files.items() if fingerprint(folder / name) != left]
+    if not differing:
+        return Left(sealed=True, journal=closed.journal)
+    more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+    return Left(doubt=f"{sorted(differing)[0]}{more}: not as it was left, or missing")
+
+
+def doubt_of_points(collection: Collection, left: Left) -> str:
     present = collection.shard.count(edge.CountRequest(exact=True))
-    if present != left:
-        raise _unreadable(folder, f"{left} points were left there and {present} are found")
-    note.unlink()
-    sync_folder(folder)
+    if left.points in (None, present):
+        return ""
+    return f"{left.points} points were left there and {present} are found"
 
 
-def close_collection(folder: Path, collection: Collection) -> None:
+def note_opened(folder: Path) -> None:
+    """What the last close left is no longer so."""
+    note = folder / _CLOSED_FILE
+    if note.exists():
+        note.unlink()
+        sync_folder(folder)
+
+
+def close_collection(folder: Path, collection: Collection, journal: Fingerprint | None = None) -> None:
     left = collection.shard.count(edge.CountRequest(exact=True))
     collection.shard.close()
-    write_durably(folder / _CLOSED_FILE, msgspec.json.encode(Closed(left)))
+    files = {
+        str(Path(path, name).relative_to(folder)): seal
+        for path, _, names in os.walk(folder)
+        for name in names
+        if name != _CLOSED_FILE and (seal := fingerprint(Path(path, name))) is not None
+    }
+    write_durably(folder / _CLOSED_FILE, msgspec.json.encode(Closed(left, files, journal)))
+
+
+def fingerprint(path: Path) -> Fingerprint | None:
+    """None when there is no such file. The engine's files are large and mostly holes: those are not read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        size, checksum = os.fstat(descriptor).st_size, 0
+        for at, block in _blocks(descriptor, size):
+            if block.strip(b"\0"):
+                checksum = zlib.crc32(block, zlib.crc32(at.to_bytes(8, "big"), checksum))
+    finally:
+        os.close(descriptor)
+    return size, checksum
+
+
+def _blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """What is written in a file, in blocks whose places do not depend on its holes."""
+    at = 0
+    while at < size:
+        try:
+            at = os.lseek(descriptor, at, os.SEEK_DATA) // _BLOCK_BYTES * _BLOCK_BYTES
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # the rest is a hole
+                raise
+            return
+        yield at, os.pread(descriptor, _BLOCK_BYTES, at)
+        at += _BLOCK_BYTES
 
 
 def check_vectors(spec: wire.CollectionSpec, points: Iterable[wire.Point]) -> None:

@@ -4,17 +4,19 @@ store process only."""
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
 import qdrant_edge as edge
 
 from services.adapters.edge import wire
+from services.adapters.edge.journal import checksum
 
 _DISTANCES = {name: getattr(edge.Distance, name) for name in ("Cosine", "Dot", "Euclid", "Manhattan")}
 _LEAST_HALVED = 64  # numbers
 _FEW = 16
+_PAGE = 1_000
 _INDEX_KINDS = {
     "keyword": edge.PayloadSchemaType.Keyword,
     "integer": edge.PayloadSchemaType.Integer,
@@ -215,6 +217,25 @@ def matching_ids(shard: edge.EdgeShard, condition: wire.Filter) -> list[wire.Poi
         return []
     page = edge.ScrollRequest(limit=matching, filter=chosen, with_payload=False, with_vector=False)
     return [plain_id(record.id) for record in shard.scroll(page)[0]]
+
+
+def pages(shard: edge.EdgeShard, *, with_payload: bool = True) -> Iterator[list[wire.Record]]:
+    """All points without their vectors, in the order of ids."""
+    offset = None
+    while True:
+        page = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=with_payload, with_vector=False)
+        records, offset = shard.scroll(page)
+        yield [to_record(record) for record in records]
+        if offset is None:
+            return
+
+
+def ids(shard: edge.EdgeShard) -> set[wire.PointId]:
+    return {record.id for page in pages(shard, with_payload=False) for record in page}
+
+
+def checksums(shard: edge.EdgeShard) -> dict[wire.PointId, int]:
+    return {record.id: checksum(record.payload) for page in pages(shard) for record in page}
 
 
 def scroll(shard: edge.EdgeShard, request: wire.Scroll) -> wire.Page:

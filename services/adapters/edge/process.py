@@ -1,13 +1,14 @@
 """The store process: owns all Edge shards of one data folder, answers one request after the other.
 
-`python -P -m services.adapters.edge.process FOLDER SERVER_PID [--copies] [--unflushed]`, with a stream socket
-as standard input. The server's process id is passed on, since a server that dies at once leaves its children
-to process 1. It exists because every engine call holds the interpreter lock. It ends when the other end of
-the socket closes, which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process
-group and are the server's to decide, so they are ignored here. Imports stay few: it must start in a moment.
+`python -P -m services.adapters.edge.process FOLDER SERVER_PID [FLAG…]`, with a stream socket as standard
+input. The server's process id is passed on, since one that dies at once leaves its children to process 1.
+It exists because every engine call holds the interpreter lock. It ends when the other end of the socket
+closes, which also happens when the server is killed; Ctrl-C and SIGTERM reach the whole process group and are
+the server's to decide, so they are ignored here. Imports stay few: it must start in a moment.
 
 With `--copies` it is a second one, for a folder in which collections are copied: it gives way to others, and
 what it was not asked to release is worth nothing and is not closed. With `--unflushed` it keeps no journal.
+With `--probing` it finds out first which collection ends a process that reads it.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ import socket
 import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from services.adapters.edge import journal, wire
-from services.adapters.edge.collection import Refusal, refusal_from, release_mapped_files
-from services.adapters.edge.shards import Shards
+from services.adapters.edge.collection import TROUBLE, Refusal, refusal_from, release_mapped_files
+from services.adapters.edge.shards import Noted, Shards
 from services.store.durable import LOCK_FILE, Holder, holder_since_now, read_holder, try_lock, write_holder
 
+T = TypeVar("T")
 _LOCK_WAIT_S = 1.0
 _ORPHAN_WAIT_S = 20.0
 _LOCK_RETRY_S = 0.02
@@ -67,7 +71,9 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def main(folder: Path, server_pid: int, *, copies: bool = False, unflushed: bool = False) -> int:
+def main(
+    folder: Path, server_pid: int, *, copies: bool = False, unflushed: bool = False, probing: bool = False
+) -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
     if copies:
@@ -77,7 +83,7 @@ def main(folder: Path, server_pid: int, *, copies: bool = False, unflushed: bool
     try:
         if not copies:  # whose folder is made by the server, and gone when that is gone
             _make(folder)
-        _open(folder, server_pid, shards, with_journal=not (copies or unflushed))
+        _open(folder, server_pid, shards, with_journal=not (copies or unflushed), probing=probing)
     except Refusal as refusal:
         with suppress(ConnectionError):
             _send(connection, str(refusal).encode(), refusal.verdict)
@@ -101,20 +107,33 @@ def _make(folder: Path) -> None:
         raise _unusable(folder, error) from None
 
 
-def _open(folder: Path, server_pid: int, shards: Shards, *, with_journal: bool) -> None:
+def _open(folder: Path, server_pid: int, shards: Shards, *, with_journal: bool, probing: bool) -> None:
     try:
         lock_folder(folder, server_pid)
-        shards.open_all()
+        shards.open_all(probing=probing)
         if with_journal:
-            shards.replay(journal.Journal(folder))
+            _begin(folder, shards)
         else:
+            shards.begin(None)
             journal.remove(folder)
         release_mapped_files(folder)
     except OSError as error:
         raise _unusable(folder, error) from None
+
+
+def _begin(folder: Path, shards: Shards) -> None:
+    """A journal that is not whole is worth nothing where everything else is as it was left."""
+    if not shards.is_journal_whole():
+        journal.remove(folder)
+    if journal.is_missed(folder):
+        shards.begin(None, f"{journal.FILE} is missing")
+        return
+    try:
+        opened = journal.Journal(folder)
+        opened.check()
+        shards.begin(opened)
     except sqlite3.Error as error:
-        sentence = f"{folder / journal.FILE} cannot be read ({error}): put the folder back from a backup"
-        raise Refusal(wire.Verdict.UNREADABLE, sentence) from None
+        shards.begin(None, f"{journal.FILE} cannot be read ({error})")
 
 
 def _unusable(folder: Path, error: OSError) -> Refusal:
@@ -132,31 +151,86 @@ def _held_by(folder: Path, holder: Holder) -> str:
 
 
 def _serve(connection: socket.socket, shards: Shards) -> None:
-    """Changes that came together share a flush; each is answered once it is on the disk."""
+    """Changes that came together share a flush; each is on the disk before it is made."""
     decoder = msgspec.msgpack.Decoder(wire.Request)
     pending = bytearray()
-    held: list[bytes] = []
+    waiting: list[Noted | bytes] = []
     while _receive(connection, pending, shards):
         while (body := _take_frame(pending)) is not None:
-            uncommitted = shards.uncommitted
-            held.append(wire.frame(*_answer(shards, decoder, body)))
-            if shards.uncommitted == uncommitted:  # no change: who reads does not wait for the changes behind
-                _send_committed(connection, shards, held)
-        _send_committed(connection, shards, held)
+            _take(connection, shards, waiting, decoder, body)
+        _make_waiting(connection, shards, waiting)
 
 
-def _send_committed(connection: socket.socket, shards: Shards, held: list[bytes]) -> None:
-    """Replies, once all that they answer is on the disk; refusals, when it cannot be written."""
-    if not held:
+def _take(
+    connection: socket.socket,
+    shards: Shards,
+    waiting: list[Noted | bytes],
+    decoder: msgspec.msgpack.Decoder[wire.Request],
+    body: bytes,
+) -> None:
+    """What is no change, or is for the points that match, must see the changes that came before it."""
+
+    def note() -> Noted | bytes:
+        request = decoder.decode(body)
+        if not isinstance(request, wire.CHANGES):
+            _make_waiting(connection, shards, waiting)
+            return wire.frame(wire.encode(shards.answer(request)))
+        if getattr(request, "filter", None) is not None:
+            _make_waiting(connection, shards, waiting)
+        return shards.note(request)
+
+    answer = _answered(shards, note)
+    waiting.append(answer)
+    if isinstance(answer, bytes):
+        _make_waiting(connection, shards, waiting)
+
+
+def _make_waiting(connection: socket.socket, shards: Shards, waiting: list[Noted | bytes]) -> None:
+    """Make the changes that were noted and send all replies; refusals, when nothing can be written."""
+    if not waiting:
         return
+    is_noted = _committed(shards)
+    replies = [each if isinstance(each, bytes) else _made(shards, each) for each in waiting]
+    if not is_noted or shards.is_full:
+        refused = _answered(shards, lambda: _flushed(shards))
+        if refused and not is_noted:
+            replies = [refused for _ in replies]
+    connection.sendall(b"".join(replies))
+    waiting.clear()
+
+
+def _committed(shards: Shards) -> bool:
     try:
         shards.commit()
+    except (sqlite3.Error, OSError) as error:
+        print(f"store: {error}: the engine flushes instead", file=sys.stderr)  # noqa: T201
+        return False
+    return True
+
+
+def _flushed(shards: Shards) -> bytes:
+    shards.flush()
+    return b""
+
+
+def _made(shards: Shards, noted: Noted) -> bytes:
+    return _answered(shards, lambda: wire.frame(wire.encode(shards.make(noted))))
+
+
+def _answered(shards: Shards, work: Callable[[], T]) -> T | bytes:
+    """What it returns, or a refusal's frame."""
+    try:
+        return work()
+    except Refusal as error:
+        refusal = error
     except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
         refusal = refusal_from(error)
-        refused = wire.frame(shards.without_path(refusal).encode(), refusal.verdict)
-        held[:] = [refused] * len(held)
-    connection.sendall(b"".join(held))
-    held.clear()
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # the engine's, which it survives
+            raise
+        refusal = Refusal(wire.Verdict.UNAVAILABLE, TROUBLE)
+        print(f"store: {error}", file=sys.stderr)  # noqa: T201
+    return wire.frame(shards.without_path(refusal).encode(), refusal.verdict)
 
 
 def _receive(connection: socket.socket, pending: bytearray, shards: Shards) -> bool:
@@ -190,23 +264,15 @@ def _take_frame(pending: bytearray) -> bytes | None:
     return body
 
 
-def _answer(
-    shards: Shards, decoder: msgspec.msgpack.Decoder[wire.Request], body: bytes
-) -> tuple[bytes, wire.Verdict]:
-    try:
-        return wire.encode(shards.answer(decoder.decode(body))), wire.Verdict.OK
-    except Refusal as refusal:
-        return shards.without_path(refusal).encode(), refusal.verdict
-    except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
-        translated = refusal_from(error)
-        return shards.without_path(translated).encode(), translated.verdict
-
-
 def _send(connection: socket.socket, body: bytes, verdict: wire.Verdict = wire.Verdict.OK) -> None:
     connection.sendall(wire.frame(body, verdict))
 
 
 if __name__ == "__main__":
     flags = sys.argv[3:]
-    copying, unflushing = wire.COPIES_FLAG in flags, wire.UNFLUSHED_FLAG in flags
-    sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), copies=copying, unflushed=unflushing))
+    chosen = {
+        "copies": wire.COPIES_FLAG in flags,
+        "unflushed": wire.UNFLUSHED_FLAG in flags,
+        "probing": wire.PROBING_FLAG in flags,
+    }
+    sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), **chosen))

@@ -12,7 +12,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import qdrant_edge as edge
@@ -22,101 +22,60 @@ from services.adapters.edge.collection import (
     OLD,
     UNKNOWN_POINT,
     Collection,
+    Left,
     Refusal,
+    Unreadable,
     adopt,
     check_room,
     check_vectors,
     close_collection,
     create_collection,
+    doubt_of_points,
+    fingerprint,
+    is_readable,
+    left_by_close,
+    load_collection,
+    note_opened,
     open_collection,
     put_back,
+    refusal_from,
 )
 from services.adapters.edge.engine import query_batch
-from services.adapters.edge.journal import MOST_BYTES, Journal
+from services.adapters.edge.feeds import Feeds
+from services.adapters.edge.journal import FILE, MOST_BYTES, Expected, Journal, put_aside
 from services.adapters.edge.wire import RESERVE_BYTES, remove_copies
 from services.store.durable import sync_folder, sync_tree
 
-# Who follows which collections, and what changed there. Runs in the store process only.
-
-
-MOST_IDS = 1_000_000
-"""A feed keeps ids only, about 150 bytes each; one that nobody takes from is given up."""
-
-Changes = dict[str, set[wire.PointId]]
-
-
-class Feed:
-    """`collections` None follows all. `lost` says why it can no longer tell what changed."""
-
-    def __init__(self, collections: Iterable[str] | None, most_ids: int) -> None:
-        self._most_ids = most_ids
-        self._only = None if collections is None else frozenset(collections)
-        self.changes: Changes = {}
-        self.lost = ""
-
-    def follows(self, collection: str) -> bool:
-        return not self.lost and (self._only is None or collection in self._only)
-
-    def note(self, collection: str, ids: Iterable[wire.PointId]) -> None:
-        self.changes.setdefault(collection, set()).update(ids)
-        if self.size() > self._most_ids:
-            self.lose(f"more than {self._most_ids} points changed")
-
-    def size(self) -> int:
-        return sum(map(len, self.changes.values()))
-
-    def lose(self, why: str) -> None:
-        self.lost = why
-        self.changes.clear()
-
-
-class Feeds:
-    """Feeds by the number that the follower chose, so that it can end one whose beginning it did not see."""
-
-    def __init__(self, most_ids: int = MOST_IDS) -> None:
-        self._most_ids = most_ids
-        self._feeds: dict[int, Feed] = {}
-
-    def open(self, request: wire.Follow) -> None:
-        self._feeds[request.feed] = Feed(request.collections, self._most_ids)
-
-    def close(self, request: wire.Unfollow) -> None:
-        self._feeds.pop(request.feed, None)
-
-    def following(self, collection: str) -> list[Feed]:
-        return [feed for feed in self._feeds.values() if feed.follows(collection)]
-
-    def made_or_dropped(self, collection: str) -> None:
-        """Points cannot tell it, so whoever copies must begin anew."""
-        for feed in self.following(collection):
-            feed.lose(f"the collection {collection} was created or deleted")
-
-    def find(self, number: int) -> Feed:
-        """Raises Refusal when it is lost or has ended."""
-        feed = self._feeds.get(number)
-        if feed is None:
-            raise Refusal(wire.Verdict.REFUSED, "this feed of changes has ended")
-        if feed.lost:
-            sentence = f"{feed.lost} while the store was being copied: the copy must begin anew"
-            raise Refusal(wire.Verdict.UNAVAILABLE, sentence)
-        return feed
-
-    def take(self, request: wire.TakeChanged) -> dict[str, list[wire.PointId]]:
-        feed = self.find(request.feed)
-        taken = {name: list(ids) for name, ids in feed.changes.items() if ids}
-        feed.changes.clear()
-        return taken
-
-
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NEW, _DELETED = ".new", ".gone"
+_STAND_IN, _DAMAGED = ".empty", ".damaged"
+_NAMED = 3
 _GROWING = (
     wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
 )  # fmt: skip
 
 
+class Noted(NamedTuple):
+    """A change that may be made; `number` is its own in the journal."""
+
+    change: wire.Change
+    number: int | None = None
+
+
+def _ids_of(change: wire.Change) -> list[wire.PointId]:
+    if isinstance(change, wire.Upsert | wire.UpdateVectors):
+        return [point.id for point in change.points]
+    return [] if isinstance(change, wire.CreateIndex) else list(change.ids or [])
+
+
+def _named(ids: set[wire.PointId]) -> str:
+    some = ", ".join(sorted(map(str, ids))[:_NAMED])
+    return some if len(ids) <= _NAMED else f"{some}…"
+
+
 class Shards:
-    """Open with `open_all`, ask with `answer`, then `close`.
+    """Open with `open_all` and `begin`, ask with `answer` or, for a change, `note`, `commit` and `make`; then
+    `close`. When a part is lost, all the rest can be read, and nothing is written.
 
     Writes that need room are refused while the disk has less than `reserve_bytes` left: a mapped file that
     cannot grow kills the process. `unflushed` means that a write is in the engine's log only, which a start
@@ -126,8 +85,14 @@ class Shards:
     def __init__(self, folder: Path, reserve_bytes: int = RESERVE_BYTES) -> None:
         self._folder = folder
         self._journal: Journal | None = None
+        self._expected = Expected(None)
         self._reserve_bytes = reserve_bytes
         self._collections: dict[str, Collection] = {}
+        self._unreadable: dict[str, Unreadable] = {}
+        self._left: dict[str, Left] = {}
+        self._stand_ins: set[str] = set()
+        self._damage: dict[str, str] = {}
+        self._damaged_points: dict[tuple[str, wire.PointId], str] = {}
         self._feeds = Feeds()
         self.unflushed = False
         self._answers: dict[type[Any], Callable[[Any], object]] = {
@@ -141,33 +106,60 @@ class Shards:
             wire.SetPayload: self._set_payload,
             wire.DeletePayload: self._delete_payload,
             wire.Delete: self._delete,
-            wire.Retrieve: self._read(engine.retrieve),
-            wire.Scroll: self._read(engine.scroll),
+            wire.Retrieve: self._retrieve,
+            wire.Scroll: self._scroll,
             wire.Count: self._read(engine.count),
             wire.Facet: self._read(engine.facet),
-            wire.QueryBatch: self._read(query_batch),
+            wire.QueryBatch: self._query,
             wire.Follow: self._feeds.open,
             wire.Unfollow: self._feeds.close,
             wire.TakeChanged: self._feeds.take,
             wire.TakeLast: self._take_last,
             wire.Release: self._release,
             wire.Adopt: self._adopt,
+            wire.LookAt: self._look_at,
+            wire.AcceptLoss: self._accept_loss,
         }
 
     def answer(self, request: wire.Request) -> object:
+        """A change that comes alone is noted, committed and made."""
+        if isinstance(request, wire.CHANGES):
+            noted = self.note(request)
+            self.commit()
+            return self.make(noted)
+        if isinstance(request, wire.CreateCollection | wire.DeleteCollection | wire.Adopt):
+            self._check_writable(request)
+        return self._answers[type(request)](request)
+
+    def note(self, request: wire.Change) -> Noted:
+        """The change as it is to be made once `commit` has returned. Raises Refusal: then it is not."""
+        self._check_writable(request)
+        self._collection(request.collection)
+        if isinstance(request, wire.Upsert | wire.UpdateVectors):
+            check_vectors(self._collection(request.collection).spec, request.points)
+        change = self._by_ids(request)
+        if self._journal is None or self._damage:
+            return Noted(change)
+        return Noted(change, self._journal.note(wire.encode(change)))
+
+    def make(self, noted: Noted) -> object:
+        """Raises Refusal, and what the engine raises."""
+        change, number = noted
+        try:
+            return self._answers[type(change)](change)
+        except Exception as error:  # the engine raises bare Exception
+            partly = isinstance(error, Refusal) and error.verdict is wire.Verdict.UNKNOWN_POINT
+            if self._journal is not None and number is not None and not partly:
+                self._journal.take_back(number)
+                self._expected.unsure(change.collection, _ids_of(change))
+            raise
+
+    def _check_writable(self, request: wire.Request) -> None:
+        if self._damage and not isinstance(request, wire.CreateIndex):
+            sentence = f"the store can only be read, since a part of it is lost: {self._damage_line()}"
+            raise Refusal(wire.Verdict.READ_ONLY, sentence)
         if isinstance(request, _GROWING):
             check_room(self._folder, self._reserve_bytes)
-        if not isinstance(request, wire.CHANGES):
-            return self._answers[type(request)](request)
-        change = self._by_ids(request)
-        try:
-            answer = self._answers[type(request)](change)
-        except Refusal as refusal:
-            if refusal.verdict is wire.Verdict.UNKNOWN_POINT:  # the others were changed
-                self._note_in_journal(change)
-            raise
-        self._note_in_journal(change)
-        return answer
 
     def _by_ids(self, request: wire.Change) -> wire.Change:
         """What is replayed later must not reach points that match only since then."""
@@ -176,51 +168,124 @@ class Shards:
             return msgspec.structs.replace(request, ids=ids, filter=None)
         return request
 
-    def _note_in_journal(self, change: wire.Change) -> None:
-        if self._journal is not None:
-            self._journal.note(wire.encode(change))
-
     def without_path(self, refusal: Refusal) -> str:
         """A request's answer may reach a person elsewhere, whom the folder's place does not concern."""
         return str(refusal).replace(str(self._folder), "the data folder")
 
     # ---- life -----------------------------------------------------------------------------------
 
-    def open_all(self) -> None:
-        """Raises Refusal(UNREADABLE) naming the first collection that cannot be read."""
+    def open_all(self, *, probing: bool = False) -> None:
+        """What cannot be read is left out until `begin`. With `probing` a collection that ends whoever reads
+        it is found out, too. Raises Refusal when the disk is too full to open one."""
         remove_copies(self._folder)
         for entry in sorted(self._folder.glob(f"*{OLD}")):
             put_back(entry)
         for entry in sorted(self._folder.iterdir()):
-            if entry.suffix in {_NEW, _DELETED}:
+            if entry.suffix in {_NEW, _DELETED, _STAND_IN}:
                 shutil.rmtree(entry)
             elif entry.is_dir() and _NAME.fullmatch(entry.name):
-                self._collections[entry.name] = open_collection(entry)
+                self._left[entry.name] = left_by_close(entry)
+        # before the engine has a thread, which no fork would have
+        doubtful = [name for name, left in self._left.items() if probing or left.doubt]
+        ends_reader = {name for name in doubtful if not is_readable(self._folder / name)}
+        for name, left in self._left.items():
+            self._open(name, left, ends_reader=name in ends_reader)
 
-    def replay(self, journal: Journal) -> None:
-        """Bring back what was acknowledged and is in the journal only; from now on changes are noted there.
+    def _open(self, name: str, left: Left, *, ends_reader: bool) -> None:
+        place = self._folder / name
+        if ends_reader:
+            self._unreadable[name] = Unreadable(f"{place} cannot be read to its end ({left.doubt})")
+            return
+        try:
+            self._collections[name] = collection = load_collection(place)
+        except Unreadable as error:
+            self._unreadable[name] = error
+            return
+        if doubt := left.doubt or doubt_of_points(collection, left):
+            self._damage[name] = doubt
 
-        What was not acknowledged may be in the engine's files or not. Raises Refusal(UNREADABLE) when a
-        collection is missing, sqlite3.Error when the journal is damaged.
+    def is_journal_whole(self) -> bool:
+        """False: it is not the one that was left when all collections were closed, or it knows nothing of
+        what an earlier version did since."""
+        left = self._left.values()
+        if any(each.points is not None for each in left):
+            return False
+        if not left or not all(each.sealed for each in left):
+            return True  # it is all that is known
+        return {each.journal for each in left} == {fingerprint(self._folder / FILE)}
+
+    def begin(self, journal: Journal | None, why_not: str = "") -> None:
+        """Bring back what was accepted and is in the journal only; from now on changes are noted there.
+
+        `why_not`: there was one, and it cannot be read. Raises Refusal(UNREADABLE) naming a collection that
+        can neither be read nor stood in for, sqlite3.Error when the journal is damaged.
         """
-        for name in journal.expected() - self._collections.keys():
-            sentence = f"the collection in {self._folder / name} is missing: put it back from a backup"
-            raise Refusal(wire.Verdict.UNREADABLE, sentence)
-        decoder = msgspec.msgpack.Decoder(wire.Request)
-        for change in journal.changes():
-            self._repeat(decoder.decode(change))
+        members = journal.members() if journal is not None else {}
+        self._expected = Expected(journal)
+        for name in sorted(members.keys() | self._unreadable.keys()):
+            if name not in self._collections:
+                self._stand_in(name, members.get(name))
+        if why_not:
+            self._damage[FILE] = f"{why_not}; the changes of the last moments may be missing"
+        if journal is not None:
+            self._replay(journal, members)
+        if not self._damage:
+            for name in self._collections:
+                note_opened(self._folder / name)
         self._journal = journal
         self.flush()
 
+    def _stand_in(self, name: str, spec: bytes | None) -> None:
+        """An empty one, for the journal's changes; what is left of the other is not touched."""
+        unreadable = self._unreadable.get(name)
+        if spec is None:
+            assert unreadable is not None
+            raise unreadable
+        place = self._folder / (name + _STAND_IN)
+        create_collection(place, msgspec.msgpack.decode(spec, type=wire.CollectionSpec))
+        self._collections[name] = load_collection(place)
+        self._stand_ins.add(name)
+        self._damage[name] = self.without_path(unreadable) if unreadable else "its folder is missing"
+
+    def _replay(self, journal: Journal, members: dict[str, bytes]) -> None:
+        decoder = msgspec.msgpack.Decoder(wire.Request)
+        changes = [decoder.decode(change) for change in journal.changes()]
+        for change in changes:
+            self._repeat(change)
+        for name, collection in self._collections.items():
+            if name not in members:  # an earlier version's, or made just before a kill
+                journal.expect(name, wire.encode(collection.spec), engine.checksums(collection.shard))
+            elif name in self._stand_ins:
+                self._damage[name] = (
+                    f"{len(self._expected.ids(name))} points were in it: {self._damage[name]}"
+                )
+            elif name not in self._damage and (changes or not self._left[name].sealed):
+                self._compare(name, collection)
+
     def _repeat(self, change: wire.Request) -> None:
+        """What was refused when it came is refused again."""
         try:
             self._answers[type(change)](change)
-        except Refusal as refusal:
-            if refusal.verdict is not wire.Verdict.UNKNOWN_POINT:  # it was deleted later
+        except Exception as error:
+            refusal = error if isinstance(error, Refusal) else refusal_from(error)
+            if refusal.verdict is wire.Verdict.UNKNOWN_POINT:  # it was deleted later
+                return
+            if refusal.verdict is not wire.Verdict.REFUSED:
                 raise
+            print(f"store: not made again: {refusal}", file=sys.stderr)  # noqa: T201
+
+    def _compare(self, name: str, collection: Collection) -> None:
+        expected, present = self._expected.ids(name), engine.ids(collection.shard)
+        if missing := expected - present:
+            self._damage[name] = f"{len(missing)} of {len(expected)} points are missing: {_named(missing)}"
+        elif more := present - expected:
+            self._damage[name] = f"{len(more)} points are there that must not be: {_named(more)}"
 
     def flush(self) -> None:
-        """All that was answered is in the engine's files, and the journal empty."""
+        """All that was answered is in the engine's files, and the journal empty, unless a part is lost: then
+        it may be all that there is."""
+        if self._damage:
+            return
         for collection in self._collections.values():
             collection.shard.flush()
         self.unflushed = False
@@ -228,37 +293,41 @@ class Shards:
             self._empty(self._journal)
 
     def _empty(self, journal: Journal) -> None:
-        journal.forget()
         try:
-            journal.empty(self._collections)
+            self._expected.settle(self._payloads)
         except (sqlite3.Error, OSError) as error:  # all is in the engine's files
             print(f"store: the journal is made anew: {error}", file=sys.stderr)  # noqa: T201
+            self._expected.forget()
             journal.renew()
 
-    @property
-    def uncommitted(self) -> int:
-        """How many changes were answered that `commit` has yet to write."""
-        return self._journal.noted if self._journal is not None else 0
+    def _payloads(self, name: str, ids: list[wire.PointId]) -> dict[wire.PointId, dict[str, Any] | None]:
+        if name not in self._collections:
+            return {}
+        records = engine.retrieve(self._shard(name), wire.Retrieve(name, ids))
+        return {record.id: record.payload for record in records}
 
     def commit(self) -> None:
-        """What was answered is on the disk when this returns."""
-        if self._journal is None:
-            return
-        try:
+        """What was noted is on the disk when this returns. Raises sqlite3.Error, OSError: then `flush` after
+        the changes were made does the same."""
+        if self._journal is not None:
             self._journal.commit()
-        except (sqlite3.Error, OSError) as error:
-            print(f"store: {error}: the engine flushes instead", file=sys.stderr)  # noqa: T201
-            self.flush()
-        if self._journal.size > MOST_BYTES:
-            self.flush()
+
+    @property
+    def is_full(self) -> bool:
+        """The journal is to be emptied before more is noted there."""
+        return self._journal is not None and self._journal.size > MOST_BYTES
 
     def close(self) -> None:
         if self._journal is not None:
             self._flush_last()
             self._journal.close()
+        left = fingerprint(self._folder / FILE) if self._journal is not None else None
         while self._collections:
             name, collection = self._collections.popitem()
-            close_collection(self._folder / name, collection)
+            if self._damage:  # as it was found, to be found again
+                collection.shard.close()
+            else:
+                close_collection(self._folder / name, collection, left)
 
     def _flush_last(self) -> None:
         """What cannot be flushed is in the journal, and comes back at the next start."""
@@ -294,7 +363,7 @@ class Shards:
         self._collections[name] = open_collection(target)
         self._feeds.made_or_dropped(name)
         if self._journal is not None:
-            self._journal.expect(name)
+            self._journal.expect(name, wire.encode(request.spec), {})
         return True
 
     def _drop(self, request: wire.DeleteCollection) -> bool:
@@ -359,13 +428,12 @@ class Shards:
         shard.update(operation)
 
     def _upsert(self, request: wire.Upsert) -> None:
-        check_vectors(self._collection(request.collection).spec, request.points)
-        self._note(request.collection, [point.id for point in request.points])
-        self._update(request.collection, edge.UpdateOperation.upsert_points(engine.points(request.points)))
+        name, points = request.collection, request.points
+        self._note(name, [point.id for point in points])
+        self._update(name, edge.UpdateOperation.upsert_points(engine.points(points)))
+        self._expected.wrote(name, ((point.id, point.payload) for point in points))
 
     def _update_vectors(self, request: wire.UpdateVectors) -> None:
-        check_vectors(self._collection(request.collection).spec, request.points)
-
         def write(ids: set[wire.PointId]) -> edge.UpdateOperation:
             known = [point for point in request.points if point.id in ids]
             return edge.UpdateOperation.update_vectors(engine.point_vectors(known))
@@ -400,6 +468,7 @@ class Shards:
         if known:
             self._note(name, known)
             self._update(name, write(known))
+            self._expected.changed(name, known)
         for point_id in ids:
             if point_id not in known:
                 raise Refusal(wire.Verdict.UNKNOWN_POINT, f"{UNKNOWN_POINT} {point_id}")
@@ -407,11 +476,105 @@ class Shards:
     def _delete(self, request: wire.Delete) -> None:
         self._note(request.collection, request.ids or [])
         self._update(request.collection, edge.UpdateOperation.delete_points(list(request.ids or [])))
+        self._expected.deleted(request.collection, request.ids or [])
 
     # ---- reads ----------------------------------------------------------------------------------
 
     def _read(self, read: Callable[[edge.EdgeShard, Any], object]) -> Callable[[Any], object]:
         return lambda request: read(self._shard(request.collection), request)
+
+    def _retrieve(self, request: wire.Retrieve) -> list[wire.Record]:
+        records = engine.retrieve(self._shard(request.collection), request)
+        return self._whole(request.collection, records, request.with_payload)
+
+    def _scroll(self, request: wire.Scroll) -> wire.Page:
+        page = engine.scroll(self._shard(request.collection), request)
+        return wire.Page(
+            self._whole(request.collection, page.records, request.with_payload), page.next_offset
+        )
+
+    def _query(self, request: wire.QueryBatch) -> wire.Rankings:
+        answer = query_batch(self._shard(request.collection), request)
+        if any(isinstance(query.with_payload, list) for query in request.queries):
+            return answer
+        damaged = self._damaged_among(request.collection, answer.records)
+        if not damaged:
+            return answer
+        rankings = [
+            [scored for scored in ranking if answer.records[scored.record].id not in damaged]
+            for ranking in answer.rankings
+        ]
+        return wire.Rankings(answer.records, rankings)
+
+    def _whole(self, name: str, records: list[wire.Record], payload: wire.PayloadChoice) -> list[wire.Record]:
+        """Without those whose payload is not what was written; of a part of one nobody can tell."""
+        if payload is not True:
+            return records
+        damaged = self._damaged_among(name, records)
+        return [record for record in records if record.id not in damaged] if damaged else records
+
+    def _damaged_among(self, name: str, records: list[wire.Record]) -> set[wire.PointId]:
+        payloads = {record.id: record.payload for record in records if record.payload is not None}
+        damaged = self._expected.damaged(name, payloads)
+        for point_id in damaged:
+            if (name, point_id) not in self._damaged_points:
+                line = f"{name}: the payload of {point_id} is not what was written, and is not served"
+                self._damaged_points[name, point_id] = line
+                print(f"store: {line}", file=sys.stderr)  # noqa: T201
+        return damaged
+
+    # ---- damage ---------------------------------------------------------------------------------
+
+    def _damage_line(self) -> str:
+        return "; ".join(f"{name}: {line}" for name, line in sorted(self._damage.items()))
+
+    def _look_at(self, request: wire.LookAt) -> wire.State:
+        if request.whole:
+            for name, collection in self._collections.items():
+                for records in engine.pages(collection.shard):
+                    self._damaged_among(name, records)
+        lines = [f"{name}: {line}" for name, line in sorted(self._damage.items())]
+        flushes = self._journal.flushes if self._journal is not None else 0
+        return wire.State([*lines, *self._damaged_points.values()], bool(self._damage), flushes)
+
+    def _accept_loss(self, _: wire.AcceptLoss) -> list[str]:
+        """What is there is all that there is, from now on; what was damaged is put aside. Returns what was
+        lost."""
+        lost = self._look_at(wire.LookAt(whole=True)).damage
+        if not lost:
+            return []
+        for name in sorted(self._stand_ins):
+            self._put_in_place(name)
+        for name, point_id in self._damaged_points:
+            self._update(name, edge.UpdateOperation.delete_points([point_id]))
+        for collection in self._collections.values():
+            collection.shard.flush()
+        for name in self._collections:
+            note_opened(self._folder / name)
+        if self._journal is None and FILE in self._damage:
+            put_aside(self._folder)
+            self._journal = Journal(self._folder)
+        self._expected = Expected(self._journal)
+        if self._journal is not None:
+            self._journal.empty({})
+            for name, collection in self._collections.items():
+                points = engine.checksums(collection.shard)
+                self._journal.expect(name, wire.encode(collection.spec), points)
+        self._damage.clear()
+        self._damaged_points.clear()
+        self._stand_ins.clear()
+        return lost
+
+    def _put_in_place(self, name: str) -> None:
+        place, stand_in = self._folder / name, self._folder / (name + _STAND_IN)
+        self._collections.pop(name).shard.close()
+        if place.exists():
+            shutil.rmtree(place.with_name(name + _DAMAGED), ignore_errors=True)
+            place.rename(place.with_name(name + _DAMAGED))
+        sync_tree(stand_in)
+        stand_in.rename(place)
+        sync_folder(self._folder)
+        self._collections[name] = load_collection(place)
 
     # ---- followers ------------------------------------------------------------------------------
 

@@ -122,6 +122,8 @@ class Query(Part):
 HEADER = struct.Struct(">IB")
 MAX_BODY_BYTES = 2**32 - 1
 COPIES_FLAG = "--copies"
+PROBING_FLAG = "--probing"
+"""The process before this one was ended by what it read: look which collection does that."""
 UNFLUSHED_FLAG = "--unflushed"
 """Changes are acknowledged before they are on the disk: a killed process loses none, a cut of power may."""
 
@@ -136,6 +138,7 @@ class Verdict(IntEnum):
     LOCKED = 4
     UNREADABLE = 5
     DISK_FULL = 6
+    READ_ONLY = 7
 
 
 # ---- collections --------------------------------------------------------------------------------
@@ -295,11 +298,21 @@ class Adopt(Message):
     most: int
 
 
+class LookAt(Message):
+    """In what condition the store is; with `whole` every payload is read and compared."""
+
+    whole: bool = False
+
+
+class AcceptLoss(Message):
+    """Take what is there for all that there is. Answered with what was lost, a line each."""
+
+
 Request = (
     ListCollections | CreateCollection | DeleteCollection | Describe | CreateIndex
     | Upsert | UpdateVectors | SetPayload | DeletePayload | Delete
     | Retrieve | Scroll | Count | Facet | QueryBatch
-    | Follow | Unfollow | TakeChanged | TakeLast | Release | Adopt
+    | Follow | Unfollow | TakeChanged | TakeLast | Release | Adopt | LookAt | AcceptLoss
 )  # fmt: skip
 
 
@@ -358,6 +371,14 @@ class Description(Part):
     points: int
     segments: int
     indexes: dict[str, IndexState]
+
+
+class State(Part):
+    """`damage` has a line for each part that is lost or not what was written; `flushes` are the journal's."""
+
+    damage: list[str]
+    read_only: bool
+    flushes: int
 
 
 class FacetHit(Part):

@@ -15,7 +15,7 @@ from core.operations.findings import Finding, fail, ok, warn
 from services.knowledge.chunks import ADVICE, MOST_EMBEDDED_CHUNKS
 from services.operations.reembedding.level import lacks
 from services.store.collections import REEMBED_COMMAND, collection_specs, read_stored_as
-from services.store.dialect import Filter, VectorStore
+from services.store.dialect import Filter, StoreCondition, StoreUpkeep, VectorStore
 from services.store.filters import equals, is_empty
 from services.store.pages import scroll_all
 
@@ -76,6 +76,8 @@ async def check_store(store: VectorStore, names: StoreSettings, settings: ModelS
             report.findings.append(ok("store", "nothing is stored yet"))
             return report
         report.findings.append(ok("store", ", ".join(f"{name} {count}" for name, count in counts.items())))
+        if isinstance(store, StoreUpkeep):
+            report.findings += _damage(await store.condition(whole=True))
         if names.knowledge_collection in counts:
             chunks = counts[names.knowledge_collection]
             report.findings.append(check_size(chunks, embedded=not names.qdrant_url))
@@ -87,6 +89,13 @@ async def check_store(store: VectorStore, names: StoreSettings, settings: ModelS
     except (WenmaiError, OSError) as error:
         report.findings.append(fail("store", f"it cannot be read: {_one_line(error)}"))
     return report
+
+
+def _damage(condition: StoreCondition) -> list[Finding]:
+    if not condition.damage:
+        return [ok("damage", "every point that was acknowledged is there, with what was written")]
+    advice = "put a backup back, or run `wenmai repair --accept-loss`"
+    return [fail("damage", f"{line}: {advice}") for line in condition.damage]
 
 
 async def _counts(store: VectorStore, names: StoreSettings) -> dict[str, int]:

@@ -100,7 +100,7 @@ class Killing:
         self._outcome.expect(not lost, f"{where}: {len(lost)} acknowledged points are lost")
         self._outcome.expect(not back, f"{where}: {len(back)} deleted points are back")
         self._outcome.expect(len(existing) == len(set(existing)), f"{where}: a point is there twice")
-        journal = {"journal.db", "journal.db-wal", "journal.db-shm"}
+        journal = {"journal.db", "journal.db-wal", "journal.db-shm", "journal.db.made"}
         left = {entry.name for entry in self._folder.iterdir()} - journal - {"lock", COLLECTION}
         self._outcome.expect(not left, f"{where}: {left} was left behind")
         self._acknowledged.open.clear()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
-from core.errors import StartRefusedError
+from core.errors import StoreReadOnlyError
 from services.adapters.edge.client import EdgeClient, open_edge_client
-from services.adapters.edge.journal import FILE, Journal, remove
+from services.adapters.edge.journal import FILE, Journal
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
 from tests.support.waiting import until
 
@@ -66,28 +66,78 @@ async def test_what_the_engine_had_not_flushed_comes_back(tmp_path: Path) -> Non
             assert await read(client) == stored
 
 
-async def test_a_collection_that_is_missing_is_refused_by_name(tmp_path: Path) -> None:
-    """Discriminates: ready with less than was acknowledged."""
+async def test_a_collection_that_is_missing_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    """Until the loss is accepted. Discriminates: ready with less than was acknowledged."""
     await flushed_store(tmp_path)
     shutil.rmtree(tmp_path / COLLECTION)
-    with pytest.raises(StartRefusedError, match=f"{COLLECTION} is missing"):
-        async with open_edge_client(tmp_path):
-            pass
+    for _ in range(2):  # a start in between makes nothing of it
+        async with open_edge_client(tmp_path) as client:
+            condition = await client.condition()
+            assert condition.read_only
+            (line,) = condition.damage
+            assert COLLECTION in line
+            assert "10 points" in line
+            assert await read(client) == {}
+            with pytest.raises(StoreReadOnlyError, match=COLLECTION):
+                await client.upsert(COLLECTION, [thing(1)])
+    async with open_edge_client(tmp_path) as client:
+        assert await client.accept_loss() == [line]
+        await client.upsert(COLLECTION, [thing(1)])
+    async with open_edge_client(tmp_path) as client:
+        assert not (await client.condition()).damage
+        assert set(await read(client)) == {1}
 
 
-async def test_more_than_was_acknowledged_is_no_damage(tmp_path: Path) -> None:
-    """As after a kill between the engine's log and the journal. Discriminates: a start that is refused for
-    changes that nobody was told of."""
+async def test_what_the_journal_holds_of_a_lost_collection_comes_back(tmp_path: Path) -> None:
     await flushed_store(tmp_path)
-    before = (tmp_path / FILE).read_bytes()
     async with open_edge_client(tmp_path) as client:
-        await client.upsert(COLLECTION, [thing(n) for n in range(10, 20)])
-        await client.delete(COLLECTION, models.PointIdsList(points=[nth_id(n) for n in range(5)]))
+        await client.upsert(COLLECTION, [thing(20)])
         os.kill(client.process_id, signal.SIGKILL)
-    remove(tmp_path)
-    (tmp_path / FILE).write_bytes(before)
+    shutil.rmtree(tmp_path / COLLECTION)
     async with open_edge_client(tmp_path) as client:
-        assert set(await read(client)) == set(range(5, 20))
+        assert "11 points" in (await client.condition()).damage[0]
+        assert set(await read(client)) == {20}
+
+
+async def test_points_that_are_missing_after_a_kill_are_named(tmp_path: Path) -> None:
+    """The engine's files of before. Discriminates: a start that takes them for all there is."""
+    await flushed_store(tmp_path / "store")
+    shutil.copytree(tmp_path / "store", tmp_path / "before")
+    async with open_edge_client(tmp_path / "store") as client:
+        await client.upsert(COLLECTION, [thing(n) for n in range(10, 15)])
+        await until(lambda: _rows(tmp_path / "store") == 0)
+        os.kill(client.process_id, signal.SIGKILL)
+    shutil.rmtree(tmp_path / "store" / COLLECTION)
+    shutil.copytree(tmp_path / "before" / COLLECTION, tmp_path / "store" / COLLECTION)
+    (tmp_path / "store" / COLLECTION / "closed.json").unlink()
+    async with open_edge_client(tmp_path / "store") as client:
+        (line,) = (await client.condition()).damage
+        assert "5 of 15 points are missing" in line
+        assert nth_id(10) in line
+
+
+async def test_a_payload_that_is_not_what_was_written_is_named_and_not_served(tmp_path: Path) -> None:
+    """Discriminates: a read that believes what it reads."""
+    await flushed_store(tmp_path)
+    (page,) = (tmp_path / COLLECTION).glob("shard/segments/*/payload_storage/page_0.dat")
+    async with open_edge_client(tmp_path) as client:
+        await paint(client, "brown", 6)
+        await until(lambda: _rows(tmp_path) == 0)
+        os.kill(client.process_id, signal.SIGKILL)
+    whole = page.read_bytes()
+    assert whole.count(b"brown") == 1
+    with page.open("r+b") as file:
+        file.seek(whole.index(b"brown"))
+        file.write(b"crown")
+    async with open_edge_client(tmp_path) as client:
+        assert set(await read(client)) == set(range(10)) - {6}
+        assert await client.retrieve(COLLECTION, [nth_id(6)]) == []
+        (line,) = (await client.condition()).damage
+        assert nth_id(6) in line
+        await paint(client, "white", 5)  # the others can be changed
+        assert await client.accept_loss() == [line]
+        assert set(await read(client)) == set(range(10)) - {6}
+        assert not (await client.condition(whole=True)).damage
 
 
 async def test_a_collection_that_was_deleted_is_not_missed(tmp_path: Path) -> None:
@@ -104,12 +154,29 @@ async def test_a_collection_that_was_deleted_is_not_missed(tmp_path: Path) -> No
         assert await read(client) == {}
 
 
-async def test_a_damaged_journal_is_refused_by_name(tmp_path: Path) -> None:
+async def test_a_damaged_journal_is_named_where_it_was_needed(tmp_path: Path) -> None:
+    """It is not where all else is as it was left. Discriminates: a start that goes on without it unseen."""
     await flushed_store(tmp_path)
-    (tmp_path / FILE).write_bytes(b"no database" * 1_000)
-    with pytest.raises(StartRefusedError, match=FILE):
-        async with open_edge_client(tmp_path):
-            pass
+    for damage in (_write_nonsense, Path.unlink):
+        damage(tmp_path / FILE)
+        async with open_edge_client(tmp_path) as client:
+            assert not (await client.condition()).damage
+            assert len(await read(client)) == 10
+            os.kill(client.process_id, signal.SIGKILL)
+        damage(tmp_path / FILE)
+        async with open_edge_client(tmp_path) as client:
+            condition = await client.condition()
+            assert condition.read_only
+            assert FILE in condition.damage[0]
+            assert len(await read(client)) == 10
+            await client.accept_loss()
+            await client.upsert(COLLECTION, [thing(1)])
+        async with open_edge_client(tmp_path) as client:
+            assert not (await client.condition()).damage
+
+
+def _write_nonsense(path: Path) -> None:
+    path.write_bytes(b"no database" * 1_000)
 
 
 async def test_without_it_no_old_one_is_believed(tmp_path: Path) -> None:
@@ -140,10 +207,12 @@ def _rows(folder: Path) -> int:
 
 def test_a_journal_that_cannot_be_emptied_is_made_anew(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
+    journal.expect(COLLECTION, b"", {1: 2})
     journal.close()
     with pytest.raises(sqlite3.Error):
-        journal.empty([])
+        journal.empty({})
     journal.renew()
-    journal.empty([COLLECTION])
-    assert journal.expected() == {COLLECTION}
+    journal.empty({COLLECTION: {1: 3}})
+    assert journal.members() == {}
+    assert journal.ids(COLLECTION) == set()
     journal.close()

@@ -219,8 +219,12 @@ async def test_a_folder_that_may_not_be_written_is_refused_in_one_line(tmp_path:
 
 
 @pytest.mark.parametrize("damage", ["spec", "segments", "points", "payloads"])
-async def test_a_damaged_collection_refuses_the_start_and_is_never_empty(tmp_path: Path, damage: str) -> None:
-    async with open_edge_client(tmp_path) as client:
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_damaged_collection_is_named_and_never_empty(
+    tmp_path: Path, damage: str, durable: bool
+) -> None:
+    """With a journal all the rest can be read; without, what cannot be read refuses the start."""
+    async with open_edge_client(tmp_path, durable=durable) as client:
         await make_things(client)
         await client.upsert(COLLECTION, [thing(n) for n in range(20)])
     folder = tmp_path / COLLECTION
@@ -234,10 +238,19 @@ async def test_a_damaged_collection_refuses_the_start_and_is_never_empty(tmp_pat
             os.truncate(file, 100)
     else:
         (folder / "closed.json").write_text('{"points": 21}')
-    with pytest.raises(StartRefusedError, match=COLLECTION) as refused:
-        async with open_edge_client(tmp_path):
-            pass
-    assert "\n" not in str(refused.value)
+    if not durable and damage != "points":
+        with pytest.raises(StartRefusedError, match=COLLECTION) as refused:
+            async with open_edge_client(tmp_path, durable=False):
+                pass
+        assert "\n" not in str(refused.value)
+        return
+    async with open_edge_client(tmp_path, durable=durable) as client:
+        condition = await client.condition()
+        assert condition.read_only
+        (line,) = condition.damage
+        assert COLLECTION in line
+        assert str(tmp_path) not in line
+        assert "\n" not in line
 
 
 def test_a_full_disk_refuses_writes_and_still_reads_and_deletes(tmp_path: Path) -> None:
