@@ -48,7 +48,9 @@ _ANGLE = (
 _BRACKET = rf"(?<=[\[［])(?={{}}{_BETWEEN}(?:(?:{_SQUARE})\s*+[\]］]|[|｜]\w|e~\[))"  # [/INST] · [|system|]
 _TILDE = rf"(?<=\])(?={{}}{JOINER}*+~!?b)"  # MiniMax writes ]~b]
 _OPENINGS = "<[]＜‹〈⟨［"
-_LOOK_ALIKE = rf"[{re.escape(_OPENINGS)}](?:{_ANGLE}|{_BRACKET}|{_TILDE})"  # the search is for one set of characters
+_LOOK_ALIKE = (
+    rf"[{re.escape(_OPENINGS)}](?:{_ANGLE}|{_BRACKET}|{_TILDE})"  # the search is for one set of characters
+)
 _FIRST = re.compile(_LOOK_ALIKE.replace("{}", ""))
 _JOINED = re.compile(f"({_LOOK_ALIKE.replace('{}', JOINER)}){JOINER}")
 
