@@ -70,6 +70,7 @@ def _is_alive(pid: int) -> bool:
 def main(folder: Path, server_pid: int, *, copies: bool = False, unflushed: bool = False) -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
+    os.umask(0o077)  # the engine makes its files for everybody otherwise
     if copies:
         os.nice(_POLITENESS)
     connection = socket.socket(fileno=0)
@@ -104,6 +105,7 @@ def _make(folder: Path) -> None:
 def _open(folder: Path, server_pid: int, shards: Shards, *, with_journal: bool) -> None:
     try:
         lock_folder(folder, server_pid)
+        _close_to_others(folder)
         shards.open_all()
         if with_journal:
             shards.replay(journal.Journal(folder))
@@ -115,6 +117,14 @@ def _open(folder: Path, server_pid: int, shards: Shards, *, with_journal: bool) 
     except sqlite3.Error as error:
         sentence = f"{folder / journal.FILE} cannot be read ({error}): put the folder back from a backup"
         raise Refusal(wire.Verdict.UNREADABLE, sentence) from None
+
+
+def _close_to_others(folder: Path) -> None:
+    """What a version before has made: its files could be read by everybody who may enter the folder."""
+    for path in folder.rglob("*"):
+        mode = path.lstat().st_mode
+        if mode & 0o077 and not path.is_symlink():
+            path.chmod(mode & 0o700)
 
 
 def _unusable(folder: Path, error: OSError) -> Refusal:
