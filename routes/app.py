@@ -18,6 +18,21 @@ from routes.knowledge import documents, search
 from routes.openapi import describe
 from routes.web import page
 
+ROUTERS = (
+    knowledge_routes.router,
+    sessions.router,
+    transfer.router,
+    documents.router,
+    documents.beside,
+    search.router,
+    cleanup.router,
+    store.router,
+    sync.router,
+    calibration.router,
+    health.router,
+    page.router,
+)
+
 
 def create_app(settings: Settings) -> FastAPI:
     """The application; its container opens with the lifespan, so nothing is loaded before."""
@@ -39,22 +54,9 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url=None,  # served by admin.health, where a key is asked for
         generate_unique_id_function=lambda route: route.name,
     )
-    for router in (
-        knowledge_routes.router,
-        sessions.router,
-        transfer.router,
-        documents.router,
-        documents.beside,
-        search.router,
-        cleanup.router,
-        store.router,
-        sync.router,
-        calibration.router,
-        health.router,
-        page.router,
-    ):
+    for router in ROUTERS:
         app.include_router(router)
     app.openapi = partial(describe, app)  # type: ignore[method-assign]
-    install_error_handlers(app)
+    install_error_handlers(app, ROUTERS)
     app.add_middleware(EdgeMiddleware, settings=settings.server)
     return app

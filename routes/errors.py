@@ -3,20 +3,24 @@ from domain errors to HTTP, with the JSON body every error has."""
 
 from __future__ import annotations
 
+import ipaddress
 import logging
+import re
+import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from config.logging import SparingLog
@@ -125,7 +129,19 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     codes = {404: errors.NotFoundError.code, 405: EdgeCode.METHOD_NOT_ALLOWED}
     code = codes.get(error.status_code, errors.BadRequestError.code)
-    return error_response(request, error.status_code, code, str(error.detail), headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:  # Starlette names the methods of the first route that has the path
+        headers["Allow"] = ", ".join(sorted(_methods_of(request)))
+    return error_response(request, error.status_code, code, str(error.detail), headers=headers)
+
+
+def _methods_of(request: Request) -> set[str]:
+    """Of every route that has this path."""
+    methods: set[str] = set()
+    for route in request.app.state.paths:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods.update(route.methods or ())
+    return methods
 
 
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:
@@ -143,8 +159,10 @@ async def _crash(request: Request, error: Exception) -> JSONResponse:
     return error_response(request, 500, "internal", CRASHED, headers={"Connection": "close"})
 
 
-def install_error_handlers(app: FastAPI) -> None:
+def install_error_handlers(app: FastAPI, routers: Iterable[APIRouter]) -> None:
+    """`routers` are those the application has, without a prefix."""
     app.state.log_refused = SparingLog()
+    app.state.paths = [route for router in routers for route in router.routes if isinstance(route, Route)]
     app.add_exception_handler(errors.WenmaiError, _domain_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
@@ -152,6 +170,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
 UPLOADS = frozenset({"/documents", "/sessions/import"})
 MAX_BODY_BYTES = 1_000_000  # a question of the most characters that can be allowed takes 400,000
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
@@ -163,7 +182,11 @@ class EdgeMiddleware:
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
         self._settings = settings
-        self._hosts = LOCAL_HOSTS | {settings.host} | set(settings.allowed_hosts)
+        self._hosts = LOCAL_HOSTS | {settings.host.lower(), *map(str.lower, settings.allowed_hosts)}
+        self._has_keys = bool(settings.api_keys or settings.admin_api_keys)
+        if self._has_keys:  # and other machines may ask: by its name here, too
+            name = socket.gethostname().lower()
+            self._hosts |= {name, f"{name}.local"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -187,18 +210,36 @@ class EdgeMiddleware:
 
     def _check_caller(self, headers: Headers, method: str) -> None:
         """A page of another site must reach neither by rebinding a name nor by a cross-site request."""
-        host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
-        keys = self._settings.api_keys or self._settings.admin_api_keys
-        guarded = not keys or self._settings.allowed_hosts
-        if guarded and name not in self._hosts:
+        hosts = headers.getlist("host")
+        match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+        if match is None:
+            raise ForbiddenHostError("Host: a request names one host, and this one names none or several.")
+        name = (match["six"] or match["name"]).lower()
+        if name not in self._hosts and not (self._has_keys and _is_address(name)):
             raise ForbiddenHostError("Host: not a name of this server. Set ALLOWED_HOSTS to add it.")
         origin = headers.get("origin")
-        if origin and method not in ("GET", "HEAD") and urlsplit(origin).netloc != host:
+        if origin and method not in ("GET", "HEAD") and _netloc(origin) != hosts[0]:
             raise ForbiddenError("Origin: requests from other sites are refused.")
 
     def _limit(self, path: str) -> int:
         return self._settings.max_upload_bytes if path in UPLOADS else MAX_BODY_BYTES
+
+
+def _is_address(name: str) -> bool:
+    """Which no rebinding can lead here: it takes a name whose address is changed."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _netloc(origin: str) -> str:
+    """ "" where it is no URL."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _check_length(headers: Headers, limit: int) -> None:

@@ -84,11 +84,16 @@ def errors(*statuses: int) -> Responses:
 
 
 def event_stream(event: str, description: str) -> dict[str, Any]:
-    """A response that is a stream of events, each of which is as the schema `event` says."""
+    """A response that is a stream of events, each of which is as the schema `event` says.
+
+    The schema is one event's, as it comes off the wire: so readers of OpenAPI before 3.2 take it.
+    """
+    fields = {name: {"type": "string"} for name in ("id", "event", "data")}
     schema = {
-        "type": "string",
+        "type": "object",
         "description": description,
-        "contentMediaType": "text/event-stream",
+        "required": ["data"],
+        "properties": fields,
         "contentSchema": {"$ref": SCHEMAS + event},
     }
     return {"description": "A stream of events.", "content": {"text/event-stream": {"schema": schema}}}
@@ -137,7 +142,7 @@ def _operations(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _complete(method: str, operation: dict[str, Any]) -> None:
     """What the edge may answer, whatever the route; the key; the statuses in order."""
     statuses = {400, 500} | (set() if method == "get" else {403})
-    statuses |= {413} if "requestBody" in operation else set()
+    statuses |= {413, 415} if "requestBody" in operation else set()
     responses = operation["responses"]
     for status, response in errors(*statuses).items():
         responses.setdefault(str(status), response)

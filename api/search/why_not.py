@@ -107,7 +107,9 @@ class Ranking:
             stage = Stage.TOP_N if _id(candidate) in likely else Stage.THRESHOLD
             return Judged(candidate, stage, fused, rank)
         fits = place <= len(self.prompt.candidates)  # of the chosen ones, a run of the best fits
-        block = render_block(place, self.prompt.blocks[place - 1] if fits else candidate)
+        block = render_block(
+            place, self.prompt.blocks[place - 1] if fits else candidate, self.prompt.texts.code
+        )
         tokens = self.prompt.budget.count(block)
         stage, index = (Stage.SHOWN, place) if fits else (Stage.BUDGET, None)
         return Judged(candidate, stage, fused, rank, tokens, index)

@@ -21,7 +21,7 @@ from core.prompt.layouts import (
     rebuild_fielded,
     wire_messages,
 )
-from core.prompt.messages import INTRODUCTIONS, Layout, Message, Part, PromptTexts, Role, render_knowledge
+from core.prompt.messages import LAID_WITH, Layout, Message, Part, PromptTexts, Role, render_knowledge
 from services.conversation.turns import TurnStore
 
 log = structlog.get_logger()
@@ -68,18 +68,19 @@ async def show_prompt(turns: TurnStore, turn: Turn) -> ShownPrompt:
 
 
 def _shown(part: ManifestPart, turn: Turn, turns: Mapping[str, Turn]) -> ShownPart:
-    text = _text(part, turn, turns.get(part.turn_id or "")) if part.kept else None
+    code = turn.prompt.texts.get("code", "") if turn.prompt else ""
+    text = _text(part, turn, turns.get(part.turn_id or ""), code) if part.kept else None
     return ShownPart(part, text, removed=part.kept and text is None)
 
 
-def _text(part: ManifestPart, turn: Turn, named: Turn | None) -> str | None:
+def _text(part: ManifestPart, turn: Turn, named: Turn | None, code: str) -> str | None:
     if part.text is not None:
         return part.text
     match part.part:
         case Part.QUESTION:
             return turn.user_query
         case Part.KNOWLEDGE:
-            return render_knowledge([_candidate(citation) for citation in turn.sources])
+            return render_knowledge([_candidate(citation) for citation in turn.sources], code)
         case Part.SUMMARY:
             return named.summary.text if named and named.summary else None
         case Part.RELEVANT | Part.RECENT if named:
@@ -110,7 +111,7 @@ def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...]) -> bytes | Non
         laid = lay_out(
             messages,
             layout,
-            PromptTexts("", **{name: manifest.texts.get(name, "") for name in INTRODUCTIONS}),
+            PromptTexts("", **{name: manifest.texts.get(name, "") for name in LAID_WITH}),
         )
         if is_fielded(params):
             return rebuild_fielded(params, laid)

@@ -17,9 +17,10 @@ from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequ
 from core.errors import BadRequestError, QuestionTooLongError
 from core.knowledge import Candidate
 from core.prompt.budget import PERSONA_SHARE, Budget, Dropped, Fitted, fit, fits_alone, shares_of
+from core.prompt.fence import ANY_CODE, new_code
 from core.prompt.layouts import Exchange, lay_out
 from core.prompt.messages import (
-    INTRODUCTIONS,
+    LAID_WITH,
     Assembled,
     History,
     Layout,
@@ -48,6 +49,7 @@ _WHY = {
     Part.KNOWLEDGE: "relevant",
     Part.QUESTION: "always",
 }
+_CODE = "{code}"  # stands in the introductions
 _STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM, Part.MEMORY)
 
 
@@ -108,7 +110,7 @@ class Prompt:
             parts=self.parts,
             window=self.budget.window,
             answer_tokens=self.budget.answer,
-            texts={name: getattr(self.texts, name) for name in INTRODUCTIONS},
+            texts={name: getattr(self.texts, name) for name in LAID_WITH},
             params=json.dumps(exchange.params, ensure_ascii=False),
             request_sha256=exchange.sha256,
             response=exchange.response,
@@ -127,7 +129,7 @@ class PromptBuilder:
     def check_fits(self, request: TurnRequest, model: ModelEntry, persona: str) -> None:
         """Raises QuestionTooLongError when what never goes exceeds the model's window by itself."""
         budget = self._budget(model)
-        each = [self._texts(request, persona, role) for role in get_args(PromptRole)]
+        each = [self._texts(request, persona, role, ANY_CODE) for role in get_args(PromptRole)]
         if not all(fits_alone(budget, texts, request.question) for texts in each):
             beside = "with the persona and the system prompt" if persona else "with the system prompt"
             raise QuestionTooLongError(
@@ -146,13 +148,13 @@ class PromptBuilder:
             )
 
     def build(self, request: TurnRequest, model: ModelEntry, persona: str, gathered: Gathered) -> Prompt:
-        """Fit what was gathered into the model's window and put it in order."""
-        budget = self._budget(model)
-        texts = self._with_nearest(self._texts(request, persona, gathered.role), request, gathered)
+        """Fit what was gathered into the model's window and put it in order, in fences with a new code."""
+        budget, code = self._budget(model), new_code()
+        texts = self._with_nearest(self._texts(request, persona, gathered.role, code), request, gathered)
         history = _history(gathered)
         fitted = _fitted(budget, texts, history, gathered, request.question)
         if gathered.candidates and not fitted.candidates:  # no room: the model must not be promised passages
-            texts = self._texts(request, persona, "general")
+            texts = self._texts(request, persona, "general", code)
             lost = tuple(one for one in fitted.dropped if one.part is Part.KNOWLEDGE)
             fitted = fit(budget, texts, history, (), request.question)
             fitted = replace(fitted, dropped=(*fitted.dropped, *lost))
@@ -178,18 +180,23 @@ class PromptBuilder:
         near = nearest_text(gathered.ranked, self.language(request.question))
         return replace(texts, system="\n\n".join(filter(None, (texts.system, near))))
 
-    def _texts(self, request: TurnRequest, persona: str, role: PromptRole) -> PromptTexts:
+    def _texts(self, request: TurnRequest, persona: str, role: PromptRole, code: str) -> PromptTexts:
         language = self.language(request.question)
+
+        def introduction(name: str) -> str:
+            return self._library.text(name, language).replace(_CODE, code)
+
         system = self._library.system(language, role, thinking=request.how.thinking)
         within = nothing_within(request.filters, language) if role == "general" else ""
-        intro = self._library.text("knowledge_intro", language)
+        scope = scope_line(request.filters, language)
         return PromptTexts(
             system="\n\n".join(filter(None, (system, within))),
-            relevant_intro=self._library.text("relevant_intro", language),
-            knowledge_intro="\n".join(filter(None, (scope_line(request.filters, language), intro))),
-            summary_intro=self._library.text("summary_intro", language),
-            question_intro=self._library.text("question_intro", language),
+            relevant_intro=introduction("relevant_intro"),
+            knowledge_intro="\n".join(filter(None, (scope, introduction("knowledge_intro")))),
+            summary_intro=introduction("summary_intro"),
+            question_intro=introduction("question_intro"),
             persona=persona,
+            code=code,
         )
 
 

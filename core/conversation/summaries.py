@@ -10,14 +10,13 @@ from itertools import pairwise
 
 from core.citing.passages import presence, sentences
 from core.conversation.turns import Summary
+from core.prompt.fence import ANY_CODE, Kind, between, fenced, neutral
 from core.relevance.sparse import WeightedTerm, question_terms
 
 Count = Callable[[str], int]
 """How many tokens a text takes."""
 
 CHARS_PER_TOKEN = 10  # no estimate gives a token more
-
-_FENCE_IN_TEXT = re.compile(r"<(\\*)(/?(?:length|summary_so_far|turn|question|answer)\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +108,19 @@ def _made_of(summary: Summary, erased: frozenset[str], stored: Mapping[str, Summ
 
 def in_steps(turns: Sequence[SummarySource], limit: int, count: Count) -> Iterator[tuple[SummarySource, ...]]:
     """The turns in groups of at most `limit` tokens with their fences, in order; long ones are shortened."""
+
+    def as_sent(text: str) -> int:
+        return count(neutral(text))
+
     group: list[SummarySource] = []
-    fences = count(_turn_text(SummarySource("", "", "")))
+    fences = count(_turn_text(SummarySource("", "", ""), ANY_CODE))
     size = 0
     for turn in turns:
-        tokens = count(turn.question) + count(turn.answer) + fences
+        tokens = as_sent(turn.question) + as_sent(turn.answer) + fences
         if group and size + tokens > limit:
             yield tuple(group)
             group, size = [], 0
-        group.append(turn if tokens <= limit else _shortened(turn, limit - fences, count))
+        group.append(turn if tokens <= limit else _shortened(turn, limit - fences, as_sent))
         size += min(tokens, limit)
     if group:
         yield tuple(group)
@@ -139,21 +142,18 @@ def _without_middle(text: str, limit: int, count: Count) -> str:
     return cut
 
 
-def task_text(previous: str, turns: Sequence[SummarySource], length: str) -> str:
-    """What the summarising model is given beside its instruction: fenced data that cannot close its fence."""
+def task_text(previous: str, turns: Sequence[SummarySource], length: str, code: str) -> str:
+    """What the summarising model is given beside its instruction: data in fences of this request."""
     parts = [f"<length>{length}</length>"]
     if previous:
-        parts.append(f"<summary_so_far>\n{_fenced(previous)}\n</summary_so_far>")
-    return "\n\n".join([*parts, *map(_turn_text, turns)])
+        parts.append(fenced(Kind.SUMMARY, code, previous))
+    return "\n\n".join([*parts, *(_turn_text(turn, code) for turn in turns)])
 
 
-def _turn_text(turn: SummarySource) -> str:
-    question, answer = _fenced(turn.question), _fenced(turn.answer)
-    return f"<turn>\n<question>\n{question}\n</question>\n<answer>\n{answer}\n</answer>\n</turn>"
-
-
-def _fenced(text: str) -> str:
-    return _FENCE_IN_TEXT.sub(r"<\\\1\2", text)
+def _turn_text(turn: SummarySource, code: str) -> str:
+    question, answer = neutral(turn.question), neutral(turn.answer)
+    text = f"<question>\n{question}\n</question>\n<answer>\n{answer}\n</answer>"
+    return between(Kind.HISTORY, code, text)
 
 
 def cut_at_sentence(text: str, limit: int, count: Count) -> str:

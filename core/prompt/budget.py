@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from core.conversation.turns import Turn
 from core.knowledge import Candidate
+from core.prompt.fence import Kind, fenced, neutral
 from core.prompt.layouts import RULE, defused
-from core.prompt.messages import History, Part, PromptTexts, escape_fences, render_block
+from core.prompt.messages import History, Part, PromptTexts, render_block
 
 # Hundredths of a token per character.
 _LETTER = 25
@@ -311,27 +312,28 @@ def _piles(
     budget: Budget, texts: PromptTexts, history: History, candidates: Sequence[Candidate]
 ) -> tuple[_Pile, _Pile, _Pile, _Pile, _Pile]:
     """In the order in which what is left over is given away; a part's first item pays its introduction."""
-    count, shares = budget.count, budget.shares
+    count, shares, code = budget.count, budget.shares, texts.code
     recent = [(turn.turn_id, turn_tokens(count, turn)) for turn in reversed(history.recent)]
     relevant = [(turn.turn_id, turn_tokens(count, turn)) for turn in reversed(history.relevant)]
     knowledge = [
-        (candidate.chunk.chunk_id, count(render_block(index, candidate)) + 1)
+        (candidate.chunk.chunk_id, count(render_block(index, candidate, code)) + 1)
         for index, candidate in enumerate(candidates, start=1)
     ]
-    summary = _whole(count, history.summary_turn_id or "", history.summary)
+    summary = _whole(count, history.summary_turn_id or "", Kind.SUMMARY, code, history.summary)
+    quoted = _text_tokens(count, texts.relevant_intro) + count(fenced(Kind.HISTORY, code, ""))
     return (
         _Pile(Part.RECENT, shares.recent, recent),
         _Pile(
             Part.KNOWLEDGE, shares.knowledge, _after(_text_tokens(count, texts.knowledge_intro), knowledge)
         ),
-        _Pile(Part.RELEVANT, shares.relevant, _after(_text_tokens(count, texts.relevant_intro), relevant)),
+        _Pile(Part.RELEVANT, shares.relevant, _after(quoted, relevant)),
         _Pile(Part.SUMMARY, shares.summary, _after(count(texts.summary_intro), summary)),
-        _Pile(Part.MEMORY, shares.memory, _whole(count, "", texts.memory)),
+        _Pile(Part.MEMORY, shares.memory, _whole(count, "", Kind.MEMORY, code, texts.memory)),
     )
 
 
-def _whole(count: Count, item_id: str, text: str) -> list[tuple[str, int]]:
-    return [(item_id, _text_tokens(count, escape_fences(text)))] if text.strip() else []
+def _whole(count: Count, item_id: str, kind: Kind, code: str, text: str) -> list[tuple[str, int]]:
+    return [(item_id, _text_tokens(count, fenced(kind, code, text)))] if text.strip() else []
 
 
 def _after(intro: int, items: list[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -339,7 +341,7 @@ def _after(intro: int, items: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _standing_tokens(count: Count, texts: PromptTexts, question: str) -> int:
-    never_go = (escape_fences(texts.persona), texts.system, texts.question_intro or RULE, question)
+    never_go = (neutral(texts.persona), texts.system, texts.question_intro or RULE, question)
     return sum(_text_tokens(count, text) for text in never_go if text)
 
 

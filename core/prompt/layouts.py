@@ -1,7 +1,7 @@
 """One logical list of messages, four wire forms, and the way back for models of ours that read a prompt.
 
-Introductions are added here, around contents that stay word for word. Text of users that stands beside the
-knowledge context is escaped, so that nothing but the context looks like it.
+Introductions and fences are added here. Every text but our own and the question's can imitate neither a fence
+nor a control token (core.prompt.fence); the question stays word for word.
 
 An exchange is the request as it was sent, and what the provider reported of its answer. The request is kept
 without its messages (`params`, `messages_key`) and put together again, byte for byte, with `rebuild_body`.
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, NoReturn
 
+from core.prompt.fence import Kind, between, fenced, neutral, restored
 from core.prompt.messages import (
     BLOCK_GAP,
     Layout,
@@ -27,7 +28,6 @@ from core.prompt.messages import (
     PromptTexts,
     Role,
     ToolCall,
-    escape_fences,
     find_blocks,
 )
 from core.text import is_mostly_chinese
@@ -184,7 +184,7 @@ _NAMES_ZH = {Role.USER: "用户", Role.ASSISTANT: "助手", Role.SYSTEM: "系统
 _NAMES_EN = {Role.USER: "User", Role.ASSISTANT: "Assistant", Role.SYSTEM: "System", Role.TOOL: "Tool"}
 _ALL_NAMES = "|".join((*_NAMES_ZH.values(), *_NAMES_EN.values()))
 _SPEAKS = re.compile(rf"^(\\*)(?=(?:{_ALL_NAMES})[:：])", re.M)
-_USER_SAYS = re.compile(rf"^(?:用户|User): (.*?)(?=^(?:{_ALL_NAMES}): |\Z)", re.M | re.S)
+_USER_SAYS = re.compile(rf"^(?:用户|User): (.*?)(?=^(?:{_ALL_NAMES}): |^</{Kind.HISTORY}-|\Z)", re.M | re.S)
 _ANSWER_CUE = re.compile(r"\n(?:助手|Assistant): \Z")
 _STANDING = (Part.PERSONA, Part.SYSTEM, Part.MEMORY, Part.SUMMARY)
 
@@ -213,8 +213,8 @@ def next_after_refusal(layout: Layout) -> Layout | None:
 
 
 def defused(text: str) -> str:
-    """Text of a conversation that neither looks like a knowledge block nor like another speaker."""
-    return _SPEAKS.sub(r"\\\1", escape_fences(text))
+    """Text of a conversation that neither looks like a fence of the prompt's nor like another speaker."""
+    return _SPEAKS.sub(r"\\\1", neutral(text))
 
 
 def _one_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message]:
@@ -222,9 +222,42 @@ def _one_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message
     laid: list[Message] = []
     for message in messages:
         if message.part in (Part.RELEVANT, Part.RECENT):
-            _say(laid, message)
+            _say(laid, _of_the_dialogue(message, texts.code))
     _ask(laid, messages, texts)
     return [Message(Role.SYSTEM, system, Part.SYSTEM), *laid] if system else laid
+
+
+def _of_the_dialogue(message: Message, code: str) -> Message:
+    """A message of an earlier turn, in a role of its own."""
+    if message.role is Role.TOOL:
+        return replace(message, content=fenced(Kind.TOOL_RESULT, code, message.content))
+    calls = tuple(
+        replace(call, name=neutral(call.name), arguments=_neutral_arguments(call.arguments))
+        for call in message.tool_calls
+    )
+    return replace(message, content=neutral(message.content), tool_calls=calls)
+
+
+def _neutral_arguments(arguments: str) -> str:
+    """A chat template prints what the JSON text says, whatever it is escaped with."""
+    try:
+        value = json.loads(arguments)
+        clean = _each_neutral(value)
+        return arguments if clean == value else canonical_json(clean).decode()
+    except (ValueError, RecursionError):
+        return neutral(arguments)
+
+
+def _each_neutral(value: Any) -> Any:
+    match value:
+        case str():
+            return neutral(value)
+        case list():
+            return [_each_neutral(each) for each in value]
+        case dict():
+            return {neutral(name): _each_neutral(each) for name, each in value.items()}
+        case _:
+            return value
 
 
 def _say(laid: list[Message], message: Message) -> None:
@@ -251,7 +284,7 @@ def _ask(laid: list[Message], messages: Sequence[Message], texts: PromptTexts) -
     question = messages[-1]
     blocks = [knowledge] if knowledge else []
     if laid and laid[-1].role is Role.USER:
-        blocks.insert(0, escape_fences(laid.pop().content))
+        blocks.insert(0, laid.pop().content)
     if blocks:
         blocks.append(texts.question_intro or RULE)
     _say(laid, replace(question, content=GAP.join((*blocks, question.content))))
@@ -266,22 +299,23 @@ def _many_system(messages: Sequence[Message], texts: PromptTexts) -> list[Messag
             laid.append(replace(message, content=_standing(message, texts)))
         elif message.part is Part.KNOWLEDGE:
             laid.append(Message(Role.SYSTEM, _knowledge([message], texts), Part.KNOWLEDGE))
-        elif message.part is not Part.RELEVANT:
+        elif message.part is Part.QUESTION:
             laid.append(message)
+        elif message.part is not Part.RELEVANT:
+            laid.append(_of_the_dialogue(message, texts.code))
         elif message is relevant[0]:
-            text = _introduced(texts.relevant_intro, _transcript(relevant, names))
-            laid.append(Message(Role.SYSTEM, text, Part.RELEVANT))
+            laid.append(Message(Role.SYSTEM, _quoted(relevant, names, texts), Part.RELEVANT))
     return laid
 
 
 def _flat(messages: Sequence[Message], texts: PromptTexts) -> str:
     names = _names(messages)
-    relevant = _transcript((message for message in messages if message.part is Part.RELEVANT), names)
-    recent = _transcript((message for message in messages if message.part is Part.RECENT), names)
+    relevant = _quoted([message for message in messages if message.part is Part.RELEVANT], names, texts)
+    recent = _transcript((message for message in messages if message.part is Part.RECENT), names, texts.code)
     knowledge = _knowledge(messages, texts)
     blocks = [
         *(_standing(message, texts) for message in messages if message.part in _STANDING),
-        _introduced(texts.relevant_intro, relevant),
+        relevant,
         recent,
         knowledge,
         (texts.question_intro or RULE) if knowledge else "",
@@ -295,10 +329,15 @@ def _names(messages: Sequence[Message]) -> dict[Role, str]:
 
 
 def _standing(message: Message, texts: PromptTexts) -> str:
-    if message.part is Part.SYSTEM:
-        return message.content  # our own, and it names the blocks
-    content = escape_fences(message.content)
-    return _introduced(texts.summary_intro, content) if message.part is Part.SUMMARY else content
+    match message.part:
+        case Part.SYSTEM:
+            return message.content  # our own; what of others it names can be no tag by then
+        case Part.SUMMARY:
+            return _introduced(texts.summary_intro, fenced(Kind.SUMMARY, texts.code, message.content))
+        case Part.MEMORY:
+            return fenced(Kind.MEMORY, texts.code, message.content)
+        case _:
+            return neutral(message.content)
 
 
 def _knowledge(messages: Sequence[Message], texts: PromptTexts) -> str:
@@ -310,13 +349,23 @@ def _introduced(intro: str, text: str) -> str:
     return GAP.join(part for part in (intro, text) if part) if text else ""
 
 
-def _transcript(messages: Iterable[Message], names: dict[Role, str]) -> str:
-    return "\n".join(f"{names[message.role]}: {_spoken(message)}" for message in messages)
+def _quoted(messages: Sequence[Message], names: dict[Role, str], texts: PromptTexts) -> str:
+    """Turns that are recalled, as a record that the dialogue does not go on from."""
+    if not messages:
+        return ""
+    return _introduced(
+        texts.relevant_intro, between(Kind.HISTORY, texts.code, _transcript(messages, names, ""))
+    )
 
 
-def _spoken(message: Message) -> str:
+def _transcript(messages: Iterable[Message], names: dict[Role, str], code: str) -> str:
+    return "\n".join(f"{names[message.role]}: {_spoken(message, code)}" for message in messages)
+
+
+def _spoken(message: Message, code: str) -> str:
     calls = [f"[{call.name}({call.arguments})]" for call in message.tool_calls]
-    return defused("\n".join(text for text in (message.content, *calls) if text))
+    text = defused("\n".join(text for text in (message.content, *calls) if text))
+    return f"\n{between(Kind.TOOL_RESULT, code, text)}" if message.role is Role.TOOL and code else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +379,8 @@ class FinalUser:
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """What a laid-out prompt asks: `knowledge` are its blocks, `previous` the questions before, in order."""
+    """What a laid-out prompt asks: `knowledge` are its blocks, as they stand there; `previous` the questions
+    before, in order, as they were asked."""
 
     knowledge: str
     question: str
@@ -352,11 +402,11 @@ def read_back(messages: Sequence[Message]) -> ReadBack:
     if len(messages) == 1 and _ANSWER_CUE.search(messages[0].content):
         return read_flat(messages[0].content)
     final = parse_final_user(messages[-1].content)
-    previous = [message.content for message in messages[:-1] if message.role is Role.USER]
+    previous = [restored(message.content) for message in messages[:-1] if message.role is Role.USER]
     beside = messages[-2] if len(messages) > 2 else None  # the first message is the system prompt
     if beside is not None and beside.role is Role.SYSTEM:
         return ReadBack(parse_final_user(beside.content).knowledge, messages[-1].content, tuple(previous))
-    asked = [*previous, final.before] if final.before else previous
+    asked = [*previous, restored(final.before)] if final.before else previous
     return ReadBack(final.knowledge, final.question, tuple(asked))
 
 
@@ -364,12 +414,12 @@ def read_flat(prompt: str) -> ReadBack:
     """The same from a flat prompt; a text of another make is all question."""
     final = parse_final_user(_ANSWER_CUE.sub("", prompt))
     questions = _USER_SAYS.findall(final.before if final.knowledge else final.question)
+    previous = tuple(restored(text.strip()) for text in questions)
     if final.knowledge:
         question = _USER_SAYS.match(final.question)
         asked = final.question[question.start(1) :] if question else final.question
-        return ReadBack(final.knowledge, asked, tuple(text.strip() for text in questions))
-    previous = tuple(text.strip() for text in questions)
-    return ReadBack("", previous[-1] if previous else prompt, previous[:-1])
+        return ReadBack(final.knowledge, asked, previous)
+    return ReadBack("", questions[-1].strip() if questions else prompt, previous[:-1])
 
 
 # Messages as Claude's API takes them: the system text beside the messages, tools as blocks of content.

@@ -8,6 +8,7 @@ the way back for models of ours that read a prompt.
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -18,6 +19,7 @@ from functools import partial
 from core.conversation.turns import Turn
 from core.errors import WenmaiError
 from core.knowledge import Candidate, KnowledgeFilter, scope_of
+from core.prompt.fence import Kind, neutral, restored, tag
 from core.text import Language
 
 
@@ -88,6 +90,8 @@ class Message:
 
 
 INTRODUCTIONS = ("relevant_intro", "knowledge_intro", "summary_intro", "question_intro")
+LAID_WITH = (*INTRODUCTIONS, "code")
+"""What a layout needs beside the messages: recorded with the turn, a request is laid out again the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class PromptTexts:
     """The texts that are no turn's: fixed ones in the language of the question, and the user's own.
 
     The introductions are single paragraphs; the layouts place them. `memory` comes with its introduction.
+    `code` is that of the request's fences (core.prompt.fence); without one nothing but passages is fenced.
     """
 
     system: str
@@ -104,6 +109,7 @@ class PromptTexts:
     question_intro: str = ""
     persona: str = ""
     memory: str = ""
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,7 @@ def assemble(
     Raises MessagesInvalidError, which a question that is not blank and a system text never cause.
     """
     history = history.in_order()
-    messages = _gather(history, candidates, question)
+    messages = _gather(history, candidates, question, texts.code)
     steps: list[StepCount] = []
     for name, step in (
         ("compress", partial(_compress, history=history)),
@@ -251,13 +257,13 @@ def _is_covered(message: Message, covered: Set[str]) -> bool:
     return message.part is Part.RECENT and message.turn_id in covered
 
 
-def _gather(history: History, candidates: Sequence[Candidate], question: str) -> list[Message]:
+def _gather(history: History, candidates: Sequence[Candidate], question: str, code: str) -> list[Message]:
     messages = [
         *_history_messages(history.relevant, Part.RELEVANT),
         *_history_messages(history.recent, Part.RECENT),
     ]
     if candidates:
-        messages.append(Message(Role.USER, render_knowledge(candidates), Part.KNOWLEDGE))
+        messages.append(Message(Role.USER, render_knowledge(candidates, code), Part.KNOWLEDGE))
     messages.append(Message(Role.USER, question, Part.QUESTION))
     return messages
 
@@ -324,11 +330,9 @@ class Passage:
     relevance: float = 0.0
 
 
-# A document can neither open nor close a fence: in its text `<passage` and `</passage` get a backslash.
-_FENCE_IN_TEXT = re.compile(r"<(\\*)(/?passage)", re.IGNORECASE)
-_FENCE_ESCAPED = re.compile(r"<\\(\\*)(/?passage)", re.IGNORECASE)
 _BLOCK_SOURCE = (
-    r'<passage id="(\d+)" file="([^"\n]*)" heading="([^"\n]*)" relevance="([0-9.]+)">\n(.*?)\n</passage>$'
+    rf'<({Kind.PASSAGE}(?:-[0-9a-f]{{6}})?) id="(\d+)" file="([^"\n]*)" heading="([^"\n]*)" '
+    r'relevance="([0-9.]+)">\n(.*?)\n</\1>$'
 )
 _BLOCK = re.compile("^" + _BLOCK_SOURCE, re.M | re.S)
 _NEXT_BLOCK = re.compile(re.escape(BLOCK_GAP) + _BLOCK_SOURCE, re.M | re.S)
@@ -349,25 +353,28 @@ _SCOPE_IN_PROMPT = re.compile(
 )
 
 
-def render_knowledge(candidates: Sequence[Candidate]) -> str:
+def render_knowledge(candidates: Sequence[Candidate], code: str) -> str:
     """Numbered, fenced blocks, best first; numbers count from 1 and are the citation numbers."""
-    return BLOCK_GAP.join(render_block(index, candidate) for index, candidate in enumerate(candidates, 1))
+    return BLOCK_GAP.join(
+        render_block(index, candidate, code) for index, candidate in enumerate(candidates, 1)
+    )
 
 
-def render_block(index: int, candidate: Candidate) -> str:
-    chunk = candidate.chunk
+def render_block(index: int, candidate: Candidate, code: str) -> str:
+    chunk, name = candidate.chunk, tag(Kind.PASSAGE, code)
     return (
-        f'<passage id="{index}" file="{_attribute(chunk.file_name)}" '
+        f'<{name} id="{index}" file="{_attribute(chunk.file_name)}" '
         f'heading="{_attribute(chunk.heading)}" relevance="{candidate.probability:.2f}">\n'
-        f"{escape_fences(chunk.text)}\n</passage>"
+        f"{neutral(chunk.text)}\n</{name}>"
     )
 
 
 def parse_knowledge(text: str) -> list[Passage]:
-    """The blocks of `render_knowledge`, read back: for models of ours that work on the prompt's own text."""
+    """The blocks of `render_knowledge`, read back as they were: for models of ours that work on the prompt's
+    own text."""
     return [
-        Passage(int(index), file_name, heading, _FENCE_ESCAPED.sub(r"<\1\2", body), float(relevance))
-        for index, file_name, heading, relevance, body in _BLOCK.findall(text)
+        Passage(int(index), _value(file_name), _value(heading), restored(body), float(relevance))
+        for _, index, file_name, heading, relevance, body in _BLOCK.findall(text)
     ]
 
 
@@ -376,25 +383,19 @@ def find_blocks(text: str) -> tuple[int, int] | None:
 
     What follows the run may hold anything, blocks of somebody's making too: they are not of the run.
     """
-    block = _BLOCK.search(text)
-    if block is None:
+    first = _BLOCK.search(text)
+    if first is None:
         return None
-    start = block.start()
-    end = block.end()
-    while block := _NEXT_BLOCK.match(text, end):
+    end = first.end()
+    while (block := _NEXT_BLOCK.match(text, end)) and block[1] == first[1]:
         end = block.end()
-    return start, end
-
-
-def escape_fences(text: str) -> str:
-    """Text that can neither open nor close a block."""
-    return _FENCE_IN_TEXT.sub(r"<\\\1\2", text)
+    return first.start(), end
 
 
 def scope_line(limits: KnowledgeFilter, language: Language) -> str:
     """For the knowledge context; it can close no fence."""
     scope = scope_of(limits, language)
-    return escape_fences(_SCOPE[language].format(scope)) if scope else ""
+    return neutral(_SCOPE[language].format(scope)) if scope else ""
 
 
 def nothing_within(limits: KnowledgeFilter, language: Language) -> str:
@@ -406,8 +407,12 @@ def nothing_within(limits: KnowledgeFilter, language: Language) -> str:
 def scope_in_prompt(prompt: str) -> str:
     """The scope that `nothing_within` wrote into this prompt; "" when it is absent."""
     match = _SCOPE_IN_PROMPT.search(prompt)
-    return next(filter(None, match.groups()), "") if match else ""
+    return restored(next(filter(None, match.groups()), "")) if match else ""
 
 
 def _attribute(value: str) -> str:
-    return " ".join(value.replace('"', "'").split())
+    return html.escape(" ".join(neutral(value).split()))
+
+
+def _value(attribute: str) -> str:
+    return restored(html.unescape(attribute))

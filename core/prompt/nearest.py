@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from core.knowledge import Candidate
+from core.prompt.fence import neutral, restored
 from core.text import Language
 
 MOST = 3
@@ -59,7 +60,7 @@ def nearest_of(ranked: Sequence[Candidate]) -> list[Nearest]:
 
 def nearest_in(prompt: str) -> list[Nearest]:
     """What `nearest_text` wrote into this prompt."""
-    return [Nearest(*parts) for parts in _READ.findall(prompt)][:MOST]
+    return [Nearest(*map(restored, parts)) for parts in _READ.findall(prompt)][:MOST]
 
 
 def without_document(prompt: str, document_id: str) -> str:
@@ -76,7 +77,7 @@ def _lines(nearest: Sequence[Nearest], language: Language) -> Iterator[str]:
     if nearest:
         yield _TASK[language]
     for one in nearest:
-        yield _LINE.format(one.title, one.file_name, one.link)
+        yield _LINE.format(neutral(one.title), neutral(one.file_name), one.link)
 
 
 def _plain(text: str) -> str:

@@ -29,6 +29,7 @@ from core.conversation.summaries import (
 from core.conversation.turns import Summary, Turn, TurnStatus
 from core.errors import WenmaiError
 from core.prompt.budget import estimate_tokens, shares_of
+from core.prompt.fence import new_code, restored
 from core.prompt.messages import Message, Part, Role
 from core.text import is_mostly_chinese
 from services.conversation.turns import TurnStore, rewritten_payload, summary_payload
@@ -203,6 +204,7 @@ def _made_of(payload: Mapping[str, Any], erased: Collection[str]) -> bool:
 STEP_TOKENS = 6_000  # of turns, sent to the model in one call
 OTHER_TOKENS = 100  # the other fences, and what a chat's form takes
 SUMMARY_TOKENS = 400  # at most: names, figures and decisions of some thirty turns, and one call's wait
+FENCE_TOKENS = 40  # around a summary in a prompt, and what says so
 MIN_SUMMARY_TOKENS = 30  # a sentence or two; with less, none is worth making
 MIN_STEP_TOKENS = 200  # however small the model's window
 MAX_STEPS = 4  # calls after one turn; what is left waits for the next
@@ -352,7 +354,7 @@ class SummaryService:
     def _limit(self, model: ModelEntry) -> int:
         """Tokens of a summary: no more than has a place in the prompts of the model that is model it."""
         share = int(self._share * (model.context_window - model.max_tokens))
-        return max(MIN_SUMMARY_TOKENS, min(self._most_tokens, share * 3 // 4))
+        return max(MIN_SUMMARY_TOKENS, min(self._most_tokens, share * 3 // 4 - FENCE_TOKENS))
 
     async def _summarise(self, work: _Work, model: ModelEntry, limit: int) -> None:
         """Step by step, each from the summary before it, each stored with the last turn it covers."""
@@ -391,9 +393,9 @@ class SummaryService:
         length = f"{limit} 字" if language == "zh" else f"{limit * 2 // 3} words"
         messages = [
             Message(Role.SYSTEM, self._prompt(language), Part.SYSTEM),
-            Message(Role.USER, task_text(previous, turns, length), Part.QUESTION),
+            Message(Role.USER, task_text(previous, turns, length, new_code()), Part.QUESTION),
         ]
-        return cut_at_sentence(await model.reply(messages), limit, count)
+        return cut_at_sentence(restored(await model.reply(messages)), limit, count)
 
     def _step_tokens(self, model: ModelEntry, language: Literal["zh", "en"]) -> int:
         """What of the model's window is left for turns beside the instruction and the summary so far."""

@@ -15,6 +15,7 @@ import structlog
 
 from core.errors import WenmaiError
 from core.knowledge import Candidate
+from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role
 from services.llm_service import ModelEntry
 
@@ -62,14 +63,15 @@ class InsertBlock:
                 log.warning("insert_block_failed", error=type(error).__name__)
                 return candidate
             # off the loop: a passage may have talked the model into a reply that is long to repair
-            return apply_judgement(candidate, await asyncio.to_thread(read_judgement, reply))
+            return apply_judgement(candidate, await asyncio.to_thread(read_judgement, restored(reply)))
 
         judged = await asyncio.gather(*(one(candidate) for candidate in candidates))
         return [candidate for candidate in judged if candidate is not None]
 
     def _messages(self, asked: Asked, candidate: Candidate) -> list[Message]:
-        earlier = {"earlier_questions": asked.earlier[-MAX_EARLIER:]} if asked.earlier else {}
-        task = {**earlier, "question": asked.question, "passage": candidate.chunk.text}
+        before = [neutral(question) for question in asked.earlier[-MAX_EARLIER:]]
+        earlier = {"earlier_questions": before} if before else {}
+        task = {**earlier, "question": asked.question, "passage": neutral(candidate.chunk.text)}
         return [
             Message(Role.SYSTEM, self._prompt, Part.SYSTEM),
             Message(Role.USER, json.dumps(task, ensure_ascii=False), Part.QUESTION),

@@ -14,6 +14,7 @@ from config.prompt_library import Language
 from core.conversation.turns import MAX_REWRITTEN_CHARS, Turn
 from core.dates import dates_in, day_asked
 from core.errors import WenmaiError
+from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role
 from core.relevance.query import Query, QueryForm, embedded_part, follow_up_weight, joined_wordings
 from core.relevance.sparse import encode_query
@@ -124,13 +125,13 @@ class QueryRewriter:
         except (WenmaiError, TimeoutError) as error:
             log.warning("rewrite_failed", error=type(error).__name__)
             return ""
-        return read_rewritten(reply, question)
+        return read_rewritten(restored(reply), question)
 
     def _messages(self, question: str, turns: Sequence[Turn]) -> list[Message]:
         exchanges = [
             {
-                "question": turn.user_query[:MAX_TURN_CHARS],
-                "answer": turn.assistant_response[:MAX_TURN_CHARS],
+                "question": neutral(turn.user_query[:MAX_TURN_CHARS]),
+                "answer": neutral(turn.assistant_response[:MAX_TURN_CHARS]),
             }
             for turn in self.context_turns(turns)
         ]

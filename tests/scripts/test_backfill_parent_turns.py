@@ -284,7 +284,7 @@ async def routes(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
     """The repair's routes over a real container."""
     app = FastAPI()
     app.include_router(repair_router)
-    install_error_handlers(app)
+    install_error_handlers(app, ())
     async with open_container(settings) as container:
         app.state.container = container
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)

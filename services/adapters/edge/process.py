@@ -76,6 +76,7 @@ def main(
 ) -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)
+    os.umask(0o077)  # the engine makes its files for everybody otherwise
     if copies:
         os.nice(_POLITENESS)
     connection = socket.socket(fileno=0)
@@ -110,6 +111,7 @@ def _make(folder: Path) -> None:
 def _open(folder: Path, server_pid: int, shards: Shards, *, with_journal: bool, probing: bool) -> None:
     try:
         lock_folder(folder, server_pid)
+        _close_to_others(folder)
         shards.open_all(probing=probing)
         if with_journal:
             _begin(folder, shards)
@@ -134,6 +136,14 @@ def _begin(folder: Path, shards: Shards) -> None:
         shards.begin(opened)
     except sqlite3.Error as error:
         shards.begin(None, f"{journal.FILE} cannot be read ({error})")
+
+
+def _close_to_others(folder: Path) -> None:
+    """What a version before has made: its files could be read by everybody who may enter the folder."""
+    for path in folder.rglob("*"):
+        mode = path.lstat().st_mode
+        if mode & 0o077 and not path.is_symlink():
+            path.chmod(mode & 0o700)
 
 
 def _unusable(folder: Path, error: OSError) -> Refusal:

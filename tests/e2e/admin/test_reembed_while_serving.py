@@ -171,7 +171,7 @@ class _Container:
 def routed_app(app: App, folder: Path) -> FastAPI:
     served = FastAPI()
     served.include_router(router)
-    install_error_handlers(served)
+    install_error_handlers(served, ())
     served.state.container = _Container(app.container.settings, make_job(app, folder))
 
     @served.get("/admin/stats")

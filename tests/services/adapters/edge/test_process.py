@@ -267,3 +267,29 @@ def test_a_full_disk_refuses_writes_and_still_reads_and_deletes(tmp_path: Path) 
     full.answer(wire.Delete("c", ids=[1]))
     assert full.answer(wire.Count("c")) == 1
     full.close()
+
+
+def open_to_others(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.stat().st_mode & 0o077]
+
+
+async def test_no_file_of_the_engine_can_be_read_by_others(tmp_path: Path) -> None:
+    """Discriminates: the engine's own 0644; leaving what an earlier version made as it is; a compaction
+    that makes new ones."""
+    folder = tmp_path / "store"
+    before = os.umask(0o022)
+    try:
+        async with open_edge_client(folder) as client:
+            await make_things(client)
+            await client.upsert(COLLECTION, [thing(number) for number in range(50)])
+            assert open_to_others(folder) == []
+            await client.compact(COLLECTION)
+            await client.upsert(COLLECTION, [thing(51)])
+            assert open_to_others(folder) == []
+        for path in folder.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        async with open_edge_client(folder) as client:
+            assert len(await all_numbers(client)) == 51
+            assert open_to_others(folder) == []
+    finally:
+        os.umask(before)
