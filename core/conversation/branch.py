@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.conversation.turns import TurnStatus
 
@@ -92,7 +92,11 @@ class SessionTree:
         return turn_id in self.nodes or turn_id in self.gaps
 
     def put(self, node: TurnNode) -> None:
-        """Add a turn, or replace what was known of it."""
+        """Add a turn, or replace what was known of it; a summary alone leaves it in its place."""
+        known = self.nodes.get(node.turn_id)
+        if known is not None and replace(known, has_summary=node.has_summary) == node:
+            self._summarise(node)
+            return
         if self._walk and (self.gaps or node.turn_id in self._places or self._is_above(node.turn_id)):
             self._walk, self._places, self._aside = [], {}, {}
         self.gaps.pop(node.turn_id, None)
@@ -106,6 +110,12 @@ class SessionTree:
             self._latest = _newest_ended(self.nodes.values())
         elif _may_lead_on(node) and (self._latest is None or node.order > self._latest.order):
             self._latest = node
+
+    def _summarise(self, node: TurnNode) -> None:
+        self.nodes[node.turn_id] = node
+        at = self._places.get(node.turn_id)
+        if at is not None:
+            self._walk[at] = node
 
     def default_parent(self) -> str | None:
         """Where the next turn grows unless it says so: the latest completed question; after /clear, nowhere.

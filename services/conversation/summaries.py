@@ -32,7 +32,7 @@ from core.prompt.budget import estimate_tokens, shares_of
 from core.prompt.fence import new_code, restored
 from core.prompt.messages import Message, Part, Role
 from core.text import is_mostly_chinese
-from services.conversation.turns import TurnStore, rewritten_payload, summary_payload
+from services.conversation.turns import TurnStore, rewritten_payload
 from services.llm_service import ModelEntry
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Filter, Record, UnknownPointError
@@ -101,7 +101,7 @@ class SummaryRecords:
         the two sees the other.
         """
         self._known.pop(turn_id, None)
-        await self._turns.set_payload(summary_payload(summary), [turn_id])
+        await self._turns.set_summary(summary, [turn_id])
         self._made[turn_id] = True
         speaks_of = [*covered, *summary.covers]
         if not any(each in self._going for each in speaks_of) and await self._all_exist(speaks_of):
@@ -123,7 +123,7 @@ class SummaryRecords:
             self._known.pop(turn_id, None)
             self._made.pop(turn_id, None)
         for chunk in batches(holders):
-            await self._turns.set_payload(summary_payload(None), chunk)
+            await self._turns.set_summary(None, chunk)
 
     async def _each(self, turn_ids: Sequence[str]) -> AsyncIterator[Record]:
         for chunk in batches(turn_ids):

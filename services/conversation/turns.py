@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, TypeVar, cast
 
 import structlog
@@ -235,6 +235,21 @@ class SessionCache:
         finally:
             self.forget(turn_ids)
 
+    @contextmanager
+    def summarising(self, turn_ids: Collection[str], *, has_summary: bool) -> Iterator[None]:
+        """Around a write of these turns' summaries. Their trees stay: to read a long session again costs more
+        than its next question. When it fails, nobody knows what is stored: then they go."""
+        try:
+            yield
+        except BaseException:
+            self.forget(turn_ids)
+            raise
+        self._outdate()
+        for key in list(self._trees):
+            if (tree := self._trees.get(key)) is not None:
+                for turn_id in tree.nodes.keys() & set(turn_ids):
+                    tree.put(replace(tree.nodes[turn_id], has_summary=has_summary))
+
     def forget(self, turn_ids: Collection[str] | None = None) -> None:
         """Drop the sessions that hold one of these turns; None drops all."""
         self._outdate()
@@ -385,6 +400,11 @@ class TurnStore:
     async def delete_matching(self, point_filter: Filter) -> None:
         with self._cache.changing():
             await self._store.delete(self._collection, matching(point_filter))
+
+    async def set_summary(self, summary: Summary | None, turn_ids: Sequence[str]) -> None:
+        """None takes it away. Raises UnknownPointError when a turn is gone; the others have it then."""
+        with self._cache.summarising(turn_ids, has_summary=summary is not None):
+            await self._store.set_payload(self._collection, summary_payload(summary), points=list(turn_ids))
 
     async def set_payload(self, payload: dict[str, Any], turn_ids: Sequence[str]) -> None:
         touched = turn_ids if _TREE_FIELDS.intersection(payload) else ()

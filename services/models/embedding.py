@@ -1,4 +1,5 @@
-"""Embedding off the event loop: waiting questions are embedded together, and passages never delay them."""
+"""Embedding off the event loop: on as many threads as there are cores, and neither a long question nor a
+passage delays another question."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
@@ -18,6 +20,8 @@ from core.prompt.budget import estimate_tokens
 
 Vector = list[float]
 QUERY_BATCH = 8
+MOST_QUERY_THREADS = 8
+LONG_QUERY_TOKENS = 64  # 45 ms of the bundled model, which cannot be interrupted
 PASSAGE_BATCH = 32
 PASSAGE_BATCH_TOKENS = 512  # a third of a second of the bundled model: how soon a stop is felt
 PASSAGE_NICENESS = 10
@@ -25,7 +29,12 @@ PASSAGE_NICENESS = 10
 
 class BatchEmbedding(BaseEmbedding):
     """One that embeds several texts of either side in one call, queries too, which LlamaIndex cannot;
-    of one text it is a batch of one."""
+    of one text it is a batch of one.
+
+    `one_by_one`: a batch gains nothing, and any number of threads may embed at once.
+    """
+
+    one_by_one: ClassVar[bool] = False
 
     @abstractmethod
     def get_query_embeddings(self, queries: Sequence[str]) -> list[Vector]: ...
@@ -44,61 +53,98 @@ class BatchEmbedding(BaseEmbedding):
 
 
 class EmbeddingService:
-    """Two threads: one for questions, a less urgent one for passages.
+    """A less urgent thread for passages. Questions have a thread for each core and one for the long among
+    them; a model that must be asked in batches has one thread for all its questions.
 
-    A long passage cannot be interrupted, so on one thread the next question would wait for it; with
-    the bundled model it once was 400 ms after every answer of a hundred words.
+    The engine interrupts no text, so on one thread the next question would wait for it: with the bundled
+    model once 400 ms after every answer of a hundred words.
     """
 
     def __init__(self, model: BaseEmbedding, name: str, dimension: int) -> None:
         self.name = name
         self.dimension = dimension
         self._model = model
-        self._query_thread = ThreadPoolExecutor(1, thread_name_prefix="embed-query")
-        self._passage_thread = ThreadPoolExecutor(
+        self._short = self._long = _Questions(self._embed_queries, 1, QUERY_BATCH)
+        if getattr(model, "one_by_one", False):
+            self._short = _Questions(self._embed_queries, _cores(), 1)
+            self._long = _Questions(self._embed_queries, 1, 1)
+        self._passages = ThreadPoolExecutor(
             1, thread_name_prefix="embed-passage", initializer=_be_less_urgent
         )
-        self._waiting: deque[tuple[str, asyncio.Future[Vector]]] = deque()
-        self._worker: asyncio.Task[None] | None = None
 
     @property
     def waiting(self) -> int:
-        """Questions that no batch has taken yet."""
-        return len(self._waiting)
+        """Questions that no thread has taken yet."""
+        return sum(lane.waiting for lane in self._lanes)
 
     async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Query-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
-        loop = asyncio.get_running_loop()
-        asked = [(text, loop.create_future()) for text in texts]
-        self._waiting.extend(asked)
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._answer_waiting(), name="embedding")
-        return list(await asyncio.gather(*(future for _, future in asked)))
+        return list(await asyncio.gather(*(self._lane(text).ask(text) for text in texts)))
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         """Passage-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
         vectors: list[Vector] = []
         for batch in passage_batches(texts):
-            vectors += await self._run(self._passage_thread, self._model.get_text_embedding_batch, batch)
+            vectors += await _run(self._passages, self._model.get_text_embedding_batch, batch)
         return vectors
 
     async def close(self) -> None:
-        """Stop both threads; what still waits is cancelled."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
+        """Stop all threads; what still waits is cancelled."""
+        for lane in self._lanes:
+            await lane.close()
+        self._passages.shutdown(wait=True, cancel_futures=True)
+
+    @property
+    def _lanes(self) -> set[_Questions]:
+        return {self._short, self._long}
+
+    def _lane(self, text: str) -> _Questions:
+        return self._short if estimate_tokens(text) <= LONG_QUERY_TOKENS else self._long
+
+    def _embed_queries(self, texts: list[str]) -> list[Vector]:
+        together: Callable[[list[str]], list[Vector]] | None = getattr(
+            self._model, "get_query_embeddings", None
+        )
+        return together(texts) if together else [self._model.get_query_embedding(text) for text in texts]
+
+
+class _Questions:
+    """Questions in the order they came, `batch` of them at a time on each of `threads` threads; each has its
+    vector as soon as its batch is done."""
+
+    def __init__(self, embed: Callable[[list[str]], list[Vector]], threads: int, batch: int) -> None:
+        self._embed = embed
+        self._threads = threads
+        self._batch = batch
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed-query")
+        self._waiting: deque[tuple[str, asyncio.Future[Vector]]] = deque()
+        self._workers: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def ask(self, text: str) -> asyncio.Future[Vector]:
+        """Cancelled before its turn comes, it costs nothing."""
+        future: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
+        self._waiting.append((text, future))
+        self._workers = {worker for worker in self._workers if not worker.done()}
+        if len(self._workers) < self._threads:
+            self._workers.add(asyncio.create_task(self._work(), name="embedding"))
+        return future
+
+    async def close(self) -> None:
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
         for _, future in self._waiting:
             future.cancel()
-        for thread in (self._query_thread, self._passage_thread):
-            thread.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
-    async def _answer_waiting(self) -> None:
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(QUERY_BATCH, len(self._waiting)))]
+    async def _work(self) -> None:
+        while batch := self._next():
             try:
-                vectors = await self._run(
-                    self._query_thread, self._embed_queries, [text for text, _ in batch]
-                )
+                vectors = await _run(self._pool, self._embed, [text for text, _ in batch])
             except EmbeddingUnavailableError as error:
                 for _, future in batch:
                     if not future.done():  # done: whoever asked has gone
@@ -108,23 +154,32 @@ class EmbeddingService:
                 if not future.done():
                     future.set_result(vector)
 
-    async def _run(
-        self, thread: ThreadPoolExecutor, embed: Callable[[list[str]], list[Vector]], texts: list[str]
-    ) -> list[Vector]:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(thread, embed, texts)
-        except EmbeddingUnavailableError:
-            raise
-        except (OSError, RuntimeError, ValueError) as error:
-            reason = type(error).__name__
-            failed = ModelFailure(Cause.CLASS_FAILED)
-            raise EmbeddingUnavailableError(f"The embedding model failed: {reason}.", failed) from error
+    def _next(self) -> list[tuple[str, asyncio.Future[Vector]]]:
+        batch: list[tuple[str, asyncio.Future[Vector]]] = []
+        while self._waiting and len(batch) < self._batch:
+            asked = self._waiting.popleft()
+            if not asked[1].done():
+                batch.append(asked)
+        return batch
 
-    def _embed_queries(self, texts: list[str]) -> list[Vector]:
-        together: Callable[[list[str]], list[Vector]] | None = getattr(
-            self._model, "get_query_embeddings", None
-        )
-        return together(texts) if together else [self._model.get_query_embedding(text) for text in texts]
+
+async def _run(
+    threads: ThreadPoolExecutor, embed: Callable[[list[str]], list[Vector]], texts: list[str]
+) -> list[Vector]:
+    try:
+        return await asyncio.get_running_loop().run_in_executor(threads, embed, texts)
+    except EmbeddingUnavailableError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = type(error).__name__
+        failed = ModelFailure(Cause.CLASS_FAILED)
+        raise EmbeddingUnavailableError(f"The embedding model failed: {reason}.", failed) from error
+
+
+def _cores() -> int:
+    """Those this process may use, on Linux; elsewhere those of the machine."""
+    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(usable, MOST_QUERY_THREADS)
 
 
 def passage_batches(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -10,6 +10,7 @@ import re
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -223,6 +224,8 @@ class BundledEmbedding(BatchEmbedding):
     Both sides share one engine, which works on the calling thread. With more threads for passages they get
     an engine of their own, opened by the first passage: its threads are as little urgent as that one.
     """
+
+    one_by_one: ClassVar[bool] = True
 
     _queries: E5Engine = PrivateAttr()
     _passages: E5Engine | None = PrivateAttr()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,16 +57,27 @@ def test_the_walk_ends_on_any_graph(parents: dict[str, str | None], broken: set[
 
 
 @given(
-    graphs, st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from([None, *"abcdefz"]), st.booleans()))
+    graphs,
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcdef"),
+            st.sampled_from([None, *"abcdefz"]),
+            st.sampled_from([TurnStatus.COMPLETED, TurnStatus.RUNNING, "summary"]),
+        )
+    ),
 )
 def test_a_tree_that_grows_walks_as_one_that_is_read_anew(
-    parents: dict[str, str | None], puts: list[tuple[str, str | None, bool]]
+    parents: dict[str, str | None], puts: list[tuple[str, str | None, TurnStatus | str]]
 ) -> None:
-    """Discriminates: keeping the walked branch when a turn's parent changes, or is there at last."""
+    """Discriminates: keeping the walked branch when a turn's parent changes, or is there at last; keeping on
+    it what a turn was before its summary."""
     tree = SessionTree("s", [node(turn_id, parent) for turn_id, parent in parents.items()])
-    for when, (turn_id, parent, done) in enumerate(puts):
-        status = TurnStatus.COMPLETED if done else TurnStatus.RUNNING
-        tree.put(node(turn_id, parent, when, status))
+    for when, (turn_id, parent, change) in enumerate(puts):
+        if isinstance(change, TurnStatus):
+            tree.put(node(turn_id, parent, when, change))
+        elif turn_id in tree:
+            known = tree.nodes[turn_id]
+            tree.put(replace(known, has_summary=not known.has_summary))
         anew = SessionTree("s", tree.nodes.values())
         assert tree.default_parent() == anew.default_parent()
         for leaf in [*tree.nodes, *reversed(tree.nodes)]:

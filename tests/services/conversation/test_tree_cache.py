@@ -12,14 +12,15 @@ import pytest
 from qdrant_client import models
 
 from core.conversation.branch import SessionTree, TurnNode
-from core.conversation.turns import Turn, TurnStatus
+from core.conversation.turns import Summary, Turn, TurnStatus
 from core.errors import StoreUnavailableError
 from services.conversation.turns import SessionCache, TurnStore, TurnVectors
-from services.store.dialect import VectorStore
+from services.store.dialect import UnknownPointError, VectorStore
 from services.store.filters import in_session
 from tests.services.conversation.stores import TURNS, open_edge, uid
 
 SESSION, OTHER = uid(1), uid(2)
+SUMMARY = Summary("short", uid(10), (uid(10),), None, "m", 1, 1)
 
 
 class WatchedStore:
@@ -103,6 +104,31 @@ async def test_a_tree_is_read_again_after(store: WatchedStore, write: str) -> No
     assert (await turns.tree(SESSION, "local")).nodes == (await cached(store, 0).tree(SESSION, "local")).nodes
 
 
+async def test_a_summary_changes_the_tree_that_is_kept(store: WatchedStore) -> None:
+    """A session of thousands of turns is not read again for it. Discriminates: dropping the tree."""
+    turns = cached(store)
+    await put(turns, turn(10), turn(11, 10), turn(12, 11))
+    (await turns.tree(SESSION, "local")).branch(uid(12))  # walked, and gone on with
+    before = store.scrolls
+    for summary, expected in ((SUMMARY, [uid(11)]), (None, [])):
+        await turns.set_summary(summary, [uid(11)])
+        branch = (await turns.tree(SESSION, "local")).branch(uid(12))
+        assert [node.turn_id for node in branch.nodes if node.has_summary] == expected
+        assert branch.nodes == tuple((await cached(store, 0).tree(SESSION, "local")).branch(uid(12)).nodes)
+    assert store.scrolls == before + 2  # both by the one that keeps nothing
+
+
+async def test_after_a_summary_that_failed_the_session_is_read_again(store: WatchedStore) -> None:
+    turns = cached(store)
+    await put(turns, turn(10))
+    await turns.tree(SESSION, "local")
+    before = store.scrolls
+    with pytest.raises(UnknownPointError):
+        await turns.set_summary(SUMMARY, [uid(10), uid(99)])
+    assert (await turns.tree(SESSION, "local")).nodes[uid(10)].has_summary
+    assert store.scrolls == before + 1
+
+
 async def test_what_no_tree_holds_can_change_without_reading_again(store: WatchedStore) -> None:
     turns = cached(store)
     await put(turns, turn(10))
@@ -114,7 +140,7 @@ async def test_what_no_tree_holds_can_change_without_reading_again(store: Watche
     assert store.scrolls == before
 
 
-@pytest.mark.parametrize("write", ["put", "set_payload", "delete"])
+@pytest.mark.parametrize("write", ["put", "set_payload", "set_summary", "delete"])
 async def test_a_read_that_a_write_overtook_is_not_kept(store: WatchedStore, write: str) -> None:
     """Discriminates: keeping what was read without asking whether it is stale."""
     turns = cached(store)
@@ -127,6 +153,8 @@ async def test_a_read_that_a_write_overtook_is_not_kept(store: WatchedStore, wri
         await put(turns, turn(11, 10))
     elif write == "set_payload":
         await turns.set_payload({"status": "interrupted"}, [uid(10)])
+    elif write == "set_summary":
+        await turns.set_summary(SUMMARY, [uid(10)])
     else:
         await turns.delete([uid(10)])
     store.gate.set()

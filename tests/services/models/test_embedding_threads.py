@@ -1,0 +1,107 @@
+"""No question waits for a long one, for a passage, or for what nobody waits for any more."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Sequence
+from typing import ClassVar
+
+import pytest
+
+from core.prompt.budget import estimate_tokens
+from services.models.embedding import LONG_QUERY_TOKENS, BatchEmbedding, EmbeddingService, Vector
+from tests.support.waiting import LIMIT_S
+
+LONG = "the fee of the plan " * LONG_QUERY_TOKENS
+
+
+class HeldEmbedding(BatchEmbedding):
+    """Texts that begin with "held", and LONG, are embedded once `gate` is open; `calls` are those embedded
+    together."""
+
+    one_by_one: ClassVar[bool] = True
+    gate: ClassVar[threading.Event]
+    calls: ClassVar[list[list[str]]]
+
+    def get_query_embeddings(self, queries: Sequence[str]) -> list[Vector]:
+        self.calls.append([*queries])
+        for query in queries:
+            assert not query.startswith(("held", LONG)) or self.gate.wait(LIMIT_S)
+        return [[float(len(query))] for query in queries]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[Vector]:
+        return self.get_query_embeddings(texts)
+
+
+class BatchesOnly(HeldEmbedding):
+    one_by_one: ClassVar[bool] = False
+
+
+@pytest.fixture
+def model() -> HeldEmbedding:
+    HeldEmbedding.gate, HeldEmbedding.calls = threading.Event(), []
+    return HeldEmbedding(model_name="held")
+
+
+@pytest.fixture
+async def embedding(model: HeldEmbedding) -> AsyncIterator[EmbeddingService]:
+    service = EmbeddingService(model, "held", 1)
+    yield service
+    model.gate.set()
+    await service.close()
+
+
+async def test_a_long_question_and_a_passage_delay_no_other(
+    embedding: EmbeddingService, model: HeldEmbedding
+) -> None:
+    """Discriminates: one thread for all questions, or for questions and passages."""
+    assert estimate_tokens(LONG) > LONG_QUERY_TOKENS
+    long = [asyncio.create_task(embedding.embed_queries([LONG])) for _ in range(20)]
+    passage = asyncio.create_task(embedding.embed_passages(["held passage"]))
+    async with asyncio.timeout(LIMIT_S):
+        assert await embedding.embed_queries(["fee?"]) == [[4.0]]
+    assert embedding.waiting == 19
+    model.gate.set()
+    assert await asyncio.gather(*long) == [[[float(len(LONG))]]] * 20
+    assert await passage == [[12.0]]
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has one thread for questions")
+async def test_each_vector_is_handed_out_as_soon_as_it_is_ready(
+    embedding: EmbeddingService, model: HeldEmbedding
+) -> None:
+    """Discriminates: batches of questions, or one thread."""
+    slow = asyncio.create_task(embedding.embed_queries(["held"]))
+    async with asyncio.timeout(LIMIT_S):
+        for question in ("a", "bc", "def"):
+            assert await embedding.embed_queries([question]) == [[float(len(question))]]
+    assert not slow.done()
+    model.gate.set()
+    assert await slow == [[4.0]]
+
+
+async def test_a_question_whose_reader_has_left_is_not_embedded(
+    embedding: EmbeddingService, model: HeldEmbedding
+) -> None:
+    first = asyncio.create_task(embedding.embed_queries([LONG]))
+    left = asyncio.create_task(embedding.embed_queries([LONG + "left"]))
+    last = asyncio.create_task(embedding.embed_queries([LONG + "last"]))
+    await asyncio.sleep(0)
+    left.cancel()
+    model.gate.set()
+    await asyncio.gather(first, last)
+    assert [text for call in model.calls for text in call] == [LONG, LONG + "last"]
+
+
+async def test_a_model_that_gains_by_batches_gets_what_waits_together(model: HeldEmbedding) -> None:
+    """Discriminates: one call for each question, which costs a server a round trip each."""
+    embedding = EmbeddingService(BatchesOnly(model_name="batches"), "batches", 1)
+    held = asyncio.create_task(embedding.embed_queries(["held"]))
+    waiting = [asyncio.create_task(embedding.embed_queries([text])) for text in ("a", "bc", LONG)]
+    await asyncio.sleep(0)
+    model.gate.set()
+    await asyncio.gather(held, *waiting)
+    await embedding.close()
+    assert sorted(map(len, model.calls)) in ([4], [1, 3])
