@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from tqdm import tqdm
 
+from core.dates import is_iso_date
 from core.formats import is_supported, supported_files, visible_files
-from core.knowledge import MAX_EXTERNAL_ID_CHARS
+from core.knowledge import MAX_EXTERNAL_ID_CHARS, MAX_TAG_CHARS, MAX_TAGS
 from core.operations.sync import KindCount, skipped_words
 from routes.wire.documents import AddedDocument, Document, Job, RemovedSample
 from scripts.commands.maintenance import (
@@ -185,11 +186,26 @@ def external_id_of(path: Path) -> str:
     return Path(os.path.abspath(path)).as_posix()[-MAX_EXTERNAL_ID_CHARS:]
 
 
+def _date(text: str) -> str:
+    if not is_iso_date(text):
+        raise click.BadParameter("it must be a day, a month or a year, like 2026-01-31, 2026-01 or 2026.")
+    return text
+
+
+def _tags(text: str) -> str:
+    tags = {tag.strip() for tag in text.split(",")}
+    if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG_CHARS for tag in tags):
+        raise click.BadParameter(f"at most {MAX_TAGS} tags, of at most {MAX_TAG_CHARS} characters each.")
+    return text
+
+
 @click.command("ingest", help=__doc__)
-@click.argument("paths", nargs=-1, type=Path, metavar="FOLDER|FILE...")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="FOLDER|FILE...")
 @click.option("--remove-sample", is_flag=True, help="Remove the guide that came with Wenmai.")
-@click.option("--tags", help="Separated by commas; without, those of an older version stay.")
-@click.option("--date", help="Of the documents, like 2026-01-31.")
+@click.option(
+    "--tags", type=_tags, metavar="TAGS", help="Separated by commas; without, those of an older version stay."
+)
+@click.option("--date", type=_date, metavar="DATE", help="Of the documents, like 2026-01-31.")
 @as_json
 @server_options
 def ingest(**options: Any) -> int:

@@ -6,11 +6,13 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
 from api.model_failures import FailureTexts
+from api.offline.holders import StoreContents
+from api.offline.stores import contents_of
 from api.wiring.parts import (
     check_schedule,
     configured_llms,
@@ -31,15 +33,19 @@ from services.operations.doctor.store import StoreFindings, check_store
 STORE_LIMIT_S = 8.0
 
 
+AskHolder = Callable[[StoreLockedError], Awaitable[list[Finding]]]
+Show = Callable[[StoreContents], object]
+
+
 async def examine(
-    settings: Settings, ask_server: Callable[[], Awaitable[list[Finding]]], *, fast: bool = False
+    settings: Settings, ask_holder: AskHolder, show: Show, *, fast: bool = False
 ) -> list[Finding]:
-    """Bounded: whatever hangs is found not to answer. A running server that has the embedded store is asked
-    instead; `fast` does not look into it at all."""
+    """Bounded: whatever hangs is found not to answer. Who has the embedded store open is asked instead of it;
+    `show` is called with the store that is opened here. `fast` does not look into it at all."""
     models = asyncio.create_task(_models(settings))
     stored = StoreFindings([ok("store", "not looked into (--fast)")])
     if not fast:
-        stored = await _stored(settings, ask_server)
+        stored = await _stored(settings, ask_holder, show)
     return [*_machine(settings, stored), *stored.findings, *await models]
 
 
@@ -119,19 +125,21 @@ async def _ask_reranker(settings: Settings, stack: AsyncExitStack) -> Checked:
     return await check_reranker(reranker)
 
 
-async def _stored(settings: Settings, ask_server: Callable[[], Awaitable[list[Finding]]]) -> StoreFindings:
+async def _stored(settings: Settings, ask_holder: AskHolder, show: Show) -> StoreFindings:
     folder = settings.store.embedded
     if not settings.store.qdrant_url and not folder.is_dir():
         return StoreFindings([ok("store", "nothing is stored yet")])
     try:
         async with asyncio.timeout(STORE_LIMIT_S), open_store(settings.store) as store:
+            with suppress(StartRefusedError):  # nothing of ours is in it
+                show(await contents_of(store, settings.store))
             return await check_store(store, settings.store, settings.models)
     except TimeoutError:
         return StoreFindings(
             [warn("store", f"not all was read in {STORE_LIMIT_S:.0f} s: it is large or slow")]
         )
-    except StoreLockedError:
-        return StoreFindings(await ask_server())
+    except StoreLockedError as error:
+        return StoreFindings(await ask_holder(error))
     except (WenmaiError, OSError) as error:
         message = str(error) if isinstance(error, WenmaiError) else type(error).__name__
         return StoreFindings([fail("store", f"it cannot be opened: {' '.join(message.split())}")])

@@ -32,6 +32,15 @@ def id_of(names: StoreSettings) -> str:
     return "" if names.qdrant_url else store_id(names.embedded)
 
 
+def place_of(names: StoreSettings) -> str:
+    """Where it is, and its id; read without opening it."""
+    if names.qdrant_url:
+        return names.qdrant_url
+    called = id_of(names)
+    none = "" if names.embedded.is_dir() else ", which is not there yet"
+    return f"{names.embedded} ({called})" if called else f"{names.embedded}{none}"
+
+
 def serving(names: StoreSettings) -> str:
     """The address of the server that has the store of DATA_DIR open, "" when none has."""
     if names.qdrant_url or not (names.embedded / LOCK_FILE).is_file():

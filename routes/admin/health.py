@@ -95,6 +95,7 @@ async def public_settings(container: ContainerDep, owner: Owner) -> PublicSettin
         max_persona_chars=MAX_PERSONA_CHARS,
         max_upload_bytes=settings.server.max_upload_bytes,
         expire_days=settings.conversation.conversation_expire_days,
+        store_id=await asyncio.to_thread(container.store_id),
         embedding=container.embedding.name,
         formats=list(container.supported_formats),
         insert_block=any(entry.generative for entry in container.llms.entries()),

@@ -105,6 +105,7 @@ class PublicSettings(Reply):
             "max_persona_chars": 16000,
             "max_upload_bytes": 52428800,
             "expire_days": 180,
+            "store_id": "0b0e7f5c-2a1d-4a0f-9b3c-6d8e1f2a3b4c",
             "embedding": "multilingual-e5-small",
             "formats": [".md", ".pdf"],
             "insert_block": True,
@@ -116,6 +117,7 @@ class PublicSettings(Reply):
     max_persona_chars: int = Field(description="The longest persona.")
     max_upload_bytes: int = Field(description="The largest upload.")
     expire_days: int = Field(description="The age at which turns expire, in days.")
+    store_id: str = Field("", description="The embedded store's own id; empty of a Qdrant server's.")
     embedding: str = Field(description="The embedding model.")
     formats: list[str] = Field(description="The endings of files that can be read in.")
     insert_block: bool = Field(description="Whether some model can judge candidates.")

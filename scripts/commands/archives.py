@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +23,22 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, ask_server, at_store, server_options, show_store
+from scripts.commands.server import (
+    Server,
+    ServerClient,
+    ask_server,
+    at_server,
+    at_store,
+    server_options,
+    show_place,
+    show_store,
+)
 
 if TYPE_CHECKING:
     from api.offline.archives import Restoring
     from api.offline.holders import StoreContents
     from config.settings import Settings, StoreSettings
-    from routes.wire.operations import Backup
+    from routes.wire.operations import Archive, Backup
 
 BACKUP_DESCRIPTION = """Write the whole store into one archive, while the server serves or without it.
 
@@ -51,11 +59,15 @@ archive to its end and compares its checksums.
 @server_options
 def backup(**options: Any) -> int:
     """Exit codes: 0 done, 1 failed (also a damaged archive of --verify), 2 refused."""
-    one_of(Options(**options), "list", "verify")
+    for name in ("list", "to", "keep", "url"):
+        one_of(Options(**options), "verify", name)
+    one_of(Options(**options), "list", "keep")
     return run(_back_up, Options(**options))
 
 
 async def _back_up(settings: Settings, options: Options) -> int:
+    if options.list and options.url:
+        return await _list_of_server(settings, options)
     if options.list:
         with _folder_errors(options.to, settings.store.backups):
             return _list(options.to or settings.store.backups, options)
@@ -103,12 +115,17 @@ async def _create(settings: Settings, options: Options, folder: Path, name: str)
 
     async def by_server(server: Server, look: StoreContents) -> Backup:
         _refuse_empty(look, options)
-        if options.to:
-            raise CommandError("a server writes into its own BACKUP_DIR: omit --to", EXIT_REFUSED)
+        _refuse_to(options)
         params = {"keep": options.keep} if options.keep else {}
         return await ask_server(server, "/admin/backups", params, Backup)
 
     return await at_store(settings, options, here, by_server)
+
+
+def _refuse_to(options: Options) -> None:
+    """Raises CommandError."""
+    if options.to:
+        raise CommandError("a server has its own BACKUP_DIR: omit --to", EXIT_REFUSED)
 
 
 def _refuse_empty(look: StoreContents, options: Options) -> None:
@@ -136,17 +153,36 @@ def _folder_errors(to: Path | None, folder: Path) -> Iterator[None]:
 
 def _list(folder: Path, options: Options) -> int:
     from api.offline.archives import backups_in
+    from routes.wire.operations import Archive
 
-    archives = backups_in(folder)
-    if options.json:
-        print_json([asdict(each) for each in archives])
+    archives = [Archive.model_validate(each) for each in backups_in(folder)]
+    _print_archives(archives, str(folder), options)
+    return EXIT_OK
+
+
+async def _list_of_server(settings: Settings, options: Options) -> int:
+    from routes.wire.operations import ArchiveList
+
+    _refuse_to(options)
+
+    async def work(client: ServerClient) -> int:
+        archives = (await client.send("GET", "/admin/backups", ArchiveList)).backups
+        _print_archives(archives, f"BACKUP_DIR of {options.url}", options)
         return EXIT_OK
+
+    return await at_server(settings, options, work, as_admin=True)
+
+
+def _print_archives(archives: Sequence[Archive], place: str, options: Options) -> None:
+    """Newest first."""
+    if options.json:
+        print_json([each.model_dump() for each in archives])
+        return
     if not archives:
-        print(f"No backups in {folder}.")
+        print(f"No backups in {place}.")
     for each in archives:
         summary = each.problem or f"{each.created}, {sum(each.points.values())} points"
         print(f"{each.file}  {each.size_bytes:>12} bytes  {summary}")
-    return EXIT_OK
 
 
 def _verify(path: Path, options: Options) -> int:
@@ -191,6 +227,7 @@ async def _restore(settings: Settings, options: Options) -> int:
         print("Finished what an interrupted run had left: the store is whole.", file=sys.stderr)
         return EXIT_OK
     async with open_restoring(options.file) as restoring:
+        show_place(settings.store)
         if not options.json:
             _show(restoring)
         await restoring.check(settings, as_is=options.as_is)
@@ -262,6 +299,8 @@ async def _move(settings: Settings, options: Options) -> int:
     target = _store_at(settings.store, "--to", options.target, options.to_key_env)
     if (source.qdrant_url, source.data_dir.resolve()) == (target.qdrant_url, target.data_dir.resolve()):
         raise CommandError("--from and --to are the same store", EXIT_REFUSED)
+    show_place(source, "From")
+    show_place(target, "To")
     if options.apply and finish_interrupted(target):
         print("Finished what an interrupted run had left: the target is whole.", file=sys.stderr)
         return EXIT_OK
@@ -292,5 +331,5 @@ def _store_at(settings: StoreSettings, option: str, place: str, key_env: str) ->
     try:
         return StoreSettings.model_validate({**settings.model_dump(), **where})
     except ValidationError as error:
-        reason = error.errors(include_input=False, include_url=False)[0]["msg"]
+        reason = error.errors(include_input=False, include_url=False)[0]["msg"].removeprefix("Value error, ")
         raise CommandError(f"{option}: {reason}", EXIT_REFUSED) from None

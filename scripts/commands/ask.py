@@ -12,7 +12,17 @@ from pydantic import TypeAdapter
 from routes.wire.chat import Answer, StatusData
 from routes.wire.search import Candidate, SearchResult
 from routes.wire.turns import Citation
-from scripts.commands.maintenance import EXIT_FAILED, EXIT_OK, Options, as_json, print_json, run, shown
+from scripts.commands.maintenance import (
+    EXIT_FAILED,
+    EXIT_OK,
+    CommandError,
+    Options,
+    as_json,
+    print_json,
+    print_refusal,
+    run,
+    shown,
+)
 from scripts.commands.server import ServerClient, at_server, refusal, server_options
 
 if TYPE_CHECKING:
@@ -61,7 +71,7 @@ class Terminal:
             self._write(BOLD if citation.cited else DIM, line)
 
     def _write(self, colour: str, text: str, stream: Any = None) -> None:
-        stream = stream or sys.stdout
+        stream, text = stream or sys.stdout, shown(text)
         stream.write(f"{colour}{text}{PLAIN}" if colour and self._colours else text)
         stream.flush()
 
@@ -96,8 +106,7 @@ async def send_streamed(
     async with client.stream("POST", PATH, body) as response:
         if response.status_code != 200:
             await response.aread()
-            terminal.show("ERROR", f"wenmai: {refusal(response)}")
-            return
+            raise refusal(response)
         async for kind, text in events(_lines(response)):
             terminal.show(kind, text)
 
@@ -131,9 +140,15 @@ async def _ask(settings: Settings, options: Options) -> int:
     terminal.session_id = options.session
 
     async def work(client: ServerClient) -> int:
+        send = send_whole if options.json else send_streamed
+        fields = {"thinking": options.thinking, "model_id": options.model}
         for question in _questions(options.question):
-            send = send_whole if options.json else send_streamed
-            await send(client, terminal, question, {"thinking": options.thinking, "model_id": options.model})
+            try:
+                await send(client, terminal, question, fields)
+            except CommandError as error:
+                if options.question:
+                    raise
+                terminal.failed = print_refusal(error, error.exit_code) != EXIT_OK
         return EXIT_FAILED if terminal.failed else EXIT_OK
 
     exit_code = await at_server(settings, options, work, TIMEOUT_S)

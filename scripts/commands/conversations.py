@@ -89,11 +89,6 @@ async def _prompt(settings: Settings, options: Options) -> int:
     return await at_server(settings, options, work, TIMEOUT_S)
 
 
-# A text must not steer the terminal: its control characters are shown as what they are (U+2400 to U+2421).
-_VISIBLE = {code: 0x2400 + code for code in range(32) if code != ord("\t")} | {0x7F: 0x2421}
-_VISIBLE |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-
-
 def lines(prompt: Prompt, *, with_request: bool = False) -> Iterator[tuple[str, str]]:
     """(colour, line), part by part."""
     yield BOLD, f"turn {prompt.turn_id}"
@@ -136,7 +131,7 @@ def _part_lines(part: PromptPart) -> Iterator[tuple[str, str]]:
     if part.removed:
         yield RED, "  erased since"
     for line in part.text.split("\n") if part.text else ():
-        yield "", f"  {line.translate(_VISIBLE)}".rstrip()
+        yield "", f"  {shown(line)}".rstrip()
 
 
 def _request(request: PromptRequest | None) -> str:

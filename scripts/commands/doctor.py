@@ -1,6 +1,7 @@
 """Check the installation, the configuration, and what is stored: one line each, `ok`, `warn` or `fail`.
 
-Nothing is changed, no key and no text is printed. While a server runs, it is asked what is stored.
+Nothing is changed, no key and no text is printed. The server that has the store open is asked what is
+stored; with `--url` only that server is asked, of its models, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from core.operations.findings import fail, ok, warn
 from scripts.commands.maintenance import (
     EXIT_REFUSED,
     CommandError,
@@ -22,16 +24,29 @@ from scripts.commands.maintenance import (
     one_math_thread,
     print_json,
 )
-from scripts.commands.server import Server, asking, read, server_of, server_options
+from scripts.commands.server import (
+    KEYS,
+    Server,
+    ServerClient,
+    asking,
+    checked_store,
+    holding,
+    read,
+    server_of,
+    server_options,
+    show_store,
+)
 
 if TYPE_CHECKING:
     import httpx
 
     from config.secrets import Mask
+    from config.settings import Settings
+    from core.errors import StoreLockedError
     from core.operations.findings import Finding
 
 ASK_LIMIT_S = 3.0
-NO_ANSWER = "has the store, and does not answer at {url} ({kind}): --url"
+MODELS_LIMIT_S = 30.0  # of each it waits for ten seconds, of all at once
 
 
 @click.command("doctor", help=__doc__)
@@ -45,12 +60,11 @@ def doctor(**options: str | bool | None) -> int:
 
 def _examine(options: Options) -> int:
     one_math_thread()
-    from api.offline.doctor import examine
     from config.logging import configure_logging
     from config.secrets import Mask, mask_of
     from config.settings import load_settings
     from config.sources import ConfigurationError
-    from core.operations.findings import exit_code, fail
+    from core.operations.findings import exit_code
     from scripts.serve import check_binding
 
     configure_logging("error")
@@ -60,8 +74,7 @@ def _examine(options: Options) -> int:
     except ConfigurationError as error:
         _print([fail("configuration", str(error))], Mask(), as_json=options.json)
         return EXIT_REFUSED
-    server = server_of(settings, options.url, options.api_key)
-    findings = asyncio.run(examine(settings, lambda: _ask_server(server), fast=options.fast))
+    findings = asyncio.run(_findings(settings, options))
     try:
         _print(findings, mask_of(settings), as_json=options.json)
         sys.stdout.flush()
@@ -70,35 +83,66 @@ def _examine(options: Options) -> int:
     return exit_code(findings)
 
 
-async def _ask_server(server: Server) -> list[Finding]:
-    from core.operations.findings import fail, ok, warn
+async def _findings(settings: Settings, options: Options) -> list[Finding]:
+    from api.offline.doctor import examine
+
+    server = server_of(settings, options.url, options.api_key)
+    if options.url:
+        return await _of_server(settings, server, named=True)
+
+    async def ask_holder(error: StoreLockedError) -> list[Finding]:
+        try:
+            holder = holding(settings, server, error)
+        except CommandError as refused:
+            return [fail("store", str(refused))]
+        return await _of_server(settings, holder, named=False)
+
+    return await examine(settings, ask_holder, show_store, fast=options.fast)
+
+
+async def _of_server(settings: Settings, server: Server, *, named: bool) -> list[Finding]:
+    """What it says of itself; of one that was named how its models answer, too."""
+    try:
+        async with asking(server, ASK_LIMIT_S) as client:
+            ready = await client.request("GET", "/health/ready")
+            findings = [_readiness(ready, server), *await _stored(settings, client, server, named=named)]
+            return [*findings, *(await _models(client) if named else ())]
+    except CommandError as error:
+        return [fail("server", str(error))]
+
+
+async def _stored(settings: Settings, client: ServerClient, server: Server, *, named: bool) -> list[Finding]:
+    """Raises CommandError."""
     from routes.wire.operations import CleanupSchedule
     from routes.wire.server import Statistics
 
-    try:
-        async with asking(server, ASK_LIMIT_S, NO_ANSWER) as client:
-            ready = await client.request("GET", "/health/ready")
-            stats = await client.request("GET", "/admin/stats")
-            schedule = await client.request("GET", "/admin/schedule")
-    except CommandError as error:
-        return [fail("server", str(error))]
+    stats = await client.request("GET", "/admin/stats")
+    schedule = await client.request("GET", "/admin/schedule")
     if not (stats.is_success and schedule.is_success):
-        hidden = "the server does not tell what is stored without a key of ADMIN_API_KEYS: --api-key"
-        return [_readiness(ready, server), warn("store", hidden)]
-    try:
-        counts, next_run = read(stats, Statistics).stored, read(schedule, CleanupSchedule).next_run
-    except CommandError as error:
-        return [_readiness(ready, server), warn("store", str(error))]
-    stored = ", ".join(f"{name} {count}" for name, count in counts.items())
+        return [warn("store", f"the server does not tell what is stored: {KEYS[403]}")]
+    reply = read(stats, Statistics)
+    checked_store(settings, server, reply, named=named)
+    stored = ", ".join(f"{name} {count}" for name, count in reply.stored.items())
     return [
-        _readiness(ready, server),
         ok("store", f"in use by the server: {stored}"),
-        ok("schedule", f"the next clean-up is at {next_run}"),
+        ok("schedule", f"the next clean-up is at {read(schedule, CleanupSchedule).next_run}"),
+    ]
+
+
+async def _models(client: ServerClient) -> list[Finding]:
+    """Raises CommandError."""
+    from routes.wire.server import ModelCheck
+
+    response = await client.request("GET", "/admin/models/check", timeout=MODELS_LIMIT_S)
+    if not response.is_success:
+        return []
+    return [
+        ok(each.name, f"answered in {each.time_ms:.0f} ms") if each.ok else fail(each.name, each.message)
+        for each in read(response, ModelCheck).models
     ]
 
 
 def _readiness(response: httpx.Response, server: Server) -> Finding:
-    from core.operations.findings import fail, ok
     from routes.wire.server import Readiness
 
     if response.is_success:

@@ -21,7 +21,6 @@ of a collection without their answers (scripts/evaluation/baselines.py); refusal
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +35,13 @@ from scripts.commands.maintenance import (
     Options,
     as_json,
     one_math_thread,
-    print_refusal,
+    run,
 )
+from scripts.commands.server import address
 
 if TYPE_CHECKING:
-    from scripts.evaluation import run
+    from config.settings import Settings
+    from scripts.evaluation import run as evaluation
 
 
 class _Words(click.Command):
@@ -68,63 +69,60 @@ class _Words(click.Command):
 @click.option("--split", default="", help="Of whole turns, only the questions of this `split`.")
 @click.option("--narrow", is_flag=True, help="Without the passages of corpus_*.jsonl.")
 @click.option("--http", is_flag=True, help="Through a server of its own (no --cache).")
-@click.option("--url", default="", help="Through this server; its keys in API_KEYS.")
+@click.option("--url", type=address, metavar="ADDRESS", help="Through this server; its keys in API_KEYS.")
 @as_json
 def evaluate(**options: Any) -> int:
-    """Exit codes: 0 measured, 1 nothing to measure or the server is not there, 2 refused."""
-    return _evaluate(Options(**options))
-
-
-def _evaluate(options: Options) -> int:
+    """Exit codes: 0 measured, 1 the server is not there, 2 refused."""
     one_math_thread()
+    return run(_evaluate, Options(**options))
+
+
+async def _evaluate(settings: Settings, options: Options) -> int:
     from config.logging import configure_logging
-    from scripts.evaluation import run
-    from scripts.evaluation.sets import sets_in
+    from scripts.evaluation.plots import write_page
+    from scripts.evaluation.report import figures, table
+    from scripts.evaluation.run import evaluate
+    from scripts.evaluation.sets import BadSetError
 
     configure_logging("error")
+    try:
+        reports = await evaluate(_measured(options))
+    except BadSetError as error:
+        raise CommandError(str(error), EXIT_REFUSED) from error
+    if not reports:
+        return EXIT_FAILED
+    text = table(reports, options.by)
+    print(figures(reports) if options.json else text)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "table.md").write_text(text + "\n", encoding="utf-8")
+        (options.out / "figures.json").write_text(figures(reports) + "\n", encoding="utf-8")
+    if options.plots:
+        write_page(options.plots, reports)
+    return EXIT_OK
+
+
+def _measured(options: Options) -> evaluation.Options:
+    """Raises CommandError where a set is missing."""
+    from scripts.evaluation import run as evaluation
+    from scripts.evaluation.sets import sets_in
+
     sets = [path for folder in options.folders for path in sets_in(folder.resolve())]
     names = dict.fromkeys(options.sets or [path.name for path in sets])
-    measured = run.Options(
+    missing = [name for name in names if name not in {path.name for path in sets}]
+    if missing or not sets:
+        folders = ", ".join(map(str, [*options.folders, *missing]))
+        raise CommandError(f"no folder with queries.jsonl or questions.jsonl in {folders}", EXIT_REFUSED)
+    if not options.url:
+        print("Store: a new one for each set, thrown away afterwards", file=sys.stderr)
+    return evaluation.Options(
         sets=tuple(path for name in names for path in sets if path.name == name),
         cache=options.cache,
         out=options.out,
         http=options.http or bool(options.url),
-        url=options.url,
+        url=options.url or "",
         limit=options.limit,
         by=options.by,
         narrow=options.narrow,
         split=options.split,
     )
-    missing = [name for name in names if name not in {path.name for path in sets}]
-    if missing or not sets:
-        folders = ", ".join(map(str, [*options.folders, *missing]))
-        print(f"wenmai: no folder with queries.jsonl or questions.jsonl in {folders}", file=sys.stderr)
-        return EXIT_FAILED
-    return _measure(measured, options)
-
-
-def _measure(measured: run.Options, options: Options) -> int:
-    from config.sources import ConfigurationError
-    from core.errors import StartRefusedError
-    from scripts.evaluation import run
-    from scripts.evaluation.plots import write_page
-    from scripts.evaluation.report import figures, table
-    from scripts.evaluation.sets import BadSetError
-
-    try:
-        reports = asyncio.run(run.evaluate(measured))
-    except (BadSetError, ConfigurationError, StartRefusedError) as error:
-        return print_refusal(error, EXIT_REFUSED)
-    except CommandError as error:
-        return print_refusal(error, EXIT_FAILED)
-    if not reports:
-        return EXIT_FAILED
-    shown = table(reports, options.by)
-    print(figures(reports) if options.json else shown)
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "table.md").write_text(shown + "\n", encoding="utf-8")
-        (options.out / "figures.json").write_text(figures(reports) + "\n", encoding="utf-8")
-    if options.plots:
-        write_page(options.plots, reports)
-    return EXIT_OK

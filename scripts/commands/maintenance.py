@@ -59,6 +59,7 @@ def invoke(command: click.Command, arguments: Sequence[str] | None = None) -> in
         context = getattr(error, "ctx", None)
         name = context.command_path if context else _called(command)
         reason = " ".join(error.format_message().split())
+        reason += "" if reason.endswith((".", "?")) else "."
         return print_refusal(CommandError(f"{reason} See {name} --help."), EXIT_REFUSED)
     return result or EXIT_OK
 
@@ -135,10 +136,13 @@ def end_unread() -> int:
     return EXIT_NO_READER
 
 
+_SPACES = "\n\t\N{NO-BREAK SPACE}\N{IDEOGRAPHIC SPACE}"
+
+
 def shown(text: str) -> str:
     """Without what would steer a terminal; lines stay lines."""
     return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        char if char.isprintable() or char in _SPACES else char.encode("unicode_escape").decode()
         for char in text
     )
 

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,7 @@ from scripts.commands.maintenance import (
     Options,
     as_json,
     one_math_thread,
+    print_json,
     print_table,
     run,
 )
@@ -67,20 +69,37 @@ def reembed(**options: Any) -> int:
     return run(_reembed, Options(**options))
 
 
+@dataclass
+class Outcome:
+    """What `--json` prints. `old_store` is the folder in which the store of before is kept, `settings` what
+    to start with from now on, `status` a server's, of its own re-embedding."""
+
+    needed: bool = False
+    points: int = 0
+    seconds: float = 0.0
+    done: bool = False
+    status: str = ""
+    old_store: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+
+
 async def _reembed(settings: Settings, options: Options) -> int:
     settings = with_embedding(settings, options.embedding)
-    if settings.store.qdrant_url:
-        from api.offline.reembedding import open_reembedding
-
-        async with open_reembedding(settings) as parts:
-            await _into_collections(parts, settings.store, options)
-        return EXIT_OK
-    if options.suffix or options.replace or options.catch_up or options.back_from:
+    into_collections = settings.store.qdrant_url and not options.url
+    if not into_collections and (options.suffix or options.replace or options.catch_up or options.back_from):
         raise CommandError(
             "--suffix, --replace, --catch-up and --back-from are for a Qdrant server (QDRANT_URL)",
             EXIT_REFUSED,
         )
-    return await _beside(settings, options)
+    outcome = await (_in_qdrant(settings, options) if into_collections else _beside(settings, options))
+    if options.json:
+        print_json(asdict(outcome))
+    return EXIT_OK
+
+
+def _say(options: Options, text: str) -> None:
+    """With `--json` a note beside the result."""
+    print(text, file=sys.stderr if options.json else sys.stdout)
 
 
 def with_embedding(settings: Settings, embedding: str | None) -> Settings:
@@ -102,72 +121,117 @@ def with_embedding(settings: Settings, embedding: str | None) -> Settings:
     return settings.model_copy(update={"models": models})
 
 
-async def _beside(settings: Settings, options: Options) -> int:
-    """The embedded store: by the server that has it open, else here."""
+async def _in_qdrant(settings: Settings, options: Options) -> Outcome:
+    from api.offline.reembedding import open_reembedding
+    from api.offline.stores import contents_of
 
-    from api.offline.reembedding import folders_of
+    if options.cancel:
+        raise _nothing_to_cancel()
+    async with open_reembedding(settings) as parts:
+        show_store(await contents_of(parts.source, settings.store))
+        return await _into_collections(parts, settings.store, options)
 
-    old = None if options.url else folders_of(settings.store).finish_interrupted()
-    if old is not None:
-        print(f"Finished what an interrupted run had left: the old store is kept in {old}.")
 
-    async def by_server(server: Server, _: StoreContents) -> int:
+async def _beside(settings: Settings, options: Options) -> Outcome:
+    """The embedded store: by the server that has it open, or is named, else here."""
+    if not options.url:
+        _finish_interrupted(settings.store, options)
+
+    async def by_server(server: Server, _: StoreContents) -> Outcome:
         return await reembed_in_server(server, settings.models, options)
 
     return await at_store(settings, options, lambda: _here(settings, options), by_server)
 
 
-async def _here(settings: Settings, options: Options) -> int:
+def _finish_interrupted(names: StoreSettings, options: Options) -> None:
+    from api.offline.reembedding import folders_of
+
+    folders = folders_of(names)
+    if not options.apply:
+        if folders.is_interrupted:
+            raise CommandError("an earlier run was interrupted: --apply finishes it", EXIT_REFUSED)
+        return
+    if (old := folders.finish_interrupted()) is not None:
+        _say(options, f"Finished what an interrupted run had left: the old store is kept in {old}.")
+
+
+def _nothing_to_cancel() -> CommandError:
+    return CommandError("no server re-embeds this store: there is nothing to cancel", EXIT_REFUSED)
+
+
+async def _here(settings: Settings, options: Options) -> Outcome:
     from api.offline.reembedding import folders_of, open_reembedding
     from api.offline.stores import look
 
+    if options.cancel:
+        raise _nothing_to_cancel()
     show_store(await look(settings.store))
     async with open_reembedding(settings) as parts:
-        copied = not options.cancel and await _into_folder(parts, settings.store, options)
-    if copied:
+        outcome = await _into_folder(parts, settings.store, options)
+    if outcome.done:
         old = await asyncio.to_thread(folders_of(settings.store).replace)
-        print(f"Done: start with EMBEDDING={settings.models.embedding}. The old store is kept in {old};")
-        print("started with the old model, the server goes back to it. Delete it when you do not need it.")
-    return EXIT_OK
+        outcome.old_store = str(old)
+        outcome.settings = {"EMBEDDING": settings.models.embedding}
+        _say(
+            options,
+            f"Done: start with EMBEDDING={settings.models.embedding}. The old store is kept in {old};",
+        )
+        _say(
+            options,
+            "started with the old model, the server goes back to it. Delete it when you do not need it.",
+        )
+    return outcome
 
 
-async def _into_folder(parts: Reembedding, names: StoreSettings, options: Options) -> bool:
+async def _into_folder(parts: Reembedding, names: StoreSettings, options: Options) -> Outcome:
     """Whether there is a complete copy now."""
     from api.offline.reembedding import collections_of, folders_of
 
-    if not await _is_needed(parts, names):
-        return False
+    outcome = await _plan(parts, names, options)
+    if not outcome.needed:
+        return outcome
     others = folders_of(names).others(collections_of(names))
     if others:
-        print(f"Named by no setting, so left in the old store: {', '.join(others)}")
+        _say(options, f"Named by no setting, so left in the old store: {', '.join(others)}")
     if not _go_on(options):
-        return False
+        return outcome
     with _bar() as on_progress:
         done = await parts.into_folder(names, on_progress)
-    print("\n".join(done))
-    return True
+    _say(options, "\n".join(done))
+    outcome.done = True
+    return outcome
 
 
-async def _into_collections(parts: Reembedding, names: StoreSettings, options: Options) -> None:
+async def _into_collections(parts: Reembedding, names: StoreSettings, options: Options) -> Outcome:
     from api.offline.reembedding import collections_of
 
     old, new = _sides(parts, names, options)
-    if not await _is_needed(parts, old):
-        return
-    print(f"New collections: {', '.join(collections_of(new))}")
+    outcome = await _plan(parts, old, options)
+    if not outcome.needed:
+        return outcome
+    _say(options, f"New collections: {', '.join(collections_of(new))}")
     if not _go_on(options):
-        return
+        return outcome
     with _bar() as on_progress:
         done = await parts.into_collections(
             old, new, on_progress, catch_up=options.catch_up, replace=options.replace
         )
-    print("\n".join(done))
-    print("Done. The old collections are kept. From now on start with these settings:")
-    print(f"CONVERSATION_COLLECTION={new.conversation_collection}")
-    print(f"COLLECTION_SUFFIX={new.collection_suffix}")
+    outcome.done = True
+    outcome.settings = {
+        "CONVERSATION_COLLECTION": new.conversation_collection,
+        "COLLECTION_SUFFIX": new.collection_suffix,
+    }
+    _say(options, "\n".join([*done, *_now_start_with(outcome.settings, options)]))
+    return outcome
+
+
+def _now_start_with(settings: dict[str, str], options: Options) -> list[str]:
+    lines = ["Done. The old collections are kept. From now on start with these settings:"]
+    lines += [f"{name}={value}" for name, value in settings.items()]
     if not options.catch_up:
-        print("When every server runs with them, run this once more with --catch-up: it adds what was")
-        print("written to the old collections after this copy was made.")
+        lines.append("When every server runs with them, run this once more with --catch-up: it adds what was")
+        lines.append("written to the old collections after this copy was made.")
+    return lines
 
 
 def _sides(parts: Reembedding, names: StoreSettings, options: Options) -> tuple[StoreSettings, StoreSettings]:
@@ -177,30 +241,31 @@ def _sides(parts: Reembedding, names: StoreSettings, options: Options) -> tuple[
     return names, renamed(names, options.suffix or safe_suffix(parts.embedding.name))
 
 
-async def _is_needed(parts: Reembedding, names: StoreSettings) -> bool:
-    """The plan is shown."""
+async def _plan(parts: Reembedding, names: StoreSettings, options: Options) -> Outcome:
+    """It is shown."""
     plan = await parts.plan(names)
     configured = f"{parts.embedding.name} ({parts.embedding.dimension} dimensions)"
     if not plan.needed:
-        print(f"Nothing to do: what is stored is embedded with {configured}.")
-        return False
-    print_table([(f"{each.name}, points", each.points) for each in plan.collections])
-    for embedding in sorted({each.embedding for each in plan.collections if each.embedding}):
-        print(f"embedded with   {embedding}")
-    print(f"configured is   {configured}")
-    print(f"estimated time  {_duration(plan.seconds)}, less when a part is there already")
-    return True
+        _say(options, f"Nothing to do: what is stored is embedded with {configured}.")
+    elif not options.json:
+        print_table([(f"{each.name}, points", each.points) for each in plan.collections])
+        for embedding in sorted({each.embedding for each in plan.collections if each.embedding}):
+            print(f"embedded with   {embedding}")
+        print(f"configured is   {configured}")
+        print(f"estimated time  {_duration(plan.seconds)}, less when a part is there already")
+    return Outcome(plan.needed, plan.points, plan.seconds)
 
 
 def _go_on(options: Options) -> bool:
     if not options.apply:
-        print("Nothing was changed: add --apply to do it.")
+        _say(options, "Nothing was changed: add --apply to do it.")
         return False
     if options.yes or not sys.stdin.isatty():
         return True
-    if input("Go on? [y/N] ").strip().lower() in ("y", "yes"):
+    print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    if input().strip().lower() in ("y", "yes"):
         return True
-    print("Nothing was changed.")
+    _say(options, "Nothing was changed.")
     return False
 
 
@@ -256,30 +321,41 @@ def _duration(seconds: float) -> str:
 # Re-embedding by a running server, which has the store open: asked, followed, stopped.
 
 
-async def reembed_in_server(server: Server, models: ModelSettings, options: Options) -> int:
-    """Returns the exit code. Raises CommandError."""
+async def reembed_in_server(server: Server, models: ModelSettings, options: Options) -> Outcome:
+    """Raises CommandError."""
     async with asking(server) as client:
         if options.cancel:
             state = await client.send("DELETE", PATH, ReembedState)
-            print(f"The server's re-embedding is {state.status}.")
-            return EXIT_OK
+            _say(options, f"The server's re-embedding is {state.status}.")
+            return Outcome(status=state.status)
         body = _body(models)
         plan = await client.send("POST", PATH, wire.ReembedPlan, body, dry_run=True)
-        if not (plan.needed and plan.points):
-            print("Nothing to do: what is stored is embedded with it.")
-            return EXIT_OK
-        print(f"{plan.points} points, about {max(1, round(plan.seconds))} s while nobody asks anything")
+        outcome = Outcome(plan.needed and plan.points > 0, plan.points, plan.seconds)
+        if not outcome.needed:
+            _say(options, "Nothing to do: what is stored is embedded with it.")
+            return outcome
+        _say(
+            options, f"{plan.points} points, about {max(1, round(plan.seconds))} s while nobody asks anything"
+        )
         if not options.apply:
-            print("Nothing was changed: add --apply to do it.")
-            return EXIT_OK
+            _say(options, "Nothing was changed: add --apply to do it.")
+            return outcome
         await client.send("POST", PATH, ReembedState, body, dry_run=False)
         state = await _followed(client)
     if state.status != "prepared":
         raise CommandError(f"the server's re-embedding is {state.status}: {state.error or 'run it again'}")
-    print(f"Done: a copy with {state.embedding} ({state.dimension} dimensions) lies beside the store.")
-    print(f"Start the server with EMBEDDING={models.embedding} and it is used from then on; started with")
-    print("the present one again, it goes back. What is written until then is caught up at the start.")
-    return EXIT_OK
+    name = f"{state.embedding} ({state.dimension} dimensions)"
+    _say(options, f"Done: a copy with {name} lies beside the store.")
+    _say(
+        options,
+        f"Start the server with EMBEDDING={models.embedding} and it is used from then on; started with",
+    )
+    _say(
+        options, "the present one again, it goes back. What is written until then is caught up at the start."
+    )
+    outcome.done, outcome.status = True, state.status
+    outcome.settings = {"EMBEDDING": models.embedding}
+    return outcome
 
 
 async def _followed(client: ServerClient) -> ReembedState:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from api.offline.holders import StoreContents
     from api.wiring.assembly import History
-    from config.settings import Settings
+    from config.settings import Settings, StoreSettings
+    from core.errors import StoreLockedError
     from routes.wire.server import Statistics
 
 
@@ -33,8 +34,8 @@ T = TypeVar("T")
 
 REFUSALS = (400, 409, 422)  # statuses of a server that refuses what was asked
 KEYS = {
-    401: "API key missing or wrong: it needs one of API_KEYS (--api-key)",
-    403: "it needs a key of ADMIN_API_KEYS (--api-key)",
+    401: "API key missing or wrong: set API_KEYS or ADMIN_API_KEYS here to one of the server's",
+    403: "set ADMIN_API_KEYS here to one of the server's",
 }
 REQUEST_TIMEOUT_S = 3_600  # a repair of many turns is answered when it is done
 CONNECT_TIMEOUT_S = 5
@@ -50,13 +51,33 @@ class Server:
     api_key: str = ""
 
 
+def address(text: str) -> str:
+    """As `--url` takes it. Raises BadParameter, which does not repeat it: a password may be in it."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in text
+    except ValueError:
+        usable = False
+    if not usable:
+        raise click.BadParameter("an address is like http://127.0.0.1:8000.")
+    return text.rstrip("/")
+
+
 def server_options(command: Callable[..., int]) -> Callable[..., int]:
     url = click.option(
         "--url",
+        type=address,
+        metavar="ADDRESS",
         help="Ask this server (default: the one that has the store of DATA_DIR open; else that store itself, "
         "or HOST and PORT where only a server can answer).",
     )
-    key = click.option("--api-key", help="Its key, which ps shows (default: of ADMIN_API_KEYS, API_KEYS).")
+    key = click.option(
+        "--api-key",
+        metavar="KEY",
+        help="Its key; ps shows it to others on this machine, so set ADMIN_API_KEYS or API_KEYS instead.",
+    )
     return url(key(command))
 
 
@@ -81,8 +102,8 @@ async def at_store(
         try:
             return await here()
         except StoreLockedError as error:
-            server = _holding(settings, server, error)
-    return await by_server(server, await _look_of(settings, server, named=bool(options.url)))
+            server = holding(settings, server, error)
+    return await by_server(server, await look_of(settings, server, named=bool(options.url)))
 
 
 async def at_server(
@@ -94,7 +115,8 @@ async def at_server(
     as_admin: bool = False,
 ) -> int:
     """For a command that opens no store: `--url`, else the server that has the store of DATA_DIR open, else
-    the address of HOST and PORT. Its store is shown, unless the key is not an administrator's.
+    the address of HOST and PORT. Its store is shown; of one that was not named it is the store of DATA_DIR,
+    where that has one.
 
     Returns the exit code of `work`. Raises CommandError.
     """
@@ -105,21 +127,28 @@ async def at_server(
     if held:
         server = Server(held, server.api_key)
     async with asking(server, timeout_s, NOT_RUNNING) as client:
-        await _show_asked(settings, client, server, named=not held)
+        await show_asked(settings, client, server, named=bool(options.url))
         return await work(client)
 
 
-async def _show_asked(settings: Settings, client: ServerClient, server: Server, *, named: bool) -> None:
-    from routes.wire.server import Statistics
+async def show_asked(settings: Settings, client: ServerClient, server: Server, *, named: bool) -> None:
+    """A user's key learns which store it is, and not what is in it. Raises CommandError."""
+    from api.offline.holders import id_of
+    from routes.wire.server import PublicSettings, Statistics
 
+    named = named or not id_of(settings.store)
     response = await client.request("GET", "/admin/stats")
     if response.is_success:
-        _checked_store(settings, server, read(response, Statistics), named=named)
-    else:
-        print(f"Server {server.url}", file=sys.stderr)
+        checked_store(settings, server, read(response, Statistics), named=named)
+        return
+    response = await client.request("GET", "/settings/public")
+    store_id = read(response, PublicSettings).store_id if response.is_success else ""
+    if store_id and not named:
+        _refuse_another(settings, server, store_id)
+    _show(f"Store {server.url} ({store_id})" if store_id else f"Server {server.url}")
 
 
-def _holding(settings: Settings, server: Server, error: Exception) -> Server:
+def holding(settings: Settings, server: Server, error: StoreLockedError) -> Server:
     """The server that has the store of DATA_DIR open. Raises CommandError when it is another program."""
     from api.offline.holders import holder
 
@@ -129,7 +158,7 @@ def _holding(settings: Settings, server: Server, error: Exception) -> Server:
     return Server(url, server.api_key)
 
 
-async def _look_of(settings: Settings, server: Server, *, named: bool) -> StoreContents:
+async def look_of(settings: Settings, server: Server, *, named: bool) -> StoreContents:
     """What a server has in its store, which is shown. One that was not named must have the store of DATA_DIR.
 
     Raises CommandError.
@@ -137,23 +166,33 @@ async def _look_of(settings: Settings, server: Server, *, named: bool) -> StoreC
     from routes.wire.server import Statistics
 
     async with asking(server) as client:
-        return _checked_store(
+        return checked_store(
             settings, server, await client.send("GET", "/admin/stats", Statistics), named=named
         )
 
 
-def _checked_store(settings: Settings, server: Server, reply: Statistics, *, named: bool) -> StoreContents:
-    from api.offline.holders import StoreContents, id_of
+def checked_store(settings: Settings, server: Server, reply: Statistics, *, named: bool) -> StoreContents:
+    """It is shown. Raises CommandError when the server was not named and has another store."""
+    from api.offline.holders import StoreContents
 
-    if not named and reply.store_id != id_of(settings.store):
-        raise CommandError(
-            f"the lock of {settings.store.embedded} ({id_of(settings.store)}) names {server.url}, which has "
-            f"another store ({reply.store_id}): nothing was done; name the right one with --url"
-        )
+    if not named:
+        _refuse_another(settings, server, reply.store_id)
     stored = reply.stored
     return show_store(
         StoreContents(server.url, reply.store_id, stored["turns"], stored["documents"], stored["sessions"])
     )
+
+
+def _refuse_another(settings: Settings, server: Server, store_id: str) -> None:
+    """Raises CommandError when it is not the store of DATA_DIR."""
+    from api.offline.holders import id_of
+
+    ours = id_of(settings.store)
+    if store_id != ours:
+        raise CommandError(
+            f"{server.url} has another store ({store_id}) than {settings.store.embedded} ({ours}): "
+            "nothing was done; name the right server with --url"
+        )
 
 
 @asynccontextmanager
@@ -168,20 +207,32 @@ async def open_here(settings: Settings) -> AsyncIterator[tuple[History, StoreCon
 
 def show_store(look: StoreContents) -> StoreContents:
     """On standard error, since a result may be read by a program."""
-    print(shown(look.line), file=sys.stderr)
+    _show(look.line)
     return look
 
 
+def show_place(names: StoreSettings, role: str = "Store") -> None:
+    """Of a store that is not opened now, or not yet."""
+    from api.offline.holders import place_of
+
+    _show(f"{role} {place_of(names)}")
+
+
+def _show(line: str) -> None:
+    """An address may hold a password."""
+    from config.secrets import Mask
+
+    print(shown(Mask()(line)), file=sys.stderr)
+
+
 def server_of(settings: Settings, url: str | None, api_key: str | None, *, as_admin: bool = True) -> Server:
-    """`as_admin`: an administrator's key goes before a user's. Raises CommandError."""
-    if url and not url.startswith(("http://", "https://")):
-        raise CommandError(f"--url {url} is refused: an address is like http://127.0.0.1:8000", EXIT_REFUSED)
+    """`as_admin`: an administrator's key goes before a user's."""
     server = settings.server
     keys = (
         [*server.admin_api_keys, *server.api_keys] if as_admin else [*server.api_keys, *server.admin_api_keys]
     )
     key = api_key or next((key.get_secret_value() for key in keys), "")
-    return Server((url or server.address(server.port)).rstrip("/"), key)
+    return Server(url or server.address(server.port), key)
 
 
 class ServerClient:

@@ -59,7 +59,7 @@ def sync(**options: Any) -> int:
 
 
 async def _sync(settings: Settings, options: Options) -> int:
-    if not (settings.knowledge.sources or options.forget or options.url):
+    if not (settings.knowledge.sources or options.source or options.forget or options.url):
         if not options.json:
             print("No source is configured: name folders in wenmai.toml, as [sources.NAME] with folder = ...")
         return print_reports((), (), options)

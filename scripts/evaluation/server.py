@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from api.search.handler import SearchRequest
+from config.settings import load_settings
 from core.knowledge import Upload
 from routes.wire.chat import Answer
 from routes.wire.documents import AddedDocument, DocumentPage
 from routes.wire.search import SearchResult as SearchReply
 from routes.wire.transfer import ImportedConversation
 from scripts.commands.maintenance import CommandError
-from scripts.commands.server import Server, ServerClient, asking, checked
+from scripts.commands.server import Server, ServerClient, asking, checked, show_asked
 from scripts.evaluation.judging import Hit, Reply
 from scripts.evaluation.knowledge import Exchanges, NotReadError, SearchResult
 from scripts.ingest import ask_patiently, reading_in
@@ -160,7 +161,9 @@ async def open_server(
             f"{len(owners)} collections need as many API keys: set API_KEYS here as at the server "
             f"({len(api_keys)} given)"
         )
-    async with asking(Server(url), REQUEST_TIMEOUT_S, NO_ANSWER) as client:
+    asked = Server(url, next(iter(api_keys), ""))
+    async with asking(asked, REQUEST_TIMEOUT_S, NO_ANSWER) as client:
+        await show_asked(load_settings(), client, asked, named=True)
         server = ServedKnowledge(client, dict(zip(owners, api_keys or [""], strict=False)))
         await server.check_empty()
         try:

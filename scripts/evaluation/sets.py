@@ -194,7 +194,7 @@ def _groups(row: _QuestionRow, by: str) -> tuple[str, ...]:
 
 
 def rows_of(path: Path, model: type[Row]) -> Iterator[Row]:
-    place = "/".join(path.parts[-2:])
+    place = str(Path(*path.parts[-2:]))
     try:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):

@@ -88,6 +88,15 @@ def files(key: str) -> Iterator[tuple[str, str]]:
     yield "source", f'[sources.docs]\nfolder = "/srv"\napi_key = "{key}"'
 
 
+def test_every_secret_setting_is_among_them() -> None:
+    """Discriminates: a setting for a key, added later, that no canary stands in."""
+    sections = [each.annotation for each in Settings.model_fields.values()]
+    fields = {name: field for each in sections if each for name, field in each.model_fields.items()}
+    secret = {name for name, field in fields.items() if "Secret" in str(field.annotation)}
+    assert secret == {*KEYS, *LISTS}
+    assert {name for name, field in fields.items() if name.endswith("url")} == {*URLS}
+
+
 CASES = [(f"{name} {key}", text) for key in (CANARY, PLAIN) for name, text in files(key)]
 
 

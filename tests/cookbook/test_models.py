@@ -14,7 +14,7 @@ from api.model_failures import FailureTexts
 from api.offline.doctor import examine
 from config.secrets import mask_of
 from config.settings import Settings
-from core.errors import Cause, LLMUnavailableError, ModelFailure
+from core.errors import Cause, LLMUnavailableError, ModelFailure, StoreLockedError
 from core.operations.findings import Finding
 from tests.cookbook.pages import LANGUAGES, blocks, page, rows, sections
 from tests.support.models.provider_stub import Answer, ProviderStub, serving
@@ -63,10 +63,10 @@ async def provider(answer: Answer) -> AsyncIterator[ProviderStub]:
 
 
 async def doctor_on_the_model(settings: Settings) -> Finding:
-    async def ask_server() -> list[Finding]:
+    async def ask_holder(error: StoreLockedError) -> list[Finding]:
         return []
 
-    findings = await examine(settings, ask_server, fast=True)
+    findings = await examine(settings, ask_holder, print, fast=True)
     return next(finding for finding in findings if finding.name == "model default")
 
 

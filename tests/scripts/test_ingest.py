@@ -68,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.polls += 1
         kind, _, key = self.path.strip("/").partition("/")
-        if kind == "admin":
+        if kind in ("admin", "settings"):
             self._answer(403, {"error": {"message": "not with this key"}})
         elif kind == "documents":
             self._answer(200, {**DOCUMENT, "document_id": key, "status": "ready"})
@@ -152,11 +152,29 @@ def test_what_fails_is_named_with_its_reason_and_the_rest_is_added(
 ) -> None:
     for name, text in (("a.md", "refuse"), ("b.md", "fail"), ("c.md", "fine")):
         (tmp_path / name).write_text(text)
-    assert run(server, tmp_path, tmp_path / "missing.md") == 1
+    assert run(server, tmp_path) == 1
     captured = capsys.readouterr()
-    assert captured.out == "added 1, already there 0, failed 3\n"
-    for line in ("a.md: It cannot be read.", "b.md: The model failed.", "missing.md: [Errno 2]"):
+    assert captured.out == "added 1, already there 0, failed 2\n"
+    for line in ("a.md: It cannot be read.", "b.md: The model failed."):
         assert line in captured.err
+
+
+def test_a_path_a_date_or_a_tag_that_cannot_be_is_refused_before_anything_is_sent(
+    server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: the files beside it sent, and the same reason once for each of them."""
+    (tmp_path / "a.md").write_text("text")
+    for words, reason in (
+        (("missing.md",), "'missing.md' does not exist"),
+        (("--date", "soon"), "like 2026-01-31"),
+        (("--tags", "x" * 65), "64 characters"),
+        (("--tags", ",".join(map(str, range(33)))), "at most 32 tags"),
+    ):
+        assert run(server, tmp_path, *words) == 2
+        line = capsys.readouterr().err
+        assert reason in line
+        assert line.count("\n") == 1
+    assert server.uploads == {}
 
 
 def test_a_job_that_another_worker_has_is_followed_by_its_document(

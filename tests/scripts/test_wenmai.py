@@ -50,6 +50,63 @@ def test_a_command_has_its_name_a_help_and_one_line_for_an_unknown_option(
     assert list(tmp_path.iterdir()) == []
 
 
+BAD = (
+    "serve now",
+    "version now",
+    "ask --url elsewhere",
+    "ask --model",
+    "ingest missing.md",
+    "ingest . --date soon",
+    "sync --source notes --forget notes",
+    "search --top 0 leave",
+    "search --top 51 leave",
+    "sessions --limit 201",
+    "prompt a b",
+    "doctor --url http://127.0.0.1:0",
+    "evaluate missing",
+    "evaluate . --limit 0",
+    "calibrate missing.jsonl",
+    "calibrate --show --undo",
+    "cleanup --days 36501",
+    "cleanup --days 1 --apply",
+    "erase --turn 12",
+    "erase --owner me --session 12",
+    "erase --owner me --backups maybe",
+    "erase --owner me --apply",
+    "repair --assume-timezone Mars/Olympus",
+    "repair --plan a.json --import-from old",
+    "backup --keep 0",
+    "backup --to notes.zip",
+    "backup --verify a.wenmai.zip --list",
+    "restore missing.wenmai.zip",
+    "migrate --from here --to here",
+    "migrate --from http://[ --to here",
+    "reembed --embedding os:system",
+    "reembed --suffix new",
+)
+"""Values out of range, and options that do not go together: of every command one at least."""
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_what_cannot_be_is_refused_in_one_line_and_nothing_is_done(
+    line: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: a traceback; a server that is asked first, and a store that is looked for."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("PORT", "9")
+    assert wenmai.main(line.split()) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert re.fullmatch(r"wenmai: .+\n", printed.err)
+    assert "there is no store" not in printed.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_command_is_among_them() -> None:
+    assert {line.split()[0] for line in BAD} == set(wenmai.COMMANDS)
+
+
 @pytest.mark.parametrize("name", wenmai.COMMANDS)
 def test_what_reports_also_reports_as_json_and_what_has_a_number_limits_it(name: str) -> None:
     options = {each.name: each for each in made(name).params}

@@ -81,6 +81,12 @@ class StoreFolders:
         names = [entry.name for entry in self.store.iterdir() if entry.is_dir() and "." not in entry.name]
         return sorted(set(names) - set(known))
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether an earlier run ended between its two renames."""
+        before = self._promised()
+        return before is not None and before.is_dir()
+
     def finish_interrupted(self) -> Path | None:
         """Put a complete copy in place when an earlier run ended between its two renames.
 

@@ -12,7 +12,7 @@ import pytest
 
 from api.offline.doctor import examine
 from config.settings import Settings
-from core.errors import Cause
+from core.errors import Cause, StoreLockedError
 from core.operations.findings import Finding, Level
 from tests.services.adapters.http_stub import Reply, http_stub
 from tests.support.models.provider_stub import Answer, serving
@@ -75,7 +75,7 @@ def settings_for(data: Path, url: str, **models: object) -> Settings:
     )
 
 
-async def nobody() -> list[Finding]:
+async def nobody(error: StoreLockedError) -> list[Finding]:
     return []
 
 
@@ -86,7 +86,7 @@ async def test_doctor_says_what_is_wrong_with_each_model(name: str, tmp_path: Pa
     async with misbehaving(answer) as url:
         options = {"timeout_s": 2}
         embedding = {"embedding": "openai:e", "embedding_base_url": url, "embedding_options": options}
-        findings = await examine(settings_for(tmp_path, url, **embedding), nobody, fast=True)
+        findings = await examine(settings_for(tmp_path, url, **embedding), nobody, print, fast=True)
     models = {each.name: each for each in findings if each.name in ("model default", "embedding", "reranker")}
     assert [each.level for each in models.values()] == [Level.FAIL] * 3
     assert hint in models["model default"].sentence
@@ -133,7 +133,7 @@ async def test_models_that_answer_are_told_with_their_time(tmp_path: Path) -> No
             reranker_url=reranker.url,
         )
         began = time.monotonic()
-        findings = await examine(settings, nobody, fast=True)
+        findings = await examine(settings, nobody, print, fast=True)
         assert time.monotonic() - began < 3
     models = [each for each in findings if each.name in ("model default", "embedding", "reranker")]
     assert [each.level for each in models] == [Level.OK] * 3, models

@@ -70,7 +70,9 @@ async def test_a_backup_comes_back_elsewhere_and_only_into_an_empty_store(
     again = await asyncio.to_thread(command, "wenmai", "restore", str(archive), "--apply", **to)
     assert again.returncode == 2
     assert "not empty" in again.stderr
-    assert again.stderr.count("\n") == 1
+    store, refusal = again.stderr.splitlines()
+    assert store.startswith("Store ")
+    assert refusal.startswith("wenmai: the store is not empty")
 
 
 @pytest.mark.full("runs commands as processes of their own")

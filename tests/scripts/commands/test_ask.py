@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import subprocess
@@ -89,15 +90,33 @@ async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
 ) -> None:
     """Discriminates: the server's bare sentence; its hint with "Bearer <key>" masked."""
     async with serving(make_settings(tmp_path, server={"api_keys": (KEY,)})) as url:
-        key = "the server refuses (401): API key missing or wrong: it needs one of API_KEYS (--api-key)"
+        key = "the server refuses (401): API key missing or wrong: "
+        key += "set API_KEYS or ADMIN_API_KEYS here to one of the server's"
         model = "the server refuses (404): model_id: unknown model. Configured: default."
-        for words, line in (
-            (["ask", "Hello?"], key),
-            (["sessions"], key),
-            (["ask", "Hello?", "--model", "nope", "--api-key", KEY], model),
+        session = "the server refuses (422): session_id: Input should be a valid UUID"
+        for words, exit_code, line in (
+            (["ask", "Hello?"], 1, key),
+            (["sessions"], 1, key),
+            (["ask", "Hello?", "--model", "nope", "--api-key", KEY], 1, model),
+            (["ask", "Hello?", "--session", "12", "--api-key", KEY], 2, session),
+            (["ask", "Hello?", "--session", "12", "--api-key", KEY, "--json"], 2, session),
         ):
-            assert await asyncio.to_thread(wenmai.main, [*words, "--url", url]) == 1
-            assert f"wenmai: {line}\n" in capsys.readouterr().err
+            assert await asyncio.to_thread(wenmai.main, [*words, "--url", url]) == exit_code
+            assert capsys.readouterr().err.splitlines()[-1].startswith(f"wenmai: {line}")
+
+
+def test_in_a_conversation_a_refused_question_is_said_and_the_next_one_asked(
+    served: tuple[RunningServer, StubLLM], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: a conversation that ends with a question that was too long; a text that steers the
+    terminal."""
+    server, stub = served
+    stub.words = ("退款\u3000要", " \x1b[2Jthree days")
+    monkeypatch.setattr("sys.stdin", io.StringIO("长" * 9_000 + "\n退款要几天\n"))
+    assert wenmai.main(["ask", "--url", server.url, "--api-key", KEY]) == 1
+    printed = capsys.readouterr()
+    assert "wenmai: the server refuses (422): " in printed.err
+    assert "退款\u3000要 \\x1b[2Jthree days" in printed.out
 
 
 @pytest.mark.full("runs commands as processes of their own")
@@ -108,7 +127,8 @@ def test_a_turn_is_shown_part_by_part_and_its_request_as_sent(
     server, stub = served
     turn_id = ask(server)
     shown = show(turn_id, "--url", server.url, "--api-key", KEY, "--request")
-    assert (shown.returncode, shown.stderr) == (0, f"Server {server.url}\n")
+    assert shown.returncode == 0
+    assert re.fullmatch(rf"Store {server.url} \([\w-]+\)\n", shown.stderr)  # of a user's key the id alone
     assert shown.stdout.startswith(f"turn {turn_id}\nmodel default · layout ")
     assert f"  {QUESTION}" in shown.stdout.splitlines()
     assert "request: exact, sha256 " in shown.stdout
@@ -133,7 +153,7 @@ def test_an_unknown_turn_a_missing_key_and_no_server_are_said_in_one_line(
         assert (refused.returncode, refused.stdout) == (1, "")
         *before, line = refused.stderr.splitlines()
         assert line.startswith("wenmai: ")
-        assert before in ([], [f"Server {server.url}"])
+        assert all(re.match(f"(Store|Server) {server.url}", each) for each in before)
         assert word in line.lower()
 
 
@@ -186,4 +206,4 @@ def test_a_turn_without_a_record_says_so() -> None:
 def test_a_text_cannot_steer_the_terminal() -> None:
     part = part_of("question", text="a\033[2Jb\r\x9bc\td")
     shown = lines(Prompt(turn_id="t", model_id="m", parts=[part]))
-    assert ("", "  a␛[2Jb␍�c\td") in list(shown)
+    assert ("", "  a\\x1b[2Jb\\r\\x9bc\td") in list(shown)

@@ -134,15 +134,23 @@ def test_neither_a_key_nor_a_text_is_ever_printed(tmp_path: Path, run_doctor: Ru
 
 @pytest.mark.full("runs commands as processes of their own")
 def test_while_a_server_runs_it_is_asked_what_is_stored(tmp_path: Path, run_doctor: Run) -> None:
+    """Discriminates: the server at PORT, which may be another; with `--url`, what is here looked into."""
     with running_server(tmp_path, **QUICK) as server:
-        shown = run_doctor("--url", server.url)
+        shown = run_doctor(PORT="9")
+        named = run_doctor("--url", server.url, DATA_DIR=str(tmp_path / "none"), EMBEDDING="openai")
         elsewhere = run_doctor("--url", "http://127.0.0.1:9")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert "ready at" in shown.stdout
-    assert "in use by the server: turns 0" in shown.stdout
-    assert "the next clean-up is at" in shown.stdout
+    for each in (shown, named):
+        assert each.returncode == 0
+        assert each.stderr.startswith(f"Store {server.url} (")
+        assert f"ready at {server.url}" in each.stdout
+        assert "in use by the server: turns 0" in each.stdout
+        assert "the next clean-up is at" in each.stdout
+        assert "embedding      answered in" in each.stdout
+    assert "data folder" in shown.stdout
+    assert "data folder" not in named.stdout
+    (line,) = elsewhere.stdout.splitlines()
+    assert line.startswith("fail  server         no server answers at http://127.0.0.1:9")
     assert elsewhere.returncode == 1
-    assert "does not answer" in elsewhere.stdout
 
 
 def test_models_on_this_machine_are_looked_for(tmp_path: Path) -> None:

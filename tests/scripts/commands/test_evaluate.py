@@ -214,9 +214,9 @@ def test_a_running_server_must_be_empty_and_have_a_key_for_every_scope(
 def test_a_folder_without_sets_and_a_broken_set_are_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert invoke(evaluate, [str(tmp_path)]) == 1
+    assert invoke(evaluate, [str(tmp_path)]) == 2
     assert "no folder with queries.jsonl" in capsys.readouterr().err
-    assert invoke(evaluate, [str(SETS), "--sets", "tea", "coffee"]) == 1
+    assert invoke(evaluate, [str(SETS), "--sets", "tea", "coffee"]) == 2
     assert "coffee" in capsys.readouterr().err
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "queries.jsonl").touch()

@@ -284,7 +284,7 @@ async def test_what_cannot_be_sent_is_refused_in_one_line(server: Server) -> Non
 
 @pytest.mark.parametrize(
     ("status", "exit_code", "text"),
-    [(409, 2, "busy"), (422, 2, "busy"), (503, 1, "busy"), (403, 1, r"ADMIN_API_KEYS \(--api-key\)")],
+    [(409, 2, "busy"), (422, 2, "busy"), (503, 1, "busy"), (403, 1, "ADMIN_API_KEYS")],
 )
 def test_a_refusal_of_the_server_is_told_by_the_exit_code(status: int, exit_code: int, text: str) -> None:
     error = refusal(httpx.Response(status, json={"error": {"message": "busy"}}))
@@ -334,4 +334,4 @@ def test_days_that_are_no_number_are_told_as_such(capsys: pytest.CaptureFixture[
 def test_the_address_comes_from_host_and_port(tmp_path: Path, host: str, url: str) -> None:
     settings = make_settings(tmp_path, server={"host": host, "port": 8123, "api_keys": ("one", "two")})
     assert server_of(settings, None, None) == Server(url, "one")
-    assert server_of(settings, "http://elsewhere/", "mine") == Server("http://elsewhere", "mine")
+    assert server_of(settings, "http://elsewhere", "mine") == Server("http://elsewhere", "mine")

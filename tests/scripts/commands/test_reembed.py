@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -174,10 +175,33 @@ async def test_a_run_interrupted_between_the_renames_is_finished_by_the_next(
     assert await apply(tmp_path) == 0
     (tmp_path / "store").rename(tmp_path / "store.reembed")
     (tmp_path / "store.reembed" / "complete").write_text(old_store(tmp_path).name)
+    with pytest.raises(CommandError, match="--apply finishes it"):
+        await reembed._reembed(with_embedding(tmp_path, OTHER), _options([]))
+    assert not (tmp_path / "store").exists()
     assert await apply(tmp_path) == 0
     shown = capsys.readouterr().out
     assert "Finished what an interrupted run had left" in shown
     assert "Nothing to do" in shown
+
+
+async def test_as_json_it_prints_one_object_and_notes_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: the table for people in the result; a cancellation where nobody is at work."""
+    async with filled(tmp_path):
+        pass
+    capsys.readouterr()
+    assert await reembed._reembed(with_embedding(tmp_path, OTHER), _options(["--json"])) == 0
+    outcome = json.loads(capsys.readouterr().out)
+    assert (outcome["needed"], outcome["points"] > 0, outcome["done"]) == (True, True, False)
+    assert await apply(tmp_path, "--json") == 0
+    printed = capsys.readouterr()
+    outcome = json.loads(printed.out)
+    assert (outcome["done"], Path(outcome["old_store"])) == (True, old_store(tmp_path))
+    assert outcome["settings"] == {"EMBEDDING": OTHER}
+    assert "conversations: 1 points, 1 of them embedded" in printed.err
+    with pytest.raises(CommandError, match="nothing to cancel"):
+        await reembed._reembed(with_embedding(tmp_path, OTHER), _options(["--cancel"]))
 
 
 async def test_without_a_store_it_is_refused_and_none_is_made(tmp_path: Path) -> None:

@@ -3,62 +3,102 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
 from api.wiring.assembly import open_maintenance
+from api.wiring.parts import open_store
 from config.settings import load_settings
 from scripts import wenmai
-from services.store.durable import holder_of, store_id
+from services.store.collections import collection_specs
+from services.store.dialect import Record
+from services.store.durable import store_id
+from services.store.pages import scroll_all
 from tests.support.servers.app import HASHING, make_settings, open_app
 from tests.support.servers.server import RunningServer, running_server
 
 CLOSED = "http://127.0.0.1:9"
-DRY = {
-    "cleanup": ["cleanup"],
-    "repair": ["repair"],
-    "erase": ["erase", "--owner", "nobody"],
-    "backup": ["backup"],
-    "sync": ["sync"],
-    "reembed": ["reembed"],
+ANOTHER = "no server answers at http://127.0.0.1:9"
+UNKNOWN = "0b0e8a52-6f1c-4d1e-9a43-5a1c6d1f7e21"
+STORES = ("here", "served", "named")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command line, and what it does: "dry" opens the store or asks the server that has it, "asks" needs a
+    server, "looks" is content without a store, "elsewhere" names its stores itself. `writes`: it changes the
+    store that it acts on, and no other; `found`: its exit code where there is a store."""
+
+    words: tuple[str, ...]
+    kind: str
+    writes: bool = False
+    found: int = 0
+
+
+CASES = {
+    "cleanup": Case(("cleanup",), "dry"),
+    "repair": Case(("repair",), "dry"),
+    "erase": Case(("erase", "--owner", "nobody"), "dry"),
+    "backup": Case(("backup",), "dry", writes=True),
+    "sync": Case(("sync",), "dry", writes=True),
+    "reembed": Case(("reembed",), "dry"),
+    "ask": Case(("ask", "Hello?"), "asks", writes=True),
+    "search": Case(("search", "Hello?"), "asks"),
+    "sessions": Case(("sessions",), "asks"),
+    "prompt": Case(("prompt", UNKNOWN), "asks", found=1),
+    "ingest": Case(("ingest", __file__), "asks", writes=True),
+    "calibrate": Case(("calibrate", "--show"), "asks"),
+    "doctor": Case(("doctor",), "looks"),
+    "restore": Case(("restore", "ARCHIVE"), "elsewhere"),
+    "migrate": Case(("migrate", "--from", "HERE", "--to", "new"), "elsewhere"),
+    "version": Case(("version",), "elsewhere"),
 }
-ALL = pytest.mark.parametrize("name", DRY)
-BY_SERVER = {
-    "ask": ["ask", "Hello?"],
-    "search": ["search", "Hello?"],
-    "sessions": ["sessions"],
-    "prompt": ["prompt", "0b0e8a52-6f1c-4d1e-9a43-5a1c6d1f7e21"],
-    "ingest": ["ingest", __file__],
-    "calibrate": ["calibrate", "--show"],
-}
-"""Commands that ask a server, and open no store."""
+"""All but `serve`, which the last test has, and `evaluate`, which measures in a store of its own."""
+SITUATIONS = ("here", "served", "named", "closed", "none", "unset")
+
+
+@dataclass(frozen=True)
+class World:
+    """A store that nobody has open, two servers with stores of their own, and an archive; all have the same
+    sessions, of which each store has one to lose."""
+
+    here: Path
+    served: tuple[RunningServer, Path]
+    named: tuple[RunningServer, Path]
+    archive: Path
+    sessions: dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, Path]]:
-    """A running server with one turn, and its data folder."""
-    folder = tmp_path_factory.mktemp("served")
-    with running_server(folder, EMBEDDING=HASHING, LOAD_SAMPLE="false") as server:
-        question = {"question": "Hello?", "stream": False}
-        httpx.post(f"{server.url}/knowledge_chat_conversation", json=question).raise_for_status()
-        yield server, folder
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("stores")
 
+    async def fill() -> dict[str, str]:
+        async with open_app(make_settings(folder / "here")) as app:
+            return {name: (await app.ask(f"Hello {name}?")).session_id for name in STORES}
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nobody has open, with one turn."""
-    folder = tmp_path_factory.mktemp("here")
-
-    async def fill() -> None:
-        async with open_app(make_settings(folder)) as app:
-            await app.ask("Hello?")
-
-    asyncio.run(fill())
-    return folder
+    sessions = asyncio.run(fill())
+    for name in ("served", "named"):
+        shutil.copytree(folder / "here", folder / name)
+    environment = {"EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
+    with (
+        running_server(folder / "served", **environment) as served,
+        running_server(folder / "named", **environment) as named,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for variable, value in {**environment, "WENMAI_CONFIG": "", "DATA_DIR": f"{folder}/here"}.items():
+            patch.setenv(variable, value)
+        archive = folder / "all.wenmai.zip"
+        assert wenmai.main(["backup", "--to", str(archive)]) == 0
+        servers = (served, folder / "served"), (named, folder / "named")
+        yield World(folder / "here", *servers, archive, sessions)
 
 
 @pytest.fixture(autouse=True)
@@ -69,162 +109,238 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.Monke
     monkeypatch.setenv("WENMAI_CONFIG", str(config))
     monkeypatch.setenv("EMBEDDING", HASHING)
     monkeypatch.setenv("BACKUP_DIR", str(tmp_path / "backups"))
+    monkeypatch.setenv("PORT", "9")
     monkeypatch.chdir(tmp_path)
     return monkeypatch
 
 
+def sorted_vectors(record: Record) -> list[tuple[str, object]]:
+    return sorted(record.vector.items()) if isinstance(record.vector, dict) else []
+
+
+def points(data_dir: Path) -> dict[str, list[str]]:
+    """Every point of a store that nobody has open."""
+
+    async def read() -> dict[str, list[str]]:
+        settings = make_settings(data_dir).store
+        async with open_store(settings) as store:
+            return {
+                spec.name: [
+                    repr((each.id, each.payload, sorted_vectors(each)))
+                    async for each in scroll_all(store, spec.name, with_vectors=True)
+                ]
+                for spec in collection_specs(settings)
+            }
+
+    return asyncio.run(read())
+
+
+SHOWN = (
+    "sessions",
+    "documents",
+    "admin/receipts",
+    "admin/sync",
+    "admin/reembed",
+    "admin/calibration",
+    "admin/backups",
+)
+
+
+def contents(server: RunningServer) -> dict[str, object]:
+    """What a server has stored, as far as it shows it; its files change by themselves."""
+    with httpx.Client(base_url=server.url) as client:
+        shown = {path: client.get(path).raise_for_status().json() for path in SHOWN}
+        return {**shown, "stored": client.get("/admin/stats").json()["stored"]}
+
+
 def files(folder: Path) -> dict[str, tuple[int, int]]:
     """Each with its size and when it was changed."""
-    found = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
-    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in paths}
 
 
-@ALL
-def test_without_a_server_the_store_here_is_shown_and_read(
-    name: str, here: Path, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    environment.setenv("DATA_DIR", str(here))
-    assert wenmai.main(DRY[name]) == 0
-    assert f"Store {here / 'store'}: 1 turns, 0 documents" in capsys.readouterr().err
+def words_of(name: str, situation: str, world: World) -> list[str]:
+    known = {"ARCHIVE": str(world.archive), "HERE": str(world.here)}
+    words = [known.get(word, word) for word in CASES[name].words]
+    url = {"named": world.named[0].url, "closed": CLOSED}.get(situation)
+    return [*words, "--url", url] if url else words
 
 
-@ALL
-def test_a_server_that_has_it_open_is_found_by_the_lock_and_asked(
+def outcome(name: str, situation: str, world: World) -> tuple[int, str]:
+    """The exit code, and what is printed."""
+    case = CASES[name]
+    stores = {
+        "here": f"Store {world.here / 'store'}",
+        "served": f"Store {world.served[0].url} ({store_id(world.served[1] / 'store')}): ",
+        "named": f"Store {world.named[0].url} ({store_id(world.named[1] / 'store')}): ",
+    }
+    if case.kind == "elsewhere":
+        return (2, "No such option") if situation in ("named", "closed") else (0, "")
+    if situation == "closed" or (case.kind == "asks" and situation not in ("served", "named")):
+        return 1, ANOTHER
+    if situation in stores:
+        # the server was started before wenmai.toml named the folder
+        late = (name, situation) == ("sync", "served")
+        return (1 if late else case.found), stores[situation]
+    return (0, "nothing is stored yet") if case.kind == "looks" else (2, "wenmai: there is no store in")
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_command_acts_on_the_store_that_is_meant_and_touches_no_other(
     name: str,
-    served: tuple[RunningServer, Path],
+    situation: str,
+    world: World,
     environment: pytest.MonkeyPatch,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Discriminates: PORT of the environment, at which another server may listen."""
-    server, folder = served
-    environment.setenv("DATA_DIR", str(folder))
-    environment.setenv("PORT", "9")
-    code = 1 if name == "sync" else 0  # the server was started before wenmai.toml named the folder
-    assert wenmai.main(DRY[name]) == code
+    """Discriminates: PORT of the environment, at which another server may listen; a command that opens the
+    store of DATA_DIR first, or looks for folders named here; a dry run that leaves a file."""
+    data = {"served": world.served[1], "none": tmp_path / "none"}.get(situation, world.here)
+    environment.setenv("DATA_DIR", str(data))
+    if situation == "unset":
+        environment.delenv("DATA_DIR")
+    if situation == "named":  # what is followed is the server's matter
+        environment.setenv("WENMAI_CONFIG", "")
+    exit_code, words = outcome(name, situation, world)
+    opened = (situation == "here" and CASES[name].kind in ("dry", "looks")) or name == "migrate"
+    servers = {"served": world.served[0], "named": world.named[0]}
+    before = {place: contents(server) for place, server in servers.items()}
+    untouched = points(world.here) if opened else files(world.here)
+    around = sorted(tmp_path.rglob("*"))
+
+    assert wenmai.main(words_of(name, situation, world)) == exit_code
     printed = capsys.readouterr()
-    assert f"Store {server.url} ({store_id(folder / 'store')}): " in printed.err
-    assert ("the server does not follow docs yet: restart it" in printed.err) == (name == "sync")
-    assert holder_of(folder / "store").url == server.url
+    assert words in printed.err + printed.out
+    writes = CASES[name].writes and exit_code in (0, 1)
+    after = {place: contents(server) for place, server in servers.items()}
+    assert {place for place in servers if after[place] != before[place]} <= ({situation} if writes else set())
+    if not (situation == "here" and writes):
+        assert (points(world.here) if opened else files(world.here)) == untouched
+    archives = (
+        [tmp_path / "backups", *(tmp_path / "backups").glob("*")]
+        if (name, situation) == ("backup", "here")
+        else []
+    )
+    assert sorted(tmp_path.rglob("*")) == sorted({*around, *archives})
 
 
-@ALL
-def test_a_server_that_is_named_is_asked_and_the_store_here_left_alone(
-    name: str,
-    served: tuple[RunningServer, Path],
-    here: Path,
-    environment: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("situation", STORES)
+def test_an_erasure_takes_the_session_from_one_store_and_proves_it_there(
+    situation: str, world: World, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: a command that opens the store of DATA_DIR first, or looks for folders named here."""
-    environment.setenv("DATA_DIR", str(here))
-    (here.parent / "no-sources.toml").touch()
-    environment.setenv("WENMAI_CONFIG", str(here.parent / "no-sources.toml"))
-    before = files(here)
-    assert wenmai.main([*DRY[name], "--url", served[0].url]) == 0
-    assert f"Store {served[0].url} (" in capsys.readouterr().err
-    assert wenmai.main([*DRY[name], "--url", CLOSED]) == 1
-    assert f"no server answers at {CLOSED}" in capsys.readouterr().err
-    assert files(here) == before
+    """Discriminates: an erasure proved in the wrong store."""
+    session_id = world.sessions[situation]
+    environment.setenv("DATA_DIR", str(world.served[1] if situation == "served" else world.here))
+    where = ["--url", world.named[0].url] if situation == "named" else []
+    assert (
+        wenmai.main(["erase", "--session", session_id, "--apply", "--yes", "--backups", "delete", *where])
+        == 0
+    )
+    assert "Nothing of it was found." in capsys.readouterr().out
+    present = {"here": session_id in repr(points(world.here))}
+    for name, (server, _) in (("served", world.served), ("named", world.named)):
+        present[name] = httpx.get(f"{server.url}/sessions/{session_id}").status_code == 200
+    assert present == {name: name != situation for name in STORES}
 
 
-@ALL
-def test_where_there_is_no_store_none_is_made(
-    name: str, environment: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_server_at_the_port_that_has_another_store_is_not_asked(
+    world: World, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for folder in (tmp_path / "none", None):
-        if folder:
-            environment.setenv("DATA_DIR", str(folder))
-        else:
-            environment.delenv("DATA_DIR")
-        before = sorted(tmp_path.rglob("*"))
-        assert wenmai.main(DRY[name]) == 2
-        assert "wenmai: there is no store in" in capsys.readouterr().err
-        assert sorted(tmp_path.rglob("*")) == before
+    """Discriminates: HOST and PORT taken for the store of DATA_DIR, which no server has open."""
+    environment.setenv("DATA_DIR", str(world.here))
+    (world.here / "store" / "id").write_text("mine")
+    environment.setenv("PORT", world.named[0].url.rpartition(":")[2])
+    before = contents(world.named[0])
+    for case in (each for each in CASES.values() if each.kind == "asks"):
+        assert wenmai.main(list(case.words)) == 1
+        assert f"{world.named[0].url} has another store" in capsys.readouterr().err
+    assert contents(world.named[0]) == before
 
 
-@pytest.mark.parametrize("name", BY_SERVER)
-def test_a_command_that_asks_a_server_asks_the_one_that_has_the_store_open(
-    name: str,
-    served: tuple[RunningServer, Path],
-    environment: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+def test_a_users_key_is_checked_for_the_store_too(
+    world: World, environment: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: the address of HOST and PORT, at which another server may listen."""
-    server, folder = served
-    environment.setenv("DATA_DIR", str(folder))
-    environment.setenv("PORT", "9")
-    code = 1 if name == "prompt" else 0  # there is no such turn
-    assert wenmai.main(BY_SERVER[name]) == code
-    assert f"Store {server.url} ({store_id(folder / 'store')}): " in capsys.readouterr().err
-    environment.setenv("DATA_DIR", str(tmp_path / "none"))
-    assert wenmai.main([*BY_SERVER[name], "--url", server.url]) == code
-    assert f"Store {server.url} (" in capsys.readouterr().err
-    assert not (tmp_path / "none").exists()
+    """Discriminates: a check by figures that only administrators may read."""
+    environment.setenv("API_KEYS", "user")
+    environment.setenv("DATA_DIR", str(world.here))
+    (world.here / "store" / "id").write_text("mine")
+    keys = {"API_KEYS": "user", "ADMIN_API_KEYS": "root"}
+    with running_server(tmp_path / "keyed", EMBEDDING=HASHING, LOAD_SAMPLE="false", **keys) as server:
+        environment.setenv("PORT", server.url.rpartition(":")[2])
+        assert wenmai.main(["ask", "Hello?"]) == 1
+        assert "has another store" in capsys.readouterr().err
+        environment.setenv("DATA_DIR", str(tmp_path / "keyed"))
+        assert wenmai.main(["ask", "Hello?"]) == 0
+        assert f"Store {server.url} ({store_id(tmp_path / 'keyed' / 'store')})\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", [*DRY, *BY_SERVER])
-def test_an_address_without_its_protocol_is_refused(
-    name: str, here: Path, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:8000", "http://", "http://127.0.0.1:99999", "http://u:se@[", ""]
+)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.kind != "elsewhere"])
+def test_what_is_no_address_is_refused(
+    name: str, address: str, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    environment.setenv("DATA_DIR", str(here))
-    assert wenmai.main([*(DRY | BY_SERVER)[name], "--url", "127.0.0.1:8000"]) == 2
-    line = "wenmai: --url 127.0.0.1:8000 is refused: an address is like http://127.0.0.1:8000\n"
-    assert capsys.readouterr().err == line
+    """Discriminates: a traceback; an address with its password in the line."""
+    assert wenmai.main([*CASES[name].words, "--url", address]) == 2
+    reason = f"an address is like http://127.0.0.1:8000. See wenmai {name} --help."
+    assert capsys.readouterr().err == f"wenmai: Invalid value for '--url': {reason}\n"
 
 
-@pytest.mark.parametrize("name", BY_SERVER)
-def test_where_no_server_answers_such_a_command_says_how_to_start_one_and_touches_nothing(
-    name: str,
-    here: Path,
-    environment: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+def test_a_password_in_an_address_is_not_shown(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    url = world.named[0].url.replace("://", "://me:pass1word@")
+    for words in (["sessions"], ["cleanup"], ["doctor"]):
+        assert wenmai.main([*words, "--url", url]) == 0
+        printed = capsys.readouterr()
+        assert "Store http://" in printed.err
+        assert "pass1word" not in printed.err + printed.out
+
+
+def test_archives_are_listed_where_the_server_is_and_read_only_here(
+    world: World, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    environment.setenv("PORT", "9")
-    before = files(here)
-    for folder, more in ((here, []), (here, ["--url", CLOSED]), (tmp_path / "none", [])):
-        environment.setenv("DATA_DIR", str(folder))
-        assert wenmai.main([*BY_SERVER[name], *more]) == 1
-        shown = capsys.readouterr()
-        assert shown.out == ""
-        assert f"no server answers at {CLOSED}" in shown.err
-        assert "wenmai serve" in shown.err
-    assert files(here) == before
-    assert not (tmp_path / "none").exists()
-
-
-def test_doctor_restore_and_migrate_make_no_store_either(
-    here: Path, environment: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Discriminates: a dry run that leaves a folder behind."""
-    environment.setenv("DATA_DIR", str(here))
-    assert wenmai.main(["backup"]) == 0
-    (archive,) = (tmp_path / "backups").iterdir()
-    environment.setenv("DATA_DIR", str(tmp_path / "none"))
-    before = sorted(tmp_path.rglob("*"))
-    wenmai.main(["doctor", "--url", CLOSED])
-    assert wenmai.main(["restore", str(archive)]) == 0
-    assert wenmai.main(["migrate", "--from", str(here), "--to", str(tmp_path / "none")]) == 0
-    assert sorted(tmp_path.rglob("*")) == before
+    """Discriminates: the folder here shown for that of the server that was named."""
+    environment.setenv("DATA_DIR", str(world.here))
+    url = world.named[0].url
+    assert wenmai.main(["backup", "--url", url]) == 0
+    capsys.readouterr()
+    assert wenmai.main(["backup", "--list", "--json", "--url", url]) == 0
+    (archive, *_) = json.loads(capsys.readouterr().out)
+    assert (world.named[1] / "backups" / archive["file"]).is_file()
+    shutil.rmtree(world.named[1] / "backups")
+    for words in (["--verify", str(world.archive)], ["--list", "--to", "x"]):
+        assert wenmai.main(["backup", *words, "--url", url]) == 2
+    assert wenmai.main(["backup", "--list"]) == 0
+    assert "No backups in " in capsys.readouterr().out
 
 
 def test_of_two_commands_at_once_the_second_says_who_has_the_store(
-    here: Path, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: World, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Discriminates: a lock without its process; a wait without an end."""
-    environment.setenv("DATA_DIR", str(here))
+    """Discriminates: a lock without its process; a wait without an end; another server asked instead."""
+    environment.setenv("DATA_DIR", str(world.here))
+    environment.setenv("PORT", world.named[0].url.rpartition(":")[2])
+    opening = [case.words for case in CASES.values() if case.kind in ("dry", "looks")]
+    opening += [("migrate", "--from", str(world.here), "--to", "new", "--apply")]
+    opening += [("restore", str(world.archive), "--apply")]
 
-    async def meanwhile() -> int:
+    async def meanwhile(words: tuple[str, ...]) -> int:
+        return await asyncio.to_thread(wenmai.main, list(words))
+
+    async def one_after_the_other() -> None:
         async with open_maintenance(load_settings()):
-            return await asyncio.to_thread(wenmai.main, ["cleanup"])
+            for words in opening:
+                assert await meanwhile(words) == 1, words
+                printed = capsys.readouterr()
+                assert str(os.getpid()) in printed.err + printed.out, words
 
-    assert asyncio.run(meanwhile()) == 1
-    assert str(os.getpid()) in capsys.readouterr().err
+    asyncio.run(one_after_the_other())
 
 
 def test_a_lock_that_names_another_servers_address_is_not_believed(
-    served: tuple[RunningServer, Path],
+    world: World,
     environment: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -236,7 +352,7 @@ def test_a_lock_that_names_another_servers_address_is_not_believed(
     folder.mkdir(parents=True)
     environment.setenv("DATA_DIR", str(folder.parent))
     with locked(folder / "lock"), (folder / "lock").open("r+b") as lock:
-        write_holder(lock.fileno(), Holder(1, 1, "now", served[0].url))
+        write_holder(lock.fileno(), Holder(1, 1, "now", world.served[0].url))
         (folder / "id").write_text("mine")
         assert wenmai.main(["erase", "--owner", "nobody", "--apply", "--yes"]) == 1
     assert "another store" in capsys.readouterr().err
