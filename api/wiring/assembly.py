@@ -415,6 +415,7 @@ def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
         container.readiness.keep_trying(),
         _warm_up(QueryBuilder(container.embedding)),
         container.conversations.index_missing(),
+        container.keep_mended(),
     ]
     if sample_is_pending(settings):
         later.append(container.sample.load())
