@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -16,7 +18,9 @@ from api.knowledge_handler import KnowledgeHandler
 from api.search.handler import SearchHandler
 from api.sessions.handler import SessionsHandler
 from api.turn.run import RunningTurns
+from config.logging import SparingLog
 from config.settings import Settings
+from core.errors import WenmaiError
 from core.formats import FORMATS
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
@@ -33,6 +37,7 @@ from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
 
 ADVICE = "A part of what was stored is lost; put a backup back or run wenmai repair --accept-loss"
+MEND_EVERY_S = 1.0
 ABANDONED_S = 3_600.0  # no import takes that long
 
 
@@ -73,7 +78,10 @@ class Container:
     @property
     def recoveries(self) -> tuple[Callable[[], Awaitable[object]], ...]:
         """What is done before the first question, as soon as the store answers."""
-        return self.calibration.load, self.recover_running, self.discard_unfinished, self.recover_documents
+        return (
+            self.calibration.load, self.finish_erasures, self.recover_running, self.discard_unfinished,
+            self.recover_documents,
+        )  # fmt: skip
 
     def store_id(self) -> str:
         """ "" of a Qdrant server's store. Blocking."""
@@ -90,6 +98,27 @@ class Container:
         """What was begun beside the requests ends, while the store is still open."""
         await self.look.close()
         await self.sync.close()
+
+    async def finish_erasures(self) -> None:
+        """What a crash has cut; beside other workers only what none of them can still be at."""
+        shared = self.settings.store.qdrant_url is not None
+        await self.sessions.erasure.finish_begun(ABANDONED_S if shared else 0)
+
+    async def keep_mended(self) -> None:
+        """What the store left half when it went away is made whole when it is back: answers that could not be
+        stored, documents, erasures. Never ends."""
+        sparing = SparingLog(most=1)
+        while True:
+            await asyncio.sleep(MEND_EVERY_S)
+            for mend in (self.store_kept, self.knowledge.mend_left, self.sessions.erasure.finish_cut):
+                try:
+                    await mend()
+                except WenmaiError as error:
+                    sparing(logging.WARNING, "not_mended_yet", {"what": mend.__name__, "error": str(error)})
+
+    async def store_kept(self) -> None:
+        for turn in await self.conversations.store_kept():
+            await self.sessions.ensure(turn)
 
     async def recover_running(self) -> int:
         """Turns a crash left running become interrupted; beside other workers only those too old to run."""

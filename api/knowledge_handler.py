@@ -19,6 +19,7 @@ from core.errors import (
     EmptyQuestionError,
     InvalidParentError,
     QuestionTooLongError,
+    StoreUnavailableError,
     TurnConflictError,
     UnknownTurnError,
 )
@@ -75,6 +76,8 @@ class KnowledgeHandler:
             raise InvalidParentError("parent_turn_id: a turn cannot be its own parent.")
         async with self._running.starting(turn_id):
             running = await self._attachable(turn_id)
+            if running is None:
+                await self._pipeline.conversations.store_kept(turn_id)
             stored = running.turn if running else await self._stored(request.turn_id)
             if stored is not None:
                 await self._check_same_request(stored, request, original)
@@ -195,7 +198,11 @@ class KnowledgeHandler:
                 await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])
             await self._pipeline.conversations.add_conversation_turn(turn)
             failpoint("turn.begun")
-            await self._sessions.touch(session, request.question, turn_id)
+            try:
+                await self._sessions.touch(session, request.question, turn_id)
+            except StoreUnavailableError:
+                self._pipeline.conversations.keep_interrupted(turn)
+                raise
             plan = TurnPlan(request, turn, branch, session, models, command)
             run = TurnRun(self._pipeline, plan, self._server.disconnect_grace_s)
             run.stream.expect_reader()

@@ -56,6 +56,7 @@ TROUBLES = {
     "missing_vectors": "turns without vectors",
     "session_without_record": "sessions not in the list",
     "no_session": "points without session",
+    "document_not_searched": "documents ready, not searched",
 }
 Row = tuple[str, int | str]
 
@@ -292,6 +293,7 @@ def _done(report: BackfillReport) -> list[Row]:
         ("duplicate turns to delete" if report.dry_run else "duplicate turns deleted", report.dropped),
         ("turns embedded", report.embedded),
         ("sessions added to the list", report.sessions_created),
+        ("documents to mend" if report.dry_run else "documents mended", report.documents),
         ("not listed, session id is no UUID", report.unlisted),
         ("changed meanwhile, left alone", report.skipped),
     ]

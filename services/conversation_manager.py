@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from config.settings import ConversationSettings
 from core.conversation.branch import Branch
 from core.conversation.turns import UNSET, Turn, TurnStatus
-from core.errors import InvalidParentError
+from core.errors import InvalidParentError, StoreUnavailableError
 from core.knowledge import Candidate
 from core.operations.expiry import ExpiryReport
 from core.prompt.messages import History, Message, PromptTexts, assemble
 from core.relevance.query import Query
 from services.conversation.recall import HistoryRecall, Progress, TurnIndexer, read_words
 from services.conversation.turns import TurnStore, TurnVectors
+from services.conversation.unstored import UnstoredTurns
 from services.models.embedding import EmbeddingService
 from services.operations.retention.cleanup import Reason, Retention
 from services.store.clock import Activity, Clock, utc_now_us
-from services.store.dialect import Filter
+from services.store.dialect import Filter, StoreRequestError
 from services.store.filters import equals, in_range
 
 _WITH_ANSWER = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
@@ -38,6 +40,7 @@ class ConversationManager:
         self.turns = turns
         self._settings = settings
         self.recall = HistoryRecall(turns, settings, embedding.name)
+        self._unstored = UnstoredTurns(turns)
         self._indexer = TurnIndexer(turns, embedding, activity or Activity())
         self._retention = retention or Retention(turns, clock=clock)
         self._clock = clock
@@ -56,15 +59,38 @@ class ConversationManager:
     async def add_conversation_turn(self, turn: Turn, vectors: TurnVectors | None = None) -> None:
         """Store the turn; when this returns, it survives a crash. Its text is embedded afterwards.
 
-        Raises StoreUnavailableError.
+        Raises StoreUnavailableError; then it is kept, and stored as soon as the store is back: one that only
+        begins as interrupted, since nobody will answer it.
         """
         vectors = replace(vectors or TurnVectors(), sparse=await read_words(turn))
-        await self.turns.put(turn, vectors)
+        try:
+            await self.turns.put(turn, vectors)
+        except (StoreUnavailableError, StoreRequestError):
+            begins = turn.status is TurnStatus.RUNNING
+            self._unstored.keep(replace(turn, status=TurnStatus.INTERRUPTED) if begins else turn, vectors)
+            raise
         if turn.status is TurnStatus.COMPLETED and not turn.command:
             if vectors.question is None:
                 self._indexer.later([turn])
             else:
                 self._indexer.answered(turn)
+
+    def keep_interrupted(self, turn: Turn) -> None:
+        """It was begun and will not be answered; that is stored as soon as the store is back."""
+        self._unstored.keep(replace(turn, status=TurnStatus.INTERRUPTED))
+
+    async def store_kept(self, turn_id: str = "") -> list[Turn]:
+        """What could not be stored when it ended, or of it this turn alone; returns what was stored now.
+
+        Raises StoreUnavailableError.
+        """
+        if not self._unstored:
+            return []
+        stored = await self._unstored.store(turn_id)
+        self._indexer.later(
+            [turn for turn in stored if turn.status is TurnStatus.COMPLETED and not turn.command]
+        )
+        return stored
 
     async def save_meanwhile(self, turn_id: str, answer: str, thinking: str) -> None:
         """What a running turn has said so far, so that it survives the end of this process.
@@ -154,6 +180,8 @@ class ConversationManager:
         return await self._indexer.missing(on_progress)
 
     async def close(self) -> None:
-        """Wait for the embedding of the last turns, briefly; what is missed is caught up at the next
-        start."""
+        """What is kept is stored, if it can be. Wait for the embedding of the last turns, briefly; what is
+        missed is caught up at the next start."""
+        with suppress(StoreUnavailableError):
+            await self.store_kept()
         await self._indexer.close()

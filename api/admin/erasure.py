@@ -51,6 +51,14 @@ class ErasureHandler:
             )
         return await self._erasure.anything(kind, name, options)
 
+    async def finish_begun(self, min_age_s: float) -> int:
+        """What a crash has cut, at least so long ago. Raises StoreUnavailableError."""
+        return await self._erasure.finish_begun(min_age_s)
+
+    async def finish_cut(self) -> None:
+        """What a store that went away has cut. Raises StoreUnavailableError."""
+        await self._erasure.finish_cut()
+
     async def close(self) -> None:
         """Return once the answers that were under way beside an erasure are cleaned. After running turns have
         ended, and before the store closes."""

@@ -72,6 +72,7 @@ from services.operations.erasure.proof import ErasureParts, nothing_runs
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
 from services.operations.reembedding.beside import OpenFolder, switch_if_prepared
+from services.operations.repair.documents import UnsearchedDocuments
 from services.operations.repair.run import Backfill
 from services.operations.retention.cleanup import Retention
 from services.operations.retention.expiry import SessionRecords
@@ -271,7 +272,8 @@ def _backfill(
         return (await backups.create(reason=reason)).file
 
     conversations, sessions = names.conversation_collection, names.session_collection
-    return Backfill(turns, store, conversations, sessions, embedding, receipts, back_up)
+    documents = UnsearchedDocuments(store, names)
+    return Backfill(turns, store, conversations, sessions, embedding, receipts, back_up, documents)
 
 
 def _put_together(
@@ -415,6 +417,7 @@ def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
         container.readiness.keep_trying(),
         _warm_up(QueryBuilder(container.embedding)),
         container.conversations.index_missing(),
+        container.keep_mended(),
     ]
     if sample_is_pending(settings):
         later.append(container.sample.load())

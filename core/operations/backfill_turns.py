@@ -55,6 +55,7 @@ class Trouble(StrEnum):
     MISSING_VECTORS = "missing_vectors"
     MISSING_SESSION = "session_without_record"
     NO_SESSION = "no_session"
+    UNSEARCHED_DOCUMENT = "document_not_searched"
     """A point that names no session: it is left alone."""
 
 
@@ -184,7 +185,8 @@ class BackfillReport:
     are kept; `dropped` duplicate turns are deleted. `deleted` went between plan and run, `skipped`
     changed in between: they are left to the next run. `lacking` turns had no vectors, `embedded` got them;
     `foreign_vectors`: the collection's vectors are not the configured embedding's, so none are made.
-    `backup` is the archive that was written first. `plan` is there when it was asked for.
+    `documents` said ready and were not searched. `backup` is the archive that was written first. `plan` is
+    there when it was asked for.
     """
 
     dry_run: bool
@@ -206,25 +208,29 @@ class BackfillReport:
     lacking: int = 0
     embedded: int = 0
     foreign_vectors: bool = False
+    documents: int = 0
     backup: str = ""
     plan: BackfillPlan | None = None
 
     @property
     def nothing_to_do(self) -> bool:
-        return not (self.changed or self.leftovers or self.sessions_created or self.dropped)
+        done = (self.changed, self.leftovers, self.sessions_created, self.dropped, self.documents)
+        return not any(done)
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
     """`new_sessions` are the session records to make; `unreadable` are point ids.
 
-    `lacking` are the points of completed turns that have not all their vectors.
+    `lacking` are the points of completed turns that have not all their vectors, `unsearched` the documents
+    that say ready and are not searched.
     """
 
     sessions: tuple[SessionPlan, ...] = ()
     new_sessions: tuple[Session, ...] = ()
     unreadable: tuple[PointId, ...] = ()
     lacking: tuple[PointId, ...] = ()
+    unsearched: tuple[str, ...] = ()
     foreign_vectors: bool = False
     options: BackfillOptions = field(default_factory=BackfillOptions)
 
@@ -257,6 +263,7 @@ class BackfillPlan:
         counts[Trouble.MISSING_VECTORS] = len(self.lacking)
         counts[Trouble.MISSING_SESSION] = len(self.new_sessions)
         counts[Trouble.NO_SESSION] = len(self.unreadable)
+        counts[Trouble.UNSEARCHED_DOCUMENT] = len(self.unsearched)
         return {trouble.value: counts[trouble] for trouble in Trouble if counts[trouble]}
 
     def report(self) -> BackfillReport:
@@ -279,6 +286,7 @@ class BackfillPlan:
             troubles=self.troubles,
             dropped=sum(len(session.dropped) for session in self.sessions),
             lacking=len(self.lacking),
+            documents=len(self.unsearched),
             foreign_vectors=self.foreign_vectors,
         )
 

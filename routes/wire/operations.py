@@ -197,6 +197,7 @@ class Repair(Reply):
             "lacking": 0,
             "embedded": 0,
             "foreign_vectors": False,
+            "documents": 0,
             "backup": "",
             "plan": None,
         }
@@ -221,6 +222,7 @@ class Repair(Reply):
     lacking: int = Field(description="Turns without vectors.")
     embedded: int = Field(description="Those of them that got vectors.")
     foreign_vectors: bool = Field(description="true: the vectors are another embedding's.")
+    documents: int = Field(description="Documents that said ready and were not searched.")
     backup: str = Field(description='The archive written first, with the store as it was; "" in a dry run.')
     plan: dict[str, Any] | None = Field(description="With `details`: every finding and every change.")
 

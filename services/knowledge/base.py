@@ -203,10 +203,15 @@ class KnowledgeBase:
         other documents whose ingestion died become what they were before, or failed. Returns how many."""
         return await self._intake.recover()
 
+    async def mend_left(self) -> None:
+        """What the store left half when it went away. Raises StoreUnavailableError."""
+        await self._intake.mend_left()
+
     async def _remove(self, document_id: str) -> None:
         async with self._locks.of(document_id):
             await self._jobs.cancel(document_id)
             await self._spool.erase([document_id])
+            await self._documents.note_deletion(document_id)
             await self._chunks.remove_all(document_id)
             failpoint("erase.points")
             await self._documents.forget(document_id)

@@ -88,6 +88,10 @@ class ChunkStore:
         }
         await self._store.set_payload(self._chunks, payload=payload, points=_current(document))
 
+    async def count_ready(self, document_id: str, version: str) -> int:
+        must = [*(_version(document_id, version).must or ()), equals("ready", True)]
+        return await self._count(Filter(must=must))
+
     async def count(self, document_id: str, version: str) -> int:
         return await self._count(_version(document_id, version))
 

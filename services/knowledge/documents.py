@@ -23,6 +23,7 @@ _TIES = 16  # documents that may share one microsecond at the edge of a page
 _TAGS_COUNTED = 2_000  # more than are shown, so that of tags that as many carry the first by name are
 _KNOWN_FIELDS = ["owner", "status", "content_hash"]
 _SAMPLE = of_sample(SHARED_OWNER)
+DELETING = "The document was being deleted when the server stopped; delete it again."
 _INCOMING, _UPDATED = "incoming", "updated_us"
 
 
@@ -112,6 +113,11 @@ class DocumentStore:
                 if payload.get("owner") in owners and payload.get("status") != DocumentStatus.FAILED:
                     hashes[str(record.id)] = str(payload.get("content_hash", ""))
         return KnownDocuments(hashes)
+
+    async def note_deletion(self, document_id: str) -> None:
+        """Before its chunks go: a record must not say ready of what is in no search."""
+        deleting = {"status": DocumentStatus.FAILED.value, "chunk_count": 0, "error": DELETING}
+        await self._store.set_payload(self._documents, payload=deleting, points=_one(document_id))
 
     async def forget(self, document_id: str) -> None:
         """Remove the document's own record; its chunks must be gone before."""

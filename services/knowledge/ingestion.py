@@ -57,6 +57,11 @@ class Versions:
         before = await self._documents.load(document_id)
         replaces = before is not None and before.is_ready
         await self._chunks.publish(document_id, version)
+        searched = await self._chunks.count_ready(document_id, version)
+        if searched != chunk_count:
+            raise StoreUnavailableError(
+                f"Only {searched} of the document's {chunk_count} passages are searched."
+            )
         failpoint("ingest.published")
         ready = replace(
             document, status=DocumentStatus.READY, chunk_count=chunk_count, error=None, refused_hash=""

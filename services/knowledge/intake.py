@@ -135,6 +135,18 @@ class Intake:
             log.warning("ingestion_interrupted", documents=mended)
         return mended
 
+    async def mend_left(self) -> None:
+        """Of documents that the store left half when it went away; an upload that was not accepted is as if
+        it had not come. Raises StoreUnavailableError."""
+        for document_id in tuple(self._jobs.left):
+            async with self._locks.of(document_id):
+                stored = await self._documents.load(document_id)
+                at_work = self._jobs.active(document_id) is not None
+                if stored is not None and not stored.is_settled and not at_work:
+                    await self._parts.versions.mend(stored)
+                    await self._spool.drop_others(document_id, "")
+                self._jobs.left.discard(document_id)
+
     def _is_alive(self, stored: StoredDocument) -> bool:
         """Somebody reads it in: this process, or another one that showed signs of life lately."""
         if stored.is_settled:
@@ -196,6 +208,7 @@ class Intake:
             stored = await self.freed(document_id, job_id)
             recorded = await self._parts.versions.accept(document, stored)
         except WenmaiError:
+            self._jobs.left.add(document_id)
             await self._spool.drop(job_id)
             raise
 

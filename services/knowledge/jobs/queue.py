@@ -53,6 +53,8 @@ class Jobs:
         self._by_document: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._log = SparingLog()
+        self.left: set[str] = set()
+        """Documents of which the store went away in the middle: they are to be mended when it is back."""
 
     def submit(self, document: Document, total: int, work: Work, job_id: str | None = None) -> Job:
         """Put work at the end of the line; the document must have no other."""
@@ -193,7 +195,8 @@ class Jobs:
     async def _fail(self, job: Job, work: Work, error: WenmaiError) -> None:
         try:
             await work.undo(error)
-        except StoreUnavailableError:  # what is left is found and mended at the next start
+        except StoreUnavailableError:
+            self.left.add(job.document.document_id)
             log.warning("job_not_undone", document_id=job.document.document_id)
         finally:
             self._end(job, JobStage.FAILED, error)

@@ -14,6 +14,7 @@ from core.knowledge import DocumentStatus
 from core.operations.findings import Finding, fail, ok, warn
 from services.knowledge.chunks import ADVICE, MOST_EMBEDDED_CHUNKS
 from services.operations.reembedding.level import lacks
+from services.operations.repair.documents import UnsearchedDocuments
 from services.store.collections import REEMBED_COMMAND, collection_specs, read_stored_as
 from services.store.dialect import Filter, StoreCondition, StoreUpkeep, VectorStore
 from services.store.filters import equals, is_empty
@@ -187,7 +188,13 @@ async def _check_documents(store: VectorStore, names: StoreSettings) -> list[Fin
     orphans = sum(hit.count for hit in facet.hits if str(hit.value) not in known)
     begun = equals("status", DocumentStatus.INGESTING.value)
     unfinished = (await store.count(names.document_collection, Filter(must=[begun]))).count
+    unsearched = await UnsearchedDocuments(store, names).find()
     findings = []
+    if unsearched:
+        some = ", ".join(unsearched[:3])
+        findings.append(
+            warn("documents", f"{len(unsearched)} say ready and are not searched ({some}): {REPAIR}")
+        )
     if orphans:
         findings.append(
             warn("documents", f"{orphans} chunks belong to no document: `wenmai erase` removes them")

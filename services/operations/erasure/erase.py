@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import structlog
@@ -24,6 +25,7 @@ from core.operations.erasure import (
 )
 from core.operations.receipts import Receipt, ReceiptKind, subject_of
 from core.relevance.sparse import question_terms
+from services.operations.erasure.begun import Begun, BegunErasures
 from services.operations.erasure.copies import StoreFiles, touched
 from services.operations.erasure.documents import DocumentEraser
 from services.operations.erasure.proof import Answers, ErasureParts, Prover, References
@@ -48,6 +50,7 @@ class Erasure:
         self._owner, references = OwnerEraser(p, self._document), References(p)
         self._prover = Prover(p.names, self._reader, references, p.copies, utc_now_us)
         self._files = StoreFiles(None if p.names.qdrant_url else p.space)
+        self._begun = BegunErasures(p.store, p.names.operations_collection)
         self._late: set[asyncio.Task[None]] = set()
 
     async def turn(self, turn_id: str, options: ErasureOptions) -> Erased:
@@ -57,7 +60,8 @@ class Erasure:
             existing = await self._reader.existing(self._parts.names.conversation_collection, [turn_id])
             return Erased(traced.kind, True, {"turns": len(existing)})
         beside = [each for each in await self._under_way(traced) if each != turn_id]
-        done = await self._turn.erase_turn(traced)
+        async with self._noted(traced, None, options):
+            done = await self._turn.erase_turn(traced)
         late = await self._when_ended(beside, lambda ids: self._turn.forget_in_late(traced))
         return await self._proven(traced, options, began_us, done, late=late)
 
@@ -67,7 +71,8 @@ class Erasure:
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.session_collection, [session_id])
             return Erased(traced.kind, True, {"sessions": len(existing), "turns": len(traced.turn_ids)})
-        traced, done = await self._turn.erase_session(traced, owner)
+        async with self._noted(traced, owner, options):
+            traced, done = await self._turn.erase_session(traced, owner)
         return await self._proven(traced, options, began_us, done)
 
     async def document(self, document_id: str, options: ErasureOptions) -> Erased:
@@ -78,14 +83,15 @@ class Erasure:
             return Erased(traced.kind, True, {"documents": len(existing), "chunks": len(traced.chunk_ids)})
         full = options.mode is Thoroughness.FULL
         texts = await self._document.texts(traced) if full else Quotes()
-        await self._document.withdraw(document_id)
-        beside = await self._under_way(traced)
-        erased = await self._document.erase(traced, texts, everywhere=full)
+        async with self._noted(traced, None, options):
+            await self._document.withdraw(document_id)
+            beside = await self._under_way(traced)
+            erased = await self._document.erase(traced, texts, everywhere=full)
+            done, quoted = erased.counts, erased.quoted
+            if options.with_answers:
+                done["turns"] += await self._erase_turns(quoted.turn_ids)
+                quoted = Quoted()
         late = await self._when_ended(beside, lambda ids: self._document.scrub(traced, erased.texts, ids))
-        done, quoted = erased.counts, erased.quoted
-        if options.with_answers:
-            done["turns"] += await self._erase_turns(quoted.turn_ids)
-            quoted = Quoted()
         return await self._proven(
             traced, options, began_us, done, quoted, erased.texts if full else None, late
         )
@@ -98,7 +104,8 @@ class Erasure:
             return Erased(
                 traced.kind, True, {name.replace("_id", ""): len(getattr(traced, name)) for name in lists}
             )
-        traced, done = await self._owner.erase(traced)
+        async with self._noted(traced, None, options):
+            traced, done = await self._owner.erase(traced)
         return await self._proven(traced, options, began_us, done)
 
     async def anything(self, kind: ErasedKind, name: str, options: ErasureOptions) -> Erased:
@@ -114,6 +121,31 @@ class Erasure:
                 return await self.document(name, options)
             case ErasedKind.OWNER:
                 return await self.owner(name, options)
+
+    def _noted(
+        self, traced: Traced, owner: str | None, options: ErasureOptions
+    ) -> AbstractAsyncContextManager[None]:
+        full = options.mode is Thoroughness.FULL
+        return self._begun.noted(Begun(traced.kind, traced.name, owner, full, options.with_answers))
+
+    async def finish_begun(self, min_age_s: float = 0) -> int:
+        """What a crash, or a store that went away, has cut. Returns how many."""
+        pending = await self._begun.pending(min_age_s)
+        for begun in pending:
+            mode = Thoroughness.FULL if begun.full else Thoroughness.REFERENCES
+            options = ErasureOptions(mode=mode, with_answers=begun.with_answers, reason="recovery")
+            if begun.kind is ErasedKind.SESSION:
+                await self.session(begun.name, begun.owner, options)
+            else:
+                await self.anything(begun.kind, begun.name, options)
+            log.warning("erasure_finished", what=begun.kind.value)
+        self._begun.doubtful = False
+        return len(pending)
+
+    async def finish_cut(self) -> None:
+        """The same for those of this process, of which it is known."""
+        if self._begun.doubtful:
+            await self.finish_begun()
 
     async def prove(
         self, traced: Traced, options: ErasureOptions, texts: Quotes | None = None, late: int = 0

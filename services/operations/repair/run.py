@@ -19,6 +19,7 @@ from core.operations.backfill_turns import (
 from core.operations.receipts import Receipt, ReceiptKind
 from services.conversation.turns import TurnStore
 from services.models.embedding import EmbeddingService
+from services.operations.repair.documents import UnsearchedDocuments
 from services.operations.repair.importing import CollectionImport
 from services.operations.repair.plan import Planner
 from services.operations.repair.stored import BackfillWriter, Progress
@@ -41,12 +42,13 @@ class Backfill:
         embedding: EmbeddingService | None = None,
         receipts: ReceiptStore | None = None,
         back_up: BackUp | None = None,
+        documents: UnsearchedDocuments | None = None,
         *,
         clock: Clock = utc_now_us,
     ) -> None:
         """`collection` holds the turns, and is the one that `turns` reads. Without `embedding` vectors
         are not looked at; with `receipts` each run that writes leaves one; with `back_up` the store is backed
-        up before it is written to."""
+        up before it is written to; without `documents` they are not looked at."""
         self._turns = turns
         self._store = store
         self._collection = collection
@@ -54,6 +56,7 @@ class Backfill:
         self._embedding = embedding
         self._back_up = back_up
         self._receipts = receipts
+        self._documents = documents
         self._clock = clock
         self._vectors = MissingVectors(store, collection)
 
@@ -69,7 +72,9 @@ class Backfill:
         lacking = await self._vectors.lacking(options.session_id) if looked_at else {}
         leaving = set(plan.removed)
         staying = tuple(point for point in lacking if point not in leaving)
-        return replace(plan, lacking=staying, foreign_vectors=foreign)
+        of_all = options.session_id is None
+        unsearched = await self._documents.find() if self._documents and of_all else ()
+        return replace(plan, lacking=staying, foreign_vectors=foreign, unsearched=unsearched)
 
     async def apply(
         self,
@@ -147,11 +152,13 @@ class Backfill:
             await writer.change(plan.changes, on_progress)
             await writer.remove(plan.removed, on_progress)
             created = await writer.create_sessions(plan.new_sessions)
+            documents = await self._documents.mend(plan.unsearched) if self._documents else 0
         finally:
             self._turns.forget_trees()
         return replace(
             report,
             sessions_created=created,
+            documents=documents,
             deleted=writer.written.deleted,
             skipped=writer.written.skipped,
         )
@@ -190,6 +197,7 @@ class RunReceipt:
             "deleted": report.leftovers + report.dropped,
             "embedded": report.embedded,
             "sessions_created": report.sessions_created,
+            "documents": report.documents,
         }
         receipt = self._receipt(counts, {"backup": report.backup}, error)
         if not error:

@@ -1,0 +1,37 @@
+"""An erasure that is cut is finished: by the next start, or when the store is back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import StoreUnavailableError
+from core.operations.erasure import ErasedKind
+from services.operations.erasure.begun import Begun, BegunErasures
+from tests.support.servers.app import make_settings, open_app
+
+pytestmark = pytest.mark.slow("a server is started twice")
+
+
+async def test_a_deletion_that_was_cut_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    """After its note was written, and before it changed anything. Discriminates: a start that forgets it;
+    a note that outlives what it was for."""
+    settings = make_settings(tmp_path)
+    async with open_app(settings) as app:
+        document_id = await app.add_text("tea.md", "# Tea\n\nSteep it for three minutes.")
+        kept_id = await app.add_text("coffee.md", "# Coffee\n\nGrind it.")
+        session_id = (await app.ask("How long?")).session_id
+        begun = BegunErasures(app.container.store, settings.store.operations_collection)
+        for kind, name in ((ErasedKind.DOCUMENT, document_id), (ErasedKind.SESSION, session_id)):
+            with pytest.raises(StoreUnavailableError):
+                async with begun.noted(Begun(kind, name, None, full=False, with_answers=False)):
+                    raise StoreUnavailableError("cut")
+        assert len(await begun.pending()) == 2
+        assert (await app.client.get(f"/documents/{document_id}")).status_code == 200
+    async with open_app(settings) as app:
+        assert (await app.client.get(f"/documents/{document_id}")).status_code == 404
+        assert (await app.client.get(f"/sessions/{session_id}")).status_code == 404
+        assert (await app.client.get(f"/documents/{kept_id}")).json()["status"] == "ready"
+        begun = BegunErasures(app.container.store, settings.store.operations_collection)
+        assert await begun.pending() == []

@@ -1,0 +1,50 @@
+"""Documents that say ready and are not searched: found by the doctor, mended by the repair."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from core.operations.backfill_turns import BackfillReport
+from services.operations.doctor.store import check_store
+from services.store.dialect import Filter
+from services.store.filters import equals, matching
+from tests.support.servers.app import App, make_settings, open_app
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    async with open_app(make_settings(tmp_path)) as opened:
+        yield opened
+
+
+async def documents_line(app: App) -> str:
+    settings = app.container.settings
+    found = (await check_store(app.container.store, settings.store, settings.models)).findings
+    return next(finding.line for finding in found if finding.name == "documents")
+
+
+async def repair(app: App) -> BackfillReport:
+    backfill = app.container.backfill
+    return await backfill.apply(await backfill.plan(), backup=False)
+
+
+async def test_what_is_stored_whole_is_searched_again_and_the_rest_says_that_it_is_lost(app: App) -> None:
+    """Discriminates: a document that is ready and in no search."""
+    names, store = app.container.settings.store, app.container.store
+    whole, hidden, lost = [await app.add_text(f"{n}.md", f"# Part\n\nLamp {n} is lit.") for n in range(3)]
+    assert (await repair(app)).documents == 0
+    chunks = {each: matching(Filter(must=[equals("document_id", each)])) for each in (hidden, lost)}
+    await store.set_payload(names.knowledge_collection, {"ready": False}, points=chunks[hidden])
+    await store.delete(names.knowledge_collection, chunks[lost])
+    assert "2 say ready and are not searched" in await documents_line(app)
+    report = await repair(app)
+    assert report.documents == 2
+    assert report.troubles["document_not_searched"] == 2
+    assert "3 documents" in await documents_line(app)
+    status = {each: (await app.client.get(f"/documents/{each}")).json() for each in (whole, hidden, lost)}
+    assert [each["status"] for each in status.values()] == ["ready", "ready", "failed"]
+    assert "add it again" in status[lost]["error"]
+    assert (await repair(app)).documents == 0
