@@ -136,12 +136,12 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 def _methods_of(request: Request) -> set[str]:
-    """Of every route that has this path."""
-    methods: set[str] = set()
-    for route in request.app.state.paths:
-        if route.matches(request.scope)[0] is not Match.NONE:
-            methods.update(route.methods or ())
-    return methods
+    """Of every route that has this path; of one that is written so, before those that have a parameter."""
+    fitting = [
+        route for route in request.app.state.paths if route.matches(request.scope)[0] is not Match.NONE
+    ]
+    same = [route for route in fitting if route.path == request.scope["path"]] or fitting
+    return {method for route in same for method in route.methods or ()}
 
 
 async def _validation_error(request: Request, error: Exception) -> JSONResponse:

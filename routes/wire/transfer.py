@@ -292,6 +292,13 @@ class ImportPersona(PersonaBody):
     updated_at: Time | None = Field(None, description="When it was set; absent: now.")
 
 
+def _some(turns: list[ImportTurn] | None) -> list[ImportTurn] | None:
+    """Not by the schema: what is exported, also of a session without turns, is described by the same."""
+    if turns is not None and not turns:
+        raise PydanticCustomError("too_short", "must have one turn at least")
+    return turns
+
+
 class ImportBody(WireModel):
     """A conversation from elsewhere: as turns, or as messages in OpenAI's form."""
 
@@ -320,7 +327,9 @@ class ImportBody(WireModel):
     persona: ImportPersona | None = Field(
         None, description="The session's own system prompt: an object, or its text alone."
     )
-    turns: list[ImportTurn] | None = Field(None, min_length=1, max_length=MAX_TURNS, description="As turns.")
+    turns: Annotated[list[ImportTurn] | None, AfterValidator(_some)] = Field(
+        None, max_length=MAX_TURNS, description="As turns; one at least is brought in."
+    )
     messages: list[ImportMessage] | None = Field(
         None, min_length=1, max_length=2 * MAX_TURNS + 1, description="As messages in OpenAI's form."
     )

@@ -4,10 +4,13 @@ now: background work waits for a quiet moment."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 Clock = Callable[[], int]
 """Returns UTC microseconds since 1970."""
@@ -27,6 +30,41 @@ def boot_us() -> int:
     if sys.platform == "darwin":  # its CLOCK_MONOTONIC goes on in sleep, other than time.monotonic
         return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000
     return time.monotonic_ns() // 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMark:
+    """How far the wall clock was ahead of the boot clock, in one start of the machine (`boot`, "" where the
+    system does not name it). It outlives the process that made it, and only a moved clock changes it."""
+
+    boot: str
+    ahead_us: int
+
+    @classmethod
+    def now(cls, wall: Clock = utc_now_us) -> ClockMark:
+        return cls(_boot_name(), wall() - boot_us())
+
+    @classmethod
+    def read(cls, text: str) -> ClockMark | None:
+        """None: it is none, or is one of another time's make."""
+        boot, _, ahead_us = text.partition(":")
+        return cls(boot, int(ahead_us)) if boot and ahead_us.lstrip("-").isdigit() else None
+
+    def __str__(self) -> str:
+        return f"{self.boot}:{self.ahead_us}"
+
+    def moved_us(self, before: ClockMark | None) -> int:
+        """How far the wall clock was put forward since `before`; 0 where the machine was started since."""
+        same = before is not None and self.boot and before.boot == self.boot
+        return self.ahead_us - before.ahead_us if before is not None and same else 0
+
+
+def _boot_name() -> str:
+    try:
+        name = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    except OSError:
+        return ""
+    return hashlib.sha256(name).hexdigest()[:12]
 
 
 class ClockWatch:

@@ -78,7 +78,7 @@ async def test_a_refused_method_is_told_every_method_of_its_path(local: App) -> 
     for path, operations in spec["paths"].items():
         response = await local.client.request("TRACE", path.replace("{", "").replace("}", ""))
         allowed = set(response.headers["allow"].split(", "))
-        if response.status_code != 405 or not {method.upper() for method in operations} <= allowed:
+        if (response.status_code, allowed) != (405, {method.upper() for method in operations}):
             incomplete.append((path, response.status_code, allowed))
     assert incomplete == []
     assert (await local.client.put("/documents")).headers["allow"] == "GET, POST"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Literal
@@ -18,7 +18,7 @@ from core.operations.receipts import Receipt, ReceiptKind
 from services.conversation.turns import TurnStore
 from services.operations.retention.expiry import ExpiryRun, SessionRecords
 from services.operations.retention.traces import TurnTraces
-from services.store.clock import Clock, utc_now_us
+from services.store.clock import Clock, ClockMark, utc_now_us
 from services.store.dialect import Filter, UnknownPointError
 from services.store.filters import in_range, is_empty
 from services.store.pages import batches
@@ -30,6 +30,7 @@ log = structlog.get_logger()
 Reason = Literal["schedule", "request", "command"]
 
 RECEIPTS_READ = 100
+MOST_MOVED_US = DAY_US  # between two clean-ups; a clock that was put forward further is confirmed by a person
 CUT_OFF_S = 2.0  # for the receipt of a run that the server's end cuts off
 
 
@@ -44,6 +45,7 @@ class Retention:
         receipts: ReceiptStore | None = None,
         space: StoreSpace | None = None,
         clock: Clock = utc_now_us,
+        mark: Callable[[], ClockMark] = ClockMark.now,
     ) -> None:
         self._turns = turns
         self._records = records
@@ -51,6 +53,7 @@ class Retention:
         self._receipts = receipts
         self._space = space
         self._clock = clock
+        self._mark = mark
         self._one_at_a_time = asyncio.Lock()
 
     async def preview(self, days: int) -> ExpiryReport:
@@ -67,9 +70,9 @@ class Retention:
     async def expire(self, days: int, reason: Reason, *, confirmed: bool = False) -> ExpiryReport:
         """Delete what is older, give the space back, and write a receipt.
 
-        Raises ConflictError when the clock is not believed (core.operations.expiry.trusts_clock) and it is
-        not
-        `confirmed`: then nothing is deleted. Raises ValueError if days < 1, StoreUnavailableError.
+        Raises ConflictError when the clock is not believed (it was put forward since the last run, or
+        core.operations.expiry.trusts_clock) and it is not `confirmed`: then nothing is deleted. Raises
+        ValueError if days < 1, StoreUnavailableError.
         """
         began_us = self._clock()
         run = self._run(began_us, days)
@@ -83,7 +86,8 @@ class Retention:
             total = await self._turns.count()
         report = replace(run.so_far(), total_after=total, bytes_before=size, bytes_after=after)
         log.info("cleanup_finished", reason=reason, matched=report.matched, deleted=report.deleted)
-        details = note | ({"confirmed": "yes"} if doubt else {})
+        mark = self._mark()
+        details = note | ({"clock": str(mark)} if mark.boot else {}) | ({"confirmed": "yes"} if doubt else {})
         return replace(report, receipt_id=await self._note(report, began_us, reason, details))
 
     async def forget_prompts(self, days: int) -> int:
@@ -102,7 +106,15 @@ class Retention:
                 f"{matched} turns would go and no session has a record, so that no hold is known: is "
                 "COLLECTION_SUFFIX the right one? If it is, clean up by hand once."
             )
-        last_run_us = await self._last_run(now_us)
+        last_run = await self._last_run(now_us)
+        last_run_us = last_run.began_us if last_run else None
+        before = ClockMark.read(last_run.details.get("clock", "")) if last_run else None
+        if (moved_us := self._mark().moved_us(before)) > MOST_MOVED_US:
+            return (
+                f"The clock of this machine was put forward by {moved_us / DAY_US:.1f} days since the last "
+                f"clean-up; it says {rfc3339(now_us)[:10]}, and {matched} turns would go. If the date is "
+                "right, clean up by hand once."
+            )
         began = Filter(must=[in_range("created_us", gte=still_since(now_us, days), lte=now_us)])
         count = await self._turns.count(began) if last_run_us is None else 0
         if trusts_clock(now_us, days, matched, last_run_us, count):
@@ -114,13 +126,13 @@ class Retention:
             "once."
         )
 
-    async def _last_run(self, now_us: int) -> int | None:
+    async def _last_run(self, now_us: int) -> Receipt | None:
         """The last that came to its end; one with a later time comes from a wrong clock."""
         if self._receipts is None:
             return None
         receipts = await self._receipts.newest(RECEIPTS_READ, ReceiptKind.EXPIRY)
-        done = [each.began_us for each in receipts if not each.error and each.began_us <= now_us]
-        return max(done, default=None)
+        done = [each for each in receipts if not each.error and each.began_us <= now_us]
+        return max(done, key=lambda each: each.began_us, default=None)
 
     async def _reclaim(self) -> tuple[int | None, dict[str, str]]:
         """What the store takes afterwards. The turns are gone, whether or not their space comes back."""

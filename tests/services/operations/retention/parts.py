@@ -16,6 +16,7 @@ from services.conversation.turns import TurnStore
 from services.operations.retention.cleanup import Retention
 from services.operations.retention.expiry import ExpiryRun, SessionRecords
 from services.operations.retention.traces import TurnTraces
+from services.store.clock import ClockMark
 from services.store.dialect import Reclaimed, VectorStore
 from services.store.receipts import ReceiptStore
 from services.store.space import StoreSpace
@@ -46,11 +47,14 @@ class Disk(StoreSpace):
 
 @dataclass
 class Parts:
-    """What a server has, over `store`; `now_us` is the time it is told."""
+    """What a server has, over `store`; `now_us` is the time it is told, `ahead_us` how far that is ahead of
+    the boot clock since the start `boot` of the machine."""
 
     store: VectorStore
     disk: Disk | None = None
     now_us: int = NOW
+    boot: str = ""
+    ahead_us: int = 0
     turns: TurnStore = field(init=False)
     receipts: ReceiptStore = field(init=False)
     memories: MemoryRecords = field(init=False)
@@ -64,7 +68,13 @@ class Parts:
         traces = TurnTraces(SummaryRecords(self.turns).forget, sessions, None, self.memories)
         records = SessionRecords(self.store, SESSIONS)
         self.retention = Retention(
-            self.turns, records, traces, self.receipts, self.disk, clock=lambda: self.now_us
+            self.turns,
+            records,
+            traces,
+            self.receipts,
+            self.disk,
+            clock=lambda: self.now_us,
+            mark=lambda: ClockMark(self.boot, self.ahead_us),
         )
 
 

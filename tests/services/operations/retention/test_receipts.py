@@ -241,6 +241,40 @@ async def test_a_clock_that_has_jumped_ahead_deletes_nothing_until_somebody_conf
     assert (newest.details["confirmed"], len(await all_receipts(parts))) == ("yes", 2)
 
 
+async def test_a_clock_put_forward_by_more_than_a_day_is_confirmed_by_a_person(store: VectorStore) -> None:
+    """Discriminates: a jump that is shorter than the limit, which no gap between runs shows; one that a
+    restart of the server forgets; a refusal that moves the mark; nights that are a day apart."""
+    parts = await open_parts(store)
+    parts.boot = "a start"
+    await aged(store, 29, many=3)
+    await nightly(parts, days_ago=1)
+    assert (await parts.retention.expire(30, "schedule")).deleted == 0
+    parts.now_us, parts.ahead_us = NOW + 3 * DAY_US, 2 * DAY_US
+    for again in (parts, replace(parts)):  # the second is a server that was started anew
+        with pytest.raises(ConflictError, match=r"put forward by 2\.0 days since .* by hand once"):
+            await again.retention.expire(30, "schedule")
+    assert "put forward" in (await parts.retention.preview(30)).refusal
+    assert len(await payloads(store)) == 3
+    assert (await parts.retention.expire(30, "request", confirmed=True)).deleted == 3
+    await aged(store, 28, many=3)
+    assert (await parts.retention.expire(30, "schedule")).deleted == 3
+
+
+@pytest.mark.parametrize(
+    ("boot", "ahead_us"), [("another", 9 * DAY_US), ("a start", DAY_US), ("a start", -9 * DAY_US)]
+)
+async def test_a_clock_that_was_set_a_little_or_back_is_believed(
+    store: VectorStore, boot: str, ahead_us: int
+) -> None:
+    """Discriminates: a machine that was started anew taken for a jump."""
+    parts = await open_parts(store)
+    parts.boot = "a start"
+    await nightly(parts, days_ago=1)
+    await aged(store, 40, many=3)
+    parts.boot, parts.ahead_us = boot, ahead_us
+    assert (await parts.retention.expire(30, "schedule")).deleted == 3
+
+
 async def test_an_abandoned_server_is_emptied_without_a_question(store: VectorStore) -> None:
     parts = await open_parts(store)
     await aged(store, 30.5)
