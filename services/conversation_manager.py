@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from config.settings import ConversationSettings
 from core.conversation.branch import Branch
@@ -38,7 +39,7 @@ class ConversationManager:
         self.turns = turns
         self._settings = settings
         self.recall = HistoryRecall(turns, settings, embedding.name)
-        self._indexer = TurnIndexer(turns, embedding, activity or Activity())
+        self._indexer = TurnIndexer(turns, embedding, activity or Activity(), settings.max_recent_turns)
         self._retention = retention or Retention(turns, clock=clock)
         self._clock = clock
 
@@ -54,17 +55,24 @@ class ConversationManager:
         return tree.branch(parent)
 
     async def add_conversation_turn(self, turn: Turn, vectors: TurnVectors | None = None) -> None:
-        """Store the turn; when this returns, it survives a crash. Its text is embedded afterwards.
+        """Store the turn; when this returns, it survives a crash. A question that was not embedded is
+        afterwards.
 
         Raises StoreUnavailableError.
         """
         vectors = replace(vectors or TurnVectors(), sparse=await read_words(turn))
         await self.turns.put(turn, vectors)
-        if turn.status is TurnStatus.COMPLETED and not turn.command:
-            if vectors.question is None:
-                self._indexer.later([turn])
-            else:
-                self._indexer.answered(turn)
+        if vectors.question is None:
+            self._indexer.later([turn])
+
+    def after_turn(self, branch: Branch, turn: Turn) -> None:
+        """Have the turn embedded, in the background, that one more after this one takes out of the recent
+        history. `turn` was stored on `branch`."""
+        if turn.status in _WITH_ANSWER and not turn.command:
+            before = max(self._settings.max_recent_turns, 1) - 1
+            ids = [*_last_answered(branch, before), turn.turn_id]
+            if len(ids) > before:
+                self._indexer.leaving(ids[0])
 
     async def save_meanwhile(self, turn_id: str, answer: str, thinking: str) -> None:
         """What a running turn has said so far, so that it survives the end of this process.
@@ -84,13 +92,7 @@ class ConversationManager:
 
     def recent_ids(self, branch: Branch) -> list[str]:
         """The last MAX_RECENT_TURNS questions of the branch that were answered at all, oldest first."""
-        ids: list[str] = []
-        for node in reversed(branch.nodes):
-            if len(ids) == self._settings.max_recent_turns:
-                break
-            if node.status in _WITH_ANSWER and not node.command:
-                ids.append(node.turn_id)
-        return ids[::-1]
+        return _last_answered(branch, self._settings.max_recent_turns)
 
     async def retrieve_relevant_history(
         self, query: Query, branch: Branch, recent: Sequence[Turn], owner: str
@@ -157,3 +159,10 @@ class ConversationManager:
         """Wait for the embedding of the last turns, briefly; what is missed is caught up at the next
         start."""
         await self._indexer.close()
+
+
+def _last_answered(branch: Branch, number: int) -> list[str]:
+    answered = (
+        node.turn_id for node in reversed(branch.nodes) if node.status in _WITH_ANSWER and not node.command
+    )
+    return [*islice(answered, number)][::-1]
