@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 from config.settings import ConversationSettings
 from core.conversation.branch import Branch
@@ -41,7 +42,7 @@ class ConversationManager:
         self._settings = settings
         self.recall = HistoryRecall(turns, settings, embedding.name)
         self._unstored = UnstoredTurns(turns)
-        self._indexer = TurnIndexer(turns, embedding, activity or Activity())
+        self._indexer = TurnIndexer(turns, embedding, activity or Activity(), settings.max_recent_turns)
         self._retention = retention or Retention(turns, clock=clock)
         self._clock = clock
 
@@ -57,7 +58,8 @@ class ConversationManager:
         return tree.branch(parent)
 
     async def add_conversation_turn(self, turn: Turn, vectors: TurnVectors | None = None) -> None:
-        """Store the turn; when this returns, it survives a crash. Its text is embedded afterwards.
+        """Store the turn; when this returns, it survives a crash. A question that was not embedded is
+        afterwards.
 
         Raises StoreUnavailableError; then it is kept, and stored as soon as the store is back: one that only
         begins as interrupted, since nobody will answer it.
@@ -69,11 +71,17 @@ class ConversationManager:
             begins = turn.status is TurnStatus.RUNNING
             self._unstored.keep(replace(turn, status=TurnStatus.INTERRUPTED) if begins else turn, vectors)
             raise
-        if turn.status is TurnStatus.COMPLETED and not turn.command:
-            if vectors.question is None:
-                self._indexer.later([turn])
-            else:
-                self._indexer.answered(turn)
+        if vectors.question is None:
+            self._indexer.later([turn])
+
+    def after_turn(self, branch: Branch, turn: Turn) -> None:
+        """Have the turn embedded, in the background, that one more after this one takes out of the recent
+        history. `turn` was stored on `branch`."""
+        if turn.status in _WITH_ANSWER and not turn.command:
+            before = max(self._settings.max_recent_turns, 1) - 1
+            ids = [*_last_answered(branch, before), turn.turn_id]
+            if len(ids) > before:
+                self._indexer.leaving(ids[0])
 
     def keep_interrupted(self, turn: Turn) -> None:
         """It was begun and will not be answered; that is stored as soon as the store is back."""
@@ -87,9 +95,7 @@ class ConversationManager:
         if not self._unstored:
             return []
         stored = await self._unstored.store(turn_id)
-        self._indexer.later(
-            [turn for turn in stored if turn.status is TurnStatus.COMPLETED and not turn.command]
-        )
+        self._indexer.later(stored)
         return stored
 
     async def save_meanwhile(self, turn_id: str, answer: str, thinking: str) -> None:
@@ -110,13 +116,7 @@ class ConversationManager:
 
     def recent_ids(self, branch: Branch) -> list[str]:
         """The last MAX_RECENT_TURNS questions of the branch that were answered at all, oldest first."""
-        ids: list[str] = []
-        for node in reversed(branch.nodes):
-            if len(ids) == self._settings.max_recent_turns:
-                break
-            if node.status in _WITH_ANSWER and not node.command:
-                ids.append(node.turn_id)
-        return ids[::-1]
+        return _last_answered(branch, self._settings.max_recent_turns)
 
     async def retrieve_relevant_history(
         self, query: Query, branch: Branch, recent: Sequence[Turn], owner: str
@@ -185,3 +185,10 @@ class ConversationManager:
         with suppress(StoreUnavailableError):
             await self.store_kept()
         await self._indexer.close()
+
+
+def _last_answered(branch: Branch, number: int) -> list[str]:
+    answered = (
+        node.turn_id for node in reversed(branch.nodes) if node.status in _WITH_ANSWER and not node.command
+    )
+    return [*islice(answered, number)][::-1]

@@ -75,6 +75,7 @@ class Pipeline:
         """What is done once the answer has been sent; it returns at once. `failure` was sent to its
         reader."""
         self.metrics.turn_ended(turn, failure)
+        self.conversations.after_turn(branch, turn)
         if self.qa_log is not None:
             self.qa_log.write(turn)
         if turn.status is TurnStatus.COMPLETED and not turn.command:

@@ -31,7 +31,7 @@ from config.sources import did_you_mean
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.operations.expiry import ExpiryReport
-from core.prompt.budget import estimate_prompt_tokens
+from core.prompt.budget import counting_once, estimate_prompt_tokens
 from core.prompt.messages import Layout
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
 from services.adapters.readers.documents import parse_document
@@ -348,7 +348,7 @@ async def open_llms(
             generative=entry.provider != MODEL_NAME,
             begins_thinking=entry.begins_thinking,
             calls=GuardedCalls(model_id),
-            count_tokens=await _open_counter(entry),
+            count_tokens=counting_once(await _open_counter(entry)),
         )
     return entries
 

@@ -9,13 +9,16 @@ for Chinese.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import string
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
+from threading import Lock
 
 import numpy as np
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from core.conversation.turns import Turn
@@ -136,6 +139,26 @@ OVER_BUDGET = "over_budget"
 Count = Callable[[str], int]
 """Tokens of a text: the model's tokenizer, or `estimate_prompt_tokens`."""
 
+COUNTED_TEXTS = 4_096  # half a megabyte: the prompts' own texts, and the passages and last turns in use
+
+
+def counting_once(count: Count) -> Count:
+    """`count` that knows the texts it counted lately, by a hash. Safe in any thread where `count` is."""
+    known: LRUCache[bytes, int] = LRUCache(COUNTED_TEXTS)
+    lock = Lock()
+
+    def counted(text: str) -> int:
+        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        with lock:
+            tokens = known.get(key)
+        if tokens is None:
+            tokens = count(text)
+            with lock:
+                known[key] = tokens
+        return tokens
+
+    return counted
+
 
 MEMORY_SHARE = 0.05
 PERSONA_SHARE = 0.15  # of the window: with more, a small model has hardly any room left for what is asked
@@ -240,7 +263,6 @@ def fit(
     for it they are sent themselves. Persona, system prompt and question never go, whether they fit or not.
     The total is within `budget.prompt_tokens` in every layout, when they fit.
     """
-    budget = replace(budget, count=cache(budget.count))  # each text once a call
     fitted = _choose(budget, texts, history.in_order(), candidates, question)
     if fitted.has_summary or not history.summary.strip():
         return fitted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -197,19 +197,26 @@ Progress = Callable[[int, int], object]
 
 
 class TurnIndexer:
-    """One batch at a time: turns that were just answered go before those of an import."""
+    """One batch at a time: turns of a conversation that goes on go before those of an import.
 
-    def __init__(self, turns: TurnStore, embedding: EmbeddingService, activity: Activity) -> None:
+    `recent` is how many turns a prompt repeats word for word: none of these is recalled, so most are never
+    embedded, and a turn's answer is only when it is about to be none of them.
+    """
+
+    def __init__(
+        self, turns: TurnStore, embedding: EmbeddingService, activity: Activity, recent: int
+    ) -> None:
         self._turns = turns
         self._embedding = embedding
         self._activity = activity
-        self._answered: deque[Turn] = deque()
+        self._unrecalled = max(recent - 1, 0)
+        self._leaving: deque[str] = deque()
         self._imported: deque[str] = deque()
         self._worker: asyncio.Task[None] | None = None
 
-    def answered(self, turn: Turn) -> None:
-        """Embed a turn that was just stored with its question vector and its words, soon."""
-        self._answered.append(turn)
+    def leaving(self, turn_id: str) -> None:
+        """Embed a stored turn soon: one more, and it is not recent any longer."""
+        self._leaving.append(turn_id)
         self._wake()
 
     def later(self, turns: Sequence[Turn]) -> None:
@@ -219,16 +226,19 @@ class TurnIndexer:
         self._wake()
 
     async def missing(self, on_progress: Progress | None = None) -> int:
-        """Embed every completed question that lacks one of its vectors, oldest first. Returns how many.
+        """Embed every completed question that lacks its own vector, or its answer's and is not one of its
+        session's last, oldest first. Returns how many.
 
         Cut off, the next call goes on where this one ended.
         """
         on_progress = on_progress or (lambda done, of: None)
-        ids = await self._lacking()
+        unasked, unread = await self._lacking("question"), await self._lacking("turn")
+        recalled = [one for one, later in _with_later(unread) if later >= self._unrecalled]
+        ids = [one.turn_id for one in sorted({*unasked, *recalled})]
         done = 0
         for start in range(0, len(ids), BATCH):
             try:
-                done += await self._index_stored(ids[start : start + BATCH])
+                done += await self._index(ids[start : start + BATCH])
                 on_progress(done, len(ids))
             except (EmbeddingUnavailableError, StoreUnavailableError) as error:
                 log.warning("turns_not_indexed", number=len(ids) - start, error=error.code)
@@ -236,67 +246,62 @@ class TurnIndexer:
         return done
 
     async def close(self) -> None:
-        """Wait for the last answered turns, briefly; what is left is caught up at the next start."""
+        """Wait for the last turns, briefly; what is left is caught up at the next start."""
         self._imported.clear()
         if self._worker is not None:
             await asyncio.wait([self._worker], timeout=CLOSE_WAIT_S)
             self._worker.cancel()
 
     def _wake(self) -> None:
-        if self._worker is None or self._worker.done():
+        if (self._leaving or self._imported) and (self._worker is None or self._worker.done()):
             self._worker = asyncio.create_task(self._work(), name="index turns")
 
     async def _work(self) -> None:
         """The turns are durable already; failing here costs only their recall until the next start."""
-        while self._answered or self._imported:
+        while self._leaving or self._imported:
             await self._activity.quiet(BUSY_WAIT_S)
-            batch = [self._answered.popleft() for _ in range(min(BATCH, len(self._answered)))]
-            ids = [] if batch else [self._imported.popleft() for _ in range(min(BATCH, len(self._imported)))]
+            waiting = self._leaving or self._imported
+            ids = [waiting.popleft() for _ in range(min(BATCH, len(waiting)))]
             try:
-                if batch:
-                    await self._index_answered(batch)
-                else:
-                    await self._index_stored(ids)
+                await self._index(ids)
             except (EmbeddingUnavailableError, StoreUnavailableError) as error:
-                log.warning("turns_not_indexed", number=len(batch or ids), error=error.code)
+                log.warning("turns_not_indexed", number=len(ids), error=error.code)
 
-    async def _lacking(self, among: Sequence[str] | None = None) -> list[str]:
-        """Completed questions without one of their dense vectors, oldest first."""
-        no_vector = [Filter(must_not=[has_vector(name)]) for name in ("question", "turn")]
+    async def _lacking(self, name: str, among: Sequence[str] | None = None) -> list[_Lacking]:
+        """Completed questions without this vector, oldest first."""
         must: list[Condition] = [equals("status", TurnStatus.COMPLETED.value)]
         if among is not None:
             must.append(has_id(among))
-        point_filter = Filter(must=must, should=[*no_vector])
-        fields = ["created_us", "seq", "command"]
-        lacking: list[tuple[int, int, str]] = []
+        point_filter = Filter(must=must, must_not=[has_vector(name)])
+        fields = ["created_us", "seq", "command", "session_id"]
+        lacking: list[_Lacking] = []
         async for record in self._turns.scroll(point_filter, with_payload=fields):
             payload = record.payload or {}
             if not payload.get("command"):
-                lacking.append((_number(payload, "created_us"), _number(payload, "seq"), str(record.id)))
-        return [turn_id for _, _, turn_id in sorted(lacking)]
+                order = (_number(payload, "created_us"), _number(payload, "seq"))
+                lacking.append(_Lacking(*order, str(record.id), str(payload.get("session_id"))))
+        return sorted(lacking)
 
-    async def _index_stored(self, turn_ids: Sequence[str]) -> int:
-        """Everything the turns are found by: who stored them may have known none of it."""
-        turns = await self._turns.get_many(await self._lacking(turn_ids))
-        passages = await self._passages(turns)
+    async def _index(self, turn_ids: Sequence[str]) -> int:
+        """What each turn lacks. A turn that has no question vector was stored by who may have known none of
+        what it is found by."""
+        unasked, unread = await asyncio.gather(
+            self._lacking("question", turn_ids), self._lacking("turn", turn_ids)
+        )
+        no_question = {one.turn_id for one in unasked}
+        turns = await self._turns.get_many([one.turn_id for one in sorted({*unasked, *unread})])
+        passages = await self._embedding.embed_passages([turn.text[:EMBEDDED_TURN_CHARS] for turn in turns])
         added = [
-            TurnVectors(
-                await self._question(turn), passage, await asyncio.to_thread(encode_document, turn.text)
-            )
+            await self._whole(turn, passage) if turn.turn_id in no_question else TurnVectors(turn=passage)
             for turn, passage in zip(turns, passages, strict=True)
         ]
         await self._add(turns, added)
         return len(turns)
 
-    async def _index_answered(self, turns: Sequence[Turn]) -> None:
-        await self._add(turns, [TurnVectors(turn=passage) for passage in await self._passages(turns)])
-
-    async def _passages(self, turns: Sequence[Turn]) -> list[list[float]]:
-        return await self._embedding.embed_passages([turn.text[:EMBEDDED_TURN_CHARS] for turn in turns])
-
-    async def _question(self, turn: Turn) -> list[float]:
-        """One at a time: the next asker waits for one embedding at most."""
-        return (await self._embedding.embed_queries([embedded_part(turn.user_query)]))[0]
+    async def _whole(self, turn: Turn, passage: list[float]) -> TurnVectors:
+        """One question at a time: the next asker waits for one embedding at most."""
+        (question,) = await self._embedding.embed_queries([embedded_part(turn.user_query)])
+        return TurnVectors(question, passage, await asyncio.to_thread(encode_document, turn.text))
 
     async def _add(self, turns: Sequence[Turn], added: Sequence[TurnVectors]) -> None:
         if not turns:
@@ -307,6 +312,24 @@ class TurnIndexer:
             )
         except UnknownPointError:
             log.info("indexed_turn_gone", of=len(turns))  # erased meanwhile; the others are written
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Lacking:
+    """A turn without one of its vectors; ordered by time."""
+
+    created_us: int
+    seq: int
+    turn_id: str
+    session_id: str
+
+
+def _with_later(lacking: Sequence[_Lacking]) -> Iterator[tuple[_Lacking, int]]:
+    """Each, oldest first, with how many of its session come after it."""
+    remaining = Counter(one.session_id for one in lacking)
+    for one in lacking:
+        remaining[one.session_id] -= 1
+        yield one, remaining[one.session_id]
 
 
 def words_of(turn: Turn) -> SparseTerms | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import date
 
+import numpy as np
 import structlog
+from cachetools import LRUCache
 
 from config.prompt_library import Language
 from core.conversation.turns import MAX_REWRITTEN_CHARS, Turn
@@ -16,7 +19,15 @@ from core.dates import dates_in, day_asked
 from core.errors import WenmaiError
 from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role
-from core.relevance.query import Query, QueryForm, embedded_part, follow_up_weight, joined_wordings
+from core.relevance.query import (
+    Query,
+    QueryForm,
+    Vector,
+    embedded_part,
+    follow_up_weight,
+    joined_vectors,
+    joined_wordings,
+)
 from core.relevance.sparse import encode_query
 from core.text import is_mostly_chinese
 from services.llm_service import ModelEntry
@@ -25,14 +36,21 @@ from services.models.embedding import EmbeddingService
 log = structlog.get_logger()
 
 MAX_PREVIOUS = 5
+KEPT_BYTES = 4_000_000  # of vectors of questions: 2,600 of the bundled model's
 
 
 class QueryBuilder:
-    """Makes a Query without any model call but the embedding, which happens once for all forms."""
+    """Makes a Query without any model call but the embedding, which happens once for all forms.
+
+    From the third question of a conversation on, one that stands alone is embedded alone: the vectors of what
+    was asked lately are kept, and stand for the joined forms (docs/decisions/0040).
+    """
 
     def __init__(self, embedding: EmbeddingService, today: Callable[[], date] = date.today) -> None:
         self._embedding = embedding
         self._today = today
+        # by a hash: what a question said is forgotten when its turn is
+        self._vectors: LRUCache[bytes, Vector] = LRUCache(KEPT_BYTES, getsizeof=lambda vector: vector.nbytes)
 
     async def build(
         self,
@@ -50,16 +68,35 @@ class QueryBuilder:
         asked_on = day_asked(date, self._today())
         before = [text.strip() for text in previous_questions if text.strip()][-MAX_PREVIOUS:]
         wordings = [
-            (" ".join([*self._years(text, asked_on), text]), weight)
+            (self._dated(text, asked_on), weight)
             for text, weight in [(question, 1.0), *joined_wordings(question, before)]
         ]
-        vectors = await self._embedding.embed_queries([embedded_part(text) for text, _ in wordings])
+        texts = [text for text, _ in wordings]
+        if len(texts) < 3 or follow_up_weight(question):
+            vectors = await self._embedded(texts)
+        else:
+            earlier = [self._dated(text, asked_on) for text in before]
+            own, *kept = await self._embedded([texts[0], *earlier])
+            vectors = [own, *joined_vectors(own, kept)]
         forms = tuple(
-            QueryForm(text, vector, encode_query(text), weight)
+            QueryForm(text, vector.tolist(), encode_query(text), weight)
             for (text, weight), vector in zip(wordings, vectors, strict=True)
         )
         dates = _dates(question, before, asked_on)
         return Query(question, forms, tuple(before), last_answer, date or asked_on.isoformat(), dates)
+
+    async def _embedded(self, texts: Sequence[str]) -> list[Vector]:
+        parts = [embedded_part(text) for text in texts]
+        keys = [hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=16).digest() for part in parts]
+        vectors = {key: self._vectors[key] for key in keys if key in self._vectors}
+        missing = {key: part for key, part in zip(keys, parts, strict=True) if key not in vectors}
+        made = await self._embedding.embed_queries([*missing.values()]) if missing else []
+        vectors |= {key: np.asarray(vector, np.float32) for key, vector in zip(missing, made, strict=True)}
+        self._vectors.update(vectors)
+        return [vectors[key] for key in keys]
+
+    def _dated(self, text: str, asked_on: date) -> str:
+        return " ".join([*self._years(text, asked_on), text])
 
     def _years(self, question: str, asked_on: date) -> list[str]:
         """The year or month it asks about, as documents have it, unless it says so itself (去年 does not).

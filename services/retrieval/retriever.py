@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,18 +79,25 @@ class _Ranking:
 
 @dataclass(slots=True)
 class _Entry:
-    """What all lists together say of one chunk, form by form."""
+    """What all lists together say of one chunk: by form, its score and rank in each kind of list."""
 
     point: ScoredPoint
-    matches: list[FormMatch]
-    has_vector: bool = False
+    dense: dict[int, tuple[float, int]] = field(default_factory=dict)
+    sparse: dict[int, tuple[float, int]] = field(default_factory=dict)
+    vector: Sequence[float] | None = None
 
-    def note(self, ranking: _Ranking, score: float, rank: int) -> None:
-        match = self.matches[ranking.form]
-        self.matches[ranking.form] = (
-            replace(match, dense=score, dense_rank=rank)
-            if ranking.kind == DENSE
-            else replace(match, sparse=score, sparse_rank=rank)
+    def note(self, ranking: _Ranking, point: ScoredPoint, rank: int) -> None:
+        (self.dense if ranking.kind == DENSE else self.sparse)[ranking.form] = point.score, rank
+        if self.vector is None and isinstance(point.vector, dict):
+            self.vector = cast(Sequence[float] | None, point.vector.get(DENSE))
+
+    def matches(self, forms: NDArray[np.float64]) -> tuple[FormMatch, ...]:
+        """Form by form. A list scores only its own form, and the list by words none: the chunk's cosine to
+        the others is taken from the vector it came with (unit length)."""
+        cosines = [None] * len(forms) if self.vector is None else (forms @ np.asarray(self.vector)).tolist()
+        return tuple(
+            FormMatch(*self.dense.get(number, (cosine, None)), *self.sparse.get(number, (0.0, None)))
+            for number, cosine in enumerate(cosines)
         )
 
 
@@ -160,21 +168,16 @@ class Retriever:
     def _fuse(self, query: Query, rankings: list[_Ranking]) -> tuple[list[Candidate], int]:
         """The candidates, and how many copies of them were left out on the way."""
         entries: dict[str, _Entry] = {}
-        forms = np.asarray([form.dense for form in query.forms], dtype=float)
-        unseen = [FormMatch()] * len(query.forms)
         for ranking in rankings:
             for rank, point in enumerate(ranking.points, start=1):
-                if not _says_anything(point):
-                    continue
-                entry = entries.setdefault(str(point.id), _Entry(point, list(unseen)))
-                entry.note(ranking, point.score, rank)
-                if not entry.has_vector:
-                    _note_cosines(entry, point, forms)
+                if _says_anything(point):
+                    entries.setdefault(str(point.id), _Entry(point)).note(ranking, point, rank)
         fused = reciprocal_rank_fusion(
             [[str(point.id) for point in ranking.points if str(point.id) in entries] for ranking in rankings],
             [ranking.weight for ranking in rankings],
             self._fusion.k,
         )
+        forms = np.asarray([form.dense for form in query.forms], dtype=float)
         most = self._settings.reranker_input_top_n
         firsts: dict[tuple[str, ...], Candidate] = {}
         copies = 0
@@ -183,7 +186,7 @@ class Retriever:
             if words in firsts:
                 copies += 1
             elif len(firsts) < most:
-                firsts[words] = _candidate(entries[key], score)
+                firsts[words] = _candidate(entries[key], forms, score)
         return list(firsts.values()), copies
 
 
@@ -198,33 +201,17 @@ def _words_of(point: ScoredPoint) -> tuple[str, ...]:
     return tuple(str(payload.get(field, "")) for field in ("heading", "date", "text"))
 
 
-def _note_cosines(entry: _Entry, point: ScoredPoint, forms: NDArray[np.float64]) -> None:
-    """The chunk's cosine to every form, from the vector it came with (unit length).
-
-    A list scores only its own form, and the list by words none.
-    """
-    vector = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
-    if vector is None:
-        return
-    entry.has_vector = True
-    cosines = forms @ np.asarray(vector, dtype=float)
-    entry.matches = [
-        replace(match, dense=float(cosine)) for match, cosine in zip(entry.matches, cosines, strict=True)
-    ]
-
-
-def _candidate(entry: _Entry, fused: float) -> Candidate:
+def _candidate(entry: _Entry, forms: NDArray[np.float64], fused: float) -> Candidate:
     """`dense` is the question's as it was asked; of the rest the best of all forms."""
-    dense_ranks = [match.dense_rank for match in entry.matches if match.dense_rank]
-    by_words = [match for match in entry.matches if match.sparse_rank]
+    matches = entry.matches(forms)
     return Candidate(
         chunk=read_chunk(entry.point.payload),
-        dense=entry.matches[0].dense,
-        sparse=max((match.sparse for match in by_words), default=None),
-        dense_rank=min(dense_ranks, default=None),
-        sparse_rank=min((match.sparse_rank for match in by_words if match.sparse_rank), default=None),
+        dense=matches[0].dense,
+        sparse=max((score for score, _ in entry.sparse.values()), default=None),
+        dense_rank=min((rank for _, rank in entry.dense.values()), default=None),
+        sparse_rank=min((rank for _, rank in entry.sparse.values()), default=None),
         fused=fused,
-        matches=tuple(entry.matches),
+        matches=matches,
     )
 
 

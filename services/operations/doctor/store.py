@@ -167,7 +167,8 @@ def _parents(turns: _Turns) -> Finding:
 
 async def _vectors(store: VectorStore, collection: str) -> Finding:
     point_filter = Filter(
-        must=[equals("status", TurnStatus.COMPLETED.value), lacks(("question", "turn"))],
+        # an answer has its vector when it leaves the recent history, most never do
+        must=[equals("status", TurnStatus.COMPLETED.value), lacks(("question",))],
         must_not=[_has_command()],
     )
     lacking = (await store.count(collection, point_filter)).count

@@ -18,6 +18,7 @@ from core.prompt.budget import (
     Fitted,
     Shares,
     answer_tokens,
+    counting_once,
     estimate_prompt_tokens,
     estimate_tokens,
     fit,
@@ -163,7 +164,10 @@ def test_every_text_is_counted_once() -> None:
         return estimate_prompt_tokens(text)
 
     history = History("SUMMARY " * 2_000, frozenset({"t9"}), "t9", TURNS[:8], TURNS[8:])
-    fit(Budget(900, 0, Shares(), count), TEXTS, history, candidates_of(10), "now?")
+    room = Budget(900, 0, Shares(), counting_once(count))
+    fitted = fit(room, TEXTS, history, candidates_of(10), "now?")
+    assert fits_alone(room, TEXTS, "now?")
+    assert fit(room, TEXTS, history, candidates_of(10), "now?") == fitted
     assert set(counted.values()) == {1}
 
 

@@ -22,7 +22,8 @@ from services.conversation.recall import DEPTH, FEW
 from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.models.embedding import EmbeddingService
-from services.store.filters import in_session, sparse_vector
+from services.store.dialect import Filter
+from services.store.filters import has_vector, in_session, sparse_vector
 from tests.services.conversation.stores import uid
 from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
 from tests.support.stores.turn_model import TURNS, Services, embedded_in_background, open_services
@@ -314,17 +315,63 @@ async def test_indexing_that_was_cut_goes_on_where_it_ended_oldest_first(service
     await embedding.close()
 
 
-async def test_a_turn_that_was_answered_goes_before_an_import(services: Services) -> None:
+async def answer(services: Services, number: int, parent: int | None, **more: Any) -> None:
+    """As a turn that has run is stored."""
+    answered = turn(number, parent, f"garden {number}", **more)
+    branch = await services.manager.find_branch(answered.session_id, "local", answered.parent_turn_id)
+    question = [1.0] + [0.0] * (DIMENSION - 1)
+    await services.manager.add_conversation_turn(answered, TurnVectors(question=question))
+    services.manager.after_turn(branch, answered)
+
+
+async def test_a_turn_of_a_conversation_goes_before_an_import(services: Services) -> None:
     past = [turn(100 + at, None, f"garden {at}") for at in range(40)]
     await services.manager.turns.put_many([(each, TurnVectors()) for each in past])
+    await answer(services, 10, None)
     services.manager.index_later(past)
-    question = [1.0] + [0.0] * (DIMENSION - 1)
-    await services.manager.add_conversation_turn(turn(10, None, "parrot"), TurnVectors(question=question))
+    await answer(services, 11, 10)
     async with asyncio.timeout(LIMIT_S):
         while "turn" not in await has_vectors(services, 10):
             pass  # every look lets the others go on
     assert await has_vectors(services, 10) == {"question", "turn", "sparse"}
     assert await has_vectors(services, 139) == set()
+
+
+async def test_an_answer_is_embedded_when_it_is_about_to_leave_the_recent_history(services: Services) -> None:
+    """Two turns are recent. Discriminates: embedding each answer at once, or none before it is recalled; a
+    count that takes commands, failed turns or another branch in."""
+    await answer(services, 10, None)
+    await answer(services, 11, 10, command="help")
+    await answer(services, 12, 11, status=TurnStatus.FAILED)
+    await answer(services, 13, None)
+    await embedded_in_background()
+    assert [await has_vectors(services, each) for each in (10, 13)] == [{"question", "sparse"}] * 2
+    await answer(services, 14, 12, status=TurnStatus.CANCELLED)
+    await embedded_in_background()
+    assert [await has_vectors(services, each) for each in (10, 13)] == [
+        {"question", "sparse", "turn"}, {"question", "sparse"}
+    ]  # fmt: skip
+
+
+async def test_many_short_sessions_cost_no_embedding_now_or_at_the_next_start(services: Services) -> None:
+    for number in range(200):
+        await answer(services, 100 + number, None, session_id=uid(500 + number))
+    await embedded_in_background()
+    assert await services.manager.index_missing() == 0
+    lacking = Filter(must_not=[has_vector("turn")])
+    assert (await services.store.count(TURNS, lacking)).count == 200
+
+
+async def test_a_start_embeds_what_has_left_the_recent_history(services: Services) -> None:
+    """Discriminates: all that lacks a vector; a count over all sessions."""
+    question = TurnVectors(question=[1.0] + [0.0] * (DIMENSION - 1))
+    line = [turn(10 + at, 9 + at if at else None, "garden") for at in range(4)]
+    other = [turn(20 + at, 19 + at if at else None, "garden", session_id=OTHER) for at in range(2)]
+    await services.manager.turns.put_many([(each, question) for each in (*line, *other)])
+    assert await services.manager.index_missing() == 4
+    embedded = ["turn" in await has_vectors(services, each) for each in (10, 11, 12, 13, 20, 21)]
+    assert embedded == [True, True, True, False, True, False]
+    assert await services.manager.index_missing() == 0
 
 
 async def test_a_turn_that_is_erased_before_it_is_embedded_harms_nobody(services: Services) -> None:

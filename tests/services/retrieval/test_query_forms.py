@@ -1,6 +1,7 @@
 from collections.abc import AsyncIterator
 from datetime import date
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from core.relevance.query import (
     MAX_FORM_CHARS,
     Query,
     follow_up_weight,
+    joined_vectors,
     joined_wordings,
 )
 from services.models.embedding import EmbeddingService
@@ -36,10 +38,15 @@ def model() -> CountingEmbedding:
 
 
 @pytest.fixture
-async def builder(model: CountingEmbedding) -> AsyncIterator[QueryBuilder]:
-    embedding = EmbeddingService(model, "hashing", len(model.get_query_embedding("1")))
-    yield QueryBuilder(embedding, lambda: TODAY)
-    await embedding.close()
+async def embedding(model: CountingEmbedding) -> AsyncIterator[EmbeddingService]:
+    service = EmbeddingService(model, "hashing", len(model.get_query_embedding("1")))
+    yield service
+    await service.close()
+
+
+@pytest.fixture
+def builder(embedding: EmbeddingService) -> QueryBuilder:
+    return QueryBuilder(embedding, lambda: TODAY)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +173,50 @@ async def test_of_a_very_long_question_before_only_the_end_is_joined(builder: Qu
     assert "开头" not in query.forms[1].text
 
 
-async def test_all_forms_are_embedded_in_one_call(builder: QueryBuilder, model: CountingEmbedding) -> None:
+async def test_all_forms_of_a_question_that_leans_are_embedded_in_one_call(
+    builder: QueryBuilder, model: CountingEmbedding
+) -> None:
     query = await builder.build("它的费用呢？", ["同步冲突怎么办？", "专业版支持多人协作编辑吗？"])
     assert model.calls == [3]
     assert len({tuple(form.dense) for form in query.forms}) == 3
+
+
+async def test_a_follow_up_that_stands_alone_embeds_no_more_than_a_first_question(
+    builder: QueryBuilder, model: CountingEmbedding, embedding: EmbeddingService
+) -> None:
+    """Discriminates: embedding the joined texts, or what was asked before once more."""
+    asked = [f"{topic}的费用是多少？" for topic in ("专业版", "团队版", "会议室", "停车场", "食堂", "健身房")]
+    assert not any(map(follow_up_weight, asked))
+    for at, question in enumerate(asked):
+        query = await builder.build(question, asked[:at])
+        assert len(query.forms) == min(at + 1, 3)
+    assert model.calls == [1, 2, 1, 1, 1, 1]
+    again = await QueryBuilder(embedding, lambda: TODAY).build(asked[-1], asked[:-1])
+    assert model.calls[-1] == len(asked)  # after a restart, once
+    assert again == query
+
+
+async def test_the_joined_vectors_lie_between_the_question_and_what_was_asked_before(
+    builder: QueryBuilder,
+) -> None:
+    before = ["How do I configure the proxy of the server?", "How long is the annual leave?"]
+    assert not follow_up_weight("Which documents does the visa office require?")
+    query = await builder.build("Which documents does the visa office require?", before)
+    last, conversation = (np.array(form.dense) for form in query.forms[1:])
+    own, *earlier = [np.array((await builder.build(text, [])).forms[0].dense) for text in
+                     ("Which documents does the visa office require?", *before)]  # fmt: skip
+    for joined in (last, conversation):
+        assert np.linalg.norm(joined) == pytest.approx(1, abs=1e-5)
+        assert joined @ own > own @ earlier[-1]
+    assert last @ earlier[1] > max(own @ earlier[1], conversation @ earlier[1])
+    assert conversation @ earlier[0] > max(own @ earlier[0], last @ earlier[0])
+
+
+def test_opposite_vectors_are_joined_to_a_direction() -> None:
+    """Discriminates: NaN in a search."""
+    question = np.array([1.0, 0.0], np.float32)
+    assert joined_vectors(question, [question, -question])[1].tolist() == [1.0, 0.0]
+    assert joined_vectors(question, [-question, -question])[0].tolist() == [-1.0, 0.0]
 
 
 async def test_a_question_of_a_year_that_is_over_is_searched_with_it(builder: QueryBuilder) -> None:
