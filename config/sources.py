@@ -160,7 +160,9 @@ _KINDS = {
 
 def refusal_of(error: ValidationError, settings_cls: type[BaseSettings]) -> str:
     """One line that names key, value and allowed range; the value only where it can be no secret."""
-    first = error.errors(include_url=False)[0]
+    errors = error.errors(include_url=False)
+    # a slip of the pen is named before the field that is missing by it
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
     loc = [part for part in first["loc"][1:] if isinstance(part, str)]  # without the place in a list
     name = ".".join(loc).upper()
     reason = Mask()(first["msg"].removeprefix("Value error, "))

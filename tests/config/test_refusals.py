@@ -44,6 +44,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **e
         ),
         ("[models.x]\nmodel = 'm'", f"Unknown setting 'models' {IN_FILE} {TABLES}"),
         ("[server]\nport = 1", f"Unknown setting 'server' {IN_FILE} {TABLES}"),
+        ("[sources.a]\nfoldr = '/x'", f"SOURCES.A.FOLDR {UNKNOWN} Did you mean folder?"),
         ("[sources.a]\ntags = []", "SOURCES.A.FOLDER is missing: it must be text."),
         ("sources = 'x'", "SOURCES = 'x' is refused: it must be a table."),
         ("llms.x = 3", "LLMS.X = 3 is refused: it must be a table, with a line for each of its fields."),

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +74,8 @@ class World:
     named: tuple[RunningServer, Path]
     archive: Path
     sessions: dict[str, str]
+    clients: dict[str, httpx.Client]
+    """Of both servers, by the names of their stores."""
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +93,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with (
         running_server(folder / "served", **environment) as served,
         running_server(folder / "named", **environment) as named,
+        httpx.Client(base_url=served.url) as of_served,
+        httpx.Client(base_url=named.url) as of_named,
         pytest.MonkeyPatch.context() as patch,
     ):
         for variable, value in {**environment, "WENMAI_CONFIG": "", "DATA_DIR": f"{folder}/here"}.items():
@@ -98,7 +102,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         archive = folder / "all.wenmai.zip"
         assert wenmai.main(["backup", "--to", str(archive)]) == 0
         servers = (served, folder / "served"), (named, folder / "named")
-        yield World(folder / "here", *servers, archive, sessions)
+        yield World(folder / "here", *servers, archive, sessions, {"served": of_served, "named": of_named})
 
 
 @pytest.fixture(autouse=True)
@@ -146,11 +150,10 @@ SHOWN = (
 )
 
 
-def contents(server: RunningServer) -> dict[str, object]:
+def contents(client: httpx.Client) -> dict[str, object]:
     """What a server has stored, as far as it shows it; its files change by themselves."""
-    with httpx.Client(base_url=server.url) as client:
-        shown = {path: client.get(path).raise_for_status().json() for path in SHOWN}
-        return {**shown, "stored": client.get("/admin/stats").json()["stored"]}
+    shown = {path: client.get(path).raise_for_status().json() for path in SHOWN}
+    return {**shown, "stored": client.get("/admin/stats").json()["stored"]}
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
@@ -159,9 +162,13 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in paths}
 
 
-def words_of(name: str, situation: str, world: World) -> list[str]:
+def placed(words: Sequence[str], world: World) -> list[str]:
     known = {"ARCHIVE": str(world.archive), "HERE": str(world.here)}
-    words = [known.get(word, word) for word in CASES[name].words]
+    return [known.get(word, word) for word in words]
+
+
+def words_of(name: str, situation: str, world: World) -> list[str]:
+    words = placed(CASES[name].words, world)
     url = {"named": world.named[0].url, "closed": CLOSED}.get(situation)
     return [*words, "--url", url] if url else words
 
@@ -205,8 +212,7 @@ def test_a_command_acts_on_the_store_that_is_meant_and_touches_no_other(
         environment.setenv("WENMAI_CONFIG", "")
     exit_code, words = outcome(name, situation, world)
     opened = (situation == "here" and CASES[name].kind in ("dry", "looks")) or name == "migrate"
-    servers = {"served": world.served[0], "named": world.named[0]}
-    before = {place: contents(server) for place, server in servers.items()}
+    before = {place: contents(client) for place, client in world.clients.items()}
     untouched = points(world.here) if opened else files(world.here)
     around = sorted(tmp_path.rglob("*"))
 
@@ -214,8 +220,8 @@ def test_a_command_acts_on_the_store_that_is_meant_and_touches_no_other(
     printed = capsys.readouterr()
     assert words in printed.err + printed.out
     writes = CASES[name].writes and exit_code in (0, 1)
-    after = {place: contents(server) for place, server in servers.items()}
-    assert {place for place in servers if after[place] != before[place]} <= ({situation} if writes else set())
+    after = {place: contents(client) for place, client in world.clients.items()}
+    assert {place for place in after if after[place] != before[place]} <= ({situation} if writes else set())
     if not (situation == "here" and writes):
         assert (points(world.here) if opened else files(world.here)) == untouched
     archives = (
@@ -252,13 +258,14 @@ def test_a_server_at_the_port_that_has_another_store_is_not_asked(
     environment.setenv("DATA_DIR", str(world.here))
     (world.here / "store" / "id").write_text("mine")
     environment.setenv("PORT", world.named[0].url.rpartition(":")[2])
-    before = contents(world.named[0])
+    before = contents(world.clients["named"])
     for case in (each for each in CASES.values() if each.kind == "asks"):
         assert wenmai.main(list(case.words)) == 1
         assert f"{world.named[0].url} has another store" in capsys.readouterr().err
-    assert contents(world.named[0]) == before
+    assert contents(world.clients["named"]) == before
 
 
+@pytest.mark.full("starts a server of its own")
 def test_a_users_key_is_checked_for_the_store_too(
     world: World, environment: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,27 +323,33 @@ def test_archives_are_listed_where_the_server_is_and_read_only_here(
     assert "No backups in " in capsys.readouterr().out
 
 
+DEAR = pytest.mark.full("each waits a second for the store")
+OPENING = [
+    *(
+        pytest.param(case.words, marks=[] if name in ("cleanup", "doctor") else DEAR, id=name)
+        for name, case in CASES.items()
+        if case.kind in ("dry", "looks")
+    ),
+    pytest.param(("migrate", "--from", "HERE", "--to", "new", "--apply"), marks=DEAR, id="migrate"),
+    pytest.param(("restore", "ARCHIVE", "--apply"), marks=DEAR, id="restore"),
+]
+
+
+@pytest.mark.parametrize("words", OPENING)
 def test_of_two_commands_at_once_the_second_says_who_has_the_store(
-    world: World, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], world: World, environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: a lock without its process; a wait without an end; another server asked instead."""
     environment.setenv("DATA_DIR", str(world.here))
     environment.setenv("PORT", world.named[0].url.rpartition(":")[2])
-    opening = [case.words for case in CASES.values() if case.kind in ("dry", "looks")]
-    opening += [("migrate", "--from", str(world.here), "--to", "new", "--apply")]
-    opening += [("restore", str(world.archive), "--apply")]
 
-    async def meanwhile(words: tuple[str, ...]) -> int:
-        return await asyncio.to_thread(wenmai.main, list(words))
-
-    async def one_after_the_other() -> None:
+    async def meanwhile() -> int:
         async with open_maintenance(load_settings()):
-            for words in opening:
-                assert await meanwhile(words) == 1, words
-                printed = capsys.readouterr()
-                assert str(os.getpid()) in printed.err + printed.out, words
+            return await asyncio.to_thread(wenmai.main, placed(words, world))
 
-    asyncio.run(one_after_the_other())
+    assert asyncio.run(meanwhile()) == 1
+    printed = capsys.readouterr()
+    assert str(os.getpid()) in printed.err + printed.out
 
 
 def test_a_lock_that_names_another_servers_address_is_not_believed(

@@ -14,6 +14,7 @@ const TABLE_HEAD = /^[^\n]*\|[^\n]*\n {0,3}(?=[^\n]*-)(?=[^\n]*\|)[|:\- \t]+\n/;
 const ANY_ITEM = /^\s*(?:[-*+]|\d{1,9}[.)])[ \t]/;
 const SENTENCE_END = /[\u3002\uff01\uff1f!?\uff1b;](?:\s?\[[^\]\n]{1,12}\])*|[.\uff0c,]\s?|\s/g;
 const LOOK_BACK = 800; // where a line that is cut may end
+const NUMBERED = /^(\d{1,9})(?=[.)](?:[ \t]|$))/; // at the margin
 const LIST_ITEM = /^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)/;
 
 export class BlockSplitter {
@@ -22,6 +23,7 @@ export class BlockSplitter {
   #blank = false;
   #list = false;
   #indent = 0; // of a nested list that was cut: what its further lines are moved by
+  #number = null; // that the last item at the margin shows, where the list has numbers
   #fence = null;
   #head = ""; // of a table that was cut: no block of its own
   #finished = [];
@@ -69,8 +71,9 @@ export class BlockSplitter {
       return;
     }
     if (this.#startsNew(line)) this.#emit();
-    else if (this.#list && this.#block.length >= LIST_CAP) this.#cutList(line);
+    else if (this.#list && this.#block.length >= LIST_CAP) line = this.#cutList(line);
     this.#blank = false;
+    this.#count(line);
     const fence = this.#block ? null : FENCE.exec(line.trimEnd());
     if (fence) this.#fence = { open: line, mark: fence[1] };
     if (LIST_ITEM.test(line)) this.#list = true;
@@ -80,13 +83,26 @@ export class BlockSplitter {
     else if (this.#block.length >= CAP && !this.#list) this.#cut();
   }
 
-  /** Between items of the list itself where there is one soon, else between any two, else anywhere. */
+  /**
+   * Between items of the list itself where there is one soon, else between any two, else anywhere.
+   *
+   * @returns {string} the line, with the number that it would show without a cut
+   */
   #cutList(line) {
     const nested = this.#block.length >= 1.5 * LIST_CAP && ANY_ITEM.test(line);
-    if (!LIST_ITEM.test(line) && !nested && this.#block.length < CAP) return;
+    if (!LIST_ITEM.test(line) && !nested && this.#block.length < CAP) return line;
+    const next = this.#number === null ? null : this.#number + 1;
     this.#emit();
     this.#list = ANY_ITEM.test(line);
     this.#indent = this.#list ? indentOf(line) : 0;
+    return next === null ? line : line.replace(NUMBERED, String(next));
+  }
+
+  /** A list counts on from its first number, whatever stands before its other items. */
+  #count(line) {
+    const number = NUMBERED.exec(line)?.[1];
+    if (number) this.#number = this.#number === null ? Number(number) : this.#number + 1;
+    else if (LIST_ITEM.test(line) && indentOf(line) === 0) this.#number = null;
   }
 
   #dedented(line) {
@@ -129,6 +145,7 @@ export class BlockSplitter {
     this.#blank = false;
     this.#list = false;
     this.#indent = 0;
+    this.#number = null;
   }
 }
 
