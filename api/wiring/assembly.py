@@ -87,7 +87,7 @@ from services.retrieval.surroundings import Neighbours, Widener
 from services.store.clock import Activity, utc_now_us
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import StoreUpkeep, VectorStore
-from services.store.durable import refuse_unusable
+from services.store.durable import forgetful_file_system, refuse_unusable
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
 from services.sync.folders import FolderSync
@@ -182,6 +182,8 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         stack.push_async_callback(reembedding.close)
         container = _put_together(history, knowledge, running, schedule, reembedding, reranker)
         await container.readiness.prepare(*container.recoveries)
+        if kind := await asyncio.to_thread(_forgetful, settings.store):
+            log.warning("flush_promises_little", file_system=kind, data_dir=str(settings.store.data_dir))
         for work in _begun_at_start(container):
             await stack.enter_async_context(_opened_task(work))
         stack.push_async_callback(container.close_background)
@@ -422,6 +424,13 @@ def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
     if sample_is_pending(settings):
         later.append(container.sample.load())
     return later
+
+
+def _forgetful(names: StoreSettings) -> str:
+    """Where what is acknowledged may be lost with the machine, although DURABILITY says otherwise."""
+    if names.qdrant_url or names.durability == "process":
+        return ""
+    return forgetful_file_system(names.data_dir)
 
 
 async def _settle_folders(settings: Settings, embedding: EmbeddingService, open_folder: OpenFolder) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from urllib.parse import quote
 import aiohttp
 import httpx
 from pydantic import ValidationError
-from qdrant_client import AsyncQdrantClient
+from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
@@ -29,10 +29,47 @@ _RETRYABLE_STATUS = frozenset({401, 403, 408, 429})
 
 
 class TranslatedClient:
-    """Every method of the client, with its exceptions translated."""
+    """Every method of the client, with its exceptions translated. Points are checked before they are sent: of
+    a batch with one that does not fit, a server writes those before it."""
 
     def __init__(self, client: AsyncQdrantClient) -> None:
         self._client = client
+        self._sizes: dict[str, dict[str, int | None]] = {}
+
+    async def upsert(
+        self, collection_name: str, points: Sequence[models.PointStruct], **more: Any
+    ) -> models.UpdateResult:
+        await self._check(collection_name, points)
+        with translated_errors():
+            return await self._client.upsert(collection_name, points, **more)
+
+    async def update_vectors(
+        self, collection_name: str, points: Sequence[models.PointVectors], **more: Any
+    ) -> models.UpdateResult:
+        await self._check(collection_name, points)
+        with translated_errors():
+            return await self._client.update_vectors(collection_name, points, **more)
+
+    async def _check(
+        self, collection: str, points: Sequence[models.PointStruct] | Sequence[models.PointVectors]
+    ) -> None:
+        vectors = [
+            each for point in points if isinstance(point.vector, dict) for each in point.vector.items()
+        ]
+        if not vectors:
+            return
+        if collection not in self._sizes:
+            self._sizes[collection] = await self._sizes_of(collection)
+        for name, vector in vectors:
+            _check_vector(self._sizes[collection], name, vector)
+
+    async def _sizes_of(self, collection: str) -> dict[str, int | None]:
+        """Of its vectors by name; None for sparse ones."""
+        with translated_errors():
+            params = (await self._client.get_collection(collection)).config.params
+        dense = params.vectors if isinstance(params.vectors, dict) else {}
+        sizes: dict[str, int | None] = {name: each.size for name, each in dense.items()}
+        return sizes | dict.fromkeys(params.sparse_vectors or {})
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method: Callable[..., Awaitable[Any]] = getattr(self._client, name)
@@ -42,6 +79,18 @@ class TranslatedClient:
                 return await method(*args, **kwargs)
 
         return call
+
+
+def _check_vector(sizes: Mapping[str, int | None], name: str, vector: Any) -> None:
+    sparse = isinstance(vector, models.SparseVector)
+    if name not in sizes or sparse != (sizes[name] is None):
+        raise StoreRequestError(f"Not existing vector name error: {name}")
+    values = vector.values if sparse else vector
+    expected = len(vector.indices) if sparse else sizes[name]
+    if len(values) != expected:
+        raise StoreRequestError(f"Vector dimension error: {name} expected dim: {expected}, got {len(values)}")
+    if not all(map(math.isfinite, values)):
+        raise StoreRequestError(f"Vector error: {name} has a number that is not finite")
 
 
 @contextmanager

@@ -68,7 +68,9 @@ class VectorStore(Protocol):
 
     async def upsert(
         self, collection_name: str, points: Sequence[models.PointStruct]
-    ) -> models.UpdateResult: ...
+    ) -> models.UpdateResult:
+        """All of them, or none when the vectors of one do not fit the collection."""
+        ...
 
     async def update_vectors(
         self, collection_name: str, points: Sequence[models.PointVectors]

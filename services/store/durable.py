@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -129,6 +130,33 @@ def write_durably(path: Path, content: bytes) -> None:
         os.close(descriptor)
     partial.rename(path)
     sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """With the folders above it, their owner's only; on the disk when this returns. Raises OSError."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in missing:
+        sync_folder(each.parent)
+
+
+_FORGETFUL = frozenset({"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.s3fs"})
+"""File systems in memory or across a network: a flush may return before anything is on a disk."""
+
+
+def forgetful_file_system(folder: Path) -> str:
+    """Its kind, when a flush there promises less than on a disk; "" elsewhere, and where it is not known.
+
+    Only Linux lists what is mounted in a file.
+    """
+    if sys.platform != "linux":
+        return ""
+    place, kind = "", ""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mounted, each, *_ = line.split()
+        if len(mounted) >= len(place) and Path(mounted) in (folder.resolve(), *folder.resolve().parents):
+            place, kind = mounted, each
+    return kind if kind in _FORGETFUL else ""
 
 
 def sync_folder(folder: Path) -> None:

@@ -30,7 +30,15 @@ import msgspec
 from services.adapters.edge import journal, wire
 from services.adapters.edge.collection import TROUBLE, Refusal, refusal_from, release_mapped_files
 from services.adapters.edge.shards import Noted, Shards
-from services.store.durable import LOCK_FILE, Holder, holder_since_now, read_holder, try_lock, write_holder
+from services.store.durable import (
+    LOCK_FILE,
+    Holder,
+    holder_since_now,
+    make_folder,
+    read_holder,
+    try_lock,
+    write_holder,
+)
 
 T = TypeVar("T")
 _LOCK_WAIT_S = 1.0
@@ -102,8 +110,7 @@ def main(
 
 def _make(folder: Path) -> None:
     try:
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         raise _unusable(folder, error) from None
 

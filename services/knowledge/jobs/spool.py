@@ -21,7 +21,7 @@ import structlog
 
 from core.errors import DiskFullError, StoreUnavailableError
 from core.knowledge import Upload
-from services.store.durable import sync_folder, try_lock
+from services.store.durable import make_folder, sync_folder, try_lock
 
 FOLDER = "incoming"  # below DATA_DIR
 LOCK = "lock"
@@ -192,7 +192,7 @@ class Spool:
         """A folder whose lock is held; a new one gets its name only then, so that nobody takes it over."""
         for life in self._lives:
             return life
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._folder)
         unnamed = self._folder / f".{uuid.uuid4()}"
         unnamed.mkdir(mode=0o700)
         lock = locked(unnamed / LOCK)

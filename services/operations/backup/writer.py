@@ -28,7 +28,7 @@ from core.operations.archive import (
     encode_manifest,
 )
 from services.operations.backup.reader import open_archive
-from services.store.durable import sync_folder, try_lock
+from services.store.durable import make_folder, sync_folder, try_lock
 
 PARTIAL = ".partial"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -228,7 +228,7 @@ def only_one(folder: Path) -> Iterator[None]:
     Blocking. Raises BackupRunningError, NotADirectoryError when it is a file, and other OSErrors.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
     except (FileExistsError, NotADirectoryError):
         raise _no_folder(folder) from None
     descriptor = os.open(folder, os.O_RDONLY)

@@ -32,7 +32,7 @@ from tests.faults.world.warm_start import open_warm
 IMAGE_BYTES = 3 << 30  # sparse
 _EXT4_SHUTDOWN, _WITHOUT_LOG = 0x8004587D, 2
 _READ_IN_S = 30.0
-_RELEASED_S = 20.0
+_RELEASED_S = 60.0
 CHANGERS = 2
 Titles = tuple[str, ...]
 
@@ -55,10 +55,14 @@ class Image:
         _run_command("mount", "-o", "loop", str(self.file), str(self.place))
 
     def unmount(self) -> None:
-        """Whole: what the old mount still holds must not be written behind the new one's back."""
+        """Whole: what the old mount still holds must not be written behind the new one's back. Somebody
+        else's mount namespace may have a copy of it, and then the next mount would be the same again."""
         end = time.monotonic() + _RELEASED_S
         while subprocess.run(["umount", str(self.place)], check=False, capture_output=True).returncode:
             assert time.monotonic() < end, f"{self.place} is still in use"
+            time.sleep(0.05)
+        while subprocess.run(["losetup", "-j", str(self.file)], check=True, capture_output=True).stdout:
+            assert time.monotonic() < end, f"{self.file} is still in use, by another mount namespace"
             time.sleep(0.05)
 
     def cut(self) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from qdrant_client import AsyncQdrantClient, models
 
 from config.settings import StoreSettings
 from core.errors import StartRefusedError, StoreUnavailableError
 from core.operations.archive import Kind, Role
-from services.adapters.qdrant import open_qdrant_server, open_snapshots
+from services.adapters.qdrant import TranslatedClient, open_qdrant_server, open_snapshots
 from services.operations.backup.filling import Restore, Target, check_restorable
 from services.operations.backup.making import Backups
 from services.operations.backup.reader import open_archive
@@ -71,6 +72,36 @@ async def test_a_server_that_is_down_is_unavailable_when_asked_and_not_before() 
     async with open_qdrant_server(StoreSettings(qdrant_url="http://127.0.0.1:9")) as store:
         with pytest.raises(StoreUnavailableError):
             await store.collection_exists("x")
+
+
+SPARSE = models.SparseVector(indices=[1, 2], values=[1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"dense": [1.0]}, {"dense": [1.0, float("nan")]}, {"other": [1.0, 2.0]}, {"dense": SPARSE},
+        {"words": [1.0, 2.0]},
+    ],
+)  # fmt: skip
+async def test_of_a_batch_with_a_point_that_does_not_fit_nothing_is_written(bad: dict[str, Any]) -> None:
+    """Discriminates: the points before it, which a server writes."""
+    client = AsyncQdrantClient(":memory:")
+    await client.create_collection(
+        "x",
+        {"dense": models.VectorParams(size=2, distance=models.Distance.COSINE)},
+        {"words": models.SparseVectorParams()},
+    )
+    store = TranslatedClient(client)
+    good = models.PointStruct(id=1, vector={"dense": [1.0, 2.0], "words": SPARSE})
+    with pytest.raises(StoreRequestError):
+        await store.upsert("x", [good, models.PointStruct(id=2, vector=bad)])
+    assert (await store.count("x")).count == 0
+    await store.upsert("x", [good])
+    with pytest.raises(StoreRequestError):
+        await store.update_vectors("x", [models.PointVectors(id=1, vector=bad)])
+    assert (await store.count("x")).count == 1
+    await client.close()
 
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
