@@ -75,7 +75,7 @@ class KnowledgeHandler:
         if turn_id == request.parent_turn_id:
             raise InvalidParentError("parent_turn_id: a turn cannot be its own parent.")
         async with self._running.starting(turn_id):
-            running = await self._attachable(turn_id)
+            running = await self._attachable(turn_id, request.owner)
             if running is None:
                 await self._pipeline.conversations.store_kept(turn_id)
             stored = running.turn if running else await self._stored(request.turn_id)
@@ -89,10 +89,13 @@ class KnowledgeHandler:
                 return await self._replayed(stored)
             return await self._start(request, turn_id, stored, models, command)
 
-    async def _attachable(self, turn_id: str) -> TurnRun | None:
-        """The turn's run, when it goes on; one that was cut is waited for, since it is to be run again."""
+    async def _attachable(self, turn_id: str, owner: str) -> TurnRun | None:
+        """The turn's run, when it goes on; one that was cut is waited for, since it is to be run again.
+
+        Somebody else's is not: how long its storing takes is nobody's business.
+        """
         running = self._running.get(turn_id)
-        if running is None or not running.being_cut:
+        if running is None or not running.being_cut or running.turn.owner != owner:
             return running
         await self._running.ended(turn_id)
         return None
@@ -156,8 +159,9 @@ class KnowledgeHandler:
         return replace(request, question=question), command
 
     def _models(self, request: TurnRequest) -> TurnModels:
-        answer = self._llms.get(request.model_id)
-        judge = self._llms.get(request.how.insert_block_llm_id) if request.how.insert_block_llm_id else answer
+        answer = self._llms.get(request.model_id, request.owner)
+        judge_id = request.how.insert_block_llm_id
+        judge = self._llms.get(judge_id, request.owner) if judge_id else answer
         judging = request.how.use_insert_block and judge.generative
         return TurnModels(answer, judge if judging else None)
 

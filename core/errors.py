@@ -23,6 +23,7 @@ WenmaiError
 │   ├── TurnConflictError
 │   └── SessionBusyError
 ├── TooManyStreamsError
+├── TooManyUploadsError              one owner's, or everybody's; in a while there is room
 ├── ShuttingDownError
 ├── UnauthorizedError                no key, or a wrong one
 ├── ForbiddenError                   an admin route, or a request from another site
@@ -147,6 +148,11 @@ class SessionBusyError(ConflictError):
 
 class TooManyStreamsError(WenmaiError):
     code = "too_many_streams"
+    retryable = True
+
+
+class TooManyUploadsError(WenmaiError):
+    code = "too_many_uploads"
     retryable = True
 
 

@@ -42,6 +42,7 @@ STATUS: tuple[tuple[type[errors.WenmaiError], int], ...] = (
     (errors.NotFoundError, 404),
     (errors.ConflictError, 409),
     (errors.TooManyStreamsError, 429),
+    (errors.TooManyUploadsError, 429),
     (errors.ShuttingDownError, 503),
     (errors.DiskFullError, 507),
     (errors.UnavailableError, 503),

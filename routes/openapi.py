@@ -54,7 +54,7 @@ ERRORS = {
     413: "The body is too large.",
     415: "The body is of another kind.",
     422: "A field is refused; the message names it.",
-    429: "Too many streams are open: Retry-After says when to try again.",
+    429: "Too many streams or uploads are open: Retry-After says when to try again.",
     500: "Something went wrong in the server.",
     503: "A part that is needed does not answer: Retry-After says when to try again.",
     507: "The disk is full.",

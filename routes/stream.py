@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import fields
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import anyio
 import structlog
@@ -36,6 +36,7 @@ from api.turn.stream import (
 from config.settings import ServerSettings
 from core.citing.citations import KnownDocuments
 from core.conversation.turns import TurnStage, TurnWarning
+from core.errors import BadRequestError
 from core.knowledge import Citation
 from core.text import scrub
 from routes.wire import turns
@@ -153,6 +154,32 @@ async def cancel_at_disconnect(receive: Receive, scope: anyio.CancelScope) -> No
     while (await receive())["type"] != "http.disconnect":
         continue
     scope.cancel()
+
+
+T = TypeVar("T")
+
+
+async def unless_left(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` gives; it is cancelled when the client leaves. The request's body must have been read.
+
+    Raises BadRequestError then, which nobody reads.
+    """
+    working = asyncio.create_task(work)
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            continue
+        working.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        return await working
+    except asyncio.CancelledError:
+        if not watching.done() or watching.cancelled():
+            raise
+        raise BadRequestError("The client left before its file was read.") from None
+    finally:
+        watching.cancel()
 
 
 async def _abort(scope: Scope, receive: Receive) -> None:

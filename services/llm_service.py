@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -59,6 +59,7 @@ class ModelEntry:
     """One configured model. `generative` is False for the extractive answerer, which cannot judge.
 
     `max_tokens` is what is kept free for the answer; `count_tokens` counts as the model does, where known.
+    `asked_by` is the owner whose calls these are, "" for the server's own.
     """
 
     model_id: str
@@ -72,6 +73,7 @@ class ModelEntry:
     count_tokens: Callable[[str], int] = estimate_prompt_tokens
     begins_thinking: BeginsThinking = "auto"
     learned: Learned = field(default_factory=Learned, compare=False)
+    asked_by: str = ""
     calls: GuardedCalls = field(default_factory=GuardedCalls, compare=False)
 
     @property
@@ -176,7 +178,7 @@ class ModelEntry:
             exchange.begin(self.label, layout)
             return self.stream(messages, exchange)
 
-        return self.calls.stream(opening, report)
+        return self.calls.stream(opening, report, self.asked_by)
 
     def _other_layout(self, refusal: LLMRefusedError, refused: Layout) -> Layout | None:
         if self.layout is not Layout.AUTO or refusal.status not in TEACHING or not refusal.about_form:
@@ -200,13 +202,16 @@ class LLMService:
     def __init__(self, entries: Mapping[str, ModelEntry]) -> None:
         self._entries = dict(entries)
 
-    def get(self, model_id: str) -> ModelEntry:
-        """Raises UnknownModelError: a model id is a key of the configuration, never a URL or a path."""
+    def get(self, model_id: str, owner: str = "") -> ModelEntry:
+        """To be asked on behalf of `owner`.
+
+        Raises UnknownModelError: a model id is a key of the configuration, never a URL or a path.
+        """
         entry = self._entries.get(model_id)
         if entry is None:
             known = ", ".join(sorted(self._entries))
             raise UnknownModelError(f"model_id: unknown model. Configured: {known}.")
-        return entry
+        return replace(entry, asked_by=owner) if owner else entry
 
     def entries(self) -> list[ModelEntry]:
         return list(self._entries.values())

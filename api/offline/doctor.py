@@ -59,6 +59,7 @@ def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
         _configuration(),
         machine.check_data_dir(store),
         machine.check_disk(store),
+        machine.check_confinement(),
         *([old] if old else []),
         machine.check_backups(store, now_s),
         machine.check_clock(now_s, stored.newest_turn_us),

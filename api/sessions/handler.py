@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from api.admin.erasure import ErasureHandler
@@ -19,6 +20,12 @@ from services.conversation.turns import TurnStore, feedback_payload
 from services.store.dialect import Filter, UnknownPointError
 from services.store.filters import in_session
 
+CheckOrigin = Callable[[PersonaDraft, str], Awaitable[None]]
+
+
+async def trust_origin(draft: PersonaDraft, owner: str) -> None:
+    """For a store without documents."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionPage:
@@ -30,7 +37,8 @@ class SessionPage:
 
 class SessionsHandler:
     """`erasure` takes sessions and turns away; `personas` says which persona is accepted; `index` begins to
-    embed imported turns."""
+    embed imported turns; `check_origin` refuses a persona said to be from a passage that its owner cannot
+    read."""
 
     def __init__(
         self,
@@ -39,11 +47,13 @@ class SessionsHandler:
         erasure: ErasureHandler,
         personas: PersonaRules | None = None,
         index: Index = leave_for_later,
+        check_origin: CheckOrigin = trust_origin,
     ) -> None:
         self._sessions = sessions
         self._turns = turns
         self.erasure = erasure
         self._personas = personas or PersonaRules()
+        self._check_origin = check_origin
         self._importer = SessionImporter(sessions, turns, self._personas, index)
 
     async def newest(self, owner: str, limit: int, before_us: int | None, title: str = "") -> SessionPage:
@@ -76,8 +86,10 @@ class SessionsHandler:
     async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
         """Set or replace the session's persona, from the next turn on.
 
-        Raises BadRequestError, which names `text`, or UnknownSessionError.
+        Raises BadRequestError, which names `text`, UnknownSessionError, or UnknownDocumentError where the
+        passage it is said to be from is unknown or somebody else's.
         """
+        await self._check_origin(draft, owner)
         checked = replace(draft, text=self._personas.checked(draft.text))
         return await self._sessions.set_persona(session_id, owner, checked)
 

@@ -338,7 +338,7 @@ class RunningTurns:
         self._draining = False
         self._hurried = asyncio.Event()
         self._running: dict[str, RunningTurn] = {}
-        self._sessions: Counter[str] = Counter()
+        self._sessions: Counter[tuple[str, str]] = Counter()  # owner and session
         self._starting: dict[str, asyncio.Lock] = {}
 
     def __len__(self) -> int:
@@ -363,18 +363,19 @@ class RunningTurns:
     def claim(self, session_id: str, owner: str, *, exclusive: bool) -> Iterator[None]:
         """Reserve a place in the session while a turn starts; `start` keeps it, an error gives it back.
 
+        Nobody's place is another owner's: whoever knows a session's id could keep its owner out of it.
         Raises SessionBusyError when another turn runs there and this one has no explicit parent,
         TooManyStreamsError when the server, or this owner's share of it, is full, and ShuttingDownError.
         """
         if self._draining:
             raise ShuttingDownError("The server is shutting down. Send the question again in a moment.")
-        if exclusive and self._sessions[session_id]:
+        if exclusive and self._sessions[owner, session_id]:
             raise SessionBusyError(
                 "session_id: another turn is running in this session. Wait, or give parent_turn_id."
             )
         self._seats.check(owner)
         self._seats.take(owner)
-        self._sessions[session_id] += 1
+        self._sessions[owner, session_id] += 1
         try:
             yield
         except BaseException:
@@ -435,6 +436,6 @@ class RunningTurns:
 
     def _release(self, session_id: str, owner: str) -> None:
         self._seats.give_back(owner)
-        self._sessions[session_id] -= 1
-        if self._sessions[session_id] <= 0:
-            del self._sessions[session_id]
+        self._sessions[owner, session_id] -= 1
+        if self._sessions[owner, session_id] <= 0:
+            del self._sessions[owner, session_id]

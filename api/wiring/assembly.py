@@ -32,6 +32,7 @@ from api.turn.gathering import Pipeline
 from api.turn.prompt import PromptBuilder
 from api.turn.run import RunningTurns, StreamSeats
 from api.wiring.parts import (
+    PARSING_S_PER_HOUR,
     SAMPLE_FOLDER,
     WrapEmbedding,
     check_schedule,
@@ -52,7 +53,7 @@ from api.wiring.parts import (
 from config.prompt_library import PromptLibrary
 from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, StoreSettings
-from core.conversation.sessions import PersonaRules
+from core.conversation.sessions import PersonaDraft, PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
 from core.relevance.talk_model import load_talk_model
@@ -62,6 +63,7 @@ from services.conversation.summaries import Rewordings, SummaryService
 from services.conversation.turns import HISTORY_CACHE_S, TurnStore
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
+from services.knowledge.jobs.lanes import CpuHours
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
@@ -168,7 +170,8 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         await _settle_folders(settings, embedding, partial(open_store, settings.store))
         store = await stack.enter_async_context(open_store(settings.store))
         snapshots = await stack.enter_async_context(open_snapshots(settings.store))
-        knowledge = KnowledgeBase(store, embedding, make_parser(settings), settings.store)
+        cpu = CpuHours(PARSING_S_PER_HOUR if settings.server.api_keys else None)
+        knowledge = KnowledgeBase(store, embedding, make_parser(settings, cpu), settings.store, cpu=cpu)
         running = RunningTurns(_seats(settings.server), activity := Activity())
         history = make_history(settings, store, embedding, llms, activity, snapshots)
         stack.push_async_callback(history.close)
@@ -299,10 +302,14 @@ def _put_together(
     disk, sync = DiskWatch(store, names.low_disk_mb << 20), _folder_sync(history, knowledge)
     readiness = Readiness(store, names, history.embedding)
     look = StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync))
+
+    async def check_origin(draft: PersonaDraft, owner: str) -> None:
+        await knowledge.check_passage(draft.document_id, draft.chunk_id, pipeline.owners(owner))
+
     container = Container(
         settings=settings,
         chat=KnowledgeHandler(pipeline, history.sessions, llms, running, server, conversation, readers),
-        sessions=SessionsHandler(history.sessions, turns, erasure, personas, index_later),
+        sessions=SessionsHandler(history.sessions, turns, erasure, personas, index_later, check_origin),
         search=search,
         knowledge=knowledge,
         sample=SampleHandler(knowledge, erasure, SAMPLE_FOLDER, partial(mark_sample_loaded, names.data_dir)),

@@ -37,6 +37,7 @@ from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
 from services.adapters.readers.documents import parse_document
 from services.adapters.schedule import open_schedule, open_sync_schedule, slots_of, sync_slots, zone_named
 from services.knowledge.chunking.splitter import StructureSplitter
+from services.knowledge.jobs.lanes import CpuHours
 from services.knowledge.parsing.process import ParserProcess
 from services.llm_service import DEFAULT_MODEL_ID, ModelEntry, answer_reserve, window_of
 from services.models.calls import GuardedCalls
@@ -401,11 +402,14 @@ class _OpenLLMs:
 # Parsing, and the times of what recurs.
 
 
-def make_parser(settings: Settings) -> ParserProcess:
+PARSING_S_PER_HOUR = 3_600  # one core's, of each key's files: embedding what they hold takes longer
+
+
+def make_parser(settings: Settings, cpu: CpuHours | None = None) -> ParserProcess:
     splitter = StructureSplitter(chunk_tokens=settings.knowledge.chunk_tokens)
     if settings.models.embedding == "bundled":
         splitter = splitter.model_copy(update={"count_tokens": count_tokens, "window_tokens": WINDOW_TOKENS})
-    return ParserProcess(parse_document, splitter)
+    return ParserProcess(parse_document, splitter, cpu=cpu)
 
 
 def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:

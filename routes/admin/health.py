@@ -103,10 +103,10 @@ async def public_settings(container: ContainerDep, owner: Owner) -> PublicSettin
     )
 
 
-@router.get("/metrics", tags=["health"], response_class=PlainTextResponse, responses=errors(401))
-async def metrics(container: ContainerDep, owner: Owner) -> PlainTextResponse:
+@router.get("/metrics", tags=["health"], response_class=PlainTextResponse, responses=errors(401, 403))
+async def metrics(container: ContainerDep, admin: Admin) -> PlainTextResponse:
     """Counters and gauges of this process, in Prometheus' text format. It waits for no other part: what only
-    the store knows is as old as the scrape before."""
+    the store knows is as old as the scrape before. They are of all callers: with keys it takes an admin's."""
     container.look.begin()
     return PlainTextResponse(container.metrics.exposition(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -14,8 +14,9 @@ from python_multipart.exceptions import MultipartParseError
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
-from core.errors import BadRequestError, MalformedFormError, UnsupportedMediaError
-from core.knowledge import MAX_TAG_CHARS, Changes, DocumentStatus, Narrowed, Upload
+from api.container import Container
+from core.errors import BadRequestError, MalformedFormError, TooManyUploadsError, UnsupportedMediaError
+from core.knowledge import MAX_TAG_CHARS, Addition, Changes, DocumentStatus, Narrowed, Upload
 from core.operations.erasure import ErasedKind
 from routes.dependencies import (
     Admin,
@@ -30,7 +31,7 @@ from routes.dependencies import (
 )
 from routes.knowledge.replies import chunk_reply, document_reply, job_reply, source_reply, surroundings_reply
 from routes.openapi import JOB_STREAM, WireRoute, errors
-from routes.stream import EventStreamResponse
+from routes.stream import EventStreamResponse, unless_left
 from routes.wire.documents import (
     AddedDocument,
     ChunkInPlace,
@@ -51,6 +52,7 @@ router = APIRouter(tags=["documents"], responses=errors(401, 404, 422, 503), rou
 beside = APIRouter(tags=["documents"], route_class=WireRoute)  # jobs and sources, which answer other errors
 
 MAX_FIELDS = 8
+PATIENCE_S = 3.0  # for room; whoever waits in vain is asked to come again
 TAGS_LISTED = 200
 UPLOAD_SCHEMA: dict[str, Any] = {
     "requestBody": {
@@ -70,7 +72,7 @@ Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the 
     openapi_extra=UPLOAD_SCHEMA,
     responses={
         200: {"description": "The same content is stored already.", "model": AddedDocument},
-        **errors(413, 415, 507),
+        **errors(413, 415, 429, 507),
     },
 )
 async def add_document(
@@ -78,14 +80,14 @@ async def add_document(
 ) -> AddedDocument:
     """Add one document, or a new version of the one with this `external_id`.
 
-    It is checked and parsed at once; embedding goes on as a job, also after a restart.
+    It is checked and parsed at once; embedding goes on as a job, also after a restart. A file that takes
+    longer than five seconds to read is accepted before: its job says whether it could be read.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise UnsupportedMediaError("Content-Type must be multipart/form-data with a field `file`.")
-    async with _form(request) as form:
+    async with _room(request, container, owner), _form(request) as form:
         file = _file(form)
-        async with container.knowledge.uploads.hold(file.size or 0):  # until then its bytes are on the disk
-            addition = await container.knowledge.add(await _upload(form, file, owner))
+        addition = await unless_left(request.receive, _added(container, form, file, owner))
     if addition.existing:
         response.status_code = 200
     return AddedDocument(
@@ -189,6 +191,34 @@ async def delete_document(
         proof=proof_of(erased),
         receipt_id=erased.receipt_id,
     )
+
+
+@asynccontextmanager
+async def _room(request: Request, container: Container, owner: str) -> AsyncIterator[None]:
+    """For what is about to come. Raises TooManyUploadsError."""
+    length = request.headers.get("content-length", "")
+    coming_bytes = int(length) if length.isdigit() else 0
+    hold = container.knowledge.uploads.coming.hold(owner, coming_bytes, coming_bytes, _patience_s(container))
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(hold)
+        except TooManyUploadsError:
+            async for _ in request.stream():  # a client that cannot finish sending does not see the answer
+                continue
+            raise
+        yield
+
+
+def _patience_s(container: Container) -> float | None:
+    """Without keys there is nobody else to make room for: everything waits for its turn."""
+    return PATIENCE_S if container.settings.server.api_keys else None
+
+
+async def _added(container: Container, form: FormData, file: UploadFile, owner: str) -> Addition:
+    patience_s = _patience_s(container)
+    size_bytes = file.size or 0  # until there is room for them, its bytes are on the disk
+    async with container.knowledge.uploads.read.hold(owner, size_bytes, size_bytes, patience_s):
+        return await container.knowledge.add(await _upload(form, file, owner))
 
 
 @asynccontextmanager

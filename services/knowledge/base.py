@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import structlog
@@ -17,7 +18,7 @@ from services.knowledge.chunks import ChunkPage, ChunkStore, KnowledgeSize
 from services.knowledge.documents import EVERY, DocumentPage, DocumentStore, StoredDocument, TagCount
 from services.knowledge.ingestion import Parts, Versions
 from services.knowledge.intake import Intake
-from services.knowledge.jobs.lanes import ByteBudget, Locks
+from services.knowledge.jobs.lanes import CpuHours, Locks, Shares
 from services.knowledge.jobs.queue import RETRIES, Heartbeat, Jobs, Retries
 from services.knowledge.jobs.spool import FOLDER, Spool
 from services.knowledge.parsing.process import DocumentParser
@@ -28,7 +29,17 @@ from services.store.clock import Clock, utc_now_us
 from services.store.dialect import VectorStore
 
 UPLOADED_BYTES = 128 << 20
+UPLOADED_BYTES_PER_OWNER = UPLOADED_BYTES // 2
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Uploads:
+    """Bytes, both held until `add` returns: `coming` from before a body is received, `read` from before it is
+    in memory. How long a body takes is its client's affair, so nobody waits for other owners' to come."""
+
+    coming: Shares = field(default_factory=lambda: Shares(sys.maxsize, UPLOADED_BYTES_PER_OWNER))
+    read: Shares = field(default_factory=lambda: Shares(UPLOADED_BYTES, UPLOADED_BYTES_PER_OWNER))
 
 
 class KnowledgeBase:
@@ -42,11 +53,11 @@ class KnowledgeBase:
         store_settings: StoreSettings,
         clock: Clock = utc_now_us,
         retries: Retries = RETRIES,
+        cpu: CpuHours | None = None,
     ) -> None:
         self._documents = DocumentStore(store, store_settings, clock)
         self._chunks = ChunkStore(store, store_settings)
-        self.uploads = ByteBudget(UPLOADED_BYTES)
-        """Held by who brings an upload, from before its bytes are read until `add` returns."""
+        self.uploads = Uploads()
         self.size = KnowledgeSize(store, store_settings)
         self._one_process = store_settings.qdrant_url is None
         self.precedence = SamplePrecedence(self._documents, one_process=self._one_process)
@@ -57,7 +68,7 @@ class KnowledgeBase:
         parts = Parts(self._chunks, Versions(self._documents, self._chunks), embedding, self.size)
         self._intake = Intake(
             self._documents, self._chunks, parts, self._jobs, self._spool, self._locks, parse, clock,
-            one_process=self._one_process,
+            cpu or CpuHours(), one_process=self._one_process,
         )  # fmt: skip
 
     async def __aenter__(self) -> Self:
@@ -139,6 +150,16 @@ class KnowledgeBase:
     async def get_document(self, document_id: str, owners: Sequence[str]) -> Document:
         """Raises UnknownDocumentError, also when it is somebody else's."""
         return (await self._stored(document_id, owners)).document
+
+    async def check_passage(
+        self, document_id: str | None, chunk_id: str | None, owners: Sequence[str]
+    ) -> None:
+        """That a text may be said to be from there; None: no such thing is said. Any text may be given for an
+        id. Raises UnknownDocumentError, for somebody else's too."""
+        known = await self.find_documents([document_id] if document_id else [], owners)
+        of_document = chunk_id is None or await self._chunks.has(document_id or "", chunk_id)
+        if (document_id is not None and document_id not in known.hashes) or not of_document:
+            raise UnknownDocumentError("document_id: there is no such document, or chunk_id is not of it.")
 
     async def find_documents(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
         """Which of these are there for these owners, in one look; any text may be given for an id."""

@@ -13,9 +13,10 @@ from config.settings import StoreSettings
 from core.dates import first_day
 from core.errors import BadRequestError, StoreUnavailableError
 from core.knowledge import Chunk, Document
+from core.operations.backfill_turns import canonical_uuid
 from services.knowledge.upload import version_of
 from services.store.dialect import Filter, Point, SparseVector, VectorStore
-from services.store.filters import ascending, equals, in_range, is_empty, matching
+from services.store.filters import ascending, equals, has_id, in_range, is_empty, matching
 from services.store.pages import scroll_all
 
 log = structlog.get_logger()
@@ -94,6 +95,12 @@ class ChunkStore:
 
     async def count(self, document_id: str, version: str) -> int:
         return await self._count(_version(document_id, version))
+
+    async def has(self, document_id: str, chunk_id: str) -> bool:
+        """Whether the document has this chunk; any text may be given for its id."""
+        if canonical_uuid(chunk_id) is None:
+            return False
+        return bool(await self._count(Filter(must=[has_id([chunk_id]), equals("document_id", document_id)])))
 
     async def remove_all(self, document_id: str) -> None:
         """Raises StoreUnavailableError when chunks are still there afterwards, as the next three do."""

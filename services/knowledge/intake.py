@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ from core.knowledge import Addition, Document, DocumentStatus, Upload
 from services.knowledge.chunks import ChunkStore
 from services.knowledge.documents import DocumentStore, StoredDocument
 from services.knowledge.ingestion import Ingestion, Parts, to_the_end
-from services.knowledge.jobs.lanes import Locks
+from services.knowledge.jobs.lanes import CpuHours, Locks
 from services.knowledge.jobs.queue import STALE_AFTER_US, Jobs
 from services.knowledge.jobs.spool import Spool, UploadHeader
 from services.knowledge.parsing.pieces import Pieces
@@ -23,6 +24,7 @@ from services.store.clock import Clock
 
 ELSEWHERE = "The document is being read in by another worker; try again in a moment."
 _UNNAMED = "unnamed"
+ANSWER_S = 5.0  # for a client that waits; whatever is not read by then is read in the background
 log = structlog.get_logger()
 
 
@@ -39,6 +41,7 @@ class Intake:
         locks: Locks,
         parse: DocumentParser,
         clock: Clock,
+        cpu: CpuHours,
         *,
         one_process: bool,
     ) -> None:
@@ -50,6 +53,7 @@ class Intake:
         self._locks = locks
         self._parse = parse
         self._clock = clock
+        self._cpu = cpu
         self._one_process = one_process
         self._identity = Identity(documents)
 
@@ -57,19 +61,30 @@ class Intake:
         """Raises BadRequestError and its kinds (nothing is stored then) and UnavailableError kinds."""
         upload = checked(upload)
         self._jobs.check_room()
+        if upload.survives_crash:
+            self._cpu.check(upload.owner)
         hash_hex = await content_hash(upload.content)
         document_id = await self._identity.of(upload, hash_hex)
         async with self._locks.of(document_id):
             stored = await self._documents.load(document_id)
             if stored is not None and (addition := await self._known(upload, hash_hex, stored)) is not None:
                 return addition
-            pieces = await self._parse(upload.file_name, upload.content)
+            pieces = await self._parsed(upload)
             if stored is not None:  # as it is now: reading may have taken long
                 stored = await self._documents.load(document_id)
             document = self._document(upload, document_id, hash_hex, stored)
-            document = replace(document, date=upload.date or pieces.date or None)
-            with self._jobs.room(document_id, len(pieces)):  # others came while it was parsed
+            document = replace(document, date=upload.date or (pieces.date if pieces else "") or None)
+            with self._jobs.room(document_id, len(pieces or ())):  # others came while it was parsed
                 return await to_the_end(self._accept(upload, document, pieces))
+
+    async def _parsed(self, upload: Upload) -> Pieces | None:
+        """None for an upload that takes longer than its client should wait: it is read by the job, from the
+        disk."""
+        try:
+            async with asyncio.timeout(ANSWER_S if upload.survives_crash else None):
+                return await self._parse(upload.file_name, upload.content, upload.owner)
+        except TimeoutError:
+            return None
 
     async def refuse(self, upload: Upload, error: WenmaiError) -> Document:
         """Keep a record of what cannot be read, and why; what was read in before stays searchable."""
@@ -106,12 +121,15 @@ class Intake:
         document = replace(document, size_bytes=header.size_bytes)
 
         async def read() -> Pieces:
-            return await self._parse(upload.file_name, await self._spool.read(header.job_id))
+            return await self._read_kept(upload, header.job_id)
 
         await self._parts.versions.rewind(stored, header.content_hash)
         work = Ingestion(self._parts, document, read, lambda: self._spool.drop(header.job_id))
         self._jobs.submit(document, 0, work, header.job_id)
         log.debug("ingestion_resumed", document_id=header.document_id)
+
+    async def _read_kept(self, upload: Upload, job_id: str) -> Pieces:
+        return await self._parse(upload.file_name, await self._spool.read(job_id), upload.owner)
 
     async def recover(self) -> int:
         """What was accepted goes on being read in; other documents whose ingestion died become what they were
@@ -199,8 +217,9 @@ class Intake:
         await self._documents.save(described)
         return described
 
-    async def _accept(self, upload: Upload, document: Document, pieces: Pieces) -> Addition:
-        """What was at work on the document before makes room for this, which is newer."""
+    async def _accept(self, upload: Upload, document: Document, pieces: Pieces | None) -> Addition:
+        """What was at work on the document before makes room for this, which is newer. `pieces` None: it is
+        still to be read."""
         document_id, job_id = document.document_id, str(uuid.uuid4())
         if upload.survives_crash:
             await self._spool.keep(_header(upload, document, job_id), upload.content)
@@ -212,12 +231,14 @@ class Intake:
             await self._spool.drop(job_id)
             raise
 
+        described, count = replace(upload, content=b""), len(pieces or ())
+
         async def read() -> Pieces:
-            return pieces
+            return pieces or await self._read_kept(described, job_id)
 
         work = Ingestion(self._parts, document, read, lambda: self._spool.drop(job_id))
-        self._jobs.submit(document, len(pieces), work, job_id)
-        log.debug("document_accepted", document_id=document_id, chunks=len(pieces), bytes=len(upload.content))
+        self._jobs.submit(document, count, work, job_id)
+        log.debug("document_accepted", document_id=document_id, chunks=count, bytes=document.size_bytes)
         return Addition(recorded, job_id, existing=False)
 
     def _document(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from enum import StrEnum
+from functools import partial
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
@@ -60,7 +61,51 @@ class Circuit:
         self._failures += 1
         self._open_until = time.monotonic() + self._recovery_s
 
+    def trip(self) -> None:
+        """Open at once."""
+        self._failures = max(self._failures, self._most - 1)
+        self.failed()
 
+
+class OwnersCircuit:
+    """A circuit for each owner, and one for all: what one owner's questions provoke never shuts out others.
+
+    A server that cannot be reached concerns all. Any other failure may be the question's own fault, until two
+    owners have their circuits open.
+    """
+
+    def __init__(self, failures: int, recovery_s: float) -> None:
+        self._for_all = Circuit(failures, recovery_s)
+        self._owners: defaultdict[str, Circuit] = defaultdict(partial(Circuit, failures, recovery_s))
+
+    @property
+    def is_closed(self) -> bool:
+        """For everybody."""
+        return self._for_all.is_closed and all(each.is_closed for each in self._owners.values())
+
+    def is_open(self, owner: str) -> bool:
+        return self._for_all.is_open or self._owners[owner].is_open
+
+    @contextmanager
+    def call(self, owner: str) -> Iterator[bool]:
+        """Whether the server may be asked in this block."""
+        with self._for_all.call() as open_to_all, self._owners[owner].call() as open_to_owner:
+            yield open_to_all and open_to_owner
+
+    def succeeded(self, owner: str) -> None:
+        self._for_all.succeeded()
+        self._owners[owner].succeeded()
+
+    def failed(self, owner: str, error: LLMUnavailableError) -> None:
+        self._owners[owner].failed()
+        if error.failure is not None and error.failure.cause in UNREACHED:
+            self._for_all.failed()
+        elif sum(not each.is_closed for each in self._owners.values()) >= OWNERS_AGREE:
+            self._for_all.trip()
+
+
+UNREACHED = frozenset({Cause.UNREACHABLE, Cause.UNKNOWN_HOST, Cause.TLS})
+OWNERS_AGREE = 2
 ATTEMPTS = 3  # the first and two retries
 RETRY_AFTER_CAP_S = 20.0  # a longer wait asked for by the server is passed to the client at once
 FAILURES = 5  # in a row, each after its retries, until the circuit opens
@@ -101,22 +146,25 @@ class GuardedCalls:
     ) -> None:
         self._model_id = model_id
         self._backoff = backoff
-        self._circuit = Circuit(FAILURES, recovery_s)
+        self._circuit = OwnersCircuit(FAILURES, recovery_s)
         self.outcomes: Counter[Outcome] = Counter()
         self.retries = 0
 
     @property
     def is_broken(self) -> bool:
-        """The circuit is open, or no call has succeeded since it was."""
+        """The circuit is open to somebody, or no call of theirs has succeeded since it was."""
         return not self._circuit.is_closed
 
-    async def stream(self, opening: Opening, report: Report = untold) -> AsyncGenerator[LLMDelta, None]:
+    async def stream(
+        self, opening: Opening, report: Report = untold, owner: str = ""
+    ) -> AsyncGenerator[LLMDelta, None]:
         """What `opening` streams; opened again, at most twice, when that may help before its first delta.
+        `owner` is on whose behalf, "" the server's own.
 
         Raises what the last attempt raised; LLMUnavailableError at once while the circuit is open.
         """
         with self._outcome():
-            with self._spared():
+            with self._spared(owner):
                 deltas, first = await self._first_delta(opening, report)
             async with aclosing(deltas):
                 if first is None:
@@ -144,27 +192,28 @@ class GuardedCalls:
             self.outcomes[outcome] += 1
 
     @contextmanager
-    def _spared(self) -> Iterator[None]:
+    def _spared(self, owner: str) -> Iterator[None]:
         """Count how opening ended. A caller that left meanwhile says nothing of the server."""
-        with self._circuit.call() as allowed:
+        with self._circuit.call(owner) as allowed:
             if not allowed:
                 raise CircuitOpenError(_SPARED, ModelFailure(Cause.SPARED))
             try:
                 yield
             except LLMUnavailableError as error:
-                self._count(error)
+                self._count(error, owner)
                 raise
-            self._circuit.succeeded()
+            self._circuit.succeeded(owner)
 
-    def _count(self, error: LLMUnavailableError) -> None:
+    def _count(self, error: LLMUnavailableError, owner: str) -> None:
         """A server that refuses one request (4xx) is alive; one that is broken or silent is not well."""
         if error.busy:
             return  # a wait of ours, which says nothing of the server
-        if isinstance(error, LLMRefusedError) and not error.transient:
-            self._circuit.succeeded()
+        if isinstance(error, LLMRefusedError) and error.status < 500:
+            if not error.transient:  # one that asks for patience is neither well nor broken
+                self._circuit.succeeded(owner)
             return
-        self._circuit.failed()
-        if self._circuit.is_open:
+        self._circuit.failed(owner, error)
+        if self._circuit.is_open(owner):
             log.warning("model_circuit_open", model_id=self._model_id, probe_in_s=RECOVERY_S)
 
     async def _first_delta(

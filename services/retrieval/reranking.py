@@ -185,7 +185,10 @@ class ForeignReranker:
             self._circuit.succeeded()
 
     def _count(self, error: RerankerUnavailableError) -> None:
+        """A server that refuses one question (4xx) is alive."""
         self._paused_until = self._now() + min(error.retry_after_s or 0.0, LONGEST_PAUSE_S)
+        if error.failure is not None and 400 <= error.failure.status < 500:
+            return
         self._circuit.failed()
         if self._circuit.is_open:
             log.warning("reranker_circuit_open", reranker=self.name)

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from core.errors import BadRequestError, UnavailableError, WenmaiError
 from core.knowledge import Addition, Document, DocumentStatus, JobSnapshot, JobStage, Upload
-from services.knowledge.jobs.lanes import ByteBudget
+from services.knowledge.jobs.lanes import Shares
 from services.sync.plan import UNSETTLED_US, ExpectedDocument, ToRead
 from services.sync.reports import Tally
 from services.sync.scanner import FileChangedError, FileContent, ScannedFile, plain, read_scanned, shown_path
@@ -117,7 +117,7 @@ class FileIntake:
         self._tally = tally
         self._patience = patience
         self._pace = pace
-        self._budget = ByteBudget(pace.content_bytes)
+        self._budget = Shares(pace.content_bytes, pace.content_bytes)
         self._jobs_done = 0
         self.hashes: set[str] = set()
 
@@ -170,7 +170,7 @@ class FileIntake:
     async def _begin(self, task: ToRead) -> tuple[Addition, str] | None:
         """And the content's hash; None: it is known. Raises WenmaiError kinds, FileChangedError, OSError."""
         await self._let_settle(task.file)
-        async with self._budget.hold(task.file.size_bytes):
+        async with self._budget.hold(self._origin.expected.owner, task.file.size_bytes):
             file = await asyncio.to_thread(read_scanned, self._origin.folder, task.file)
             if task.known and self._is_known(task.known, file):
                 await self._knowledge.note_modified(task.known.document_id, task.file.modified_us)

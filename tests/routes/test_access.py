@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
 from core.knowledge import SHARED_OWNER, Upload
-from tests.support.servers.app import CHAT, App, make_settings, open_app
+from tests.support.servers.app import CHAT, App, make_settings, open_app, scripted
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -21,7 +27,8 @@ ALICE, BOB, OPERATOR = ({"authorization": f"Bearer {name}"} for name in ("alice"
 async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     folder = tmp_path_factory.mktemp("access")
     server = {"api_keys": ("alice", "bob"), "admin_api_keys": ("operator",)}
-    async with open_app(make_settings(folder, server=server)) as opened:
+    models = {"llms": {"default": {"provider": "extractive"}, "slow": scripted("a word", 60.0)}}
+    async with open_app(make_settings(folder, server=server, models=models)) as opened:
         yield opened
 
 
@@ -122,3 +129,127 @@ async def test_only_an_admin_key_reaches_the_admin_routes(app: App) -> None:
     assert (await app.client.post("/admin/cleanup", headers=ALICE)).status_code == 403
     report = (await app.client.post("/admin/cleanup", headers=OPERATOR)).json()
     assert (report["dry_run"], report["deleted"]) == (True, 0)
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A session of Alice's in which a turn runs, and that turn."""
+
+    session_id: str
+    turn_id: str
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def busy(app: App) -> AsyncIterator[Busy]:
+    session = await app.client.post("/sessions", json={"title": "Mine"}, headers=ALICE)
+    ids = Busy(session.json()["session_id"], str(uuid.uuid4()))
+    body = {"question": "Well?", "session_id": ids.session_id, "turn_id": ids.turn_id, "model_id": "slow"}
+    asking = asyncio.create_task(app.client.post(CHAT, json=body, headers=ALICE))
+    await until(lambda: app.container.running.get(ids.turn_id) is not None)
+    yield ids
+    await app.client.post(f"/turns/{ids.turn_id}/stop", headers=ALICE)
+    await asking
+
+
+ROWS: list[tuple[str, str, dict[str, Any] | None]] = [
+    ("GET", "/sessions/{session_id}", None),
+    ("PATCH", "/sessions/{session_id}", {"title": "Yours"}),
+    ("DELETE", "/sessions/{session_id}", None),
+    ("GET", "/sessions/{session_id}/turns", None),
+    ("GET", "/sessions/{session_id}/tree", None),
+    ("GET", "/sessions/{session_id}/export", None),
+    ("PUT", "/sessions/{session_id}/persona", {"text": "Be kind."}),
+    ("DELETE", "/sessions/{session_id}/persona", None),
+    ("GET", "/turns/{turn_id}", None),
+    ("GET", "/turns/{turn_id}/prompt", None),
+    ("GET", "/turns/{turn_id}/stream", None),
+    ("POST", "/turns/{turn_id}/stop", None),
+    ("PUT", "/turns/{turn_id}/feedback", {"rating": "up"}),
+    ("DELETE", "/turns/{turn_id}", None),
+    ("POST", CHAT, {"question": "Go on?", "session_id": "{session_id}"}),
+    ("POST", CHAT, {"question": "Go on?", "session_id": "{session_id}", "parent_turn_id": "{turn_id}"}),
+    ("POST", CHAT, {"question": "Go on?", "parent_turn_id": "{turn_id}"}),
+    ("POST", "/search", {"question": "Go on?", "session_id": "{session_id}"}),
+]
+
+
+def same_for_a_stranger(response: httpx.Response) -> tuple[int, dict[str, Any], list[str]]:
+    """All that a caller sees, but the request's own number and the time."""
+    body = response.json()
+    body.get("error", {}).pop("request_id", None)
+    return response.status_code, body, sorted(set(response.headers))
+
+
+async def test_a_strangers_busy_object_looks_like_an_unknown_one_on_every_route(app: App, busy: Busy) -> None:
+    """Discriminates: a claim by the session alone, which answers `session_busy`."""
+    listed = {path.replace("{", "").replace("}", "") for path in described_paths(app)}
+    tried = {path.replace("{", "").replace("}", "") for _, path, _ in ROWS}
+    by_id = {path for path in listed if "session_id" in path or "turn_id" in path}
+    assert by_id <= tried, by_id - tried
+    for method, path, body in ROWS:
+        seen = []
+        for ids in (busy, Busy(str(uuid.uuid4()), str(uuid.uuid4()))):
+            filled = {name: value.format(**vars(ids)) for name, value in (body or {}).items()}
+            url = path.format(**vars(ids))
+            response = await app.client.request(method, url, json=filled or None, headers=BOB)
+            seen.append(same_for_a_stranger(response))
+        assert seen[0] == seen[1], (method, path)
+        assert seen[0][0] in (404, 422), (method, path, seen[0])
+    assert app.container.running.get(busy.turn_id) is not None
+
+
+def described_paths(app: App) -> list[str]:
+    return list(app.client._transport.app.openapi()["paths"])  # type: ignore[attr-defined]
+
+
+async def test_somebody_elses_turn_id_is_taken_whether_its_turn_runs_or_has_ended(
+    app: App, busy: Busy
+) -> None:
+    """Discriminates: waiting for the end of another owner's turn, which tells that it is being stored."""
+    ended = await app.client.post(CHAT, json={"question": "Mine?", "stream": False}, headers=ALICE)
+    seen = []
+    for turn_id in (busy.turn_id, ended.json()["turn_id"]):
+        body = {"question": "Mine?", "turn_id": turn_id, "stream": False}
+        seen.append(same_for_a_stranger(await app.client.post(CHAT, json=body, headers=BOB)))
+    assert seen[0] == seen[1]
+    assert (seen[0][0], seen[0][1]["error"]["code"]) == (409, "turn_conflict")
+
+
+async def test_an_owner_is_answered_while_a_stranger_knocks_at_the_session(app: App) -> None:
+    """RELIABILITY F40: 40 of 40 questions were refused. Discriminates: a claim by the session alone."""
+    session = await app.client.post("/sessions", json={}, headers=ALICE)
+    body = {"question": "Mine?", "session_id": session.json()["session_id"], "stream": False}
+    for _ in range(40):
+        knock = app.client.post(CHAT, json=body, headers=BOB)  # looks the session up while Alice asks
+        refused, answered = await asyncio.gather(knock, app.client.post(CHAT, json=body, headers=ALICE))
+        assert (refused.status_code, answered.status_code) == (404, 200)
+
+
+async def test_a_persona_is_not_said_to_be_from_a_strangers_passage(app: App) -> None:
+    """Discriminates: keeping whatever ids are sent; telling an unknown passage from a stranger's."""
+    file = {"file": ("mine.md", b"# Mine\nThe hazel is pruned in March.")}
+    added = (await app.client.post("/documents", files=file, headers=ALICE)).json()
+    document_id = added["document"]["document_id"]
+    records = await app.container.store.retrieve("documents", [document_id], with_payload=True)
+    await app.container.knowledge.wait(added["job_id"], [(records[0].payload or {})["owner"]])
+    chunks = (await app.client.get(f"/documents/{document_id}/chunks", headers=ALICE)).json()["chunks"]
+    mine = {"document_id": document_id, "chunk_id": chunks[0]["chunk_id"]}
+    unknown = {"document_id": str(uuid.uuid4()), "chunk_id": str(uuid.uuid4())}
+
+    async def set_by(headers: dict[str, str], origin: dict[str, str]) -> httpx.Response:
+        session_id = (await app.client.post("/sessions", json={}, headers=headers)).json()["session_id"]
+        body = {"text": "Be kind.", **origin}
+        return await app.client.put(f"/sessions/{session_id}/persona", json=body, headers=headers)
+
+    refused = [same_for_a_stranger(await set_by(BOB, origin)) for origin in (mine, unknown)]
+    assert refused[0] == refused[1]
+    assert (refused[0][0], refused[0][1]["error"]["code"]) == (404, "unknown_document")
+    assert (await set_by(BOB, {"chunk_id": mine["chunk_id"]})).status_code == 404
+    assert (await set_by(ALICE, mine | {"chunk_id": unknown["chunk_id"]})).status_code == 404
+    assert (await set_by(ALICE, mine)).json()["persona"]["chunk_id"] == mine["chunk_id"]
+
+
+async def test_the_figures_of_all_are_the_admins(app: App) -> None:
+    """Discriminates: `/metrics` for any key."""
+    assert (await app.client.get("/metrics", headers=ALICE)).status_code == 403
+    assert (await app.client.get("/metrics", headers=OPERATOR)).status_code == 200

@@ -1,12 +1,17 @@
-"""Who waits for whom: for the same document, for room in memory, for a turn among the jobs."""
+"""Who waits for whom: for the same document, for memory and for processes, for a turn among the jobs. No
+owner holds everything while others wait."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+from core.errors import TooManyUploadsError
 from services.knowledge.jobs.job import Job
 
 
@@ -23,29 +28,112 @@ class Locks:
         return lock
 
 
-class ByteBudget:
-    """How many bytes of documents are in memory at once. First come, first served: one that is large is not
-    passed by for ever."""
+PATIENCE_BYTES = 1 << 20  # a second of waiting counts as much as being so much smaller
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._held = 0
-        self._line = asyncio.Lock()
-        self._changed = asyncio.Condition()
+
+@dataclass(eq=False, slots=True)
+class _Place:
+    owner: str
+    amount: int
+    size_bytes: int
+    since_s: float
+    admitted: asyncio.Future[None]
+
+
+class Shares:
+    """`most` of something that is held for a while, of which one owner holds at most `per_owner`.
+
+    Next is whoever's owner holds least; of those the smallest, and each second in line makes one smaller. One
+    that does not fit yet is not passed by.
+    """
+
+    def __init__(self, most: int, per_owner: int) -> None:
+        self._most = most
+        self._per_owner = per_owner
+        self._held: Counter[str] = Counter()
+        self._line: list[_Place] = []
 
     @asynccontextmanager
-    async def hold(self, size_bytes: int) -> AsyncIterator[None]:
-        """Waits until there is room."""
-        size_bytes = min(size_bytes, self._most)
-        async with self._line, self._changed:
-            await self._changed.wait_for(lambda: self._held + size_bytes <= self._most)
-            self._held += size_bytes
+    async def hold(
+        self, owner: str, amount: int = 1, size_bytes: int = 0, patience_s: float | None = None
+    ) -> AsyncIterator[None]:
+        """Waits until there is room; an amount that could never be had is cut.
+
+        Raises TooManyUploadsError when that takes longer than `patience_s`.
+        """
+        loop = asyncio.get_running_loop()
+        amount = min(amount, self._per_owner)
+        place = _Place(owner, amount, size_bytes, loop.time(), loop.create_future())
+        self._line.append(place)
         try:
+            self._admit()
+            await self._wait(place, patience_s)
             yield
         finally:
-            self._held -= size_bytes
-            async with self._changed:
-                self._changed.notify_all()
+            if place in self._line:
+                self._line.remove(place)
+            else:
+                self._held[owner] -= amount
+            self._admit()
+
+    async def _wait(self, place: _Place, patience_s: float | None) -> None:
+        try:
+            async with asyncio.timeout(patience_s):
+                await place.admitted
+        except TimeoutError:
+            raise TooManyUploadsError(
+                "Too many files are being read just now; send this one again."
+            ) from None
+
+    def _admit(self) -> None:
+        while (place := self._next()) is not None:
+            self._line.remove(place)
+            self._held[place.owner] += place.amount
+            place.admitted.set_result(None)
+
+    def _next(self) -> _Place | None:
+        now_s = asyncio.get_running_loop().time()
+        waiting = [
+            place
+            for place in self._line
+            if not place.admitted.done() and self._held[place.owner] + place.amount <= self._per_owner
+        ]
+        if not waiting:
+            return None
+        first = min(waiting, key=lambda place: self._order(place, now_s))
+        return first if self._held.total() + first.amount <= self._most else None
+
+    def _order(self, place: _Place, now_s: float) -> tuple[int, float]:
+        return self._held[place.owner], place.size_bytes - (now_s - place.since_s) * PATIENCE_BYTES
+
+
+HOUR_S = 3_600.0
+
+
+class CpuHours:
+    """Seconds of processor that each owner's files took in the last hour. `most_s` None: as many as they
+    like."""
+
+    def __init__(self, most_s: float | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._most_s = most_s
+        self._now_s = now_s
+        self._taken: defaultdict[str, deque[tuple[float, float]]] = defaultdict(deque)
+
+    def charge(self, owner: str, seconds: float) -> None:
+        if self._most_s is not None:
+            self._taken[owner].append((self._now_s(), seconds))
+
+    def check(self, owner: str) -> None:
+        """Raises TooManyUploadsError."""
+        if self._most_s is None:
+            return
+        taken = self._taken[owner]
+        while taken and taken[0][0] < self._now_s() - HOUR_S:
+            taken.popleft()
+        if sum(seconds for _, seconds in taken) >= self._most_s:
+            raise TooManyUploadsError(
+                "Reading this key's files took all the processor time it has in an hour; try again later."
+            )
 
 
 LARGE_AT_ONCE = 2  # so that the embedding never waits until a document is stored
@@ -55,8 +143,8 @@ SMALL_BYTES = 256 << 10  # of what is not parsed yet: rather more chunks than th
 
 
 class Lanes:
-    """Big documents take hours, and the small ones do not wait for them. First come, first served among the
-    large and among the small."""
+    """Big documents take hours, and the small ones do not wait for them. Among the large and among the small
+    it is the owner's turn who has fewest running, then first come, first served."""
 
     def __init__(self) -> None:
         self._running: list[Job] = []
@@ -85,12 +173,16 @@ class Lanes:
                 self._line.remove(place)
 
     def _start(self) -> None:
-        for place in tuple(self._line):
+        for place in sorted(self._line, key=self._running_of_its_owner):
             job, turn = place
             if self._fits(job) and not turn.done():
                 self._line.remove(place)
                 self._running.append(job)
                 turn.set_result(None)
+
+    def _running_of_its_owner(self, place: tuple[Job, asyncio.Future[None]]) -> int:
+        owner = place[0].document.owner
+        return sum(job.document.owner == owner for job in self._running)
 
     def _fits(self, job: Job) -> bool:
         if len(self._running) >= AT_ONCE:

@@ -1,4 +1,5 @@
-"""A document's pieces on their way from the child process to the store: packed, unpacked bit by bit."""
+"""What the server and its child that reads documents say to each other; and a document's pieces, which go on
+to the store packed and are unpacked bit by bit."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 import msgspec
+
+from core.errors import UnreadableDocumentError
 
 PER_PACK = 64
 
@@ -57,3 +60,47 @@ class Pieces:
 
     def __len__(self) -> int:
         return self.count
+
+
+LENGTH_BYTES = 8
+CRASHED = "crashed"
+
+
+@dataclass(frozen=True, slots=True)
+class ParseLimits:
+    """`idle_s`: a child that has had nothing to do for so long ends, and its memory is free again."""
+
+    wall_s: float = 60
+    cpu_s: int = 30
+    memory_bytes: int = 1 << 30
+    idle_s: float = 60
+
+
+class Ready(msgspec.Struct):
+    """The first reply."""
+
+    missing_walls: list[str]
+
+
+class Request(msgspec.Struct):
+    file_name: str
+    content: bytes
+
+
+class Reply(msgspec.Struct):
+    """`error` is the name of a class of `core.errors`, "" where the document was read; `cpu_s` what that
+    took."""
+
+    error: str = ""
+    code: str = ""
+    message: str = ""
+    count: int = 0
+    packs: list[bytes] = []
+    date: str = ""
+    cpu_s: float = 0
+
+
+def too_complex(why: str) -> UnreadableDocumentError:
+    return UnreadableDocumentError(
+        f"The file {why}: split it into smaller files and add those.", code="too_complex"
+    )

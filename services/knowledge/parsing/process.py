@@ -2,165 +2,237 @@
 
 from __future__ import annotations
 
-import resource
-import signal
+import asyncio
+import os
+import pickle
 import sys
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-import anyio
-import anyio.to_process
+import msgspec
+import structlog
+from anyio.lowlevel import RunVar
 from llama_index.core.schema import TransformComponent
 
-from core.errors import UnavailableError, UnreadableDocumentError
+from core.errors import (
+    BadRequestError,
+    EmptyFileError,
+    UnavailableError,
+    UnreadableDocumentError,
+    UnsupportedMediaError,
+    WenmaiError,
+)
 from core.knowledge import ParsedDocument
-from services.knowledge.chunking.splitter import cut
-from services.knowledge.parsing.pieces import Pieces
+from services.knowledge.jobs.lanes import CpuHours, Shares
+from services.knowledge.parsing.child import ROOT
+from services.knowledge.parsing.pieces import (
+    CRASHED,
+    LENGTH_BYTES,
+    ParseLimits,
+    Pieces,
+    Ready,
+    Reply,
+    Request,
+    too_complex,
+)
 
-_OPEN_FILES = 64
-_REFUSED = frozenset((
-    "socket.connect", "socket.bind", "socket.listen", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
-    "socket.gethostbyname", "socket.gethostbyaddr", "socket.getnameinfo", "subprocess.Popen", "os.exec",
-    "os.posix_spawn", "os.spawn", "os.system", "os.fork", "os.forkpty", "os.startfile", "pty.spawn",
-    "os.kill", "os.killpg", "os.remove", "os.rename", "os.rmdir", "os.truncate", "shutil.rmtree",
-    "os.symlink", "os.link", "os.mkdir", "os.chmod", "os.chown", "webbrowser.open", "urllib.Request",
-))  # fmt: skip
-
-
-@cache
-def confine_this_process() -> None:
-    """For good: there is no way back, and a second call does nothing.
-
-    A parser that is tricked into any of this gets a PermissionError; it is a second wall behind readers that
-    fetch nothing, not a sandbox against code that runs already.
-    """
-    sys.dont_write_bytecode = True
-    sys.addaudithook(_refuse)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    _, hardest = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_OPEN_FILES, hardest), min(_OPEN_FILES, hardest)))
-
-
-def limit_this_process(cpu_s: int, memory_bytes: int) -> None:
-    """From now on; again for every file. The memory counts all that the process has mapped."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    used_s = int(usage.ru_utime + usage.ru_stime)
-    _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (used_s + cpu_s, hardest))
-    _, hardest = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, hardest))
-
-
-def peak_memory_bytes() -> int:
-    """The most that was resident since the process began.
-
-    On Linux not `ru_maxrss`: a new process begins with what the one that started it had resident.
-    """
-    if sys.platform == "darwin":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    return int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) * 1_024
-
-
-def end_this_process_after(seconds: float) -> None:
-    """Replaces the deadline set before. The signal's default action ends the process."""
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _refuse(event: str, arguments: tuple[object, ...]) -> None:
-    if event in _REFUSED:
-        raise PermissionError("A process that reads documents may not do this.")
-
+log = structlog.get_logger()
 
 ParseDocument = Callable[[str, bytes], ParsedDocument]
 """File name, content → document. Blocking; must be a top-level function, so that it can be sent over."""
 
-PROCESSES = 2
+_CHILD = "services.knowledge.parsing.child"
+_PACKAGES = ("core", "services", "config")
+_HOW_PYTHON_STARTS = ("PYTHONHOME", "LD_LIBRARY_PATH")  # of the environment nothing else is passed on
+PROCESSES = 3
+PROCESSES_PER_OWNER = 2  # as many as there are cores on a small machine; the third is somebody else's
+START_S = 60.0
 SUDDEN_S = 0.5
-# What a bomb has taken is not all given back: the next file gets a process that has its memory still.
-SPENT_SHARE = 0.4
-SPENT_S = 0.05
+MAX_REPLY_BYTES = 1 << 29
+
+_ERRORS: dict[str, type[WenmaiError]] = {
+    kind.__name__: kind for kind in (BadRequestError, EmptyFileError, UnsupportedMediaError, UnavailableError)
+}
 
 
 class DocumentParser(Protocol):
-    async def __call__(self, file_name: str, content: bytes) -> Pieces:
-        """Raises BadRequestError of the kind that fits, with its code."""
+    async def __call__(self, file_name: str, content: bytes, owner: str = "") -> Pieces:
+        """Waits for its owner's turn. Raises BadRequestError of the kind that fits, with its code."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ParseLimits:
-    """`idle_s`: a child that has had nothing to do for so long ends, and its memory is free again."""
-
-    wall_s: float = 60
-    cpu_s: int = 30
-    memory_bytes: int = 1 << 30
-    idle_s: float = 60
-
-
 class ParserProcess:
-    """Parses and cuts in a child, two at a time; a child that exceeds a limit is killed and replaced."""
+    """Parses and cuts in a child, of each owner two at a time; a child that exceeds a limit is killed and
+    replaced. What it takes of the processor is charged to `cpu`."""
 
     def __init__(
-        self, parse: ParseDocument, splitter: TransformComponent, limits: ParseLimits | None = None
+        self,
+        parse: ParseDocument,
+        splitter: TransformComponent,
+        limits: ParseLimits | None = None,
+        cpu: CpuHours | None = None,
     ) -> None:
-        self._parse = parse
-        self._splitter = splitter
         self._limits = limits or ParseLimits()
-        self._limiter = anyio.CapacityLimiter(PROCESSES)
+        self._children = _Children(parse, splitter, self._limits)
+        self._cpu = cpu or CpuHours()
+        self._places = Shares(PROCESSES, PROCESSES_PER_OWNER)
 
-    async def __call__(self, file_name: str, content: bytes) -> Pieces:
-        async with self._limiter:  # waiting for a free process does not count against the time limit
-            started = anyio.current_time()
+    async def __call__(self, file_name: str, content: bytes, owner: str = "") -> Pieces:
+        request = msgspec.msgpack.encode(Request(file_name, content))
+        # waiting for a free process does not count against the time limit
+        async with self._places.hold(owner, size_bytes=len(content)):
+            began, reply = time.monotonic(), None
             try:
-                return await self._in_child(file_name, content)
-            except anyio.BrokenWorkerProcess:
-                if anyio.current_time() - started > SUDDEN_S:
-                    raise _too_complex("takes too much time or memory to read") from None
-            # An idle child may have ended at the very moment it was asked; that is not the file's fault.
-            try:
-                return await self._in_child(file_name, content)
-            except anyio.BrokenWorkerProcess:
-                raise _too_complex("takes too much time or memory to read") from None
+                reply = await self._asked(request)
+            finally:  # one that was killed says nothing: it may have been busy all the time
+                taken_s = reply.cpu_s if reply else min(time.monotonic() - began, self._limits.cpu_s)
+                self._cpu.charge(owner, taken_s)
+        return _pieces(reply)
 
-    async def _in_child(self, file_name: str, content: bytes) -> Pieces:
+    async def _asked(self, request: bytes) -> Reply:
+        began = time.monotonic()
+        with suppress(ChildDiedError):
+            return await self._children.ask(request)
+        # An idle child may have ended at the very moment it was asked; that is not the file's fault.
+        if time.monotonic() - began < SUDDEN_S:
+            with suppress(ChildDiedError):
+                return await self._children.ask(request)
+        raise too_complex("takes too much time or memory to read")
+
+
+def _pieces(reply: Reply) -> Pieces:
+    """Raises the error that the reply names; one of ours, whatever stands in it."""
+    if not reply.error:
+        return Pieces(reply.count, tuple(reply.packs), reply.date)
+    if reply.error == UnreadableDocumentError.__name__:
+        raise UnreadableDocumentError(reply.message, reply.code)
+    if reply.error == CRASHED:
+        log.error("parser_crashed", error=reply.message)
+        raise RuntimeError("the reader of a document failed")
+    raise _ERRORS.get(reply.error, BadRequestError)(reply.message)
+
+
+class ChildDiedError(Exception):
+    """It ended, was killed, or said what no child of ours says."""
+
+
+class _Children:
+    """Those that have nothing to do wait for the next document; all end with the event loop."""
+
+    def __init__(self, parse: ParseDocument, splitter: TransformComponent, limits: ParseLimits) -> None:
+        self._first = pickle.dumps((parse, splitter, limits))
+        named = (parse.__module__, type(splitter).__module__)
+        self._packages = sorted({*_PACKAGES, *(name.partition(".")[0] for name in named)})
+        self._limits = limits
+        self._idle: list[Process] = []
+        self._looked_at_walls = False
+
+    async def ask(self, request: bytes) -> Reply:
+        """Raises ChildDiedError, UnreadableDocumentError after `wall_s`. A caller that is cancelled takes its
+        child with it."""
+        child = self._idle_one() or await self._start()
         try:
-            with anyio.fail_after(self._limits.wall_s):
-                return await anyio.to_process.run_sync(
-                    _parse_and_cut, self._parse, self._splitter, self._limits, file_name, content,
-                    cancellable=True, limiter=anyio.CapacityLimiter(1),
-                )  # fmt: skip
+            async with asyncio.timeout(self._limits.wall_s):
+                reply = await _exchange(child, request, Reply)
         except TimeoutError:
-            raise _too_complex("takes too long to read") from None
+            await self._kill(child)
+            raise too_complex("takes too long to read") from None
+        except BaseException:
+            await self._kill(child)
+            raise
+        self._idle.append(child)
+        return reply
+
+    def _idle_one(self) -> Process | None:
+        while self._idle:
+            child = self._idle.pop()
+            if child.returncode is None:
+                return child
+            _children_of_this_loop().discard(child)
+        return None
+
+    async def _start(self) -> Process:
+        environment = {name: os.environ[name] for name in _HOW_PYTHON_STARTS if name in os.environ}
+        modules = [str(ROOT), *(entry for entry in sys.path if entry)]
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-B", "-m", _CHILD, *self._packages,
+            stdin=PIPE, stdout=PIPE, stderr=DEVNULL,
+            env={**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(modules))},
+        )  # fmt: skip
+        _children_of_this_loop().add(child)
+        try:
+            async with asyncio.timeout(START_S):
+                ready = await _exchange(child, self._first, Ready)
+        except (ChildDiedError, TimeoutError):
+            await self._kill(child)
+            raise UnavailableError("The process that reads files could not be started; try again.") from None
+        except BaseException:
+            await self._kill(child)
+            raise
+        self._note_walls(ready)
+        return child
+
+    def _note_walls(self, ready: Ready) -> None:
+        if ready.missing_walls and not self._looked_at_walls:
+            log.warning("parser_less_confined", missing=ready.missing_walls)
+        self._looked_at_walls = True
+
+    async def _kill(self, child: Process) -> None:
+        _children_of_this_loop().discard(child)
+        await _kill(child)
 
 
-def _too_complex(why: str) -> UnreadableDocumentError:
-    return UnreadableDocumentError(
-        f"The file {why}: split it into smaller files and add those.", code="too_complex"
-    )
+async def _kill(child: Process) -> None:
+    with suppress(ProcessLookupError):
+        child.kill()
+    await asyncio.shield(child.wait())
 
 
-def _parse_and_cut(
-    parse: ParseDocument, splitter: TransformComponent, limits: ParseLimits, file_name: str, content: bytes
-) -> Pieces:
-    """Runs in the child; domain errors travel back with their code."""
-    # Should the server die while this process hangs, nobody else would end it.
-    end_this_process_after(limits.wall_s + 1)
-    confine_this_process()
-    limit_this_process(limits.cpu_s, limits.memory_bytes)
+@dataclass(frozen=True, slots=True)
+class _Keeper:
+    """`task` ends the children when the event loop cancels it, at its own end."""
+
+    children: set[Process]
+    task: asyncio.Task[None]
+
+
+_KEEPER: RunVar[_Keeper] = RunVar("processes that read documents")
+
+
+def _children_of_this_loop() -> set[Process]:
     try:
-        parsed = parse(file_name, content)
-        return Pieces.pack(cut(parsed, splitter), parsed.date)
-    except MemoryError:
-        raise _too_complex("takes too much memory to read") from None
-    except RecursionError:
-        raise _too_complex("is nested too deeply to read") from None
-    except OSError as error:  # of this process, not of the file: no reader lets its own go
-        raise UnavailableError(f"The process that reads files failed: {type(error).__name__}.") from None
+        return _KEEPER.get().children
+    except LookupError:
+        children: set[Process] = set()
+        _KEEPER.set(_Keeper(children, asyncio.create_task(_end_with_the_loop(children))))
+        return children
+
+
+async def _end_with_the_loop(children: set[Process]) -> None:
+    try:
+        await asyncio.get_running_loop().create_future()
     finally:
-        spent = peak_memory_bytes() > limits.memory_bytes * SPENT_SHARE
-        end_this_process_after(SPENT_S if spent else limits.idle_s)
+        for child in tuple(children):
+            await _kill(child)
+
+
+R = TypeVar("R", Ready, Reply)
+
+
+async def _exchange(child: Process, request: bytes, kind: type[R]) -> R:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        child.stdin.write(len(request).to_bytes(LENGTH_BYTES, "big"))
+        child.stdin.write(request)
+        await child.stdin.drain()
+        length = int.from_bytes(await child.stdout.readexactly(LENGTH_BYTES), "big")
+        if length > MAX_REPLY_BYTES:
+            raise ChildDiedError
+        return msgspec.msgpack.decode(await child.stdout.readexactly(length), type=kind)
+    except (ConnectionError, asyncio.IncompleteReadError, msgspec.DecodeError):
+        raise ChildDiedError from None

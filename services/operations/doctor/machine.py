@@ -17,6 +17,7 @@ from pathlib import Path
 from config.settings import ConversationSettings, LLMSettings, ModelSettings, SourceSettings, StoreSettings
 from core.errors import StartRefusedError
 from core.operations.findings import Finding, fail, ok, warn
+from services.knowledge.parsing.confinement import missing_walls
 from services.operations.reembedding.folders import StoreFolders
 from services.store.durable import allocated_bytes
 
@@ -140,6 +141,18 @@ def check_old_stores(store_folder: Path) -> Finding | None:
         "old stores",
         f"{len(replaced)} from before re-embedding ({size} MB) still hold what was deleted since: "
         f"delete {store_folder}.before-* when you need not go back",
+    )
+
+
+def check_confinement() -> Finding:
+    """Of the process that reads documents."""
+    missing = missing_walls()
+    if not missing:
+        return ok("file readers", "confined by Landlock and seccomp")
+    return warn(
+        "file readers",
+        f"this system has no {' nor '.join(missing)}: a file that takes over its reader is held by less. "
+        "Linux 5.13 or later has Landlock; seccomp needs the package libseccomp2",
     )
 
 

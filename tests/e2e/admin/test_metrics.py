@@ -27,10 +27,10 @@ def stub() -> Iterator[StubLLM]:
 
 @pytest.fixture(scope="module")
 def client(stub: StubLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Of a server with a key."""
+    """Of a server with an admin's key."""
     folder: Path = tmp_path_factory.mktemp("metrics")
     with running_server(
-        folder, OPENAI_BASE_URL=stub.url, EMBEDDING=HASHING, LOAD_SAMPLE="false", API_KEYS=KEY
+        folder, OPENAI_BASE_URL=stub.url, EMBEDDING=HASHING, LOAD_SAMPLE="false", ADMIN_API_KEYS=KEY
     ) as server:
         headers = {"authorization": f"Bearer {KEY}"}
         with httpx.Client(base_url=server.url, headers=headers, timeout=60) as opened:

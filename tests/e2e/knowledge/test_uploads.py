@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from services.knowledge.base import UPLOADED_BYTES
-from tests.support.servers.app import App
+from core.errors import BadRequestError
+from routes.stream import unless_left
+from services.knowledge.base import UPLOADED_BYTES_PER_OWNER
+from tests.support.servers.app import App, make_settings, open_app
 from tests.support.stores import make_files
 
 TEXT = b"# Title\nThe rhubarb festival is in June.\n"
@@ -104,9 +107,30 @@ async def test_a_deleted_document_leaves_no_chunk_and_is_not_found_again(app: Ap
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_an_upload_waits_its_turn_until_there_is_room_for_its_bytes(app: App) -> None:
     """Discriminates: reading an upload into memory before the budget has room for it."""
-    async with app.container.knowledge.uploads.hold(UPLOADED_BYTES):
+    async with app.container.knowledge.uploads.read.hold("local", UPLOADED_BYTES_PER_OWNER):
         waiting = asyncio.create_task(post(app, "a.md", TEXT))
         await asyncio.sleep(0.3)  # in which it would be read
         assert not waiting.done()
         assert (await app.container.store.count("documents")).count == 0
     assert (await waiting)[0] == 201
+
+
+async def test_a_client_that_leaves_frees_its_place_at_once(tmp_path: Path) -> None:
+    """RELIABILITY F41. Discriminates: an upload that is read on for nobody."""
+    waits = asyncio.Event()
+
+    async with open_app(make_settings(tmp_path)) as app:
+        uploads = app.container.knowledge.uploads.read
+
+        async def leave() -> dict[str, str]:
+            await waits.wait()
+            return {"type": "http.disconnect"}
+
+        async def work() -> None:
+            async with uploads.hold("local", UPLOADED_BYTES_PER_OWNER):
+                waits.set()
+                await asyncio.Event().wait()
+
+        with pytest.raises(BadRequestError):
+            await unless_left(leave, work())
+        assert (await post(app, "a.md", TEXT))[0] == 201

@@ -41,11 +41,13 @@ async def test_a_persona_is_set_replaced_and_cleared_and_the_session_shows_it(ap
     first = (await app.client.put(path, json={"text": " Be kind.\r\n", "name": "Kind"})).json()
     assert first["session_id"] == session_id
     assert (first["persona"]["text"], first["persona"]["name"]) == ("Be kind.", "Kind")
-    second = (
-        await app.client.put(path, json={"text": "Be brief.", "document_id": "d", "chunk_id": "c"})
-    ).json()
+    document_id = await app.add_text("brief.md", "# Brief\nBe brief.")
+    chunks = (await app.client.get(f"/documents/{document_id}/chunks")).json()["chunks"]
+    origin = {"document_id": document_id, "chunk_id": chunks[0]["chunk_id"]}
+    second = (await app.client.put(path, json={"text": "Be brief.", **origin})).json()
     assert second["persona"]["persona_id"] == first["persona"]["persona_id"]
-    assert (second["persona"]["name"], second["persona"]["chunk_id"]) == ("", "c")
+    assert second["persona"]["name"] == ""
+    assert {name: second["persona"][name] for name in origin} == origin
     assert (await app.client.get(f"/sessions/{session_id}")).json()["persona"] == second["persona"]
     assert (await app.client.get("/sessions")).json()["sessions"][0]["persona"] == second["persona"]
     assert (await app.client.delete(path)).json()["persona"] is None

@@ -128,16 +128,17 @@ async def test_followed_folders_are_counted_and_not_named(tmp_path: Path) -> Non
 # ---- who may read it ------------------------------------------------------------------------------
 
 
-async def test_where_keys_are_set_it_needs_one_of_them(tmp_path: Path) -> None:
-    """Discriminates: a route without the owner dependency."""
+async def test_where_keys_are_set_it_needs_an_admins(tmp_path: Path) -> None:
+    """Discriminates: a route that any key may read, or none."""
     async with open_app(make_settings(tmp_path, server=KEYS)) as app:
         for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": "wrong"}):
             refused = await app.client.get("/metrics", headers=headers)
             assert refused.status_code == 401
             assert "wenmai_" not in refused.text
-        for key in ("alice", "operator"):
-            await scrape(app, authorization=f"Bearer {key}")
-        figures = await scrape(app, **{"x-api-key": "alice"})
+        refused = await app.client.get("/metrics", headers={"authorization": "Bearer alice"})
+        assert (refused.status_code, "wenmai_" in refused.text) == (403, False)
+        await scrape(app, authorization="Bearer operator")
+        figures = await scrape(app, **{"x-api-key": "operator"})
     assert figures("errors_total", code="unauthorized") == 3
 
 

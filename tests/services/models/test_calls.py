@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from tenacity import wait_fixed
 
-from core.errors import LLMRefusedError, LLMUnavailableError
+from core.errors import Cause, LLMRefusedError, LLMUnavailableError, ModelFailure
 from core.llm_wrapper import LLMDelta
 from services.models.calls import FAILURES, GuardedCalls
 
@@ -41,9 +41,10 @@ def busy(retry_after_s: float | None = None, status: int = 503) -> LLMRefusedErr
     return LLMRefusedError("busy", status, retry_after_s=retry_after_s)
 
 
-async def answer(calls: GuardedCalls, server: Server) -> tuple[str, list[float]]:
+async def answer(calls: GuardedCalls, server: Server, owner: str = "") -> tuple[str, list[float]]:
     waits: list[float] = []
-    words = [delta.text async for delta in calls.stream(server.open, lambda retry, wait: waits.append(wait))]
+    deltas = calls.stream(server.open, lambda retry, wait: waits.append(wait), owner)
+    words = [delta.text async for delta in deltas]
     return "".join(words), waits
 
 
@@ -122,3 +123,48 @@ async def test_leaving_closes_the_model() -> None:
     await anext(deltas)
     await deltas.aclose()
     assert server.closed == 1
+
+
+async def fail(calls: GuardedCalls, error: LLMUnavailableError, owner: str) -> None:
+    for _ in range(FAILURES):
+        with pytest.raises(LLMUnavailableError):
+            await answer(calls, Server([error]), owner)
+
+
+async def is_asked(calls: GuardedCalls, owner: str) -> bool:
+    try:
+        return (await answer(calls, Server(["yes"]), owner))[0] == "yes"
+    except LLMUnavailableError:
+        return False
+
+
+@pytest.mark.parametrize("error", [busy(status=500), LLMUnavailableError("silent")], ids=["500", "silent"])
+async def test_one_owners_failures_shut_out_that_owner_alone(error: LLMUnavailableError) -> None:
+    """Discriminates: one circuit for all, which one key's questions open."""
+    calls = quick()
+    await fail(calls, error, "mallory")
+    assert not await is_asked(calls, "mallory")
+    assert await is_asked(calls, "alice")
+    assert calls.is_broken
+
+
+async def test_two_owners_failures_spare_the_server_for_all() -> None:
+    """Discriminates: a circuit for each owner and none for all."""
+    calls = quick()
+    await fail(calls, busy(), "alice")
+    await fail(calls, busy(), "bob")
+    assert not await is_asked(calls, "carol")
+
+
+async def test_a_server_that_cannot_be_reached_is_spared_for_all() -> None:
+    calls = quick()
+    await fail(calls, LLMUnavailableError("no", ModelFailure(Cause.UNREACHABLE)), "alice")
+    assert not await is_asked(calls, "bob")
+
+
+async def test_a_server_that_asks_for_patience_is_not_broken() -> None:
+    """Discriminates: a key's 429s counted as failures."""
+    calls = quick()
+    await fail(calls, busy(retry_after_s=3600, status=429), "mallory")
+    assert await is_asked(calls, "mallory")
+    assert not calls.is_broken

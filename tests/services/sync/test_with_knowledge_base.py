@@ -44,9 +44,9 @@ class Counted:
         self.parsed: list[str] = []
         self.embedding = BrokenEmbedding()
 
-    async def parse(self, file_name: str, content: bytes) -> Pieces:
+    async def parse(self, file_name: str, content: bytes, owner: str = "") -> Pieces:
         self.parsed.append(file_name)
-        return await self._parse(file_name, content)
+        return await self._parse(file_name, content, owner)
 
 
 @dataclass

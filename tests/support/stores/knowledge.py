@@ -31,7 +31,7 @@ QUICK = Retries(attempts=2, first_wait_s=0.01)
 SERVER_SETTINGS = StoreSettings(qdrant_url="http://127.0.0.1:6333")
 
 
-async def parse_here(file_name: str, content: bytes) -> Pieces:
+async def parse_here(file_name: str, content: bytes, owner: str = "") -> Pieces:
     parsed = parse_document(file_name, content)
     return Pieces.pack(cut(parsed, StructureSplitter(chunk_tokens=32)), parsed.date)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import errno
 import os
 import resource
 import socket
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,9 @@ import pytest
 from core.errors import UnavailableError, UnreadableDocumentError, UnsupportedMediaError
 from core.knowledge import ParsedDocument, Section
 from services.knowledge.chunking.splitter import StructureSplitter
-from services.knowledge.parsing.process import ParseLimits, ParserProcess
+from services.knowledge.parsing.confinement import missing_walls
+from services.knowledge.parsing.pieces import ParseLimits
+from services.knowledge.parsing.process import PROCESSES, ParserProcess
 
 
 def one_section(file_name: str, content: bytes) -> ParsedDocument:
@@ -76,7 +81,7 @@ async def test_errors_keep_their_kind_and_code_on_the_way_back_and_the_child_liv
 
 @pytest.mark.slow("the process has to reach its time limit")
 async def test_a_parse_that_hangs_is_killed_while_the_loop_goes_on() -> None:
-    parser = ParserProcess(hang, StructureSplitter(), ParseLimits(wall_s=4))
+    parser = ParserProcess(hang, StructureSplitter(), ParseLimits(wall_s=2))
     started = time.perf_counter()
     parsing = asyncio.create_task(parser("a.txt", b"x"))
     beats = 0
@@ -208,6 +213,45 @@ def try_it(file_name: str, content: bytes) -> ParsedDocument:
     return ParsedDocument("", (Section("done"),))
 
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def native(result: int) -> str:
+    """Native code asks no audit hook: what refuses it is the kernel."""
+    return "done" if result >= 0 else errno.errorcode[ctypes.get_errno()]
+
+
+def natively(file_name: str, content: bytes) -> ParsedDocument:
+    """Each line: what was tried, and how it ended. `content` is a file's path and the server's process id."""
+    path, _, parent = content.partition(b"\n")
+    nothing = ctypes.c_void_p(None)
+    results = {
+        "stream socket": native(LIBC.socket(socket.AF_INET, socket.SOCK_STREAM, 0)),
+        "datagram socket": native(LIBC.socket(socket.AF_INET, socket.SOCK_DGRAM, 0)),
+        "unix socket": native(LIBC.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0)),
+        "read a file": native(LIBC.open(path, os.O_RDONLY)),
+        "list its folder": native(LIBC.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)),
+        "make a file": native(LIBC.open(path + b".new", os.O_WRONLY | os.O_CREAT, 0o600)),
+        "remove a file": native(LIBC.unlink(path)),
+        "read the accounts": native(LIBC.open(b"/etc/passwd", os.O_RDONLY)),
+        "read the server's environment": native(LIBC.open(b"/proc/%s/environ" % parent, os.O_RDONLY)),
+        "read the server's memory": native(LIBC.open(b"/proc/%s/mem" % parent, os.O_RDONLY)),
+        "trace the server": native(LIBC.ptrace(16, int(parent), nothing, nothing)),
+        "signal the server": native(LIBC.kill(int(parent), 0)),
+        "run a program": native(LIBC.execv(b"/bin/true", (ctypes.c_char_p * 2)(b"true", None))),
+        "another process": native(LIBC.fork()),
+    }
+    return ParsedDocument("", (Section("\n".join(f"{what}: {how}" for what, how in results.items())),))
+
+
+def show_environment(file_name: str, content: bytes) -> ParsedDocument:
+    names = ctypes.POINTER(ctypes.c_char_p).in_dll(LIBC, "environ")
+    raw: list[str] = []
+    while (each := names[len(raw)]) is not None:
+        raw.append(each.decode())
+    return ParsedDocument("", (Section("\n".join(raw)),))
+
+
 def write_a_file(file_name: str, content: bytes) -> ParsedDocument:
     try:
         Path(content.decode()).write_bytes(b"x" * 10_000)
@@ -265,3 +309,61 @@ async def test_endless_recursion_is_the_documents_fault() -> None:
     with pytest.raises(UnreadableDocumentError) as refused:
         await ParserProcess(nest, StructureSplitter())("a", b"x")
     assert refused.value.code == "too_complex"
+
+
+@pytest.mark.skipif(
+    bool(missing_walls()), reason="this kernel or system has no " + " nor ".join(missing_walls())
+)
+async def test_native_code_in_the_child_reaches_no_network_no_file_and_no_process(tmp_path: Path) -> None:
+    """Discriminates: leaving Landlock or seccomp out; allowing the folder that the packages are in."""
+    for folder in (tmp_path, Path(__file__).parents[4]):
+        secret = folder / "secret-of-a-test.txt"
+        secret.write_text("hidden")
+        try:
+            target = f"{secret}\n{os.getpid()}".encode()
+            results = dict(
+                line.split(": ") for line in (await _first_piece(natively, "a", target)).split("\n")
+            )
+            assert secret.read_text() == "hidden"
+        finally:
+            secret.unlink()
+        assert len(results) == 14
+        refused = {what for what, how in results.items() if how in ("EACCES", "EPERM")}
+        assert refused == set(results), results
+
+
+async def test_the_childs_environment_names_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: the server's environment handed on, or only taken out of `os.environ` later."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-server")
+    lines = (await _first_piece(show_environment, "a", b"x")).split("\n")
+    assert {line.partition("=")[0] for line in lines} <= {"PYTHONPATH", "LC_CTYPE"}
+
+
+def misspeak(file_name: str, content: bytes) -> ParsedDocument:
+    """What a child says that somebody else's code runs in: bytes that unpickle to a call."""
+    reply = b"cos\nsystem\n(S'touch " + content + b"'\ntR."
+    for descriptor in range(3, 16):
+        with suppress(OSError):
+            os.write(descriptor, len(reply).to_bytes(8, "big") + reply)
+    os._exit(0)
+
+
+async def test_what_a_child_says_is_never_executed(tmp_path: Path) -> None:
+    """Discriminates: replies that are unpickled."""
+    canary = tmp_path / "canary"
+    with pytest.raises(UnreadableDocumentError):
+        await ParserProcess(misspeak, StructureSplitter())("a", str(canary).encode())
+    assert not canary.exists()
+
+
+async def test_a_caller_that_leaves_takes_its_child_along() -> None:
+    """Discriminates: a child that reads on for nobody, and keeps its place."""
+    parser = ParserProcess(hang, StructureSplitter())
+    for _ in range(PROCESSES + 1):
+        reading = asyncio.create_task(parser("a", b"x"))
+        await asyncio.sleep(0.1)
+        reading.cancel()
+        await asyncio.wait([reading])
+        assert reading.cancelled()
+    with pytest.raises(UnreadableDocumentError):
+        await ParserProcess(refuse, StructureSplitter())("locked", b"x")

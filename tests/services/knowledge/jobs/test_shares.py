@@ -1,0 +1,139 @@
+"""Who is let in, and who waits: no owner holds everything, the small come early, the old come in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from core.errors import TooManyUploadsError
+from services.knowledge.jobs.lanes import HOUR_S, PATIENCE_BYTES, CpuHours, Shares
+
+
+class Line:
+    """Callers that hold their share until they are let go, and the order in which they came in."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._free: dict[str, asyncio.Event] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.inside: list[str] = []
+
+    async def come(self, name: str, owner: str, size_bytes: int = 0, amount: int = 1) -> None:
+        self._free[name] = asyncio.Event()
+        self._tasks[name] = asyncio.create_task(self._hold(name, owner, size_bytes, amount))
+        await asyncio.sleep(0)
+
+    async def _hold(self, name: str, owner: str, size_bytes: int, amount: int) -> None:
+        async with self._shares.hold(owner, amount, size_bytes):
+            self.inside.append(name)
+            await self._free[name].wait()
+
+    async def go(self, name: str) -> None:
+        self._free[name].set()
+        await self._tasks[name]
+        await asyncio.sleep(0)
+
+    async def leave(self, name: str) -> None:
+        self._tasks[name].cancel()
+        await asyncio.wait([self._tasks[name]])
+        await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        for name in self._tasks:
+            await self.leave(name)
+
+
+async def test_one_owner_never_holds_all(request: pytest.FixtureRequest) -> None:
+    """Discriminates: first come, first served (RELIABILITY F41)."""
+    async with AsyncExitStack() as stack:
+        line = Line(Shares(3, 2))
+        stack.push_async_callback(line.close)
+        for number in range(5):
+            await line.come(f"a{number}", "alice")
+        await line.come("b", "bob")
+        assert line.inside == ["a0", "a1", "b"]
+
+
+async def test_the_owner_that_holds_least_is_next_and_then_the_smallest() -> None:
+    """Discriminates: no order by owner; no order by size."""
+    async with AsyncExitStack() as stack:
+        line = Line(Shares(2, 2))
+        stack.push_async_callback(line.close)
+        await line.come("a0", "alice")
+        await line.come("a1", "alice")
+        await line.come("a-small", "alice", 1)
+        await line.come("b-large", "bob", 2_000)
+        await line.come("b-small", "bob", 1_000)
+        await line.go("a0")
+        await line.go("a1")
+        assert line.inside[2:] == ["b-small", "a-small"]
+
+
+async def test_whoever_waits_grows_smaller() -> None:
+    """Discriminates: an order by size alone, in which a large file waits for ever."""
+    async with AsyncExitStack() as stack:
+        line = Line(Shares(1, 1))
+        stack.push_async_callback(line.close)
+        await line.come("first", "alice")
+        await line.come("old", "alice", PATIENCE_BYTES // 10)
+        await asyncio.sleep(0.15)  # the age that is its advantage
+        await line.come("new", "alice", 1)
+        await line.go("first")
+        assert line.inside == ["first", "old"]
+
+
+async def test_one_that_leaves_frees_its_place_at_once() -> None:
+    async with AsyncExitStack() as stack:
+        line = Line(Shares(1, 1))
+        stack.push_async_callback(line.close)
+        await line.come("inside", "alice")
+        await line.come("waiting", "alice")
+        await line.come("patient", "bob")
+        await line.leave("waiting")
+        await line.leave("inside")
+        assert line.inside == ["inside", "patient"]
+
+
+async def test_a_large_amount_is_not_passed_by_and_one_that_can_never_be_had_is_cut() -> None:
+    async with AsyncExitStack() as stack:
+        line = Line(Shares(10, 6))
+        stack.push_async_callback(line.close)
+        await line.come("a", "alice", amount=100)
+        await line.come("b", "bob", amount=5)
+        await line.come("c", "carol", amount=1)
+        assert line.inside == ["a"]
+        await line.go("a")
+        assert line.inside == ["a", "b", "c"]
+
+
+async def test_patience_ends_in_a_refusal_that_may_be_tried_again() -> None:
+    shares = Shares(1, 1)
+    async with shares.hold("alice"):
+        with pytest.raises(TooManyUploadsError) as refused:
+            async with shares.hold("bob", patience_s=0.01):
+                raise AssertionError
+    assert refused.value.retryable
+    async with shares.hold("bob", patience_s=0.01):
+        pass
+
+
+def test_an_owners_processor_time_is_limited_by_the_hour() -> None:
+    """Discriminates: a sum over all owners; one that never ends."""
+    now_s = 0.0
+    hours = CpuHours(100, lambda: now_s)
+    for _ in range(4):
+        hours.check("alice")
+        hours.charge("alice", 30)
+    with pytest.raises(TooManyUploadsError):
+        hours.check("alice")
+    hours.check("bob")
+    now_s = HOUR_S + 1
+    hours.check("alice")
+
+
+def test_without_keys_nothing_is_counted() -> None:
+    hours = CpuHours()
+    hours.charge("local", 1e9)
+    hours.check("local")
