@@ -33,8 +33,8 @@ from services.adapters.edge.collection import (
 )
 from services.adapters.edge.engine import query_batch
 from services.adapters.edge.journal import MOST_BYTES, Journal
-from services.adapters.edge.wire import RESERVE_BYTES, remove_copies
-from services.store.durable import sync_folder, sync_tree
+from services.adapters.edge.wire import RESERVE_BYTES, free_bytes, remove_copies
+from services.store.durable import ReserveFile, sync_folder, sync_tree
 
 # Who follows which collections, and what changed there. Runs in the store process only.
 
@@ -113,20 +113,23 @@ _NEW, _DELETED = ".new", ".gone"
 _GROWING = (
     wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
 )  # fmt: skip
+_DELETING = (wire.Delete, wire.DeletePayload, wire.DeleteCollection)
+_LEAST_BYTES = 4 << 20  # of the deletions' reserve: left for the engine to flush what was deleted
 
 
 class Shards:
     """Open with `open_all`, ask with `answer`, then `close`.
 
     Writes that need room are refused while the disk has less than `reserve_bytes` left: a mapped file that
-    cannot grow kills the process. `unflushed` means that a write is in the engine's log only, which a start
-    would have to replay.
+    cannot grow kills the process. Deletions go on: they use the reserve. `unflushed` means that a write is in
+    the engine's log only, which a start would have to replay.
     """
 
     def __init__(self, folder: Path, reserve_bytes: int = RESERVE_BYTES) -> None:
         self._folder = folder
         self._journal: Journal | None = None
         self._reserve_bytes = reserve_bytes
+        self._for_deletions = ReserveFile(folder / wire.DELETIONS_FILE, wire.DELETIONS_BYTES)
         self._collections: dict[str, Collection] = {}
         self._feeds = Feeds()
         self.unflushed = False
@@ -155,8 +158,7 @@ class Shards:
         }
 
     def answer(self, request: wire.Request) -> object:
-        if isinstance(request, _GROWING):
-            check_room(self._folder, self._reserve_bytes)
+        self._make_room(request)
         if not isinstance(request, wire.CHANGES):
             return self._answers[type(request)](request)
         change = self._by_ids(request)
@@ -168,6 +170,20 @@ class Shards:
             raise
         self._note_in_journal(change)
         return answer
+
+    def _make_room(self, request: wire.Request) -> None:
+        """Raises Refusal for what would grow a file on a full disk."""
+        deletes = isinstance(request, _DELETING) or getattr(request, "deletes", False)
+        if deletes and free_bytes(self._folder) < self._reserve_bytes:
+            self._for_deletions.give()
+        if isinstance(request, _GROWING):
+            least = min(_LEAST_BYTES, self._reserve_bytes) if deletes else self._reserve_bytes
+            check_room(self._folder, least)
+
+    def hold_reserve(self) -> None:
+        """Again, once there is room."""
+        if self._journal is not None:
+            self._for_deletions.hold(self._reserve_bytes)
 
     def _by_ids(self, request: wire.Change) -> wire.Change:
         """What is replayed later must not reach points that match only since then."""
@@ -189,6 +205,8 @@ class Shards:
     def open_all(self) -> None:
         """Raises Refusal(UNREADABLE) naming the first collection that cannot be read."""
         remove_copies(self._folder)
+        if free_bytes(self._folder) < _LEAST_BYTES:  # a start writes a little, too
+            self._for_deletions.give()
         for entry in sorted(self._folder.glob(f"*{OLD}")):
             put_back(entry)
         for entry in sorted(self._folder.iterdir()):
