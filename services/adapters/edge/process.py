@@ -263,6 +263,7 @@ def _flush(shards: Shards) -> None:
     """A flush that fails loses nothing, the log has it; it is tried again after the next write."""
     try:
         shards.flush()
+        shards.hold_reserve()
     except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
         shards.unflushed = False
         print(f"store: flushing failed: {error}", file=sys.stderr)  # noqa: T201

@@ -43,8 +43,8 @@ from services.adapters.edge.collection import (
 from services.adapters.edge.engine import query_batch
 from services.adapters.edge.feeds import Feeds
 from services.adapters.edge.journal import FILE, MOST_BYTES, Expected, Journal, put_aside
-from services.adapters.edge.wire import RESERVE_BYTES, remove_copies
-from services.store.durable import sync_folder, sync_tree
+from services.adapters.edge.wire import RESERVE_BYTES, free_bytes, remove_copies
+from services.store.durable import ReserveFile, sync_folder, sync_tree
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NEW, _DELETED = ".new", ".gone"
@@ -53,6 +53,8 @@ _NAMED = 3
 _GROWING = (
     wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
 )  # fmt: skip
+_DELETING = (wire.Delete, wire.DeletePayload, wire.DeleteCollection)
+_LEAST_BYTES = 4 << 20  # of the deletions' reserve: left for the engine to flush what was deleted
 
 
 class Noted(NamedTuple):
@@ -78,8 +80,8 @@ class Shards:
     `close`. When a part is lost, all the rest can be read, and nothing is written.
 
     Writes that need room are refused while the disk has less than `reserve_bytes` left: a mapped file that
-    cannot grow kills the process. `unflushed` means that a write is in the engine's log only, which a start
-    would have to replay.
+    cannot grow kills the process. Deletions go on: they use the reserve. `unflushed` means that a write is in
+    the engine's log only, which a start would have to replay.
     """
 
     def __init__(self, folder: Path, reserve_bytes: int = RESERVE_BYTES) -> None:
@@ -87,6 +89,7 @@ class Shards:
         self._journal: Journal | None = None
         self._expected = Expected(None)
         self._reserve_bytes = reserve_bytes
+        self._for_deletions = ReserveFile(folder / wire.DELETIONS_FILE, wire.DELETIONS_BYTES)
         self._collections: dict[str, Collection] = {}
         self._unreadable: dict[str, Unreadable] = {}
         self._left: dict[str, Left] = {}
@@ -158,8 +161,21 @@ class Shards:
         if self._damage and not isinstance(request, wire.CreateIndex):
             sentence = f"the store can only be read, since a part of it is lost: {self._damage_line()}"
             raise Refusal(wire.Verdict.READ_ONLY, sentence)
+        self._make_room(request)
+
+    def _make_room(self, request: wire.Request) -> None:
+        """Raises Refusal for what would grow a file on a full disk."""
+        deletes = isinstance(request, _DELETING) or getattr(request, "deletes", False)
+        if deletes and free_bytes(self._folder) < self._reserve_bytes:
+            self._for_deletions.give()
         if isinstance(request, _GROWING):
-            check_room(self._folder, self._reserve_bytes)
+            least = min(_LEAST_BYTES, self._reserve_bytes) if deletes else self._reserve_bytes
+            check_room(self._folder, least)
+
+    def hold_reserve(self) -> None:
+        """Again, once there is room."""
+        if self._journal is not None:
+            self._for_deletions.hold(self._reserve_bytes)
 
     def _by_ids(self, request: wire.Change) -> wire.Change:
         """What is replayed later must not reach points that match only since then."""
@@ -178,6 +194,8 @@ class Shards:
         """What cannot be read is left out until `begin`. With `probing` a collection that ends whoever reads
         it is found out, too. Raises Refusal when the disk is too full to open one."""
         remove_copies(self._folder)
+        if free_bytes(self._folder) < _LEAST_BYTES:  # a start writes a little, too
+            self._for_deletions.give()
         for entry in sorted(self._folder.glob(f"*{OLD}")):
             put_back(entry)
         for entry in sorted(self._folder.iterdir()):

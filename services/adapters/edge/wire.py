@@ -193,8 +193,11 @@ class CreateIndex(Message):
 
 
 class Upsert(Message):
+    """`deletes`: a step of a deletion, here and in what sets a payload; it may use the deletions' reserve."""
+
     collection: str
     points: list[Point]
+    deletes: bool = False
 
 
 class UpdateVectors(Message):
@@ -209,6 +212,7 @@ class SetPayload(Message):
     payload: dict[str, Any]
     ids: list[PointId] | None = None
     filter: Filter | None = None
+    deletes: bool = False
 
 
 class DeletePayload(Message):
@@ -401,6 +405,9 @@ def frame(body: bytes, verdict: Verdict = Verdict.OK) -> bytes:
 
 RESERVE_BYTES = 64 << 20
 """Left free by all writes: a mapped file that cannot grow kills its process."""
+DELETIONS_BYTES = 32 << 20
+"""Of a file that is given back to the disk when a deletion finds none left."""
+DELETIONS_FILE = "reserve"
 COPIES = ".compacting-"
 """Begins the name of a folder in which a collection is being copied; no collection is named so."""
 

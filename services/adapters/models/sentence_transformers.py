@@ -72,7 +72,7 @@ def load_model(kind: str, setting: str, prefix: str, name: str) -> Any:
     except ImportError as error:
         raise StartRefusedError(
             f"{setting} = '{prefix}:{name}' needs the extra: "
-            ".venv/bin/pip install -c requirements.lock -e '.[sentence-transformers]'."
+            ".venv/bin/pip install -c requirements-dev.lock -e '.[sentence-transformers]'."
         ) from error
     try:
         return getattr(sentence_transformers, kind)(name, local_files_only=True, trust_remote_code=False)

@@ -23,7 +23,7 @@ from services.store.dialect import Filter, UnknownPointError
 from services.store.filters import in_range, is_empty
 from services.store.pages import batches
 from services.store.receipts import ReceiptStore
-from services.store.space import StoreSpace
+from services.store.space import StoreSpace, deleting
 
 log = structlog.get_logger()
 
@@ -74,6 +74,10 @@ class Retention:
         core.operations.expiry.trusts_clock) and it is not `confirmed`: then nothing is deleted. Raises
         ValueError if days < 1, StoreUnavailableError.
         """
+        with deleting():
+            return await self._expire(days, reason, confirmed=confirmed)
+
+    async def _expire(self, days: int, reason: Reason, *, confirmed: bool) -> ExpiryReport:
         began_us = self._clock()
         run = self._run(began_us, days)
         async with self._one_at_a_time, self._receipt_of_failure(run, began_us, reason):

@@ -19,6 +19,7 @@ from core.errors import StartRefusedError, StoreLockedError, StoreUnavailableErr
 from services.adapters.edge import wire
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.collection import Refusal
+from services.adapters.edge.journal import Journal
 from services.adapters.edge.shards import Shards
 from services.store.dialect import StoreRequestError, UnsupportedByStoreError
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
@@ -267,6 +268,42 @@ def test_a_full_disk_refuses_writes_and_still_reads_and_deletes(tmp_path: Path) 
     full.answer(wire.Delete("c", ids=[1]))
     assert full.answer(wire.Count("c")) == 1
     full.close()
+
+
+def test_a_deletion_on_a_full_disk_uses_a_reserve_that_nobody_else_gets(tmp_path: Path) -> None:
+    """Discriminates: a receipt that finds no room; a question that takes what deletions need; a reserve that
+    is a hole; one that does not come back."""
+    reserve = tmp_path / wire.DELETIONS_FILE
+    store = Shards(tmp_path)
+    store.open_all()
+    store.replay(Journal(tmp_path))
+    store.answer(wire.CreateCollection("c", wire.CollectionSpec({}, {"sparse": True})))
+    store.answer(wire.Upsert("c", [wire.Point(number, {}) for number in (1, 2, 3)]))
+    store.hold_reserve()
+    assert reserve.stat().st_blocks * 512 >= wire.DELETIONS_BYTES
+    store.close()
+    full = Shards(tmp_path, reserve_bytes=1 << 62)  # as if the disk had less than that left
+    full.open_all()
+    full.replay(Journal(tmp_path))
+    with pytest.raises(Refusal, match="is full"):
+        full.answer(wire.Upsert("c", [wire.Point(4, {})]))
+    assert reserve.exists()
+    full.answer(wire.Delete("c", ids=[1]))
+    assert not reserve.exists()
+    full.answer(wire.Upsert("c", [wire.Point(5, {})], deletes=True))
+    full.answer(wire.SetPayload("c", {"a": 1}, ids=[2], deletes=True))
+    with pytest.raises(Refusal, match="is full"):
+        full.answer(wire.SetPayload("c", {"a": 1}, ids=[2]))
+    full.hold_reserve()
+    assert not reserve.exists()
+    full.close()
+    roomy = Shards(tmp_path)
+    roomy.open_all()
+    roomy.replay(Journal(tmp_path))
+    roomy.hold_reserve()
+    assert roomy.answer(wire.Count("c")) == 3
+    assert reserve.exists()
+    roomy.close()
 
 
 def open_to_others(folder: Path) -> list[str]:
