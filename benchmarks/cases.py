@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from dataclasses import dataclass, replace
 
 from benchmarks.client import Dialect
 from benchmarks.stub_llm import Shape
 
 STEADY = Shape(rate=50, tokens=100)
+SHORT = Shape(rate=100, tokens=50)
 LONG = Shape(rate=100, tokens=1_000)
 FULL_SPEED = Shape(rate=0, tokens=1_000)
 
@@ -18,7 +20,9 @@ FULL_SPEED = Shape(rate=0, tokens=1_000)
 class Case:
     """`streams` at once, each asking `answers` questions one after the other.
 
-    The streams start spread over `spread_s`, about an answer's length, so that the load is level.
+    The streams start spread over `spread_s`, about an answer's length, so that the load is level. Each
+    question is a session of its own, or with `follow_ups` each stream is one, of which the first question is
+    not timed; with `stored_turns` it goes on with one that already has so many.
     """
 
     name: str
@@ -27,6 +31,12 @@ class Case:
     shape: Shape
     spread_s: float = 2.0
     probe: bool = False
+    follow_ups: bool = False
+    stored_turns: int = 0
+
+    @property
+    def session_id(self) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.stored_turns}")) if self.stored_turns else ""
 
 
 CASES = (
@@ -35,10 +45,17 @@ CASES = (
     Case("c50", 50, 3, STEADY, probe=True),
     Case("long", 10, 1, LONG),
     Case("flood", 10, 2, FULL_SPEED, spread_s=0.0),
+    Case("c100", 100, 2, STEADY, probe=True),
+    Case("c200", 200, 2, STEADY, probe=True),
+    Case("c1 follow-ups", 1, 10, SHORT, follow_ups=True),
+    Case("c50 follow-ups", 50, 4, STEADY, follow_ups=True, probe=True),
+    *(Case(f"after {turns}", 1, 8, SHORT, follow_ups=True, stored_turns=turns) for turns in (10, 500, 5_000)),
 )
 QUICK_CASES = tuple(
     replace(
-        case, answers=2 if case.streams == 1 else 1, shape=replace(case.shape, tokens=case.shape.tokens // 2)
+        case,
+        answers=2 if case.streams == 1 or case.follow_ups else 1,
+        shape=replace(case.shape, tokens=case.shape.tokens // 2),
     )
     for case in CASES
 )
@@ -60,11 +77,12 @@ QUESTIONS = (
 )
 
 
-def _ours(question: str) -> bytes:
-    return json.dumps({"question": question}).encode()
+def _ours(question: str, session_id: str) -> bytes:
+    return json.dumps({"question": question, **({"session_id": session_id} if session_id else {})}).encode()
 
 
-def _openai(question: str) -> bytes:
+def _openai(question: str, session_id: str) -> bytes:
+    """It knows no sessions."""
     messages = [{"role": "user", "content": question}]
     return json.dumps({"model": "stub", "stream": True, "messages": messages}).encode()
 
@@ -75,6 +93,7 @@ OURS = Dialect(
     content=re.compile(rb"^data: CONTENT:(.*)$", re.M),
     done=b"data: DONE:",
     error=b"data: ERROR:",
+    session=re.compile(rb"^data: SESSION:(.*)$", re.M),
 )
 RAW = Dialect(
     path="/v1/chat/completions",

@@ -23,14 +23,16 @@ EVENT_END = b"\n\n"
 class Dialect:
     """How one kind of server is asked, and what its stream looks like.
 
-    `content` finds a piece of the answer as its first group; `done` and `error` are found in the bytes.
+    `body` is made of a question and the session it goes on with ("" for none). `content` finds a piece of the
+    answer as its first group, `session` the session's id; `done` and `error` are found in the bytes.
     """
 
     path: str
-    body: Callable[[str], bytes]
+    body: Callable[[str, str], bytes]
     content: re.Pattern[bytes]
     done: bytes
     error: bytes
+    session: re.Pattern[bytes] | None = None
 
 
 @dataclass(slots=True)
@@ -44,8 +46,10 @@ class Answer:
     sent_s: float = 0.0
     first_content_s: float | None = None
     text: bytes = b""
+    session_id: str = ""
     relay_s: list[float] = field(default_factory=list)
     problem: str = ""
+    timed: bool = True
 
     @property
     def tokens(self) -> int:
@@ -92,6 +96,8 @@ class Reader(asyncio.Protocol):
             answer.first_content_s = answer.first_content_s or now
             answer.text += text
             answer.relay_s += [now - int(stamp) / 1e6 for stamp in STAMP.findall(text)]
+        if dialect.session is not None and not answer.session_id:
+            answer.session_id = b"".join(dialect.session.findall(events)[:1]).decode()
         self._done = self._done or dialect.done in events
         if dialect.error in events:
             answer.problem = "error event"
@@ -102,10 +108,10 @@ class Reader(asyncio.Protocol):
             self.finished.set_result(None)
 
 
-async def ask(url: str, dialect: Dialect, question: str, tag: str) -> Answer:
+async def ask(url: str, dialect: Dialect, question: str, tag: str, session_id: str = "") -> Answer:
     """Ask on a new connection and read to the end. Raises nothing: a failure is the answer's `problem`."""
     answer = Answer(tag)
-    body = dialect.body(f"{question} [q-{tag}]")
+    body = dialect.body(f"{question} [q-{tag}]", session_id)
     head = (
         f"POST {dialect.path} HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -11,6 +12,7 @@ from tempfile import TemporaryDirectory
 from api.wiring.assembly import open_maintenance
 from benchmarks.processes import running_relay
 from config.settings import load_settings
+from core.conversation.sessions import Session
 from core.conversation.turns import Turn, TurnStatus
 from core.relevance.sparse import encode_document
 from services.conversation.turns import TurnStore, TurnVectors
@@ -60,13 +62,24 @@ async def _store_turns(data_dir: Path, turns: int) -> None:
         await _fill(maintenance.conversations.turns, turns)
 
 
-async def _fill(store: TurnStore, turns: int) -> None:
-    """Sessions of a hundred turns, each with all three vectors, as if embedded: nothing is left to do."""
+async def store_sessions(data_dir: Path, sessions: Mapping[str, int]) -> None:
+    """Sessions with so many turns, by their ids."""
+    settings = load_settings(store={"data_dir": data_dir})
+    async with open_maintenance(settings) as maintenance:
+        for session_id, turns in sessions.items():
+            await maintenance.sessions.put(Session(session_id, "local", "stored", 1, 1))
+            await _fill(maintenance.conversations.turns, turns, turns, session_id)
+
+
+async def _fill(
+    store: TurnStore, turns: int, in_a_session: int = TURNS_A_SESSION, session_id: str = ""
+) -> None:
+    """Sessions of so many turns, each with all three vectors, as if embedded: nothing is left to do."""
     chance = random.Random(7)
-    now, session_id, parent = utc_now_us(), "", None
+    now, named, parent = utc_now_us(), session_id, None
     for number in range(turns):
-        if number % TURNS_A_SESSION == 0:
-            session_id, parent = str(uuid.uuid4()), None
+        if number % in_a_session == 0:
+            session_id, parent = named or str(uuid.uuid4()), None
         turn = _turn(number, session_id, parent, now - (turns - number) * 1_000_000)
         vectors = TurnVectors(_unit(chance), _unit(chance), encode_document(turn.text))
         await store.put(turn, vectors)
@@ -83,7 +96,7 @@ def _turn(number: int, session_id: str, parent_turn_id: str | None, created_us: 
         status=TurnStatus.COMPLETED,
         parent_turn_id=parent_turn_id,
         assistant_response=f"Paragraph {number} says that every turn is kept with its parent. " * 6,
-        seq=number % TURNS_A_SESSION,
+        seq=number,
     )
 
 

@@ -88,10 +88,13 @@ async def run_case(case: Case, target: Target, stub_url: str) -> Samples:
 
 async def _stream(case: Case, target: Target, number: int) -> list[Answer]:
     await asyncio.sleep(case.spread_s * number / case.streams)
-    answers = []
+    answers: list[Answer] = []
+    session_id = case.session_id
     for turn in range(case.answers):
         question = QUESTIONS[(number * 5 + turn) % len(QUESTIONS)]
-        answers.append(await ask(target.url, target.dialect, question, str(next(_tags))))
+        answers.append(await ask(target.url, target.dialect, question, str(next(_tags)), session_id))
+        answers[-1].timed = turn > 0 or not case.follow_ups
+        session_id = answers[-1].session_id if case.follow_ups else ""
     return answers
 
 
@@ -118,8 +121,12 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]
 def _summed(case: Case, answers: list[Answer], arrivals: dict[str, float]) -> Samples:
     whole = [answer for answer in answers if not answer.problem]
     return Samples(
-        over_s=[arrivals[answer.tag] - answer.sent_s for answer in whole if answer.tag in arrivals],
-        first_s=[a.first_content_s - a.sent_s for a in whole if a.first_content_s is not None],
+        over_s=[arrivals[each.tag] - each.sent_s for each in whole if each.timed and each.tag in arrivals],
+        first_s=[
+            each.first_content_s - each.sent_s
+            for each in whole
+            if each.timed and each.first_content_s is not None
+        ],
         relay_s=[relay for answer in whole for relay in answer.relay_s],
         first_relay_s=[answer.relay_s[0] for answer in whole if answer.relay_s],
         lag_s=[],

@@ -47,6 +47,12 @@ def running_stub() -> Iterator[Started]:
 
 
 @contextmanager
+def running_floor(stub_url: str) -> Iterator[Started]:
+    with running_module("benchmarks.floor", stub_url) as floor:
+        yield floor
+
+
+@contextmanager
 def running_relay(stub_url: str) -> Iterator[Started]:
     with running_module("benchmarks.raw_relay", stub_url) as relay:
         yield relay

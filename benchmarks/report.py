@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from benchmarks.load import Samples
 
@@ -80,6 +81,7 @@ def _per_1000(seconds: float, tokens: int) -> float:
 class CaseResult:
     case: str
     raw: Figures
+    floor: Figures
     ours: Figures
 
 
@@ -115,13 +117,21 @@ class Report:
 
 
 def _rows(result: CaseResult) -> list[str]:
-    raw, ours = result.raw, result.ours
-    cells = (
-        ("raw", _cells(lambda name: _number(getattr(raw, name))), _faults(raw)),
-        ("Wenmai", _cells(lambda name: _number(getattr(ours, name))), _faults(ours)),
-        ("ratio", _cells(lambda name: _ratio(getattr(ours, name), getattr(raw, name))), ""),
-    )
+    servers = {"raw": result.raw, "floor": result.floor, "Wenmai": result.ours}
+    cells = [(server, _cells(partial(_shown, of)), _faults(of)) for server, of in servers.items()]
+    cells += [
+        (f"× {server}", _cells(partial(_share, result.ours, servers[server])), "")
+        for server in ("raw", "floor")
+    ]
     return [f"| {result.case} | {server} | {measured} | {faults} |" for server, measured, faults in cells]
+
+
+def _shown(of: Figures, name: str) -> str:
+    return _number(getattr(of, name))
+
+
+def _share(ours: Figures, of: Figures, name: str) -> str:
+    return _ratio(getattr(ours, name), getattr(of, name))
 
 
 def _faults(of: Figures) -> str:

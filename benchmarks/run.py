@@ -1,4 +1,4 @@
-"""`make bench`: every case on the raw relay and on the real server, in turns, in one run, on loopback."""
+"""`make bench`: every case on the raw relay, the floor and our server, in turns, in one run, on loopback."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ import psutil
 import uvloop
 
 from benchmarks.cases import CASES, OURS, QUICK_CASES, RAW, Case
+from benchmarks.cold_start import empty_start_s, raw_start_s, store_sessions, stored_start_s
 from benchmarks.load import Samples, Target, run_case
-from benchmarks.processes import running_relay, running_stub
+from benchmarks.processes import running_floor, running_relay, running_stub
 from benchmarks.report import CaseResult, ColdStarts, Report, figures
 from tests.support.servers.sample import wait_for_sample
 from tests.support.servers.server import running_server
@@ -37,63 +38,67 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The three processes: the stub, and the two servers that ask it."""
+    """The four processes: the stub, and the three servers that ask it."""
 
     stub_url: str
     raw: Target
+    floor: Target
     ours: Target
 
 
 @contextmanager
-def running_bench() -> Iterator[Bench]:
+def running_bench(folder: Path) -> Iterator[Bench]:
+    """`folder` is the server's store."""
     with ExitStack() as stack:
-        folder = stack.enter_context(TemporaryDirectory())
         stub = stack.enter_context(running_stub())
         relay = stack.enter_context(running_relay(stub.url))
+        floor = stack.enter_context(running_floor(stub.url))
         server = stack.enter_context(
-            running_server(Path(folder), OPENAI_BASE_URL=f"{stub.url}/v1", LLM_MODEL="stub")
+            running_server(folder, OPENAI_BASE_URL=f"{stub.url}/v1", LLM_MODEL="stub")
         )
         _say("waiting for the sample knowledge base …")
         wait_for_sample(server.url)
         yield Bench(
             stub.url,
             Target("raw", relay.url, relay.pid, RAW),
+            Target("floor", floor.url, floor.pid, OURS),
             Target("wenmai", server.url, server.pid, OURS),
         )
 
 
 async def measure(case: Case, bench: Bench, rounds: int) -> CaseResult:
-    """Both servers in turns, so that what else the machine does meets both."""
+    """The servers in turns, so that what else the machine does meets all."""
     pooled: dict[str, Samples] = {}
     for number in range(rounds):
-        for target in (bench.raw, bench.ours):
+        for target in (bench.raw, bench.floor, bench.ours):
             _say(f"{case.name} {target.name}, round {number + 1} of {rounds} …")
             samples = await run_case(case, target, bench.stub_url)
             if target.name in pooled:
                 pooled[target.name].add(samples)
             else:
                 pooled[target.name] = samples
-    return CaseResult(case.name, figures(pooled["raw"]), figures(pooled["wenmai"]))
+    return CaseResult(case.name, *(figures(pooled[name]) for name in ("raw", "floor", "wenmai")))
 
 
 async def warm(cases: Sequence[Case], bench: Bench) -> None:
     """The first answers pay for imports and connections; they are not counted."""
-    for target in (bench.raw, bench.ours):
+    for target in (bench.raw, bench.floor, bench.ours):
         await run_case(cases[0], target, bench.stub_url)
 
 
 async def run(options: Options) -> Report:
     cases = [case for case in (QUICK_CASES if options.quick else CASES) if case.name in options.only]
-    with running_bench() as bench:
-        await warm(QUICK_CASES, bench)
-        results = [await measure(case, bench, 1 if options.quick else ROUNDS) for case in cases]
-        stub_url = bench.stub_url
-    return Report(tuple(results), await _cold_starts(stub_url) if options.cold_start else None)
+    with TemporaryDirectory() as folder:
+        stored = {case.session_id: case.stored_turns for case in cases if case.stored_turns}
+        await store_sessions(Path(folder), stored)
+        with running_bench(Path(folder)) as bench:
+            await warm(QUICK_CASES, bench)
+            results = [await measure(case, bench, 1 if options.quick else ROUNDS) for case in cases]
+            cold_starts = await _cold_starts(bench.stub_url) if options.cold_start else None
+    return Report(tuple(results), cold_starts)
 
 
 async def _cold_starts(stub_url: str) -> ColdStarts:
-    from benchmarks.cold_start import empty_start_s, raw_start_s, stored_start_s
-
     _say("cold starts …")
     stored = await stored_start_s(STORED_TURNS)
     return ColdStarts(raw_start_s(stub_url), empty_start_s(), stored, STORED_TURNS)
@@ -108,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{psutil.cpu_count()} cores, load average {before:.2f} before the run\n\n{report.as_table()}")
     if options.json_file is not None:
         options.json_file.write_text(json.dumps(report.as_json(), indent=1), encoding="utf-8")
-    return int(any(f.errors or f.wrong_lengths for r in report.cases for f in (r.raw, r.ours)))
+    return int(any(f.errors or f.wrong_lengths for r in report.cases for f in (r.raw, r.floor, r.ours)))
 
 
 def parse(arguments: Sequence[str] | None) -> Options:

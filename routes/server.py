@@ -76,6 +76,8 @@ class LimitedProtocol(HttpToolsProtocol):
         if sum(len(name) + len(value) + SEPARATORS for name, value in self.headers) > MAX_HEAD_BYTES:
             raise ValueError("request header fields are too large")  # uvicorn answers 400
         super().on_headers_complete()
+        if self.cycle is not None and self.cycle.scope is self.scope:
+            self.scope["extensions"][CONNECTION]["send"] = self.cycle.send
         self._expect(BODY_DEADLINE_S)
 
     def on_message_complete(self) -> None:

@@ -48,7 +48,8 @@ HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 PING = b": ping\n\n"
 PINGS_UNTAKEN = 2  # intervals; one may be a train in a tunnel, after two nobody is thought to read
 CONNECTION = "wenmai.connection"
-"""An extension of the ASGI scope: `{"abort": function}` drops the connection, unsent bytes and all."""
+"""An extension of the ASGI scope: `{"abort": function, "send": function}`. The first drops the connection,
+unsent bytes and all; the second sends past the middleware, which has nothing to do with a body's chunks."""
 
 
 class EventStreamResponse(Response):
@@ -71,9 +72,10 @@ class EventStreamResponse(Response):
         """Until the body ends, the reader leaves, or it stops reading."""
         async with aclosing(self._chunks), anyio.create_task_group() as group:
             group.start_soon(cancel_at_disconnect, receive, group.cancel_scope)
-            watch = _Watch(self._ping_interval_s, self._send_timeout_s, send, group.cancel_scope)
+            direct: Send = scope.get("extensions", {}).get(CONNECTION, {}).get("send", send)
+            watch = _Watch(self._ping_interval_s, self._send_timeout_s, direct, group.cancel_scope)
             try:
-                await self._send_all(send, watch, group.cancel_scope)
+                await self._send_all(send, direct, watch, group.cancel_scope)
             finally:
                 watch.stop()
                 group.cancel_scope.cancel()
@@ -81,7 +83,7 @@ class EventStreamResponse(Response):
             log.info("reader_stuck", seconds=self._send_timeout_s)
             await _abort(scope, receive)
 
-    async def _send_all(self, send: Send, watch: _Watch, scope: anyio.CancelScope) -> None:
+    async def _send_all(self, send: Send, direct: Send, watch: _Watch, scope: anyio.CancelScope) -> None:
         head: Message = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await watch.sending(send, head)
         async for chunk in self._chunks:
@@ -89,7 +91,7 @@ class EventStreamResponse(Response):
                 scope.cancel_called
             ):  # in a flood no cancellation is ever delivered: the next chunk is there already
                 return
-            await watch.sending(send, _chunk(chunk))
+            await watch.sending(direct, _chunk(chunk))
         await watch.sending(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
 

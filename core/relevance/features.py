@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -24,6 +25,7 @@ MAX_QUESTION_CHARS = 400  # of a form, for matching; enough to know what a longe
 MAX_ANSWER_CHARS = 800  # of the last answer; enough to know what it is about
 MAX_TERMS = 160
 MAX_TEXT_CHARS = 8_000  # of a candidate; far beyond any chunk
+READ_TEXTS = 512  # some 6 MB
 MAX_REPEATS = 8  # of one term that are looked at in one text
 NEAR_CHARS = 160  # about a sentence of an alphabet
 NEAR_CHARS_CJK = 60
@@ -55,8 +57,6 @@ class QuestionWords:
     rows: Matrix
     _cjk: Mapping[str, int]
     _latin: Mapping[str, int]
-    _seen: set[str] = field(default_factory=set)
-    _known: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, query: Query) -> QuestionWords:
@@ -72,31 +72,25 @@ class QuestionWords:
         return cls(terms, rows, cjk, {term: numbers[term] for term in terms if term not in cjk})
 
     def hits(self, text: str) -> Hits:
-        lowered = folded(text[:MAX_TEXT_CHARS])
-        hits = self._word_hits(lowered) if self._latin else []
-        lowered = lowered.lower() if self._cjk else ""
+        lowered, places = _read(text[:MAX_TEXT_CHARS])
+        hits = [(at, number) for term, number in self._latin.items() for at in places.get(term, ())]
         for term, number in self._cjk.items():
             if term in lowered:
                 hits += [(at, number) for at in _places(lowered, term)]
         hits.sort()
         return Hits([at for at, _ in hits], [number for _, number in hits])
 
-    def _word_hits(self, text: str) -> list[tuple[int, int]]:
-        """Each word is looked up once for all texts; few are of the question."""
-        places, words = words_of(text)
-        unseen = {*words} - self._seen
-        self._seen.update(unseen)
-        asked = self._latin.keys()
-        for word, pieces in zip(unseen, map(word_pieces, unseen), strict=True):
-            if not asked.isdisjoint(pieces):
-                self._known[word] = [self._latin[piece] for piece in pieces if piece in asked]
-        known = self._known
-        return [
-            (at, number)
-            for at, word in zip(places, words, strict=True)
-            if word in known
-            for number in known[word]
-        ]
+
+@lru_cache(maxsize=READ_TEXTS)
+def _read(text: str) -> tuple[str, Mapping[str, Sequence[int]]]:
+    """A text folded and in lower case, and where each term outside the scripts without spaces stands in it:
+    the same chunks come up question after question."""
+    whole = folded(text)
+    places: dict[str, list[int]] = {}
+    for at, word in zip(*words_of(whole), strict=True):
+        for piece in word_pieces(word):
+            places.setdefault(piece, []).append(at)
+    return whole.lower(), places
 
 
 def _places(text: str, term: str) -> list[int]:

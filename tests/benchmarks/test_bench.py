@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.cases import RAW, Case
+from benchmarks.cases import OURS, RAW, Case
 from benchmarks.client import ask
 from benchmarks.load import Target, run_case
-from benchmarks.processes import Started, running_relay, running_stub
+from benchmarks.processes import Started, running_floor, running_relay, running_stub
 from benchmarks.report import CaseResult, ColdStarts, Report, figures, percentile
 from benchmarks.stub_llm import STAMP_EVERY, Shape
 
@@ -37,6 +37,18 @@ async def test_every_answer_through_the_relay_is_whole_and_timed(stub: Started, 
     assert len(samples.relay_s) == 4 * 30 / STAMP_EVERY
     assert all(0 < seconds < 5 for seconds in samples.over_s + samples.relay_s + samples.lag_s)
     assert samples.peak_mb > 1
+
+
+async def test_the_floor_goes_on_with_a_session_and_its_first_question_is_not_timed(stub: Started) -> None:
+    """Discriminates: a session lost on the way; the first question of a conversation among the follow-ups."""
+    case = Case("follow-ups", 2, 3, Shape(rate=0, tokens=30), spread_s=0.0, follow_ups=True)
+    with running_floor(stub.url) as floor:
+        samples = await run_case(case, Target("floor", floor.url, floor.pid, OURS), stub.url)
+        first = await ask(floor.url, OURS, "Anybody?", "1")
+        second = await ask(floor.url, OURS, "Anybody else?", "2", first.session_id)
+    assert (samples.errors, samples.wrong_lengths, samples.tokens) == ([], 0, 6 * 30)
+    assert len(samples.over_s) == len(samples.first_s) == 4
+    assert first.session_id == second.session_id != ""
 
 
 async def test_the_stub_keeps_the_pace_it_is_told(stub: Started, relay: Target) -> None:
@@ -67,11 +79,12 @@ def test_a_percentile_is_a_value_that_was_measured() -> None:
 
 async def test_the_table_has_a_row_for_each_server_and_their_ratio(stub: Started, relay: Target) -> None:
     measured = figures(await run_case(SMALL, relay, stub.url))
-    report = Report((CaseResult("small", measured, measured),), ColdStarts(0.4, 1.5, 2.0, 10_000))
+    report = Report((CaseResult("small", measured, measured, measured),), ColdStarts(0.4, 1.5, 2.0, 10_000))
     lines = report.as_table().splitlines()
-    assert [line.split(" | ")[1] for line in lines[2:5]] == ["raw", "Wenmai", "ratio"]
-    assert len({line.count("|") for line in lines[:5]}) == 1
-    assert "1.0 ×" in lines[4]
+    servers = [line.split(" | ")[1] for line in lines[2:7]]
+    assert servers == ["raw", "floor", "Wenmai", "× raw", "× floor"]
+    assert len({line.count("|") for line in lines[:7]}) == 1
+    assert "1.0 ×" in lines[5]
     assert lines[-1] == (
         "Cold start to ready: raw 0.40 s, ours 1.50 s (empty store), 2.00 s (10,000 turns stored)."
     )

@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.turn.stream import ContentEvent, DoneEvent, TurnStream
 from config.settings import ServerSettings
@@ -138,21 +139,19 @@ async def test_a_send_that_takes_too_long_ends_the_stream(ping_interval_s: float
     assert body.closed
 
 
-class Abortable(LimitedProtocol):
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["extensions"] = {CONNECTION: {"abort": self.transport.abort}}
-
-
 @asynccontextmanager
-async def served(stream: TurnStream, settings: ServerSettings) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+async def served(
+    stream: TurnStream, settings: ServerSettings, middleware: Sequence[Middleware] = ()
+) -> AsyncIterator[tuple[uvicorn.Server, int]]:
     """The stream on a real socket; gives the server and its port."""
 
     async def answer(request: Request) -> Response:
         return stream_response(stream, settings, "prefix")
 
-    app = Starlette(routes=[Route("/", answer)])
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off", http=Abortable))
+    app = Starlette(routes=[Route("/", answer)], middleware=middleware)
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_config=None, lifespan="off", http=LimitedProtocol)
+    )
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     task = asyncio.create_task(server.serve())
     await until(lambda: server.started)
@@ -194,6 +193,42 @@ async def test_a_reader_that_stopped_reading_is_cut_and_another_gets_everything(
         await writer.wait_closed()
     assert wire.count(b"data: CONTENT:") == 500
     assert wire.rstrip().endswith(b"0")
+
+
+class Passed:
+    """A middleware that adds a header, and notes what passes it."""
+
+    def __init__(self, app: ASGIApp, messages: list[Message]) -> None:
+        self._app = app
+        self._messages = messages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            self._messages.append(message)
+            if message["type"] == "http.response.start":
+                message["headers"].append((b"x-passed", b"yes"))
+            await send(message)
+
+        await self._app(scope, receive, sending)
+
+
+async def test_the_chunks_of_a_stream_go_past_the_middleware_and_its_head_does_not() -> None:
+    """Discriminates: every token through each layer; a head without the headers of the layers; another
+    answer's connection, where one connection asks twice."""
+    stream = TurnStream("t", 60, lambda: None)
+    stream.publish(ContentEvent("a"), DoneEvent())
+    messages: list[Message] = []
+    async with served(stream, ServerSettings(), [Middleware(Passed, messages=messages)]) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        ask = b"GET / HTTP/1.1\r\nHost: x\r\n"
+        writer.write(ask + b"\r\n" + ask + b"Connection: close\r\n\r\n")
+        heads, bodies = zip(*((part.partition(b"\r\n\r\n")[::2]) for part in
+                              (await reader.read()).split(b"HTTP/1.1 200 OK")[1:]), strict=True)  # fmt: skip
+        writer.close()
+        await writer.wait_closed()
+    assert [b"x-passed: yes" in head for head in heads] == [True, True]
+    assert [body.count(b"data: CONTENT:a") for body in bodies] == [1, 1]
+    assert [message.get("body", b"") for message in messages] == [b""] * 4
 
 
 async def test_the_frames_of_a_stream_come_out_whole() -> None:
