@@ -276,7 +276,7 @@ def test_a_deletion_on_a_full_disk_uses_a_reserve_that_nobody_else_gets(tmp_path
     reserve = tmp_path / wire.DELETIONS_FILE
     store = Shards(tmp_path)
     store.open_all()
-    store.replay(Journal(tmp_path))
+    store.begin(Journal(tmp_path))
     store.answer(wire.CreateCollection("c", wire.CollectionSpec({}, {"sparse": True})))
     store.answer(wire.Upsert("c", [wire.Point(number, {}) for number in (1, 2, 3)]))
     store.hold_reserve()
@@ -284,7 +284,7 @@ def test_a_deletion_on_a_full_disk_uses_a_reserve_that_nobody_else_gets(tmp_path
     store.close()
     full = Shards(tmp_path, reserve_bytes=1 << 62)  # as if the disk had less than that left
     full.open_all()
-    full.replay(Journal(tmp_path))
+    full.begin(Journal(tmp_path))
     with pytest.raises(Refusal, match="is full"):
         full.answer(wire.Upsert("c", [wire.Point(4, {})]))
     assert reserve.exists()
@@ -299,7 +299,7 @@ def test_a_deletion_on_a_full_disk_uses_a_reserve_that_nobody_else_gets(tmp_path
     full.close()
     roomy = Shards(tmp_path)
     roomy.open_all()
-    roomy.replay(Journal(tmp_path))
+    roomy.begin(Journal(tmp_path))
     roomy.hold_reserve()
     assert roomy.answer(wire.Count("c")) == 3
     assert reserve.exists()
