@@ -66,9 +66,7 @@ class VectorStore(Protocol):
         self, collection_name: str, field_name: str, field_schema: Any = None
     ) -> models.UpdateResult: ...
 
-    async def upsert(
-        self, collection_name: str, points: Sequence[models.PointStruct]
-    ) -> models.UpdateResult:
+    async def upsert(self, collection_name: str, points: Sequence[models.PointStruct]) -> models.UpdateResult:
         """All of them, or none when the vectors of one do not fit the collection."""
         ...
 
