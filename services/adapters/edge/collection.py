@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import shutil
+import signal
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,8 @@ _SAMPLED_PLACES, _SAMPLED_POINTS = 32, 4
 _FLOAT_BYTES = 4
 _BLOCK_BYTES = 1 << 16
 _PAGE = 256
+_PROBE_S = 100
+_PR_SET_PDEATHSIG = 1
 UNKNOWN_POINT = "No point with id"
 TROUBLE = "the store cannot read or write one of its files; the log has its words: run wenmai doctor"
 
@@ -122,12 +125,20 @@ def is_readable(folder: Path) -> bool:
     ends whoever reads beyond it. To be asked before the engine has any thread in this process."""
     child = os.fork()
     if not child:
+        signal.alarm(_PROBE_S)
+        _die_with_parent()
         try:
             _read_all(load_collection(folder).shard)
         except BaseException:  # noqa: BLE001 — the engine raises bare Exception, and panics
             os._exit(1)
         os._exit(0)
     return os.waitpid(child, 0)[1] == 0
+
+
+def _die_with_parent() -> None:
+    """It holds the lock of the folder, too, and must not outlive the process that asked."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _read_all(shard: edge.EdgeShard) -> None:
