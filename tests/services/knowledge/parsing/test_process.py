@@ -30,8 +30,9 @@ def one_section(file_name: str, content: bytes) -> ParsedDocument:
 
 
 def hang(file_name: str, content: bytes) -> ParsedDocument:
-    time.sleep(60)  # killed long before
-    raise AssertionError
+    if file_name != "first":
+        time.sleep(60)  # killed long before
+    return ParsedDocument("", (Section("read"),))
 
 
 def flood(file_name: str, content: bytes) -> ParsedDocument:
@@ -82,6 +83,7 @@ async def test_errors_keep_their_kind_and_code_on_the_way_back_and_the_child_liv
 @pytest.mark.slow("the process has to reach its time limit")
 async def test_a_parse_that_hangs_is_killed_while_the_loop_goes_on() -> None:
     parser = ParserProcess(hang, StructureSplitter(), ParseLimits(wall_s=2))
+    await parser("first", b"x")  # how long a process takes to start is not what is judged
     started = time.perf_counter()
     parsing = asyncio.create_task(parser("a.txt", b"x"))
     beats = 0
@@ -91,8 +93,8 @@ async def test_a_parse_that_hangs_is_killed_while_the_loop_goes_on() -> None:
     with pytest.raises(UnreadableDocumentError) as refused:
         await parsing
     assert refused.value.code == "too_complex"
-    assert time.perf_counter() - started < 8
-    assert beats > 20
+    assert time.perf_counter() - started < 6
+    assert beats > 10
 
 
 @pytest.mark.full("starts processes that read documents")
