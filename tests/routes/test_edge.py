@@ -39,7 +39,7 @@ async def status(app: App, hosts: list[str]) -> int:
     return (await app.client.send(request)).status_code
 
 
-MALFORMED = (
+MALFORMED: tuple[list[str], ...] = (
     [], [""], ["127.0.0.1", "127.0.0.1"], ["127.0.0.1", "evil.test"], ["[::1"], ["127.0.0.1:x"], ["a b"],
     ["evil.test@127.0.0.1"], ["127.0.0.1, evil.test"], ["127.0.0.1/x"], ["127.0.0.1#"],
 )  # fmt: skip

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from contextlib import suppress
 
 import pytest
 
+from services.adapters.edge.client import EdgeClient
 from services.knowledge.base import UPLOADED_BYTES
 from tests.support.servers.app import App
 from tests.support.stores import make_files
@@ -110,3 +114,26 @@ async def test_an_upload_waits_its_turn_until_there_is_room_for_its_bytes(app: A
         assert not waiting.done()
         assert (await app.container.store.count("documents")).count == 0
     assert (await waiting)[0] == 201
+
+
+@pytest.mark.full("kills the store's process thirty times, and each time another starts")
+async def test_a_store_that_dies_in_an_upload_is_unavailable_and_no_fault_of_ours(app: App) -> None:
+    """Discriminates: a 500 for a process that ended between two requests of one upload."""
+    store = app.container.store
+    assert isinstance(store, EdgeClient)
+
+    async def kill_after(pause_s: float) -> None:
+        await asyncio.sleep(pause_s)  # a moment of the upload, not a wait for something
+        with suppress(ProcessLookupError):
+            os.kill(store.process_id, signal.SIGKILL)
+
+    for number in range(30):
+        name, content = f"{number}.md", TEXT + str(number).encode()
+        killing = asyncio.create_task(kill_after(number * 0.002))
+        status, body = await post(app, name, content)
+        await killing
+        assert status in (201, 503), body
+        if status == 503:
+            assert body["error"]["code"] == "store_unavailable"  # type: ignore[index]
+            while (await post(app, name, content))[0] == 503:
+                pass
