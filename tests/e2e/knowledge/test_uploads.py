@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from core.errors import BadRequestError
 from routes.stream import unless_left
+from services.adapters.edge.client import EdgeClient
 from services.knowledge.base import UPLOADED_BYTES_PER_OWNER
 from tests.support.servers.app import App, make_settings, open_app
 from tests.support.stores import make_files
@@ -134,3 +138,26 @@ async def test_a_client_that_leaves_frees_its_place_at_once(tmp_path: Path) -> N
         with pytest.raises(BadRequestError):
             await unless_left(leave, work())
         assert (await post(app, "a.md", TEXT))[0] == 201
+
+
+@pytest.mark.full("kills the store's process thirty times, and each time another starts")
+async def test_a_store_that_dies_in_an_upload_is_unavailable_and_no_fault_of_ours(app: App) -> None:
+    """Discriminates: a 500 for a process that ended between two requests of one upload."""
+    store = app.container.store
+    assert isinstance(store, EdgeClient)
+
+    async def kill_after(pause_s: float) -> None:
+        await asyncio.sleep(pause_s)  # a moment of the upload, not a wait for something
+        with suppress(ProcessLookupError):
+            os.kill(store.process_id, signal.SIGKILL)
+
+    for number in range(30):
+        name, content = f"{number}.md", TEXT + str(number).encode()
+        killing = asyncio.create_task(kill_after(number * 0.002))
+        status, body = await post(app, name, content)
+        await killing
+        assert status in (201, 503), body
+        if status == 503:
+            assert body["error"]["code"] == "store_unavailable"  # type: ignore[index]
+            while (await post(app, name, content))[0] == 503:
+                pass
