@@ -20,11 +20,12 @@ from services.conversation.turns import TurnStore, feedback_payload
 from services.store.dialect import Filter, UnknownPointError
 from services.store.filters import in_session
 
-CheckOrigin = Callable[[PersonaDraft, str], Awaitable[None]]
+CheckOrigin = Callable[[PersonaDraft, str], Awaitable[PersonaDraft]]
 
 
-async def trust_origin(draft: PersonaDraft, owner: str) -> None:
+async def trust_origin(draft: PersonaDraft, owner: str) -> PersonaDraft:
     """For a store without documents."""
+    return draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class SessionsHandler:
         Raises BadRequestError, which names `text`, UnknownSessionError, or UnknownDocumentError where the
         passage it is said to be from is unknown or somebody else's.
         """
-        await self._check_origin(draft, owner)
+        draft = await self._check_origin(draft, owner)
         checked = replace(draft, text=self._personas.checked(draft.text))
         return await self._sessions.set_persona(session_id, owner, checked)
 

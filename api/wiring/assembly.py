@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -303,8 +303,10 @@ def _put_together(
     readiness = Readiness(store, names, history.embedding)
     look = StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync))
 
-    async def check_origin(draft: PersonaDraft, owner: str) -> None:
-        await knowledge.check_passage(draft.document_id, draft.chunk_id, pipeline.owners(owner))
+    async def check_origin(draft: PersonaDraft, owner: str) -> PersonaDraft:
+        owners = pipeline.owners(owner)
+        chunk_id = await knowledge.checked_passage(draft.document_id, draft.chunk_id, owners)
+        return replace(draft, chunk_id=chunk_id)
 
     container = Container(
         settings=settings,

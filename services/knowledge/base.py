@@ -151,15 +151,17 @@ class KnowledgeBase:
         """Raises UnknownDocumentError, also when it is somebody else's."""
         return (await self._stored(document_id, owners)).document
 
-    async def check_passage(
+    async def checked_passage(
         self, document_id: str | None, chunk_id: str | None, owners: Sequence[str]
-    ) -> None:
-        """That a text may be said to be from there; None: no such thing is said. Any text may be given for an
-        id. Raises UnknownDocumentError, for somebody else's too."""
-        known = await self.find_documents([document_id] if document_id else [], owners)
-        of_document = chunk_id is None or await self._chunks.has(document_id or "", chunk_id)
-        if (document_id is not None and document_id not in known.hashes) or not of_document:
-            raise UnknownDocumentError("document_id: there is no such document, or chunk_id is not of it.")
+    ) -> str | None:
+        """`chunk_id`, where a text may be said to be from there; None where the document has no such chunk
+        (any more). Any text may be given for an id. Raises UnknownDocumentError, for somebody else's too."""
+        if document_id is None and chunk_id is None:
+            return None
+        known = await self.find_documents([document_id or ""], owners)
+        if document_id is None or document_id not in known.hashes:
+            raise UnknownDocumentError("document_id: there is no such document.")
+        return chunk_id if chunk_id and await self._chunks.has(document_id, chunk_id) else None
 
     async def find_documents(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
         """Which of these are there for these owners, in one look; any text may be given for an id."""

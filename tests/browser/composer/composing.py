@@ -38,6 +38,10 @@ class Served:
     def persona_of(self, session_id: str) -> Any:
         return httpx.get(f"{self.url}/sessions/{session_id}").json()["persona"]
 
+    def first_chunk_of(self, document_id: str) -> str:
+        page = httpx.get(f"{self.url}/documents/{document_id}/chunks").json()
+        return str(page["chunks"][0]["chunk_id"])
+
     def add(self, name: str, text: str, *tags: str) -> str:
         """The document's id, once a question finds it."""
         parts = {"file": (name, text.encode(), "text/markdown")}

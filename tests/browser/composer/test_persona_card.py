@@ -86,7 +86,8 @@ async def test_a_passage_becomes_the_persona_only_when_the_person_says_so(page: 
     document = desk.add("守则.md", "# 守则\n\n回答前先问候。")
     await opened(page, desk.url)
     await sent_by(page, "first")
-    passage = {"file_name": "守则.md", "text": "回答前先问候。", "document_id": document, "chunk_id": "c1"}
+    chunk = desk.first_chunk_of(document)
+    passage = {"file_name": "守则.md", "text": "回答前先问候。", "document_id": document, "chunk_id": chunk}
     await tell(page, "persona", passage)
     assert await page.input_value("#persona-text") == "回答前先问候。"
     assert "守则.md" in await page.inner_text(".persona-warning")
@@ -98,7 +99,7 @@ async def test_a_passage_becomes_the_persona_only_when_the_person_says_so(page: 
     await page.click(".persona-dialog [type=submit]")
     await page.wait_for_selector(".persona-from:text('来自 守则.md')")
     remaining = desk.persona_of(session_in(page))
-    assert (remaining["document_id"], remaining["chunk_id"]) == (document, "c1")
+    assert (remaining["document_id"], remaining["chunk_id"]) == (document, chunk)
     await page.reload()
     await page.wait_for_selector(".persona-from:text('来自 守则.md')")
     await sent_by(page, "second", 2)
