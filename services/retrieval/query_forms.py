@@ -43,7 +43,7 @@ class QueryBuilder:
     """Makes a Query without any model call but the embedding, which happens once for all forms.
 
     From the third question of a conversation on, one that stands alone is embedded alone: the vectors of what
-    was asked lately are kept, and stand for the joined forms (docs/decisions/0040).
+    was asked lately are kept, and stand for the joined forms (docs/decisions/0039).
     """
 
     def __init__(self, embedding: EmbeddingService, today: Callable[[], date] = date.today) -> None:
