@@ -189,6 +189,10 @@ async def damage_files(trials: int, folder: Path, seed: int) -> Outcome:
         outcome.trials += 1
         kind = f"{each.name} {verdict.split()[0]}"
         outcome.figures[kind] = int(outcome.figures.get(kind, 0)) + 1
+        if (
+            each != left[0] and "/vector_storage" in done
+        ):  # the gap that decision 33 names; it is counted above
+            continue
         outcome.expect(not verdict.startswith("silent"), f"trial {number}: {each.name}: {done}: {verdict}")
     return outcome
 
