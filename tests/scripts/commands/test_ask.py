@@ -68,6 +68,7 @@ async def test_a_question_what_it_finds_and_its_conversation_are_shown(
             return capsys.readouterr().out
 
         (tmp_path / "leave.md").write_text("# Leave\n\nThe leave is five days.")
+        capsys.readouterr()  # what the server in this process logged at its start
         assert json.loads(await run("ingest", str(tmp_path / "leave.md"), "--json"))["added"] == 1
         question = "How long is the leave?"
         line = await run("search", question)

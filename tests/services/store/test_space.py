@@ -14,7 +14,7 @@ from qdrant_client import AsyncQdrantClient, models
 from core.errors import DiskFullError, StoreUnavailableError
 from core.operations.receipts import Receipt, ReceiptKind
 from services.adapters.edge.client import open_edge_client
-from services.store.dialect import DiskRoom, Reclaimed, StoreUpkeep, VectorStore
+from services.store.dialect import DiskRoom, Reclaimed, StoreCondition, StoreUpkeep, VectorStore
 from services.store.receipts import ReceiptStore
 from services.store.space import DiskWatch, StoreSpace
 
@@ -61,6 +61,12 @@ class Engine:
         return DiskRoom(self.free_bytes, 64 * MB)
 
     def follow(self) -> None: ...
+
+    async def condition(self, *, whole: bool = False) -> StoreCondition:
+        return StoreCondition([], False, 0)
+
+    async def accept_loss(self) -> list[str]:
+        return []
 
     async def add(self, receipt: Receipt) -> Receipt:
         self.receipts.append(receipt)
