@@ -33,7 +33,8 @@ QUESTION = "How many days of leave are there?"
 
 
 def with_embedding(folder: Path, name: str) -> Settings:
-    return make_settings(folder, models={"embedding": name})
+    """With no turn kept for a while without its answer's vector, as the last ones are."""
+    return make_settings(folder, models={"embedding": name}, conversation={"max_recent_turns": 1})
 
 
 def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
