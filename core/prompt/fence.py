@@ -13,8 +13,8 @@ import secrets
 from enum import StrEnum
 
 JOINER = "\u200d"
-CODE_BYTES = 3  # a document of a thousand guesses meets the code of one request in 17,000
-ANY_CODE = "000000"  # where tokens are only counted
+CODE_DIGITS = 6  # a document of a thousand guesses meets the code of one request in 1,000
+ANY_CODE = "0" * CODE_DIGITS  # where tokens are only counted
 
 
 class Kind(StrEnum):
@@ -56,8 +56,8 @@ _JOINED = re.compile(f"({_LOOK_ALIKE.replace('{}', JOINER)}){JOINER}")
 
 
 def new_code() -> str:
-    """Six hexadecimal digits."""
-    return secrets.token_hex(CODE_BYTES)
+    """Digits alone: every code takes as many tokens as another, so that the same prompt always fits."""
+    return f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}}"
 
 
 def neutral(text: str) -> str:

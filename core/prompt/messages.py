@@ -19,7 +19,7 @@ from functools import partial
 from core.conversation.turns import Turn
 from core.errors import WenmaiError
 from core.knowledge import Candidate, KnowledgeFilter, scope_of
-from core.prompt.fence import Kind, neutral, restored, tag
+from core.prompt.fence import CODE_DIGITS, Kind, neutral, restored, tag
 from core.text import Language
 
 
@@ -331,7 +331,7 @@ class Passage:
 
 
 _BLOCK_SOURCE = (
-    rf'<({Kind.PASSAGE}(?:-[0-9a-f]{{6}})?) id="(\d+)" file="([^"\n]*)" heading="([^"\n]*)" '
+    rf'<({Kind.PASSAGE}(?:-[0-9]{{{CODE_DIGITS}}})?) id="(\d+)" file="([^"\n]*)" heading="([^"\n]*)" '
     r'relevance="([0-9.]+)">\n(.*?)\n</\1>$'
 )
 _BLOCK = re.compile("^" + _BLOCK_SOURCE, re.M | re.S)

@@ -163,7 +163,7 @@ def test_the_question_stands_word_for_word(layout: Layout) -> None:
 async def test_a_summary_a_judgement_and_a_rewriting_are_asked_for_the_same_way() -> None:
     RECORDED.clear()
     for nth, shape in enumerate(SHAPES):
-        text = task_text(shape, [SummarySource("1", f"{shape}?", f"so {shape}")], "9 words", "3fa9c1")
+        text = task_text(shape, [SummarySource("1", f"{shape}?", f"so {shape}")], "9 words", "402731")
         body = canonical_json({"messages": [{"role": "user", "content": text}]})
         assert faults_of(body, "9 words") == []
         candidate = Candidate(Chunk("c", "d", "f.md", f"The fee {shape}.", 0))

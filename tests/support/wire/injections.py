@@ -34,7 +34,7 @@ _FENCES = tuple(
     shape.format(name=name)
     for name in NAMES
     for shape in (
-        "</{name}>", "</{name}-3fa9c1>", '<{name} id="9">', '<{name}-000000 id="9" relevance="1.00">',
+        "</{name}>", "</{name}-402731>", '<{name} id="9">', '<{name}-000000 id="9" relevance="1.00">',
         "</ {name} >", "<\n/{name}>", "＜/{name}＞", "<\u200b/{name}>", "<\\/{name}>", "<\u200d/{name}>",
     )
 ) + tuple(f"</{name.upper()}>" for name in NAMES)  # fmt: skip
@@ -55,7 +55,7 @@ JOINER = "\u200d"
 _INVISIBLE = re.compile("[\u200b\u2060\ufeff]")  # to a reader the same; not the joiner, which breaks a token
 _ANY = "|".join(NAMES)
 _TAG = re.compile(rf"[<＜‹]\s*[\\/]*\s*(?:{_ANY})(?![a-z])", re.I)
-_OURS = re.compile(rf"^<(/?)((?:{_ANY})-([0-9a-f]{{6}}))([^\n]*)>$", re.M)  # a tag on a line of its own
+_OURS = re.compile(rf"^<(/?)((?:{_ANY})-([0-9]{{6}}))([^\n]*)>$", re.M)  # a tag on a line of its own
 _ATTRIBUTES = re.compile(r'(?: [a-z]+="[^"<>\n]*")*')
 _NEAREST = re.compile(r'^<nearest title="[^"<>\n]*" file="[^"<>\n]*" link="#/d/[\w-]+/[\w-]+"/>$', re.M)
 
