@@ -303,11 +303,7 @@ def _put_together(
     readiness = Readiness(store, names, history.embedding)
     look = StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync))
 
-    async def check_origin(draft: PersonaDraft, owner: str) -> PersonaDraft:
-        owners = pipeline.owners(owner)
-        chunk_id = await knowledge.checked_passage(draft.document_id, draft.chunk_id, owners)
-        return replace(draft, chunk_id=chunk_id)
-
+    check_origin = partial(_check_origin, pipeline, knowledge)
     container = Container(
         settings=settings,
         chat=KnowledgeHandler(pipeline, history.sessions, llms, running, server, conversation, readers),
@@ -337,6 +333,14 @@ def _put_together(
     )
     metrics.registry.register(Gauges(container))
     return container
+
+
+async def _check_origin(
+    pipeline: Pipeline, knowledge: KnowledgeBase, draft: PersonaDraft, owner: str
+) -> PersonaDraft:
+    owners = pipeline.owners(owner)
+    chunk_id = await knowledge.checked_passage(draft.document_id, draft.chunk_id, owners)
+    return replace(draft, chunk_id=chunk_id)
 
 
 def _seats(server: ServerSettings, each: int = 1) -> StreamSeats:
