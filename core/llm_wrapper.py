@@ -21,7 +21,7 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.llm import LLM
 
 from core.errors import Cause, LLMRefusedError, LLMUnavailableError, ModelFailure, WenmaiError, where
-from core.prompt.layouts import MESSAGES, PROMPT, Exchange, wire_extras
+from core.prompt.exchange import MESSAGES, PROMPT, Exchange, wire_extras
 from core.prompt.messages import Message, Part, Role
 
 

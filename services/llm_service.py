@@ -20,7 +20,8 @@ from config.settings import LLMSettings
 from core.errors import LLMRefusedError, UnknownModelError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper
 from core.prompt.budget import estimate_prompt_tokens
-from core.prompt.layouts import Exchange, lay_out, next_after_refusal
+from core.prompt.exchange import Exchange
+from core.prompt.layouts import lay_out, next_after_refusal
 from core.prompt.messages import Layout, Message, PromptTexts
 from core.text import TextScrubber
 from core.thinking import without_thinking

@@ -12,15 +12,8 @@ import structlog
 
 from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.knowledge import Candidate, Chunk, Citation
-from core.prompt.layouts import (
-    MESSAGES,
-    PROMPT,
-    is_fielded,
-    lay_out,
-    rebuild_body,
-    rebuild_fielded,
-    wire_messages,
-)
+from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
+from core.prompt.layouts import lay_out
 from core.prompt.messages import LAID_WITH, Layout, Message, Part, PromptTexts, Role, render_knowledge
 from services.conversation.turns import TurnStore
 

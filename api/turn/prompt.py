@@ -17,8 +17,9 @@ from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequ
 from core.errors import BadRequestError, QuestionTooLongError
 from core.knowledge import Candidate
 from core.prompt.budget import PERSONA_SHARE, Budget, Dropped, Fitted, fit, fits_alone, shares_of
+from core.prompt.exchange import Exchange
 from core.prompt.fence import ANY_CODE, new_code
-from core.prompt.layouts import Exchange, lay_out
+from core.prompt.layouts import lay_out
 from core.prompt.messages import (
     LAID_WITH,
     Assembled,

@@ -45,7 +45,7 @@ from core.errors import (
     WenmaiError,
 )
 from core.failpoints import failpoint
-from core.prompt.layouts import Exchange
+from core.prompt.exchange import Exchange
 from services.conversation.turns import TurnVectors
 from services.llm_service import ModelEntry
 from services.store.clock import Activity

@@ -313,7 +313,7 @@ def _count(step: str, before: Sequence[Message], after: Sequence[Message]) -> St
     return StepCount(step, len(before), len(after), removed.total() + come.total() + moved)
 
 
-BLOCK_GAP = "\n\n"
+GAP = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ _BLOCK_SOURCE = (
     r'relevance="([0-9.]+)">\n(.*?)\n</\1>$'
 )
 _BLOCK = re.compile("^" + _BLOCK_SOURCE, re.M | re.S)
-_NEXT_BLOCK = re.compile(re.escape(BLOCK_GAP) + _BLOCK_SOURCE, re.M | re.S)
+_NEXT_BLOCK = re.compile(re.escape(GAP) + _BLOCK_SOURCE, re.M | re.S)
 _SCOPE = {"zh": "检索范围：{}", "en": "Search scope: {}"}
 _NOTHING_WITHIN = {
     "zh": "本次提问只检索了这个范围，其中没有相关资料。"
@@ -355,9 +355,7 @@ _SCOPE_IN_PROMPT = re.compile(
 
 def render_knowledge(candidates: Sequence[Candidate], code: str) -> str:
     """Numbered, fenced blocks, best first; numbers count from 1 and are the citation numbers."""
-    return BLOCK_GAP.join(
-        render_block(index, candidate, code) for index, candidate in enumerate(candidates, 1)
-    )
+    return GAP.join(render_block(index, candidate, code) for index, candidate in enumerate(candidates, 1))
 
 
 def render_block(index: int, candidate: Candidate, code: str) -> str:

@@ -9,7 +9,8 @@ from llama_index.core.base.llms.types import LLMMetadata
 from core.citing.parts import parts_of
 from core.citing.quoting import Quotables
 from core.llm_wrapper import LLMDelta
-from core.prompt.layouts import MESSAGES, PROMPT, Exchange, ReadBack, read_back, read_flat
+from core.prompt.exchange import MESSAGES, PROMPT, Exchange
+from core.prompt.layouts import ReadBack, read_back, read_flat
 from core.prompt.messages import Message, Passage, Role, parse_knowledge, scope_in_prompt
 from core.prompt.nearest import Nearest, nearest_in
 from core.relevance.probability import SURE

@@ -19,7 +19,7 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.custom import CustomLLM
 
 from core.llm_wrapper import LLMDelta
-from core.prompt.layouts import Exchange
+from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
 
 

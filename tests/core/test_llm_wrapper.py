@@ -16,7 +16,7 @@ from pydantic import PrivateAttr
 
 from core.errors import LLMUnavailableError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
-from core.prompt.layouts import Exchange
+from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
 from services.models.lean import LeanLLM
 

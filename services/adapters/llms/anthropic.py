@@ -10,7 +10,7 @@ import msgspec
 from pydantic import PrivateAttr
 
 from config.settings import LLMSettings
-from core.prompt.layouts import MESSAGES, SYSTEM, Exchange, canonical_json, fielded
+from core.prompt.exchange import MESSAGES, SYSTEM, Exchange, canonical_json, fielded
 from core.prompt.messages import Message
 from services.adapters.http import Endpoint, endpoint
 from services.adapters.llms.provider import (

@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 from yarl import URL
 
 from config.settings import LLMSettings
-from core.prompt.layouts import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages
+from core.prompt.exchange import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message
 from services.adapters.http import Endpoint, endpoint
 from services.adapters.llms.provider import (

@@ -24,7 +24,7 @@ from core.errors import (
     StartRefusedError,
 )
 from core.llm_wrapper import LLMDelta
-from core.prompt.layouts import Exchange, canonical_json
+from core.prompt.exchange import Exchange, canonical_json
 from core.prompt.messages import Message
 from services.adapters.http import Endpoint, EventReader, NotAnAnswerError, post_stream
 from services.llm_service import UNKNOWN_WINDOW, answer_reserve, known_window

@@ -17,7 +17,8 @@ from core.conversation.summaries import AppliedSummary, SummarySource, task_text
 from core.conversation.turns import TurnRequest
 from core.knowledge import Candidate, Chunk, KnowledgeFilter
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
-from core.prompt.layouts import MESSAGES, PROMPT, SYSTEM, canonical_json, fielded, read_back, wire_messages
+from core.prompt.exchange import MESSAGES, PROMPT, SYSTEM, canonical_json, fielded, wire_messages
+from core.prompt.layouts import read_back
 from core.prompt.messages import Layout, Message, Part, Role, ToolCall, parse_knowledge, scope_in_prompt
 from core.prompt.nearest import nearest_in, nearest_of
 from services.llm_service import ModelEntry

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from config.settings import LLMSettings
 from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
-from core.prompt.layouts import Exchange
+from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
 from services.adapters import http as model_http
 from services.adapters.http import (

@@ -13,7 +13,8 @@ from llama_index.core.llms.custom import CustomLLM
 from config.settings import LLMSettings
 from core.errors import LLMRefusedError, LLMUnavailableError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
-from core.prompt.layouts import Exchange, canonical_json, lay_out, rebuild_body, wire_messages
+from core.prompt.exchange import Exchange, canonical_json, rebuild_body, wire_messages
+from core.prompt.layouts import lay_out
 from core.prompt.messages import Layout, Message, Part, PromptTexts, Role
 from services.adapters.http import open_model_client
 from services.adapters.llms.openai import OpenAILLM

@@ -10,7 +10,7 @@ import structlog
 from llama_index.core.base.llms.types import LLMMetadata
 
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
-from core.prompt.layouts import Exchange
+from core.prompt.exchange import Exchange
 from core.prompt.messages import Layout, Message, Part, Role
 from services.llm_service import ModelEntry
 from services.models.lean import LeanLLM

@@ -24,7 +24,7 @@ from yarl import URL
 from config.settings import LLMSettings
 from core.errors import LLMRefusedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMDelta
-from core.prompt.layouts import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages
+from core.prompt.exchange import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message
 from services.adapters.http import Endpoint
 from services.adapters.llms.gguf.process import PACKAGE, REFUSED, EngineOptions, ModelSpec

@@ -14,7 +14,7 @@ from api.wiring.parts import api_key_for
 from config.settings import LLMSettings, ModelSettings
 from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
-from core.prompt.layouts import Exchange, fielded, is_fielded, rebuild_fielded
+from core.prompt.exchange import Exchange, fielded, is_fielded, rebuild_fielded
 from core.prompt.messages import Message, Part, Role, ToolCall
 from services.adapters.http import open_model_client
 from services.adapters.llms.anthropic import AnthropicLLM

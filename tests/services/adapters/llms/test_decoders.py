@@ -16,7 +16,7 @@ import pytest
 
 from core.errors import LLMTruncatedError
 from core.llm_wrapper import LLMDelta
-from core.prompt.layouts import Exchange
+from core.prompt.exchange import Exchange
 from services.adapters.llms.anthropic import AnthropicReader
 from services.adapters.llms.openai import OpenAIReader
 from services.adapters.llms.provider import AnswerReader

@@ -14,7 +14,7 @@ import pytest
 
 from config.settings import LLMSettings
 from core.errors import LLMTruncatedError, LLMUnavailableError
-from core.prompt.layouts import Exchange
+from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
 from core.text import scrub
 from services.adapters.http import open_model_client

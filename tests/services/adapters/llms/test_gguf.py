@@ -19,7 +19,7 @@ import pytest
 from config.settings import LLMSettings
 from core.errors import LLMRefusedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper, StreamTimeouts
-from core.prompt.layouts import Exchange, rebuild_body, wire_messages
+from core.prompt.exchange import Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message, Part, Role
 from services.adapters.llms.gguf.llm import GgufLLM, open_gguf_llm
 from tests.support.waiting import until

@@ -15,7 +15,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from config.settings import LLMSettings
 from core.errors import LLMRefusedError, LLMTruncatedError, LLMUnavailableError, StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
-from core.prompt.layouts import Exchange, rebuild_body, wire_messages
+from core.prompt.exchange import Exchange, rebuild_body, wire_messages
 from core.prompt.messages import Message, Part, Role, ToolCall
 from services.adapters.http import open_model_client
 from services.adapters.llms.openai import OpenAILLM

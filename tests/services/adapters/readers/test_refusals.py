@@ -6,7 +6,7 @@ import pytest
 
 from config.settings import LLMSettings
 from core.errors import LLMRefusedError
-from core.prompt.layouts import Exchange
+from core.prompt.exchange import Exchange
 from core.prompt.messages import Message, Part, Role
 from services.adapters.http import open_model_client
 from services.adapters.llms.openai import OpenAILLM
