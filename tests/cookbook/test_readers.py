@@ -42,7 +42,7 @@ async def test_a_reader_gets_every_piece_once(reader: str, tmp_path: Path) -> No
         faults = (BUSY, "data: SESS", "CONTENT:第一", BUSY, "CONTENT:Two", "🙂 a")
         async with relaying(urlsplit(url).port or 0, *faults) as (address, relay):
             printed, errors = await run(reader, f"{address}/", "什么是轮次？")
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             (session,) = (await client.get("/sessions")).json()["sessions"]
             (turn,) = (await client.get(f"/sessions/{session['session_id']}/turns")).json()["turns"]
     assert errors == ""

@@ -36,7 +36,10 @@ async def test_nothing_changes_before_it_is_applied_and_an_undo_brings_all_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: a dry run that is kept; a calibration that the search does not use; a lost undo."""
-    async with serving(make_settings(tmp_path / "data")) as url, httpx.AsyncClient(base_url=url) as client:
+    async with (
+        serving(make_settings(tmp_path / "data")) as url,
+        httpx.AsyncClient(base_url=url, timeout=60) as client,  # an upload may take the server five seconds
+    ):
         for name, text in FACTS.items():
             added = (await client.post("/documents", files={"file": (f"{name}.md", text.encode())})).json()
             await client.get(f"/jobs/{added['job_id']}/stream")  # to its end

@@ -93,8 +93,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with (
         running_server(folder / "served", **environment) as served,
         running_server(folder / "named", **environment) as named,
-        httpx.Client(base_url=served.url) as of_served,
-        httpx.Client(base_url=named.url) as of_named,
+        httpx.Client(base_url=served.url, timeout=60) as of_served,
+        httpx.Client(base_url=named.url, timeout=60) as of_named,
         pytest.MonkeyPatch.context() as patch,
     ):
         for variable, value in {**environment, "WENMAI_CONFIG": "", "DATA_DIR": f"{folder}/here"}.items():

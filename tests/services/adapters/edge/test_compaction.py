@@ -44,7 +44,9 @@ async def everything(client: EdgeClient, collection: str = COLLECTION) -> dict[s
 
 
 def names(folder: Path) -> set[str]:
-    return {entry.name for entry in folder.iterdir() if not entry.name.startswith("journal.db")}
+    """But for the journal, and the deletions' reserve: that is written when the store is idle."""
+    entries = (entry.name for entry in folder.iterdir())
+    return {name for name in entries if not name.startswith(("journal.db", wire.DELETIONS_FILE))}
 
 
 def second_processes() -> list[psutil.Process]:
