@@ -44,7 +44,9 @@ async def everything(client: EdgeClient, collection: str = COLLECTION) -> dict[s
 
 
 def names(folder: Path) -> set[str]:
-    return {entry.name for entry in folder.iterdir() if not entry.name.startswith("journal.db")}
+    """Without what is made while the store is idle, which a slow machine may be."""
+    made = ("journal.db", "reserve")
+    return {entry.name for entry in folder.iterdir() if not entry.name.startswith(made)}
 
 
 def second_processes() -> list[psutil.Process]:
