@@ -29,6 +29,10 @@ _STEP = 200
 _CHANGED, _UNSURE = -1, -2
 
 
+class UnreadablePointsError(Exception):
+    """A collection that could be loaded cannot be read to its end."""
+
+
 class Expected:
     """`journal` None: nobody knows, and whatever is read is taken for right."""
 
@@ -167,10 +171,15 @@ class Integrity:
         self._uncompared[name] = None
 
     def compare_vectors(self) -> None:
-        """As many as a start has time for."""
+        """As many as a start has time for. Raises UnreadablePointsError."""
         end = time.monotonic() + _START_S
-        while self._uncompared and time.monotonic() < end:
-            self._compare_some()
+        try:
+            while self._uncompared and time.monotonic() < end:
+                self._compare_some()
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise UnreadablePointsError(f"{next(iter(self._uncompared))}: {error}") from error
 
     def _compare_some(self) -> None:
         name, offset = next(iter(self._uncompared.items()))

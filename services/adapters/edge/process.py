@@ -29,6 +29,7 @@ import msgspec
 
 from services.adapters.edge import journal, wire
 from services.adapters.edge.collection import TROUBLE, Refusal, refusal_from, release_mapped_files
+from services.adapters.edge.integrity import UnreadablePointsError
 from services.adapters.edge.shards import Noted, Shards
 from services.store.durable import (
     LOCK_FILE,
@@ -97,6 +98,9 @@ def main(
         with suppress(ConnectionError):
             _send(connection, str(refusal).encode(), refusal.verdict)
         return 1
+    except UnreadablePointsError as error:
+        print(f"store: {error}", file=sys.stderr)  # noqa: T201
+        return wire.ENDED_BY_READING
     try:
         _send(connection, b"")
         _serve(connection, shards)

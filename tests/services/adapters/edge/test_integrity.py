@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
+from core.errors import StoreUnavailableError
 from services.adapters.edge import wire
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.journal import FILE, Journal, vectors_checksum
@@ -93,6 +94,40 @@ async def test_the_loss_of_a_vector_can_be_accepted_and_takes_no_point_away(tmp_
         os.kill(client.process_id, signal.SIGKILL)
     async with open_edge_client(tmp_path) as client:
         assert await damage(client) == []
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 4_096])
+async def test_a_file_that_was_cut_is_found_out_and_all_the_rest_is_served(
+    tmp_path: Path, kept_bytes: int
+) -> None:
+    """Loading does not always notice. Discriminates: a start that ends by it each time, and so is refused."""
+    await killed_store(tmp_path)
+    os.truncate(vector_file(tmp_path, "turn"), kept_bytes)
+    async with open_edge_client(tmp_path) as client:
+        condition = await client.condition()
+        assert condition.read_only
+        assert "cannot be read" in condition.damage[0]
+        assert f"{POINTS} points were in it" in condition.damage[0]
+        await client.accept_loss()
+        await client.upsert(COLLECTION, [thing(1)])
+        assert (await client.count(COLLECTION)).count == 1
+
+
+async def test_a_process_that_dies_of_what_it_reads_is_followed_by_one_that_looks_first(
+    tmp_path: Path,
+) -> None:
+    """A mapped file that is cut while it is open ends its reader by SIGBUS. Discriminates: a second process
+    that dies the same way."""
+    async with open_edge_client(tmp_path) as client:
+        await make_things(client)
+        await client.upsert(COLLECTION, [thing(n) for n in range(POINTS)])
+        await until(lambda: unread(tmp_path) == 0)
+        os.truncate(vector_file(tmp_path, "turn"), 0)
+        with pytest.raises(StoreUnavailableError):
+            await client.scroll(COLLECTION, limit=POINTS, with_vectors=True)
+        condition = await client.condition()
+        assert condition.read_only
+        assert f"{POINTS} points were in it" in condition.damage[0]
 
 
 async def test_vectors_of_all_kinds_of_writes_are_right_after_kills_and_a_compaction(tmp_path: Path) -> None:
