@@ -16,12 +16,13 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 import httpx
+import psutil
 
 from tests.faults.outcome import Fault, Outcome
 from tests.faults.process.kills import Killing
@@ -74,8 +75,14 @@ class Image:
             os.close(descriptor)
 
     def mount_copy(self) -> None:
-        """Of what the cut has left, in its place."""
+        """Of what the cut has left, in its place. Nobody may live on: a store process that the server has
+        started after the cut would find the copy under the same path, and take it for its own."""
         left = self.file
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if any(word.startswith(str(self.place)) for word in process.cmdline()):
+                    process.kill()
+                    process.wait()
         self.cuts += 1
         _run_command("cp", "--sparse=always", str(left), str(self.file))
         self.unmount()
