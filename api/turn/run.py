@@ -223,7 +223,7 @@ class TurnRun:
     async def _store(self) -> WenmaiError | None:
         """The turn is durable when this returns None; it is written before SOURCE and DONE are sent."""
         query = self._gathering.query
-        vectors = TurnVectors(question=query.forms[0].dense if query else None)
+        vectors = TurnVectors(question=list(query.forms[0].dense) if query else None)
         try:
             await self._pipeline.conversations.add_conversation_turn(self.turn, vectors)
         except (StoreUnavailableError, StoreRequestError) as error:  # the stream ends all the same
