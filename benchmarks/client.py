@@ -45,6 +45,8 @@ class Answer:
     tag: str
     sent_s: float = 0.0
     first_content_s: float | None = None
+    last_content_s: float = 0.0
+    ended_s: float = 0.0
     text: bytes = b""
     session_id: str = ""
     relay_s: list[float] = field(default_factory=list)
@@ -94,6 +96,7 @@ class Reader(asyncio.Protocol):
         text = b"".join(dialect.content.findall(events))
         if text:
             answer.first_content_s = answer.first_content_s or now
+            answer.last_content_s = now
             answer.text += text
             answer.relay_s += [now - int(stamp) / 1e6 for stamp in STAMP.findall(text)]
         if dialect.session is not None and not answer.session_id:
@@ -140,6 +143,7 @@ async def _exchange(url: str, request: bytes, answer: Answer, dialect: Dialect |
             )
             transport.write(request)
             await reader.finished
+            answer.ended_s = time.monotonic()
             transport.close()
     except OSError as error:  # TimeoutError is one
         answer.problem = repr(error)

@@ -35,12 +35,13 @@ class Target:
 class Samples:
     """What one case gave on one server; durations in seconds, one entry per answer, stamp or probe.
 
-    `answering_cpu_s` is the processor time until the last answer ended, `cpu_s` until the server was quiet
-    again, which took `settle_s`.
+    `end_s` is from an answer's last piece to its end; `answering_cpu_s` the processor time until the last
+    answer ended, `cpu_s` until the server was quiet again, which took `settle_s`.
     """
 
     over_s: list[float]
     first_s: list[float]
+    end_s: list[float]
     relay_s: list[float]
     first_relay_s: list[float]
     lag_s: list[float]
@@ -56,6 +57,7 @@ class Samples:
         """Pool another round of the same case."""
         self.over_s += other.over_s
         self.first_s += other.first_s
+        self.end_s += other.end_s
         self.relay_s += other.relay_s
         self.first_relay_s += other.first_relay_s
         self.lag_s += other.lag_s
@@ -127,6 +129,7 @@ def _summed(case: Case, answers: list[Answer], arrivals: dict[str, float]) -> Sa
             for each in whole
             if each.timed and each.first_content_s is not None
         ],
+        end_s=[each.ended_s - each.last_content_s for each in whole],
         relay_s=[relay for answer in whole for relay in answer.relay_s],
         first_relay_s=[answer.relay_s[0] for answer in whole if answer.relay_s],
         lag_s=[],

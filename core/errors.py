@@ -152,8 +152,14 @@ class TooManyStreamsError(WenmaiError):
 
 
 class TooManyUploadsError(WenmaiError):
+    """`retry_after_s`: when there may be room again."""
+
     code = "too_many_uploads"
     retryable = True
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class ShuttingDownError(WenmaiError):

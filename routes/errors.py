@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 import re
 import socket
 import uuid
@@ -87,7 +88,7 @@ def error_response(
     body = {"code": code, "message": message, "retryable": retryable, "request_id": request_id(request)}
     extra = dict(headers or {})
     if status in RETRY_AFTER_S:
-        extra["Retry-After"] = RETRY_AFTER_S[status]
+        extra.setdefault("Retry-After", RETRY_AFTER_S[status])
     if status == 401:
         extra["WWW-Authenticate"] = 'Bearer realm="wenmai"'
     if status == 413:
@@ -123,7 +124,10 @@ async def _domain_error(request: Request, error: Exception) -> JSONResponse:
     if status == 500:
         log.error("request_crashed", **_asked(request), exc_info=error)
         return error_response(request, 500, "internal", CRASHED)
-    return error_response(request, status, error.code, str(error), retryable=error.retryable)
+    headers = {}
+    if isinstance(error, errors.TooManyUploadsError):
+        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+    return error_response(request, status, error.code, str(error), retryable=error.retryable, headers=headers)
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:

@@ -141,14 +141,9 @@ class TurnRun:
         self.stream.publish(*self._answer.whole(text))
 
     async def _respond(self) -> None:
-        request, model = self._plan.request, self._plan.models.answer
-        gathered = await self._gathering.run(request.how.rerank_top_n, self._plan.models, self._lap)
-        persona = self._plan.session.persona_text
-        if not gathered.searched and not model.generative:
-            self.stream.publish(*self._answer.whole(talk_reply(gathered, self._language)))
+        model, prompt = self._plan.models.answer, await self._prepared()
+        if prompt is None:
             return
-        self._prompt = prompt = self._pipeline.prompts.build(request, model, persona, gathered)
-        self._citing.expect(self._gathering.query, prompt.candidates, gathered.rewritten)
         self._warn()
         self._status(TurnStage.GENERATING, dropped=len(prompt.dropped))
         self._saver.begin()
@@ -166,6 +161,18 @@ class TurnRun:
             self._warning(WarnCode.ANSWER_CUT)
         if not self._answer.content:
             raise LLMUnavailableError(say("no_answer", self._language))
+
+    async def _prepared(self) -> Prompt | None:
+        """None: it is answered without a model. What was gathered and is not shown to one is let go of."""
+        request, model = self._plan.request, self._plan.models.answer
+        gathered = await self._gathering.run(request.how.rerank_top_n, self._plan.models, self._lap)
+        persona = self._plan.session.persona_text
+        if not gathered.searched and not model.generative:
+            self.stream.publish(*self._answer.whole(talk_reply(gathered, self._language)))
+            return None
+        self._prompt = self._pipeline.prompts.build(request, model, persona, gathered)
+        self._citing.expect(self._gathering.query, self._prompt.candidates, gathered.rewritten)
+        return self._prompt
 
     def _learn(self, model: ModelEntry) -> None:
         showed = self._answer.showed_thinking_first
@@ -216,7 +223,7 @@ class TurnRun:
     async def _store(self) -> WenmaiError | None:
         """The turn is durable when this returns None; it is written before SOURCE and DONE are sent."""
         query = self._gathering.query
-        vectors = TurnVectors(question=query.forms[0].dense if query else None)
+        vectors = TurnVectors(question=list(query.forms[0].dense) if query else None)
         try:
             await self._pipeline.conversations.add_conversation_turn(self.turn, vectors)
         except (StoreUnavailableError, StoreRequestError) as error:  # the stream ends all the same

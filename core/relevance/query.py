@@ -127,10 +127,13 @@ def own_words(question: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class QueryForm:
-    """One wording of the question. `weight` says how far its lists are trusted, 0…1."""
+    """One wording of the question. `weight` says how far its lists are trusted, 0…1.
+
+    `dense` is held until the turn is stored: as an array it takes four bytes a number, as a list 32.
+    """
 
     text: str
-    dense: list[float]
+    dense: Sequence[float]
     sparse: SparseTerms
     weight: float = 1.0
 

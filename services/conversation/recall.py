@@ -161,9 +161,10 @@ class _Scope:
 
 def _requests(query: Query, point_filter: Filter, limit: int) -> list[QueryRequest]:
     raw = query.forms[0]
+    dense = list(raw.dense)
     vectors: list[tuple[str, list[float] | SparseVector]] = [
-        ("question", raw.dense),
-        ("turn", raw.dense),
+        ("question", dense),
+        ("turn", dense),
     ]
     if raw.sparse.indices:
         vectors.append(("sparse", sparse_vector(raw.sparse)))

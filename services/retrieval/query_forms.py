@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import re
+from array import array
 from collections.abc import Callable, Sequence
 from datetime import date
 
@@ -79,7 +80,7 @@ class QueryBuilder:
             own, *kept = await self._embedded([texts[0], *earlier])
             vectors = [own, *joined_vectors(own, kept)]
         forms = tuple(
-            QueryForm(text, vector.tolist(), encode_query(text), weight)
+            QueryForm(text, array("f", vector.astype(np.float32).tobytes()), encode_query(text), weight)
             for (text, weight), vector in zip(wordings, vectors, strict=True)
         )
         dates = _dates(question, before, asked_on)

@@ -58,7 +58,7 @@ def _request(
     form: QueryForm, kind: str, point_filter: Filter, limit: int, payload: bool = False, vector: bool = False
 ) -> QueryRequest:
     return QueryRequest(
-        query=form.dense if kind == DENSE else sparse_vector(form.sparse),
+        query=list(form.dense) if kind == DENSE else sparse_vector(form.sparse),
         using=kind,
         filter=point_filter,
         limit=limit,

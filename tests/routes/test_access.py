@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+ASKED = 9
+ALIKE_S = 0.05  # a busy machine; a wait is longer
 ALICE, BOB, OPERATOR = ({"authorization": f"Bearer {name}"} for name in ("alice", "bob", "operator"))
 
 
@@ -196,6 +199,24 @@ async def test_a_strangers_busy_object_looks_like_an_unknown_one_on_every_route(
         assert seen[0] == seen[1], (method, path)
         assert seen[0][0] in (404, 422), (method, path, seen[0])
     assert app.container.running.get(busy.turn_id) is not None
+
+
+@pytest.mark.full("asks each of eighteen rows eighteen times")
+@pytest.mark.alone
+async def test_a_strangers_busy_object_takes_as_long_as_an_unknown_one(app: App, busy: Busy) -> None:
+    """In turns; of each row the quickest, which what else the machine does delays least. Discriminates:
+    waiting for another owner's turn, or for its storing."""
+    for method, path, body in ROWS:
+        took_s: dict[str, list[float]] = {"busy": [], "unknown": []}
+        for _ in range(ASKED):
+            for name, ids in (("busy", busy), ("unknown", Busy(str(uuid.uuid4()), str(uuid.uuid4())))):
+                filled = {key: value.format(**vars(ids)) for key, value in (body or {}).items()}
+                begun = time.perf_counter()
+                await app.client.request(method, path.format(**vars(ids)), json=filled or None, headers=BOB)
+                took_s[name].append(time.perf_counter() - begun)
+        mine, unknown = min(took_s["busy"]), min(took_s["unknown"])
+        print(f"{method} {path}: {mine * 1_000:.1f} ms, unknown {unknown * 1_000:.1f} ms")
+        assert abs(mine - unknown) < max(ALIKE_S, unknown / 2), (method, path, mine, unknown)
 
 
 def described_paths(app: App) -> list[str]:

@@ -32,7 +32,9 @@ _PROCESS = "services.adapters.edge.process"
 _START_TIMEOUT_S = 120
 _END_TIMEOUT_S = 30
 _BUFFER_BYTES = 1 << 20
-_CRASHES = frozenset({-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGILL})
+_CRASHES = frozenset(
+    {-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGILL, wire.ENDED_BY_READING}
+)
 """Exit codes of a process that was ended by what it read."""
 
 _ERRORS: dict[wire.Verdict, type[WenmaiError]] = {

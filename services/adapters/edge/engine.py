@@ -219,11 +219,15 @@ def matching_ids(shard: edge.EdgeShard, condition: wire.Filter) -> list[wire.Poi
     return [plain_id(record.id) for record in shard.scroll(page)[0]]
 
 
-def pages(shard: edge.EdgeShard, *, with_payload: bool = True) -> Iterator[list[wire.Record]]:
-    """All points without their vectors, in the order of ids."""
+def pages(
+    shard: edge.EdgeShard, *, with_payload: bool = True, with_vectors: bool = False
+) -> Iterator[list[wire.Record]]:
+    """All points, in the order of ids."""
     offset = None
     while True:
-        page = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=with_payload, with_vector=False)
+        page = edge.ScrollRequest(
+            offset=offset, limit=_PAGE, with_payload=with_payload, with_vector=with_vectors
+        )
         records, offset = shard.scroll(page)
         yield [to_record(record) for record in records]
         if offset is None:

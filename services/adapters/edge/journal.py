@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from services.adapters.edge.wire import PointId
+from services.adapters.edge.wire import PointId, Vectors
 from services.store.durable import sync_folder
 
 FILE = "journal.db"
@@ -33,18 +33,32 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS change (number INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS member (name TEXT PRIMARY KEY, spec BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS point (
-    collection TEXT NOT NULL, id BLOB NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (collection, id)
+    collection TEXT NOT NULL, id BLOB NOT NULL, checksum INTEGER NOT NULL, vectors INTEGER,
+    PRIMARY KEY (collection, id)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS unread ON point (collection) WHERE vectors IS NULL;
 """
+_WITHOUT_VECTORS = "ALTER TABLE point ADD COLUMN vectors INTEGER"  # what a version before has made
 _MOST_VARIABLES = 10_000
 
 Checksums = Mapping[PointId, int | None]
 """Of points by id; None for one that was deleted."""
+NOTHING: Mapping[str, Collection[PointId]] = {}
 
 
 def checksum(payload: Mapping[str, Any] | None) -> int:
     """The same for every order of the keys; of no payload that of an empty one."""
     return zlib.crc32(msgspec.json.encode(payload or {}, order="sorted"))
+
+
+def vectors_checksum(vectors: Vectors | None) -> int:
+    """As they are read back: of many a number the engine keeps half of its bits."""
+    value = 0
+    for name, vector in sorted((vectors or {}).items()):
+        parts = (vector,) if isinstance(vector, bytes) else (vector.indices, vector.values)
+        for part in (name.encode(), *parts):
+            value = zlib.crc32(part, value)
+    return value
 
 
 class Journal:
@@ -65,6 +79,9 @@ class Journal:
         self._database = sqlite3.connect(self._path, isolation_level=None)
         for setting in _SETTINGS:
             self._database.execute(f"PRAGMA {setting}")
+        columns = [name for _, name, *_ in self._database.execute("PRAGMA table_info(point)")]
+        if columns and "vectors" not in columns:
+            self._database.execute(_WITHOUT_VECTORS)
         self._database.executescript(_SCHEMA)
         (last,) = self._database.execute("SELECT coalesce(max(number), 0) FROM change").fetchone()
         self._next = int(last) + 1
@@ -105,14 +122,18 @@ class Journal:
         """In the order in which they were answered."""
         return [body for (body,) in self._database.execute("SELECT body FROM change ORDER BY number")]
 
-    def empty(self, changed: Mapping[str, Checksums]) -> None:
-        """The engine has flushed: all is in its files, these points as they are now."""
+    def empty(
+        self, changed: Mapping[str, Checksums], embedded: Mapping[str, Collection[PointId]] = NOTHING
+    ) -> None:
+        """The engine has flushed: all is in its files, these points as they are now; of those in `embedded`
+        the vectors were written, too, and have no checksum yet."""
         known = self.members()
         with self._database as transaction:
             transaction.execute("BEGIN")
             transaction.execute("DELETE FROM change")
             for name in changed.keys() & known.keys():
                 self._write(name, changed[name])
+                self._forget_vectors(name, embedded.get(name, ()))
         self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.size = 0
 
@@ -120,7 +141,17 @@ class Journal:
         deleted = [(name, _key(point_id)) for point_id, value in points.items() if value is None]
         written = [(name, _key(point_id), value) for point_id, value in points.items() if value is not None]
         self._database.executemany("DELETE FROM point WHERE collection = ? AND id = ?", deleted)
-        self._database.executemany("INSERT OR REPLACE INTO point VALUES (?, ?, ?)", written)
+        self._database.executemany(
+            "INSERT INTO point (collection, id, checksum) VALUES (?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET checksum = excluded.checksum",
+            written,
+        )
+
+    def _forget_vectors(self, name: str, ids: Iterable[PointId]) -> None:
+        self._database.executemany(
+            "UPDATE point SET vectors = NULL WHERE collection = ? AND id = ?",
+            [(name, _key(point_id)) for point_id in ids],
+        )
 
     # ---- collections ----------------------------------------------------------------------------
 
@@ -149,13 +180,44 @@ class Journal:
         return {_point_id(key) for (key,) in rows}
 
     def checksums(self, name: str, ids: Iterable[PointId]) -> dict[PointId, int]:
-        """Of those that the collection had at the last flush."""
+        """Of the payloads of those that the collection had at the last flush."""
+        return self._numbers("checksum", name, ids)
+
+    # ---- vectors: a checksum of what the engine has made of them, once it has flushed them ---------
+
+    def vectors(self, name: str, ids: Iterable[PointId]) -> dict[PointId, int]:
+        """The checksums of the vectors of those that have one."""
+        return self._numbers("vectors", name, ids)
+
+    def unread(self, name: str, most: int) -> list[PointId]:
+        """Points whose vectors have none yet."""
+        query = "SELECT id FROM point WHERE collection = ? AND vectors IS NULL LIMIT ?"
+        return [_point_id(key) for (key,) in self._database.execute(query, (name, most))]
+
+    def note_vectors(self, name: str, checksums: Mapping[PointId, int]) -> None:
+        with self._database as transaction:
+            transaction.execute("BEGIN")
+            transaction.executemany(
+                "UPDATE point SET vectors = ? WHERE collection = ? AND id = ?",
+                [(value, name, _key(point_id)) for point_id, value in checksums.items()],
+            )
+
+    def forget_all_vectors(self, name: str) -> None:
+        """The engine is about to write them anew."""
+        self._database.execute("UPDATE point SET vectors = NULL WHERE collection = ?", (name,))
+
+    # ---------------------------------------------------------------------------------------------
+
+    def _numbers(self, column: str, name: str, ids: Iterable[PointId]) -> dict[PointId, int]:
         keys = [_key(point_id) for point_id in ids]
         stored: dict[PointId, int] = {}
         for at in range(0, len(keys), _MOST_VARIABLES):
             some = keys[at : at + _MOST_VARIABLES]
             marks = ",".join("?" * len(some))
-            query = f"SELECT id, checksum FROM point WHERE collection = ? AND id IN ({marks})"  # noqa: S608
+            query = (
+                f"SELECT id, {column} FROM point"  # noqa: S608 — a name of ours
+                f" WHERE collection = ? AND {column} IS NOT NULL AND id IN ({marks})"
+            )
             rows = self._database.execute(query, (name, *some))
             stored |= {_point_id(key): value for key, value in rows}
         return stored
@@ -199,73 +261,3 @@ def remove(folder: Path) -> None:
     for path in folder.glob(f"{FILE}*"):
         if not path.name.endswith(ASIDE):
             path.unlink()
-
-
-# What the collections must hold now: as at the last flush, and what was changed since.
-
-# Instead of a checksum: a part of it was changed, or it may be there or not; the engine is asked when it has
-# flushed.
-_CHANGED, _UNSURE = -1, -2
-
-
-class Expected:
-    """`journal` None: nobody knows, and whatever is read is taken for right."""
-
-    def __init__(self, journal: Journal | None) -> None:
-        self._journal = journal
-        self._since: dict[str, dict[PointId, int | None]] = {}
-
-    def wrote(self, name: str, payloads: Iterable[tuple[PointId, Mapping[str, Any] | None]]) -> None:
-        self._note(name, ((point_id, checksum(payload)) for point_id, payload in payloads))
-
-    def changed(self, name: str, ids: Iterable[PointId]) -> None:
-        self._note(name, ((point_id, _CHANGED) for point_id in ids))
-
-    def unsure(self, name: str, ids: Iterable[PointId]) -> None:
-        """A change of them was refused by the engine."""
-        self._note(name, ((point_id, _UNSURE) for point_id in ids))
-
-    def deleted(self, name: str, ids: Iterable[PointId]) -> None:
-        self._note(name, ((point_id, None) for point_id in ids))
-
-    def _note(self, name: str, points: Iterable[tuple[PointId, int | None]]) -> None:
-        if self._journal is not None:
-            self._since.setdefault(name, {}).update(points)
-
-    def ids(self, name: str) -> set[PointId]:
-        """That the collection must have."""
-        assert self._journal is not None
-        since = self._since.get(name, {})
-        deleted = {point_id for point_id, value in since.items() if value is None}
-        written = {point_id for point_id, value in since.items() if value not in (None, _UNSURE)}
-        return self._journal.ids(name) - deleted | written
-
-    def damaged(self, name: str, payloads: Mapping[PointId, Mapping[str, Any] | None]) -> set[PointId]:
-        """Those of which another payload was written."""
-        if self._journal is None:
-            return set()
-        since = self._since.get(name, {})
-        known = self._journal.checksums(name, payloads.keys() - since.keys())
-        known |= {
-            point_id: value
-            for point_id in payloads.keys() & since.keys()
-            if (value := since[point_id]) is not None and value >= 0
-        }
-        return {point_id for point_id, value in known.items() if checksum(payloads[point_id]) != value}
-
-    def settle(
-        self, read: Callable[[str, list[PointId]], Mapping[PointId, Mapping[str, Any] | None]]
-    ) -> None:
-        """The engine has flushed; `read` gives the payloads of those that are there. The journal is empty
-        then. Raises sqlite3.Error, OSError."""
-        assert self._journal is not None
-        for name, since in self._since.items():
-            changed = [point_id for point_id, value in since.items() if value in (_CHANGED, _UNSURE)]
-            payloads = read(name, changed) if changed else {}
-            since.update(dict.fromkeys(changed))
-            since.update({point_id: checksum(payload) for point_id, payload in payloads.items()})
-        self._journal.empty(self._since)
-        self._since.clear()
-
-    def forget(self) -> None:
-        self._since.clear()

@@ -29,6 +29,7 @@ import msgspec
 
 from services.adapters.edge import journal, wire
 from services.adapters.edge.collection import TROUBLE, Refusal, refusal_from, release_mapped_files
+from services.adapters.edge.integrity import UnreadablePointsError
 from services.adapters.edge.shards import Noted, Shards
 from services.store.durable import (
     LOCK_FILE,
@@ -97,6 +98,9 @@ def main(
         with suppress(ConnectionError):
             _send(connection, str(refusal).encode(), refusal.verdict)
         return 1
+    except UnreadablePointsError as error:
+        print(f"store: {error}", file=sys.stderr)  # noqa: T201
+        return wire.ENDED_BY_READING
     try:
         _send(connection, b"")
         _serve(connection, shards)
@@ -251,9 +255,12 @@ def _answered(shards: Shards, work: Callable[[], T]) -> T | bytes:
 
 
 def _receive(connection: socket.socket, pending: bytearray, shards: Shards) -> bool:
-    """Add what has arrived to `pending`; False at the end. Unflushed writes are flushed when it is quiet."""
+    """Add what has arrived to `pending`; False at the end. Unflushed writes are flushed when it is quiet, and
+    then what was written is read."""
     if shards.unflushed and not select.select([connection], [], [], _FLUSH_WHEN_IDLE_S)[0]:
         _flush(shards)
+    while shards.is_behind and not select.select([connection], [], [], 0)[0]:
+        shards.look_on()
     received = connection.recv(_RECEIVE_BYTES)
     pending += received
     return bool(received)
@@ -265,7 +272,7 @@ def _flush(shards: Shards) -> None:
         shards.flush()
         shards.hold_reserve()
     except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
-        shards.unflushed = False
+        shards.put_flush_off()
         print(f"store: flushing failed: {error}", file=sys.stderr)  # noqa: T201
 
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ import qdrant_edge as edge
 from services.adapters.edge import engine, wire
 from services.adapters.edge.collection import (
     OLD,
-    UNKNOWN_POINT,
     Collection,
     Left,
     Refusal,
@@ -40,16 +39,15 @@ from services.adapters.edge.collection import (
     put_back,
     refusal_from,
 )
-from services.adapters.edge.engine import query_batch
-from services.adapters.edge.feeds import Feeds
-from services.adapters.edge.journal import FILE, MOST_BYTES, Expected, Journal, put_aside
+from services.adapters.edge.integrity import Integrity
+from services.adapters.edge.journal import FILE, MOST_BYTES, Journal, put_aside
+from services.adapters.edge.points import Feeds, Points
 from services.adapters.edge.wire import RESERVE_BYTES, free_bytes, remove_copies
 from services.store.durable import ReserveFile, sync_folder, sync_tree
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NEW, _DELETED = ".new", ".gone"
 _STAND_IN, _DAMAGED = ".empty", ".damaged"
-_NAMED = 3
 _GROWING = (
     wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
 )  # fmt: skip
@@ -70,58 +68,36 @@ def _ids_of(change: wire.Change) -> list[wire.PointId]:
     return [] if isinstance(change, wire.CreateIndex) else list(change.ids or [])
 
 
-def _named(ids: set[wire.PointId]) -> str:
-    some = ", ".join(sorted(map(str, ids))[:_NAMED])
-    return some if len(ids) <= _NAMED else f"{some}…"
-
-
 class Shards:
     """Open with `open_all` and `begin`, ask with `answer` or, for a change, `note`, `commit` and `make`; then
     `close`. When a part is lost, all the rest can be read, and nothing is written.
 
     Writes that need room are refused while the disk has less than `reserve_bytes` left: a mapped file that
-    cannot grow kills the process. Deletions go on: they use the reserve. `unflushed` means that a write is in
-    the engine's log only, which a start would have to replay.
+    cannot grow kills the process. Deletions go on: they use the reserve.
     """
 
     def __init__(self, folder: Path, reserve_bytes: int = RESERVE_BYTES) -> None:
         self._folder = folder
         self._journal: Journal | None = None
-        self._expected = Expected(None)
         self._reserve_bytes = reserve_bytes
         self._for_deletions = ReserveFile(folder / wire.DELETIONS_FILE, wire.DELETIONS_BYTES)
         self._collections: dict[str, Collection] = {}
         self._unreadable: dict[str, Unreadable] = {}
         self._left: dict[str, Left] = {}
         self._stand_ins: set[str] = set()
-        self._damage: dict[str, str] = {}
-        self._damaged_points: dict[tuple[str, wire.PointId], str] = {}
+        self._integrity = Integrity(self._collections)
         self._feeds = Feeds()
-        self.unflushed = False
+        self._points = Points(self._collections, self._integrity, self._feeds)
         self._answers: dict[type[Any], Callable[[Any], object]] = {
             wire.ListCollections: lambda _: list(self._collections),
             wire.CreateCollection: self._create,
             wire.DeleteCollection: self._drop,
             wire.Describe: self._describe,
-            wire.CreateIndex: self._create_index,
-            wire.Upsert: self._upsert,
-            wire.UpdateVectors: self._update_vectors,
-            wire.SetPayload: self._set_payload,
-            wire.DeletePayload: self._delete_payload,
-            wire.Delete: self._delete,
-            wire.Retrieve: self._retrieve,
-            wire.Scroll: self._scroll,
-            wire.Count: self._read(engine.count),
-            wire.Facet: self._read(engine.facet),
-            wire.QueryBatch: self._query,
-            wire.Follow: self._feeds.open,
-            wire.Unfollow: self._feeds.close,
-            wire.TakeChanged: self._feeds.take,
-            wire.TakeLast: self._take_last,
             wire.Release: self._release,
             wire.Adopt: self._adopt,
             wire.LookAt: self._look_at,
             wire.AcceptLoss: self._accept_loss,
+            **self._points.answers,
         }
 
     def answer(self, request: wire.Request) -> object:
@@ -137,11 +113,11 @@ class Shards:
     def note(self, request: wire.Change) -> Noted:
         """The change as it is to be made once `commit` has returned. Raises Refusal: then it is not."""
         self._check_writable(request)
-        self._collection(request.collection)
+        self._points.collection(request.collection)
         if isinstance(request, wire.Upsert | wire.UpdateVectors):
-            check_vectors(self._collection(request.collection).spec, request.points)
-        change = self._by_ids(request)
-        if self._journal is None or self._damage:
+            check_vectors(self._points.collection(request.collection).spec, request.points)
+        change = self._points.by_ids(request)
+        if self._journal is None or self._integrity.lost:
             return Noted(change)
         return Noted(change, self._journal.note(wire.encode(change)))
 
@@ -154,12 +130,12 @@ class Shards:
             partly = isinstance(error, Refusal) and error.verdict is wire.Verdict.UNKNOWN_POINT
             if self._journal is not None and number is not None and not partly:
                 self._journal.take_back(number)
-                self._expected.unsure(change.collection, _ids_of(change))
+                self._integrity.expected.unsure(change.collection, _ids_of(change))
             raise
 
     def _check_writable(self, request: wire.Request) -> None:
-        if self._damage and not isinstance(request, wire.CreateIndex):
-            sentence = f"the store can only be read, since a part of it is lost: {self._damage_line()}"
+        if self._integrity.lost and not isinstance(request, wire.CreateIndex):
+            sentence = f"the store can only be read, since a part of it is lost: {self._integrity.line}"
             raise Refusal(wire.Verdict.READ_ONLY, sentence)
         self._make_room(request)
 
@@ -172,17 +148,19 @@ class Shards:
             least = min(_LEAST_BYTES, self._reserve_bytes) if deletes else self._reserve_bytes
             check_room(self._folder, least)
 
+    @property
+    def unflushed(self) -> bool:
+        """A write is in the engine's log only, which a start would have to replay."""
+        return self._points.unflushed
+
+    def put_flush_off(self) -> None:
+        """Until something is written again."""
+        self._points.unflushed = False
+
     def hold_reserve(self) -> None:
         """Again, once there is room."""
         if self._journal is not None:
             self._for_deletions.hold(self._reserve_bytes)
-
-    def _by_ids(self, request: wire.Change) -> wire.Change:
-        """What is replayed later must not reach points that match only since then."""
-        if isinstance(request, wire.SetPayload | wire.DeletePayload | wire.Delete) and request.filter:
-            ids = engine.matching_ids(self._shard(request.collection), request.filter)
-            return msgspec.structs.replace(request, ids=ids, filter=None)
-        return request
 
     def without_path(self, refusal: Refusal) -> str:
         """A request's answer may reach a person elsewhere, whom the folder's place does not concern."""
@@ -220,7 +198,7 @@ class Shards:
             self._unreadable[name] = error
             return
         if doubt := left.doubt or doubt_of_points(collection, left):
-            self._damage[name] = doubt
+            self._integrity.lost[name] = doubt
 
     def is_journal_whole(self) -> bool:
         """False: it is not the one that was left when all collections were closed, or it knows nothing of
@@ -239,15 +217,15 @@ class Shards:
         can neither be read nor stood in for, sqlite3.Error when the journal is damaged.
         """
         members = journal.members() if journal is not None else {}
-        self._expected = Expected(journal)
+        self._integrity.begin(journal)
         for name in sorted(members.keys() | self._unreadable.keys()):
             if name not in self._collections:
                 self._stand_in(name, members.get(name))
         if why_not:
-            self._damage[FILE] = f"{why_not}; the changes of the last moments may be missing"
+            self._integrity.lost[FILE] = f"{why_not}; the changes of the last moments may be missing"
         if journal is not None:
             self._replay(journal, members)
-        if not self._damage:
+        if not self._integrity.lost:
             for name in self._collections:
                 note_opened(self._folder / name)
         self._journal = journal
@@ -263,7 +241,7 @@ class Shards:
         create_collection(place, msgspec.msgpack.decode(spec, type=wire.CollectionSpec))
         self._collections[name] = load_collection(place)
         self._stand_ins.add(name)
-        self._damage[name] = self.without_path(unreadable) if unreadable else "its folder is missing"
+        self._integrity.lost[name] = self.without_path(unreadable) if unreadable else "its folder is missing"
 
     def _replay(self, journal: Journal, members: dict[str, bytes]) -> None:
         decoder = msgspec.msgpack.Decoder(wire.Request)
@@ -274,11 +252,11 @@ class Shards:
             if name not in members:  # an earlier version's, or made just before a kill
                 journal.expect(name, wire.encode(collection.spec), engine.checksums(collection.shard))
             elif name in self._stand_ins:
-                self._damage[name] = (
-                    f"{len(self._expected.ids(name))} points were in it: {self._damage[name]}"
-                )
-            elif name not in self._damage and (changes or not self._left[name].sealed):
-                self._compare(name, collection)
+                points = len(self._integrity.expected.ids(name))
+                self._integrity.lost[name] = f"{points} points were in it: {self._integrity.lost[name]}"
+            elif name not in self._integrity.lost and (changes or not self._left[name].sealed):
+                self._integrity.compare(name)
+        self._integrity.compare_vectors()
 
     def _repeat(self, change: wire.Request) -> None:
         """What was refused when it came is refused again."""
@@ -292,37 +270,37 @@ class Shards:
                 raise
             print(f"store: not made again: {refusal}", file=sys.stderr)  # noqa: T201
 
-    def _compare(self, name: str, collection: Collection) -> None:
-        expected, present = self._expected.ids(name), engine.ids(collection.shard)
-        if missing := expected - present:
-            self._damage[name] = f"{len(missing)} of {len(expected)} points are missing: {_named(missing)}"
-        elif more := present - expected:
-            self._damage[name] = f"{len(more)} points are there that must not be: {_named(more)}"
-
     def flush(self) -> None:
         """All that was answered is in the engine's files, and the journal empty, unless a part is lost: then
         it may be all that there is."""
-        if self._damage:
+        if self._integrity.lost:
             return
         for collection in self._collections.values():
             collection.shard.flush()
-        self.unflushed = False
+        self._points.unflushed = False
         if self._journal is not None:
             self._empty(self._journal)
 
     def _empty(self, journal: Journal) -> None:
         try:
-            self._expected.settle(self._payloads)
+            self._integrity.flushed()
         except (sqlite3.Error, OSError) as error:  # all is in the engine's files
             print(f"store: the journal is made anew: {error}", file=sys.stderr)  # noqa: T201
-            self._expected.forget()
+            self._integrity.expected.forget()
             journal.renew()
 
-    def _payloads(self, name: str, ids: list[wire.PointId]) -> dict[wire.PointId, dict[str, Any] | None]:
-        if name not in self._collections:
-            return {}
-        records = engine.retrieve(self._shard(name), wire.Retrieve(name, ids))
-        return {record.id: record.payload for record in records}
+    @property
+    def is_behind(self) -> bool:
+        """There is something to do while nobody asks."""
+        return self._integrity.is_behind and not self._points.unflushed
+
+    def look_on(self) -> None:
+        """A step of it; what fails is not tried again before the next flush."""
+        try:
+            self._integrity.look_on()
+        except Exception as error:  # noqa: BLE001 — the engine raises bare Exception
+            self._integrity.give_up()
+            print(f"store: vectors are not compared: {error}", file=sys.stderr)  # noqa: T201
 
     def commit(self) -> None:
         """What was noted is on the disk when this returns. Raises sqlite3.Error, OSError: then `flush` after
@@ -342,7 +320,7 @@ class Shards:
         left = fingerprint(self._folder / FILE) if self._journal is not None else None
         while self._collections:
             name, collection = self._collections.popitem()
-            if self._damage:  # as it was found, to be found again
+            if self._integrity.lost:  # as it was found, to be found again
                 collection.shard.close()
             else:
                 close_collection(self._folder / name, collection, left)
@@ -355,15 +333,6 @@ class Shards:
             print(f"store: the last flush failed: {error}", file=sys.stderr)  # noqa: T201
 
     # ---- collections ----------------------------------------------------------------------------
-
-    def _shard(self, name: str) -> edge.EdgeShard:
-        return self._collection(name).shard
-
-    def _collection(self, name: str) -> Collection:
-        try:
-            return self._collections[name]
-        except KeyError:
-            raise Refusal(wire.Verdict.REFUSED, f"Collection {name} not found") from None
 
     def _create(self, request: wire.CreateCollection) -> bool:
         name = request.collection
@@ -392,6 +361,7 @@ class Shards:
             self._journal.expect_no_more(request.collection)
         collection = self._collections.pop(request.collection)
         self._feeds.made_or_dropped(request.collection)
+        self._integrity.dropped(request.collection)
         collection.shard.close()
         deleted = (self._folder / request.collection).rename(self._folder / (request.collection + _DELETED))
         sync_folder(self._folder)
@@ -399,7 +369,7 @@ class Shards:
         return True
 
     def _release(self, request: wire.Release) -> None:
-        collection = self._collection(request.collection)
+        collection = self._points.collection(request.collection)
         del self._collections[request.collection]
         close_collection(self._folder / request.collection, collection)
         sync_tree(self._folder / request.collection)
@@ -408,12 +378,14 @@ class Shards:
         """All that followers are owed stays: no point changes by it."""
         name = request.collection
         place, copy = self._folder / name, self._folder / request.copies / name
-        last = self._take_last(wire.TakeLast(request.feed, request.most))
+        last = self._points.take_last(wire.TakeLast(request.feed, request.most))
         if last is None:
             return False
         old = self._collections[name]
         changed = last.get(name, wire.LastChanged([], []))
-        self.unflushed = True
+        self._points.unflushed = True
+        if self._journal is not None:
+            self._journal.forget_all_vectors(name)  # the copy's are rounded once more
         try:
             self._collections[name] = adopt(place, old, copy, changed)
         except Refusal:
@@ -423,7 +395,7 @@ class Shards:
         return True
 
     def _describe(self, request: wire.Describe) -> wire.Description:
-        collection = self._collection(request.collection)
+        collection = self._points.collection(request.collection)
         info = collection.shard.info()
         return wire.Description(
             collection.spec,
@@ -432,154 +404,37 @@ class Shards:
             {field: engine.index_state(index) for field, index in info.payload_schema.items()},
         )
 
-    def _create_index(self, request: wire.CreateIndex) -> None:
-        self._update(
-            request.collection,
-            edge.UpdateOperation.create_field_index(request.field, engine.index_schema(request.spec)),
-        )
-
-    # ---- writes ---------------------------------------------------------------------------------
-
-    def _update(self, name: str, operation: edge.UpdateOperation) -> None:
-        shard = self._shard(name)
-        self.unflushed = True
-        shard.update(operation)
-
-    def _upsert(self, request: wire.Upsert) -> None:
-        name, points = request.collection, request.points
-        self._note(name, [point.id for point in points])
-        self._update(name, edge.UpdateOperation.upsert_points(engine.points(points)))
-        self._expected.wrote(name, ((point.id, point.payload) for point in points))
-
-    def _update_vectors(self, request: wire.UpdateVectors) -> None:
-        def write(ids: set[wire.PointId]) -> edge.UpdateOperation:
-            known = [point for point in request.points if point.id in ids]
-            return edge.UpdateOperation.update_vectors(engine.point_vectors(known))
-
-        self._update_known(request.collection, [point.id for point in request.points], write)
-
-    def _set_payload(self, request: wire.SetPayload) -> None:
-        self._update_known(
-            request.collection,
-            request.ids or [],
-            lambda ids: edge.UpdateOperation.set_payload(list(ids), request.payload),
-        )
-
-    def _delete_payload(self, request: wire.DeletePayload) -> None:
-        self._update_known(
-            request.collection,
-            request.ids or [],
-            lambda ids: edge.UpdateOperation.delete_payload(list(ids), request.keys),
-        )
-
-    def _update_known(
-        self,
-        name: str,
-        ids: list[wire.PointId],
-        write: Callable[[set[wire.PointId]], edge.UpdateOperation],
-    ) -> None:
-        """Write to the points that exist, then refuse naming the first that does not, as a server does.
-
-        The engine alone would stop at the first unknown point and leave the rest unwritten.
-        """
-        known = engine.known_ids(self._shard(name), ids)
-        if known:
-            self._note(name, known)
-            self._update(name, write(known))
-            self._expected.changed(name, known)
-        for point_id in ids:
-            if point_id not in known:
-                raise Refusal(wire.Verdict.UNKNOWN_POINT, f"{UNKNOWN_POINT} {point_id}")
-
-    def _delete(self, request: wire.Delete) -> None:
-        self._note(request.collection, request.ids or [])
-        self._update(request.collection, edge.UpdateOperation.delete_points(list(request.ids or [])))
-        self._expected.deleted(request.collection, request.ids or [])
-
-    # ---- reads ----------------------------------------------------------------------------------
-
-    def _read(self, read: Callable[[edge.EdgeShard, Any], object]) -> Callable[[Any], object]:
-        return lambda request: read(self._shard(request.collection), request)
-
-    def _retrieve(self, request: wire.Retrieve) -> list[wire.Record]:
-        records = engine.retrieve(self._shard(request.collection), request)
-        return self._whole(request.collection, records, request.with_payload)
-
-    def _scroll(self, request: wire.Scroll) -> wire.Page:
-        page = engine.scroll(self._shard(request.collection), request)
-        return wire.Page(
-            self._whole(request.collection, page.records, request.with_payload), page.next_offset
-        )
-
-    def _query(self, request: wire.QueryBatch) -> wire.Rankings:
-        answer = query_batch(self._shard(request.collection), request)
-        if any(isinstance(query.with_payload, list) for query in request.queries):
-            return answer
-        damaged = self._damaged_among(request.collection, answer.records)
-        if not damaged:
-            return answer
-        rankings = [
-            [scored for scored in ranking if answer.records[scored.record].id not in damaged]
-            for ranking in answer.rankings
-        ]
-        return wire.Rankings(answer.records, rankings)
-
-    def _whole(self, name: str, records: list[wire.Record], payload: wire.PayloadChoice) -> list[wire.Record]:
-        """Without those whose payload is not what was written; of a part of one nobody can tell."""
-        if payload is not True:
-            return records
-        damaged = self._damaged_among(name, records)
-        return [record for record in records if record.id not in damaged] if damaged else records
-
-    def _damaged_among(self, name: str, records: list[wire.Record]) -> set[wire.PointId]:
-        payloads = {record.id: record.payload for record in records if record.payload is not None}
-        damaged = self._expected.damaged(name, payloads)
-        for point_id in damaged:
-            if (name, point_id) not in self._damaged_points:
-                line = f"{name}: the payload of {point_id} is not what was written, and is not served"
-                self._damaged_points[name, point_id] = line
-                print(f"store: {line}", file=sys.stderr)  # noqa: T201
-        return damaged
-
     # ---- damage ---------------------------------------------------------------------------------
 
-    def _damage_line(self) -> str:
-        return "; ".join(f"{name}: {line}" for name, line in sorted(self._damage.items()))
-
     def _look_at(self, request: wire.LookAt) -> wire.State:
-        if request.whole:
-            for name, collection in self._collections.items():
-                for records in engine.pages(collection.shard):
-                    self._damaged_among(name, records)
-        lines = [f"{name}: {line}" for name, line in sorted(self._damage.items())]
         flushes = self._journal.flushes if self._journal is not None else 0
-        return wire.State([*lines, *self._damaged_points.values()], bool(self._damage), flushes)
+        lines = self._integrity.lines(whole=request.whole)
+        return wire.State(lines, bool(self._integrity.lost), flushes)
 
     def _accept_loss(self, _: wire.AcceptLoss) -> list[str]:
         """What is there is all that there is, from now on; what was damaged is put aside. Returns what was
         lost."""
-        lost = self._look_at(wire.LookAt(whole=True)).damage
+        lost = self._integrity.lines(whole=True)
         if not lost:
             return []
         for name in sorted(self._stand_ins):
             self._put_in_place(name)
-        for name, point_id in self._damaged_points:
-            self._update(name, edge.UpdateOperation.delete_points([point_id]))
+        for name, ids in self._integrity.damaged_points():
+            self._collections[name].shard.update(edge.UpdateOperation.delete_points(list(ids)))
         for collection in self._collections.values():
             collection.shard.flush()
         for name in self._collections:
             note_opened(self._folder / name)
-        if self._journal is None and FILE in self._damage:
+        if self._journal is None and FILE in self._integrity.lost:
             put_aside(self._folder)
             self._journal = Journal(self._folder)
-        self._expected = Expected(self._journal)
+        self._integrity.begin(self._journal)
         if self._journal is not None:
             self._journal.empty({})
             for name, collection in self._collections.items():
                 points = engine.checksums(collection.shard)
                 self._journal.expect(name, wire.encode(collection.spec), points)
-        self._damage.clear()
-        self._damaged_points.clear()
+        self._integrity.accepted()
         self._stand_ins.clear()
         return lost
 
@@ -593,23 +448,3 @@ class Shards:
         stand_in.rename(place)
         sync_folder(self._folder)
         self._collections[name] = load_collection(place)
-
-    # ---- followers ------------------------------------------------------------------------------
-
-    def _note(self, name: str, ids: Iterable[wire.PointId]) -> None:
-        for feed in self._feeds.following(name):
-            feed.note(name, ids)
-
-    def _take_last(self, request: wire.TakeLast) -> dict[str, wire.LastChanged] | None:
-        feed = self._feeds.find(request.feed)
-        if feed.size() > request.most:
-            return None
-        taken = {name: self._now(name, list(ids)) for name, ids in feed.changes.items() if ids}
-        self._feeds.close(wire.Unfollow(request.feed))
-        return taken
-
-    def _now(self, name: str, ids: list[wire.PointId]) -> wire.LastChanged:
-        request = wire.Retrieve(name, ids, with_vectors=True)
-        records = engine.retrieve(self._shard(name), request)
-        existing = {record.id for record in records}
-        return wire.LastChanged(records, [point_id for point_id in ids if point_id not in existing])

@@ -28,6 +28,7 @@ class Locks:
         return lock
 
 
+SOON_S = 2.0  # at least so long until one that was refused should come again
 PATIENCE_BYTES = 1 << 20  # a second of waiting counts as much as being so much smaller
 
 
@@ -47,11 +48,13 @@ class Shares:
     that does not fit yet is not passed by.
     """
 
-    def __init__(self, most: int, per_owner: int) -> None:
+    def __init__(self, most: int, per_owner: int, soon_s: float = SOON_S) -> None:
         self._most = most
         self._per_owner = per_owner
         self._held: Counter[str] = Counter()
         self._line: list[_Place] = []
+        self._soon_s = soon_s
+        self._usually_s = 0.0  # held, lately
 
     @asynccontextmanager
     async def hold(
@@ -68,7 +71,11 @@ class Shares:
         try:
             self._admit()
             await self._wait(place, patience_s)
-            yield
+            since_s = loop.time()
+            try:
+                yield
+            finally:
+                self._usually_s += (loop.time() - since_s - self._usually_s) / 4
         finally:
             if place in self._line:
                 self._line.remove(place)
@@ -82,7 +89,8 @@ class Shares:
                 await place.admitted
         except TimeoutError:
             raise TooManyUploadsError(
-                "Too many files are being read just now; send this one again."
+                "Too many files are being read just now; send this one again.",
+                max(self._soon_s, self._usually_s),
             ) from None
 
     def _admit(self) -> None:
@@ -130,10 +138,15 @@ class CpuHours:
         taken = self._taken[owner]
         while taken and taken[0][0] < self._now_s() - HOUR_S:
             taken.popleft()
-        if sum(seconds for _, seconds in taken) >= self._most_s:
-            raise TooManyUploadsError(
-                "Reading this key's files took all the processor time it has in an hour; try again later."
-            )
+        over_s = sum(seconds for _, seconds in taken) - self._most_s
+        for since_s, seconds in taken if over_s >= 0 else ():
+            over_s -= seconds
+            if over_s < 0:
+                raise TooManyUploadsError(
+                    "Reading this key's files took all the processor time it has in an hour; try again "
+                    "later.",
+                    max(SOON_S, since_s + HOUR_S - self._now_s()),
+                )
 
 
 LARGE_AT_ONCE = 2  # so that the embedding never waits until a document is stored

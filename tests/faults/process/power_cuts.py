@@ -2,7 +2,9 @@
 
 The data folder is an ext4 image on a loop device. The cut is ext4's own shutdown without a flush of its
 journal: from then on nothing reaches the image, neither pages that were written to nor the file system's
-metadata. Then it is mounted anew, which replays the journal. That needs root and loop devices.
+metadata. A copy of the image is then mounted in its place, which replays the journal. The image itself cannot
+be mounted again: whoever makes a mount namespace meanwhile, as the trials of a full disk do, holds a copy of
+its mount for as long as that lives. All this needs root and loop devices.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 import httpx
+import psutil
 
 from tests.faults.outcome import Fault, Outcome
 from tests.faults.process.kills import Killing
@@ -32,17 +35,21 @@ from tests.faults.world.warm_start import open_warm
 IMAGE_BYTES = 3 << 30  # sparse
 _EXT4_SHUTDOWN, _WITHOUT_LOG = 0x8004587D, 2
 _READ_IN_S = 30.0
-_RELEASED_S = 60.0
 CHANGERS = 2
 Titles = tuple[str, ...]
 
 
 @dataclass
 class Image:
-    """An ext4 file system in `file`, mounted at `place`."""
+    """An ext4 file system in a file of `folder`, mounted at `place`."""
 
-    file: Path
+    folder: Path
     place: Path
+    cuts: int = 0
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{self.place.name}-{self.cuts}.image"
 
     def make(self) -> None:
         self.place.mkdir()
@@ -52,18 +59,12 @@ class Image:
         self.mount()
 
     def mount(self) -> None:
-        _run_command("mount", "-o", "loop", str(self.file), str(self.place))
+        """What is deleted there becomes a hole of the image, so that copies stay small."""
+        _run_command("mount", "-o", "loop,discard", str(self.file), str(self.place))
 
     def unmount(self) -> None:
-        """Whole: what the old mount still holds must not be written behind the new one's back. Somebody
-        else's mount namespace may have a copy of it, and then the next mount would be the same again."""
-        end = time.monotonic() + _RELEASED_S
-        while subprocess.run(["umount", str(self.place)], check=False, capture_output=True).returncode:
-            assert time.monotonic() < end, f"{self.place} is still in use"
-            time.sleep(0.05)
-        while subprocess.run(["losetup", "-j", str(self.file)], check=True, capture_output=True).stdout:
-            assert time.monotonic() < end, f"{self.file} is still in use, by another mount namespace"
-            time.sleep(0.05)
+        """From here; other mount namespaces may have it for longer."""
+        _run_command("umount", "--lazy", str(self.place))
 
     def cut(self) -> None:
         """Nothing reaches the image any more."""
@@ -72,6 +73,21 @@ class Image:
             fcntl.ioctl(descriptor, _EXT4_SHUTDOWN, struct.pack("I", _WITHOUT_LOG))
         finally:
             os.close(descriptor)
+
+    def mount_copy(self) -> None:
+        """Of what the cut has left, in its place. Nobody may live on: a store process that the server has
+        started after the cut would find the copy under the same path, and take it for its own."""
+        left = self.file
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if any(word.startswith(str(self.place)) for word in process.cmdline()):
+                    process.kill()
+                    process.wait()
+        self.cuts += 1
+        _run_command("cp", "--sparse=always", str(left), str(self.file))
+        self.unmount()
+        left.unlink()
+        self.mount()
 
 
 def _run_command(*words: str) -> None:
@@ -114,12 +130,8 @@ class Cutting(Killing):
             await self._acknowledged.wait()
         self.image.cut()
         await self.world.kill(with_store=True)
-        await asyncio.to_thread(self._mount_again)
+        await asyncio.to_thread(self.image.mount_copy)
         return "cut after an acknowledgement" if after else "cut at any moment"
-
-    def _mount_again(self) -> None:
-        self.image.unmount()
-        self.image.mount()
 
     async def _change(self, name: str, choice: Random) -> None:
         """Until the connection breaks; nobody else touches what it made."""
@@ -200,7 +212,7 @@ class Cutting(Killing):
 async def cut_the_power(trials: int, folder: Path, seed: int) -> Outcome:
     outcome = Outcome()
     async with AsyncExitStack() as stack:
-        image = Image(folder / "image", folder / "data")
+        image = Image(folder, folder / "data")
         await asyncio.to_thread(image.make)
         stack.callback(image.unmount)
         warm = await stack.enter_async_context(open_warm())
@@ -221,7 +233,7 @@ async def cut_the_power(trials: int, folder: Path, seed: int) -> Outcome:
 
 
 def _run(trials: int, folder: Path, seed: int) -> Outcome:
-    probe = Image(folder / "probed", folder / "probe")
+    probe = Image(folder, folder / "probe")
     try:
         probe.make()
     except (subprocess.CalledProcessError, FileNotFoundError) as error:
@@ -232,6 +244,7 @@ def _run(trials: int, folder: Path, seed: int) -> Outcome:
         return Outcome(figures={"skipped": f"ext4 cannot be shut down here: {error}"})
     finally:
         probe.unmount()
+        probe.file.unlink()
     return asyncio.run(cut_the_power(trials, folder, seed))
 
 

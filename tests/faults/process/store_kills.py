@@ -1,4 +1,5 @@
-"""F40: the store's process is killed while the server lives: in a turn, an upload, a deletion, a title."""
+"""F40: the store's process is killed while the server lives: in a turn, an upload, a deletion, a title, a
+summary."""
 
 from __future__ import annotations
 
@@ -8,18 +9,21 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import httpx
 
 from tests.faults.outcome import Fault, Outcome
 from tests.faults.process.deletions import Things, document_state, make_things, session_state
 from tests.faults.world.client import Client, Reply, open_client
-from tests.faults.world.echo_model import answer_to, open_echo_model, question
+from tests.faults.world.echo_model import SUMMARY, answer_to, open_echo_model, question
 from tests.faults.world.server_world import World, open_world
 from tests.faults.world.warm_start import open_warm
 
 SETTLED_S = 15.0
 _BACK_S, _AGAIN_S = 60.0, 0.05
+_LONG_AND_SHORT = (("a", 200), ("b", 5), ("c", 5))
+_EARLY_SUMMARIES = {"COMPRESS_AFTER_TOKENS": "200", "MAX_RECENT_TURNS": "1"}
 Check = Callable[[Client], Awaitable[str]]
 """What is still half, "" when nothing is."""
 
@@ -34,6 +38,7 @@ class StoreKills:
             "upload": self._upload,
             "deletion": self._deletion,
             "title": self._title,
+            "summary": self._summary,
         }
 
     async def trial(self, number: int) -> None:
@@ -144,8 +149,31 @@ class StoreKills:
 
         return check
 
+    async def _summary(self, client: Client, things: Things, number: int) -> Check:
+        """Of a long turn, begun when another has followed it; what was cut off comes after the next."""
+        long, second, third = (question(f"summary{number}{at}", words) for at, words in _LONG_AND_SHORT)
+        session_id = (await client.ask(long)).streamed.session_id
+        await self._killed_during(client.ask(second, session_id=session_id), 0.5)
+
+        async def check(client: Client) -> str:
+            turns = await _turns_of(client, session_id)
+            if running := [turn["turn_id"] for turn in turns if turn["status"] == "running"]:
+                return f"{running} of {session_id} are running"
+            summaries = [turn["summary"]["text"] for turn in turns if turn.get("summary")]
+            if not summaries and third not in [turn["user_query"] for turn in turns]:
+                self._count("summaries made after another turn")
+                await client.ask(third, session_id=session_id)
+            return "" if summaries == [SUMMARY] else f"the summaries of {session_id} are {summaries}"
+
+        return check
+
     def _count(self, name: str) -> None:
         self._outcome.figures[name] = int(self._outcome.figures.get(name, 0)) + 1
+
+
+async def _turns_of(client: Client, session_id: str) -> list[dict[str, Any]]:
+    tree = await client.get(f"/sessions/{session_id}/tree")
+    return [(await client.get(f"/turns/{node['turn_id']}")).json for node in tree.json["turns"]]
 
 
 async def _is_back(client: Client) -> None:
@@ -161,7 +189,7 @@ async def kill_the_store(trials: int, folder: Path, seed: int) -> Outcome:
     async with AsyncExitStack() as stack:
         warm = await stack.enter_async_context(open_warm())
         model = await stack.enter_async_context(open_echo_model())
-        only = {"OPENAI_BASE_URL": model.url, "RERANK_SCORE_THRESHOLD": "0.5"}
+        only = {"OPENAI_BASE_URL": model.url, "RERANK_SCORE_THRESHOLD": "0.5", **_EARLY_SUMMARIES}
         world = await stack.enter_async_context(open_world(folder, warm, **only))
         await world.start()
         kills = StoreKills(world, outcome, Random(seed))
@@ -180,7 +208,7 @@ FAULTS = (
         "F40 the store's process killed, the server alive",
         "15 s after it is back nothing is running or half; every answer that reached its end is there",
         _run,
-        short=4,
+        short=5,
         long=50,
     ),
 )

@@ -4,7 +4,7 @@ Discriminates: storing the turn after DONE is sent (F1, F2); a new id for a retr
 session (F19); closing the listeners at SIGTERM (F4); a parent that is shown after its turn was erased (G2);
 no check for room before a write (F26); an acknowledgement before the flush (F37); a start that
 compares nothing with what was written (F38); a deletion without its note (F39); a turn that is forgotten when
-it cannot be written (F40).
+it cannot be written (F40); places that are all one owner's (F41).
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from tests.faults.process import (
     starts,
     stops,
     store_kills,
+    uploads,
 )  # fmt: skip
 from tests.faults.world.warm_start import shared_warm
 
 SEED = 4
 FAULTS = (
     *kills.FAULTS, *power_cuts.FAULTS, *starts.FAULTS, *stops.FAULTS, *retries.FAULTS, *operations.FAULTS,
-    *disk.FAULTS, *damage.FAULTS, *deletions.FAULTS, *store_kills.FAULTS,
+    *disk.FAULTS, *damage.FAULTS, *deletions.FAULTS, *store_kills.FAULTS, *uploads.FAULTS,
 )  # fmt: skip
 pytestmark = [
     pytest.mark.full("each fault takes seconds: processes are started, killed, waited for"),

@@ -18,6 +18,7 @@ from aiohttp import web
 PIECES = (
     "lantern", " ", "\n\n", "DONE:", "灯塔", "\nCONTENT:", "👩‍🚀", " SOURCE:[]", "\nERROR: no\n", "é", "[1]",
 )  # fmt: skip
+SUMMARY = "Summarised."
 _QUESTION = re.compile(r"\S+: \d+ words every (\d+) ms about the lighthouse\?")
 
 
@@ -56,7 +57,7 @@ class EchoModel:
     async def _answer(self, response: web.StreamResponse, asked: str) -> None:
         known = _QUESTION.fullmatch(asked)
         if known is None:  # a summary is wanted
-            return await self._say(response, ["ok"], 0)
+            return await self._say(response, [SUMMARY], 0)
         self.calls[asked] += 1
         await self._say(response, pieces_of(asked), int(known[1]) / 1000)
         return None

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import StartRefusedError
-from services.store.durable import refuse_unusable
+from services.store.durable import forgetful_file_system, refuse_unusable
+
+MEMORY = Path("/dev/shm")
 
 
 @pytest.mark.parametrize("below", ["", "data", "data/more"])
@@ -24,3 +26,10 @@ def test_one_that_this_user_may_not_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StartRefusedError, match="this user may not write to it"):
         refuse_unusable(tmp_path / "data")
+
+
+@pytest.mark.skipif(not MEMORY.is_mount(), reason="there is no file system in memory here")
+def test_a_file_system_in_memory_is_known_as_such(tmp_path: Path) -> None:
+    """Discriminates: the file system of `/` for everything below it."""
+    assert forgetful_file_system(MEMORY / "data") == "tmpfs"
+    assert forgetful_file_system(Path("/proc").parent) == ""

@@ -16,7 +16,7 @@ from core.errors import StoreUnavailableError
 from services.adapters.edge import wire
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.collection import Refusal
-from services.adapters.edge.feeds import Feeds
+from services.adapters.edge.points import Feeds
 from services.store.dialect import StoreRequestError, UnknownPointError
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing, where
 

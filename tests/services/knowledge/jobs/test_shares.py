@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from core.errors import TooManyUploadsError
-from services.knowledge.jobs.lanes import HOUR_S, PATIENCE_BYTES, CpuHours, Shares
+from services.knowledge.jobs.lanes import HOUR_S, PATIENCE_BYTES, SOON_S, CpuHours, Shares
 
 
 class Line:
@@ -115,19 +115,22 @@ async def test_patience_ends_in_a_refusal_that_may_be_tried_again() -> None:
             async with shares.hold("bob", patience_s=0.01):
                 raise AssertionError
     assert refused.value.retryable
+    assert refused.value.retry_after_s == SOON_S
     async with shares.hold("bob", patience_s=0.01):
         pass
 
 
 def test_an_owners_processor_time_is_limited_by_the_hour() -> None:
-    """Discriminates: a sum over all owners; one that never ends."""
+    """Discriminates: a sum over all owners; one that never ends; a call to come again before it has."""
     now_s = 0.0
     hours = CpuHours(100, lambda: now_s)
     for _ in range(4):
         hours.check("alice")
         hours.charge("alice", 30)
-    with pytest.raises(TooManyUploadsError):
+    now_s = 60.0
+    with pytest.raises(TooManyUploadsError) as refused:
         hours.check("alice")
+    assert refused.value.retry_after_s == HOUR_S - 60
     hours.check("bob")
     now_s = HOUR_S + 1
     hours.check("alice")
@@ -137,3 +140,15 @@ def test_without_keys_nothing_is_counted() -> None:
     hours = CpuHours()
     hours.charge("local", 1e9)
     hours.check("local")
+
+
+async def test_a_refused_one_is_asked_to_come_when_places_usually_get_free() -> None:
+    """Discriminates: two seconds, whatever is being read."""
+    shares = Shares(1, 1, soon_s=0.001)
+    async with shares.hold("alice"):
+        await asyncio.sleep(0.1)  # what it is held for is what is measured
+    async with shares.hold("alice"):
+        with pytest.raises(TooManyUploadsError) as refused:
+            async with shares.hold("bob", patience_s=0.01):
+                raise AssertionError
+    assert refused.value.retry_after_s > 0.01

@@ -1,0 +1,185 @@
+"""After a kill: the vectors are those that were written, or it is said which are not."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sqlite3
+import uuid
+from pathlib import Path
+
+import pytest
+from qdrant_client import models
+
+from core.errors import StoreUnavailableError
+from services.adapters.edge import wire
+from services.adapters.edge.client import EdgeClient, open_edge_client
+from services.adapters.edge.journal import FILE, Journal, vectors_checksum
+from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, thing
+from tests.support.waiting import until
+
+POINTS = 300  # more than are looked at in a step
+
+
+def unread(folder: Path) -> int:
+    """Changes that are not flushed, and points whose vectors have no checksum yet."""
+    database = sqlite3.connect(folder / FILE)
+    try:
+        (count,) = database.execute(
+            "SELECT (SELECT count(*) FROM change) + count(*) FROM point WHERE vectors IS NULL"
+        ).fetchone()
+    finally:
+        database.close()
+    return int(count)
+
+
+async def killed_store(folder: Path) -> None:
+    """Idle when it was killed."""
+    async with open_edge_client(folder) as client:
+        await make_things(client)
+        await client.upsert(COLLECTION, [thing(n) for n in range(POINTS)])
+        await until(lambda: unread(folder) == 0)
+        os.kill(client.process_id, signal.SIGKILL)
+
+
+def vector_file(folder: Path, name: str) -> Path:
+    """Of the segment that has the points."""
+    files = (folder / COLLECTION).glob(f"shard/segments/*/vector_storage-{name}/vectors/chunk_0.mmap")
+    return max(files, key=lambda path: len(path.read_bytes().rstrip(b"\0")))
+
+
+def flip(path: Path) -> None:
+    """One bit of the last number that is written there."""
+    at = len(path.read_bytes().rstrip(b"\0")) - 1
+    with path.open("r+b") as file:
+        file.seek(at)
+        old = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([old ^ 1]))
+
+
+async def damage(client: EdgeClient) -> list[str]:
+    return list((await client.condition()).damage)
+
+
+def named(lines: list[str]) -> int:
+    """The point whose vectors are damaged."""
+    (line,) = lines
+    match = re.search("the vectors of (\\S+) are not what was written", line)
+    assert match is not None, line
+    return uuid.UUID(match[1]).int - 1
+
+
+async def test_vectors_that_are_not_what_was_written_are_named_after_a_kill(tmp_path: Path) -> None:
+    """Discriminates: a start that compares ids and payloads alone."""
+    await killed_store(tmp_path)
+    flip(vector_file(tmp_path, "turn"))
+    async with open_edge_client(tmp_path) as client:
+        number = named(await damage(client))
+        record = (await client.retrieve(COLLECTION, [nth_id(number)]))[0]
+        assert record.payload  # which is whole, and served
+        await client.upsert(COLLECTION, [thing(number)])
+        assert await damage(client) == []
+
+
+async def test_the_loss_of_a_vector_can_be_accepted_and_takes_no_point_away(tmp_path: Path) -> None:
+    await killed_store(tmp_path)
+    flip(vector_file(tmp_path, "question"))
+    async with open_edge_client(tmp_path) as client:
+        assert named(await client.accept_loss()) < POINTS
+        assert await damage(client) == []
+        assert (await client.count(COLLECTION)).count == POINTS
+        await until(lambda: unread(tmp_path) == 0)
+        os.kill(client.process_id, signal.SIGKILL)
+    async with open_edge_client(tmp_path) as client:
+        assert await damage(client) == []
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 4_096])
+async def test_a_file_that_was_cut_is_found_out_and_all_the_rest_is_served(
+    tmp_path: Path, kept_bytes: int
+) -> None:
+    """Loading does not always notice. Discriminates: a start that ends by it each time, and so is refused."""
+    await killed_store(tmp_path)
+    os.truncate(vector_file(tmp_path, "turn"), kept_bytes)
+    async with open_edge_client(tmp_path) as client:
+        condition = await client.condition()
+        assert condition.read_only
+        assert "cannot be read" in condition.damage[0]
+        assert f"{POINTS} points were in it" in condition.damage[0]
+        await client.accept_loss()
+        await client.upsert(COLLECTION, [thing(1)])
+        assert (await client.count(COLLECTION)).count == 1
+
+
+async def test_a_process_that_dies_of_what_it_reads_is_followed_by_one_that_looks_first(
+    tmp_path: Path,
+) -> None:
+    """A mapped file that is cut while it is open ends its reader by SIGBUS. Discriminates: a second process
+    that dies the same way."""
+    async with open_edge_client(tmp_path) as client:
+        await make_things(client)
+        await client.upsert(COLLECTION, [thing(n) for n in range(POINTS)])
+        await until(lambda: unread(tmp_path) == 0)
+        os.truncate(vector_file(tmp_path, "turn"), 0)
+        with pytest.raises(StoreUnavailableError):
+            await client.scroll(COLLECTION, limit=POINTS, with_vectors=True)
+        condition = await client.condition()
+        assert condition.read_only
+        assert f"{POINTS} points were in it" in condition.damage[0]
+
+
+async def test_vectors_of_all_kinds_of_writes_are_right_after_kills_and_a_compaction(tmp_path: Path) -> None:
+    """Discriminates: a checksum that outlives an update of the vectors, or a copy that rounds them anew."""
+    await killed_store(tmp_path)
+    for change in (_update, _compact, _erase):
+        async with open_edge_client(tmp_path) as client:
+            assert await damage(client) == []
+            await change(client)
+            os.kill(client.process_id, signal.SIGKILL)
+        async with open_edge_client(tmp_path) as client:
+            assert await damage(client) == []
+            await until(lambda: unread(tmp_path) == 0)
+            assert (await client.condition(whole=True)).damage == []
+            os.kill(client.process_id, signal.SIGKILL)
+
+
+async def _update(client: EdgeClient) -> None:
+    new = models.PointVectors(id=nth_id(7), vector={"turn": [0.1, 0.2, 0.3, 0.4]})
+    await client.update_vectors(COLLECTION, [new])
+    await client.set_payload(COLLECTION, {"colour": "red"}, points=[nth_id(7), nth_id(8)])
+
+
+async def _compact(client: EdgeClient) -> None:
+    await client.compact(COLLECTION)
+
+
+async def _erase(client: EdgeClient) -> None:
+    await client.delete(COLLECTION, models.PointIdsList(points=[nth_id(n) for n in range(100)]))
+
+
+def test_a_journal_of_a_version_before_gets_its_checksums_when_the_store_is_idle(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / FILE)
+    database.executescript(
+        "CREATE TABLE point (collection TEXT NOT NULL, id BLOB NOT NULL, checksum INTEGER NOT NULL,"
+        " PRIMARY KEY (collection, id)) WITHOUT ROWID; INSERT INTO point VALUES ('things', 1, 5);"
+        "CREATE TABLE member (name TEXT PRIMARY KEY, spec BLOB NOT NULL) WITHOUT ROWID;"
+        "INSERT INTO member VALUES ('things', x'00');"
+    )
+    database.close()
+    journal = Journal(tmp_path)
+    assert journal.checksums(COLLECTION, [1]) == {1: 5}
+    assert journal.unread(COLLECTION, 10) == [1]
+    journal.note_vectors(COLLECTION, {1: 9})
+    assert journal.unread(COLLECTION, 10) == []
+    journal.empty({COLLECTION: {1: 6}})  # its payload alone was written
+    assert journal.vectors(COLLECTION, [1]) == {1: 9}
+    journal.empty({COLLECTION: {1: 6}}, {COLLECTION: {1}})
+    assert journal.unread(COLLECTION, 10) == [1]
+    journal.close()
+
+
+@pytest.mark.parametrize("other", [{"b": b"1"}, {"a": b"2"}, {}, {"a": wire.SparseValues(b"1", b"2")}])
+def test_a_checksum_is_of_names_and_numbers(other: wire.Vectors) -> None:
+    assert vectors_checksum({"a": b"1"}) != vectors_checksum(other)
