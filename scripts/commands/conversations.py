@@ -61,8 +61,8 @@ def _print_turns(page: Branch, options: Options) -> None:
         return
     for turn in page.turns:
         print(shown(f"{turn.turn_id}  {turn.timestamp[:16]}  {turn.status}"))
-        print(shown(f"? {turn.user_query}"))
-        print(shown(turn.assistant_response))
+        print(shown(f"? {turn.question}"))
+        print(shown(turn.answer))
         print()
 
 
