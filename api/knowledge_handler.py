@@ -128,7 +128,7 @@ class KnowledgeHandler:
         pipeline = self._pipeline
         owners = pipeline.owners(stored.owner)
         documents = await known_documents(pipeline.find_documents, [stored], owners)
-        return replay(stored, pipeline.prompts.language(stored.user_query), documents)
+        return replay(stored, pipeline.prompts.language(stored.question), documents)
 
     def reader_seat(self, owner: str) -> AbstractContextManager[None]:
         """For a reader of a turn's stream; taken when entered. Who comes second is checked before."""
@@ -187,7 +187,7 @@ class KnowledgeHandler:
                 turn_id=turn_id,
                 session_id=session_id,
                 owner=request.owner,
-                user_query=request.question,
+                question=request.question,
                 created_us=stored.created_us if stored else branch.time_after(self._clock()),
                 status=TurnStatus.RUNNING,
                 parent_turn_id=branch.parent_turn_id,

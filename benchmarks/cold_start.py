@@ -91,11 +91,11 @@ def _turn(number: int, session_id: str, parent_turn_id: str | None, created_us: 
         turn_id=str(uuid.uuid4()),
         session_id=session_id,
         owner="local",
-        user_query=f"What does paragraph {number} say about the store?",
+        question=f"What does paragraph {number} say about the store?",
         created_us=created_us,
         status=TurnStatus.COMPLETED,
         parent_turn_id=parent_turn_id,
-        assistant_response=f"Paragraph {number} says that every turn is kept with its parent. " * 6,
+        answer=f"Paragraph {number} says that every turn is kept with its parent. " * 6,
         seq=number,
     )
 

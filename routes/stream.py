@@ -364,7 +364,7 @@ class WholeTurn:
     """Gathers the events of one turn."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, list[str]] = {"thinking": [], "content": []}
+        self._texts: dict[str, list[str]] = {"thinking": [], "answer": []}
         self._body: dict[str, Any] = {"sources": []}
         self._notes = TurnNotes()
 
@@ -375,7 +375,7 @@ class WholeTurn:
             case ThinkEvent(text):
                 self._texts["thinking"].append(text)
             case ContentEvent(text):
-                self._texts["content"].append(text)
+                self._texts["answer"].append(text)
             case SourceEvent(citations, documents):
                 self._body["sources"] = [citation_reply(each, documents) for each in citations]
             case StatusEvent(TurnStage.ERROR, message, fields):

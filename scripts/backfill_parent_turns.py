@@ -29,7 +29,7 @@ from scripts.commands.maintenance import (
     run,
     time_zone,
 )
-from scripts.commands.server import Server, ask_server, at_store, open_here, server_options
+from scripts.commands.server import Server, ask_server, at_store, at_url, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -92,7 +92,7 @@ Row = tuple[str, int | str]
     help="Of a damaged store, take what is left for all there is; stop the server.",
 )
 @as_json
-@server_options
+@at_url
 def repair(**options: Any) -> int:
     one_of(Options(**options), "plan", "import_from", "accept_loss")
     return run(_repair, Options(**options))

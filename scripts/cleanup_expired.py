@@ -21,7 +21,7 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, ask_server, at_store, open_here, server_options
+from scripts.commands.server import Server, ask_server, at_store, at_url, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -40,7 +40,7 @@ SESSIONS_SHOWN = 20
 @click.option("--apply", is_flag=True, help="Delete; without it nothing is changed.")
 @click.option("--yes", is_flag=True, help="With --apply: confirm --days below CONVERSATION_EXPIRE_DAYS.")
 @as_json
-@server_options
+@at_url
 def cleanup(**options: Any) -> int:
     return run(_clean_up, Options(**options))
 

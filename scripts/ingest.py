@@ -34,7 +34,7 @@ from scripts.commands.maintenance import (
     run,
     shown,
 )
-from scripts.commands.server import ServerClient, at_server, checked, read, reason_of, server_options
+from scripts.commands.server import ServerClient, at_server, at_url, checked, read, reason_of
 
 if TYPE_CHECKING:
     import httpx
@@ -207,7 +207,7 @@ def _tags(text: str) -> str:
 )
 @click.option("--date", type=_date, metavar="DATE", help="Of the documents, like 2026-01-31.")
 @as_json
-@server_options
+@at_url
 def ingest(**options: Any) -> int:
     if bool(options["paths"]) == options["remove_sample"]:
         raise click.UsageError("Name folders or files, or --remove-sample.")

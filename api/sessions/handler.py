@@ -75,7 +75,7 @@ class SessionsHandler:
         """A crash may have come between a session's first turn and its record: then it is made."""
         if not await self._sessions.exists(turn.session_id):
             session = await self._sessions.get_or_new(turn.session_id, turn.owner)
-            await self._sessions.touch(session, turn.user_query, turn.turn_id)
+            await self._sessions.touch(session, turn.question, turn.turn_id)
 
     async def get(self, session_id: str, owner: str) -> tuple[Session, int]:
         session = await self._sessions.get(session_id, owner)

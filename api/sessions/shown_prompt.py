@@ -71,13 +71,13 @@ def _text(part: ManifestPart, turn: Turn, named: Turn | None, code: str) -> str 
         return part.text
     match part.part:
         case Part.QUESTION:
-            return turn.user_query
+            return turn.question
         case Part.KNOWLEDGE:
             return render_knowledge([_candidate(citation) for citation in turn.sources], code)
         case Part.SUMMARY:
             return named.summary.text if named and named.summary else None
         case Part.RELEVANT | Part.RECENT if named:
-            return named.user_query if part.role == Role.USER else named.assistant_response
+            return named.question if part.role == Role.USER else named.answer
         case _:
             return None
 

@@ -121,7 +121,7 @@ class SessionImporter:
         for part in batches(turns, BATCH):
             batch = await asyncio.to_thread(_with_words, part)
             await self._turns.put_many(batch)
-        asked = (turn.turn_id for turn in turns if title_from(turn.user_query) == session.title)
+        asked = (turn.turn_id for turn in turns if title_from(turn.question) == session.title)
         await self._sessions.put(session, named_by=next(asked, None))
 
     async def _take_back(self, session: Session) -> None:
@@ -142,7 +142,7 @@ def _new_id() -> str:
 def _session(
     imported: ImportedSession, session_id: str, turns: Sequence[Turn], persona: Persona | None
 ) -> Session:
-    titles = (title_from(turn.user_query) for turn in turns if not turn.command)
+    titles = (title_from(turn.question) for turn in turns if not turn.command)
     times = [turn.created_us for turn in turns]
     return Session(
         session_id=session_id,

@@ -121,7 +121,7 @@ class Gathering:
             return await self._without_search(talk, recent, lap)
         before, last_answer = asked_before(recent)
         self.query = query = await self._pipeline.queries.build(
-            self._turn.user_query, before, last_answer=last_answer, date=self._date
+            self._turn.question, before, last_answer=last_answer, date=self._date
         )
         if use == "auto" and (talk := self._talk_by_vector(query, recent)):
             return await self._without_search(talk, recent, lap)
@@ -148,14 +148,14 @@ class Gathering:
 
     def _talk_by_phrase(self, recent: Sequence[Turn]) -> Talk | None:
         """Without a model. A request to do something with an answer that does not exist is searched for."""
-        talk = talk_of(self._turn.user_query)
+        talk = talk_of(self._turn.question)
         return None if talk and talk.needs_answer and not recent else talk
 
     def _talk_by_vector(self, query: Query, recent: Sequence[Turn]) -> Talk | None:
         """By the vector that is searched with if this is a question."""
         model = self._pipeline.talk_model
         vector = query.forms[0].dense
-        return model.talk_of(self._turn.user_query, vector, has_answer=bool(recent)) if model else None
+        return model.talk_of(self._turn.question, vector, has_answer=bool(recent)) if model else None
 
     async def _without_search(self, talk: Talk | None, recent: list[Turn], lap: Lap) -> Gathered:
         """The conversation alone; its first question, too, where it is asked what was asked."""
@@ -203,7 +203,7 @@ class Gathering:
             return "", ranked
         self._report(TurnStage.REWRITING, message="rewriting")
         self.rewritten_from = tuple(turn.turn_id for turn in rewriter.context_turns(recent))
-        rewritten = await rewriter.rewrite(self._turn.user_query, recent, models.answer)
+        rewritten = await rewriter.rewrite(self._turn.question, recent, models.answer)
         if rewritten:
             self._report(TurnStage.REWRITING, message="rewritten", question=rewritten)
             query = await self._pipeline.queries.build(rewritten, [], date=self._date)
@@ -248,12 +248,12 @@ class Gathering:
 
 def asked_before(recent: Sequence[Turn]) -> tuple[tuple[str, ...], str]:
     """The last questions of a branch, oldest first, and what was answered to the last of them."""
-    questions = tuple(turn.user_query for turn in recent[-MAX_PREVIOUS:])
-    return questions, recent[-1].assistant_response if recent else ""
+    questions = tuple(turn.question for turn in recent[-MAX_PREVIOUS:])
+    return questions, recent[-1].answer if recent else ""
 
 
 def _asked(turns: Iterable[Turn]) -> tuple[str, ...]:
-    return tuple(turn.user_query for turn in turns)
+    return tuple(turn.question for turn in turns)
 
 
 def _better(first: Iterable[Candidate], second: Iterable[Candidate]) -> tuple[Candidate, ...]:

@@ -75,7 +75,7 @@ class TurnRun:
         self._pipeline = pipeline
         self._plan = plan
         self._notes = TurnNotes()
-        self._language = pipeline.prompts.language(plan.turn.user_query)
+        self._language = pipeline.prompts.language(plan.turn.question)
         self._gathering = Gathering(pipeline, plan.branch, plan.turn, self._status)
         model = plan.models.answer
         self._answer = Answer(
@@ -197,7 +197,7 @@ class TurnRun:
         self.turn = replace(
             self.turn,
             status=status,
-            assistant_response=self._answer.content,
+            answer=self._answer.content,
             thinking=self._answer.thinking,
             sources=citations,
             prompt=self._manifest(),

@@ -291,14 +291,14 @@ def replay(turn: Turn, language: Language, documents: KnownDocuments) -> TurnStr
     failed = turn.status in (TurnStatus.FAILED, TurnStatus.INTERRUPTED, TurnStatus.RUNNING)
     stream.publish(SessionEvent(turn.session_id))
     if turn.layout:
-        texts = laid_out(turn.layout[1:], turn.assistant_response, turn.thinking)
+        texts = laid_out(turn.layout[1:], turn.answer, turn.thinking)
         stream.lay(_with_notes(texts, dict(_notes(turn, language))))
         stream.lay([None] if failed else [])  # the STATUS that named the error
     else:
         stream.publish(*(note for _, note in _notes(turn, language)))
         stream.publish(ThinkEvent(turn.thinking))
-        stream.publish(ContentEvent(turn.assistant_response))
-    if turn.assistant_response or not failed:
+        stream.publish(ContentEvent(turn.answer))
+    if turn.answer or not failed:
         stream.publish(SourceEvent(turn.sources, documents))
     if failed:
         stream.publish(ErrorEvent(say(f"was_{turn.status.value}", language)))

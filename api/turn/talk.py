@@ -28,7 +28,7 @@ def talk_reply(gathered: Gathered, language: Language) -> str:
         case Talk.REPEAT | Talk.SHORTER | Talk.SOURCES | Talk.CERTAIN if last is None:
             return say("talk_nothing_said", language)
         case Talk.REPEAT if last:
-            return _unmarked(gathered.recent[-1].assistant_response, gathered.recent[-1])
+            return _unmarked(gathered.recent[-1].answer, gathered.recent[-1])
         case Talk.SHORTER if last:
             return _shorter(last, language)
         case Talk.SOURCES | Talk.CERTAIN if last:
@@ -41,7 +41,7 @@ def talk_reply(gathered: Gathered, language: Language) -> str:
 
 def _last_answer(recent: Sequence[Turn]) -> Turn | None:
     """The last one that is no talk itself: what is asked after "shorter" is still about that one."""
-    return next((turn for turn in reversed(recent) if talk_of(turn.user_query) is None), None)
+    return next((turn for turn in reversed(recent) if talk_of(turn.question) is None), None)
 
 
 def _questions(gathered: Gathered, language: Language) -> str:
@@ -49,11 +49,11 @@ def _questions(gathered: Gathered, language: Language) -> str:
     if not turns:
         return say("talk_nothing_said", language)
     ordered = sorted(turns.values(), key=lambda turn: turn.seq)
-    return "\n".join([say("talk_questions", language), *(f"- {turn.user_query}" for turn in ordered)])
+    return "\n".join([say("talk_questions", language), *(f"- {turn.question}" for turn in ordered)])
 
 
 def _shorter(last: Turn, language: Language) -> str:
-    quote = _QUOTE.search(last.assistant_response)
+    quote = _QUOTE.search(last.answer)
     if quote is None:
         return say("talk_shorter", language)
     cited = next((source for source in last.sources if source.cited), None)

@@ -24,7 +24,7 @@ def imported_turn(question: str, answer: str, turn_id: str = "", **fields: Any) 
     are any others of Turn; `plan_turns` sets the owner, the session and `seq`."""
     unknown = {"session_id": "", "owner": "", "created_us": 0, "status": TurnStatus.COMPLETED}
     rest = {"parent_turn_id": FOLLOWS, "model_id": "imported", **unknown, **fields}
-    return Turn(turn_id=turn_id, user_query=question, assistant_response=answer, **rest)
+    return Turn(turn_id=turn_id, question=question, answer=answer, **rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +139,13 @@ def _refuse_cycles(parents: Sequence[str | None], ids: Sequence[str], places: Ma
 def _turn(turn: Turn, places: Mapping[str, int]) -> Turn:
     """As it is stored."""
     at = turn.seq
-    question = scrub(turn.user_query)
+    question = scrub(turn.question)
     if not preprocess_question(question):
         raise BadRequestError(f"turns.{at}.question: must not be empty.")
     _check_summary(at, turn.summary, places)
     _check_rewritten(at, turn.rewritten, places)
-    answer, thinking = scrub(turn.assistant_response), scrub(turn.thinking)
-    return replace(turn, user_query=question, assistant_response=answer, thinking=thinking)
+    answer, thinking = scrub(turn.answer), scrub(turn.thinking)
+    return replace(turn, question=question, answer=answer, thinking=thinking)
 
 
 def _check_summary(at: int, summary: Summary | None, places: Mapping[str, int]) -> None:

@@ -146,11 +146,11 @@ class MarkdownTranscript:
         """One turn with its time, its status when it is not completed, and its sources."""
         status = "" if turn.status is TurnStatus.COMPLETED else f" · {self._word(turn.status.value)}"
         parts = [f"### {number} · {_when(turn.created_us)}{status}"]
-        parts += self._part("question", turn.user_query)
+        parts += self._part("question", turn.question)
         if scope := scope_of(turn.filters, self._language):
             parts.append(f"**{self._word('scope')}** {escaped(scope)}")
         parts += self._part("thinking", turn.thinking)
-        parts += self._part("answer", turn.assistant_response)
+        parts += self._part("answer", turn.answer)
         if turn.sources:
             parts += [f"**{self._word('sources')}**", self._sources(turn.sources)]
         return _joined(parts)

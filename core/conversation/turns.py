@@ -210,11 +210,11 @@ class Turn:
     turn_id: str
     session_id: str
     owner: str
-    user_query: str
+    question: str
     created_us: int
     status: TurnStatus
     parent_turn_id: str | None = None
-    assistant_response: str = ""
+    answer: str = ""
     thinking: str = ""
     sources: tuple[Citation, ...] = ()
     seq: int = 0
@@ -241,7 +241,7 @@ class Turn:
     @property
     def text(self) -> str:
         """What is embedded as the turn."""
-        return f"用户: {self.user_query}\n助手: {self.assistant_response}"
+        return f"用户: {self.question}\n助手: {self.answer}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ def repeats(request: TurnRequest, stored: Turn) -> bool:
     filters = NO_LIMITS if stored.command else request.filters
     requested = _fingerprint(preprocess_question(request.question), request.model_id, request.how, filters)
     return requested == _fingerprint(
-        stored.user_query, stored.model_id, stored.request, stored.filters.in_order()
+        stored.question, stored.model_id, stored.request, stored.filters.in_order()
     )
 
 

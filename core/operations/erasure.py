@@ -185,7 +185,7 @@ _NO_WORDS = frozenset(
     ("owner", "command", "request_hash", "finish_reason", "filters", "warnings", "request.date")
 )
 _COPIED = frozenset(("sources", "prompt", "summary"))  # what documents, or the turns before it, say
-_STORED_AS = {"rewritten": "rewritten_question"}
+_STORED_AS = {"question": "user_query", "answer": "assistant_response", "rewritten": "rewritten_question"}
 
 
 def own_words(record: type = Turn) -> tuple[str, ...]:

@@ -273,9 +273,7 @@ def fit(
 
 
 def turn_tokens(count: Count, turn: Turn) -> int:
-    return _text_tokens(count, defused(turn.user_query)) + _text_tokens(
-        count, defused(turn.assistant_response)
-    )
+    return _text_tokens(count, defused(turn.question)) + _text_tokens(count, defused(turn.answer))
 
 
 @dataclass(slots=True)

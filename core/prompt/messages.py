@@ -270,8 +270,8 @@ def _gather(history: History, candidates: Sequence[Candidate], question: str, co
 
 def _history_messages(turns: Iterable[Turn], part: Part) -> Iterator[Message]:
     for turn in turns:
-        yield Message(Role.USER, turn.user_query, part, turn.turn_id)
-        yield Message(Role.ASSISTANT, turn.assistant_response, part, turn.turn_id)
+        yield Message(Role.USER, turn.question, part, turn.turn_id)
+        yield Message(Role.ASSISTANT, turn.answer, part, turn.turn_id)
 
 
 def _in_order(turns: Iterable[Turn]) -> tuple[Turn, ...]:

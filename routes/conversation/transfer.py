@@ -114,8 +114,6 @@ def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]
         "parent_turn_id": turn.parent_turn_id,
         **({"timestamp": turn.timestamp} if is_moment(turn.created_us) else {}),
         "status": (TurnStatus.INTERRUPTED if running else turn.status).value,
-        "question": turn.user_query,
-        "answer": turn.assistant_response,
         **{name: getattr(turn, name) for name in AS_STORED},
         "sources": [_dumped(citation_reply(citation)) for citation in turn.sources],
         "usage": asdict(turn.usage),

@@ -65,7 +65,7 @@ class Answer(Reply):
     model_config = example(
         {
             "thinking": "",
-            "content": "每一轮都记下上一轮 [1]。",
+            "answer": "每一轮都记下上一轮 [1]。",
             "sources": [],
             "session_id": SESSION_ID,
             "turn_id": TURN_ID,
@@ -77,7 +77,7 @@ class Answer(Reply):
     )
 
     thinking: str = Field(description="The model's visible thinking.")
-    content: str = Field(description="The answer, as far as it was written.")
+    answer: str = Field(description="The answer, as far as it was written.")
     sources: list[Citation] = Field(description="The passages the model was shown.")
     session_id: str = Field(description="The session it is in.")
     warnings: list[TurnWarning] | None = absent("What the reader is warned of.")

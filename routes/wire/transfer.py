@@ -186,7 +186,9 @@ class ImportRewritten(WireModel):
 
 
 _OF_TOOLS = ("tool", "function")
-AS_STORED = ("thinking", "model_id", "command", "token_count", "timings_ms", "finish_reason")
+AS_STORED = (
+    "question", "answer", "thinking", "model_id", "command", "token_count", "timings_ms", "finish_reason",
+)  # fmt: skip
 """Fields of a turn that stand in a file as they are."""
 
 
@@ -234,9 +236,7 @@ class ImportTurn(WireModel):
         """Raises BadRequestError, which names the turn by its place."""
         parent = str(self.parent_turn_id) if self.parent_turn_id else None
         return imported_turn(
-            self.question,
-            self.answer,
-            str(self.turn_id) if self.turn_id else "",
+            turn_id=str(self.turn_id) if self.turn_id else "",
             created_us=moment(self.timestamp, f"turns.{at}.timestamp") or 0,
             parent_turn_id=parent if "parent_turn_id" in self.model_fields_set else FOLLOWS,
             status=TurnStatus(self.status),
@@ -389,7 +389,7 @@ def _with_messages(imported: ImportedSession, messages: list[ImportMessage]) -> 
             turns.append(imported_turn(message.content, "", status=TurnStatus.INTERRUPTED))
             answered = False
         elif message.role == "assistant" and not answered:
-            turns[-1] = replace(turns[-1], assistant_response=message.content, status=TurnStatus.COMPLETED)
+            turns[-1] = replace(turns[-1], answer=message.content, status=TurnStatus.COMPLETED)
             answered = True
         elif message.role == "system" and at == 0 and imported.persona is None:
             imported = replace(imported, persona=ImportedPersona(PersonaDraft(message.content)))

@@ -128,8 +128,8 @@ class Turn(Reply):
             "turn_id": TURN_ID,
             "session_id": SESSION_ID,
             "parent_turn_id": None,
-            "user_query": "父子链是什么？",
-            "assistant_response": "每一轮都记下上一轮 [1]。",
+            "question": "父子链是什么？",
+            "answer": "每一轮都记下上一轮 [1]。",
             "thinking": "",
             "sources": [],
             "status": "completed",
@@ -145,8 +145,8 @@ class Turn(Reply):
     turn_id: str = Field(description="The turn's id, also the retry key of its question.")
     session_id: str = Field(description="The session it is in.")
     parent_turn_id: str | None = Field(description="The turn before it on its branch; null for a root.")
-    user_query: str = Field(description="The question.")
-    assistant_response: str = Field(description="The answer, as far as it was written.")
+    question: str = Field(description="The question.")
+    answer: str = Field(description="The answer, as far as it was written.")
     thinking: str = Field(description="The model's visible thinking.")
     sources: list[Citation] = Field(description="The passages the model was shown.")
     status: TurnStatus = Field(description="running while it is answered, then how it ended.")

@@ -29,7 +29,7 @@ from scripts.commands.server import (
     ask_server,
     at_server,
     at_store,
-    server_options,
+    at_url,
     show_place,
     show_store,
 )
@@ -56,7 +56,7 @@ archive to its end and compares its checksums.
 @click.option("--list", is_flag=True, help="Show the archives in BACKUP_DIR.")
 @click.option("--verify", type=Path, metavar="FILE", help="Read an archive to its end.")
 @as_json
-@server_options
+@at_url
 def backup(**options: Any) -> int:
     """Exit codes: 0 done, 1 failed (also a damaged archive of --verify), 2 refused."""
     for name in ("list", "to", "keep", "url"):

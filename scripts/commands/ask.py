@@ -23,7 +23,7 @@ from scripts.commands.maintenance import (
     run,
     shown,
 )
-from scripts.commands.server import ServerClient, at_server, refusal, server_options
+from scripts.commands.server import ServerClient, at_server, at_url, refusal
 
 if TYPE_CHECKING:
     import httpx
@@ -126,7 +126,7 @@ async def _lines(response: httpx.Response) -> AsyncIterator[str]:
 @click.option("--model", default="default", help="A model id of the configuration.")
 @click.option("--thinking", is_flag=True, help="Ask for visible thinking.")
 @as_json
-@server_options
+@at_url
 def ask(**options: Any) -> int:
     """Ask from the terminal: `wenmai ask "父子链是什么？"`. 在终端里提问。
 
@@ -174,7 +174,7 @@ def _questions(words: tuple[str, ...]) -> Iterator[str]:
 @click.argument("question", nargs=-1, required=True)
 @click.option("--top", type=click.IntRange(1, 50), default=5, help="How many passages (default: 5).")
 @as_json
-@server_options
+@at_url
 def search(**options: Any) -> int:
     """Show which passages a question finds, and how probable each is. 检索：会引用哪些段落。"""
     return run(_search, Options(**options))

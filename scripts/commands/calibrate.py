@@ -26,7 +26,7 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import ServerClient, at_server, server_options
+from scripts.commands.server import ServerClient, at_server, at_url
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -42,7 +42,7 @@ PATH = "/admin/calibration"
 @click.option("--show", is_flag=True, help="The calibration in force.")
 @click.option("--apply", is_flag=True, help="Use it from now on; without it nothing is changed.")
 @as_json
-@server_options
+@at_url
 def calibrate(**options: Any) -> int:
     one_of(Options(**options), "file", "ratings", "undo", "show", required=True)
     return run(_calibrate, Options(**options))

@@ -13,7 +13,7 @@ import click
 from routes.wire.turns import Branch, Prompt, PromptPart, PromptRequest, SessionPage
 from scripts.commands.ask import BOLD, DIM, PLAIN, RED
 from scripts.commands.maintenance import EXIT_OK, Options, as_json, print_json, run, shown
-from scripts.commands.server import ServerClient, at_server, server_options
+from scripts.commands.server import ServerClient, at_server, at_url
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -27,7 +27,7 @@ TIMEOUT_S = 60
     "--limit", type=click.IntRange(1, 200), default=20, help="How many, newest first (default: 20)."
 )
 @as_json
-@server_options
+@at_url
 def sessions(**options: Any) -> int:
     """List the conversations, or show the turns of one. 列出会话，或显示某一会话的各轮。"""
     return run(_sessions, Options(**options))
@@ -61,8 +61,8 @@ def _print_turns(page: Branch, options: Options) -> None:
         return
     for turn in page.turns:
         print(shown(f"{turn.turn_id}  {turn.timestamp[:16]}  {turn.status}"))
-        print(shown(f"? {turn.user_query}"))
-        print(shown(turn.assistant_response))
+        print(shown(f"? {turn.question}"))
+        print(shown(turn.answer))
         print()
 
 
@@ -70,7 +70,7 @@ def _print_turns(page: Branch, options: Options) -> None:
 @click.argument("turn_id")
 @click.option("--request", is_flag=True, help="Then the request as it was sent.")
 @as_json
-@server_options
+@at_url
 def prompt(**options: Any) -> int:
     """Show what the model got for the turn with this TURN_ID, part by part. 显示某一轮发给模型的提示词。"""
     return run(_prompt, Options(**options))

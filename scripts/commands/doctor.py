@@ -29,11 +29,11 @@ from scripts.commands.server import (
     Server,
     ServerClient,
     asking,
+    at_url,
     checked_store,
     holding,
     read,
     server_of,
-    server_options,
     show_store,
 )
 
@@ -52,7 +52,7 @@ MODELS_LIMIT_S = 30.0  # of each it waits for ten seconds, of all at once
 @click.command("doctor", help=__doc__)
 @click.option("--fast", is_flag=True, help="Do not look into the store.")
 @as_json
-@server_options
+@at_url
 def doctor(**options: str | bool | None) -> int:
     """Exit codes: 0 all is well or only warned of, 1 something fails, 2 the configuration is refused."""
     return _examine(Options(**options))
@@ -86,7 +86,7 @@ def _examine(options: Options) -> int:
 async def _findings(settings: Settings, options: Options) -> list[Finding]:
     from api.offline.doctor import examine
 
-    server = server_of(settings, options.url, options.api_key)
+    server = server_of(settings, options.url)
     if options.url:
         return await _of_server(settings, server, named=True)
 

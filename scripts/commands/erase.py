@@ -23,7 +23,7 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, ask_server, at_store, open_here, server_options
+from scripts.commands.server import Server, ask_server, at_store, at_url, open_here
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -69,7 +69,7 @@ def _session_id(text: str) -> str:
     help="delete: also the backup archives that hold what is erased (default: keep).",
 )
 @as_json
-@server_options
+@at_url
 def erase(**options: Any) -> int:
     """Exit codes: 0 done, though copies may hold it; 1 failed, or something else is left; 2 refused."""
     named = [kind for kind in KINDS if options[kind] is not None]

@@ -30,7 +30,7 @@ from scripts.commands.maintenance import (
     print_table,
     run,
 )
-from scripts.commands.server import Server, ServerClient, asking, at_store, server_options, show_store
+from scripts.commands.server import Server, ServerClient, asking, at_store, at_url, show_store
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -62,7 +62,7 @@ LONGEST_SUFFIX = 32
     help="With QDRANT_URL: go back, bring the configured collections level with those of SUFFIX.",
 )
 @as_json
-@server_options
+@at_url
 def reembed(**options: Any) -> int:
     """Exit codes: 0 done (also when there is nothing to do), 1 failed or in use, 2 refused."""
     one_math_thread()

@@ -65,20 +65,14 @@ def address(text: str) -> str:
     return text.rstrip("/")
 
 
-def server_options(command: Callable[..., int]) -> Callable[..., int]:
-    url = click.option(
-        "--url",
-        type=address,
-        metavar="ADDRESS",
-        help="Ask this server (default: the one that has the store of DATA_DIR open; else that store itself, "
-        "or HOST and PORT where only a server can answer).",
-    )
-    key = click.option(
-        "--api-key",
-        metavar="KEY",
-        help="Its key; ps shows it to others on this machine, so set ADMIN_API_KEYS or API_KEYS instead.",
-    )
-    return url(key(command))
+at_url = click.option(
+    "--url",
+    type=address,
+    metavar="ADDRESS",
+    help="Ask this server, with a key of ADMIN_API_KEYS or API_KEYS (default: the one that has the store of "
+    "DATA_DIR open; else that store itself, or HOST and PORT where only a server can answer).",
+)
+"""A key is no option: `ps` shows those to others on the machine."""
 
 
 async def at_store(
@@ -96,7 +90,7 @@ async def at_store(
     from api.offline.stores import refuse_missing
     from core.errors import StoreLockedError
 
-    server = server_of(settings, options.url, options.api_key)
+    server = server_of(settings, options.url)
     if not options.url:
         refuse_missing(settings.store)
         try:
@@ -122,7 +116,7 @@ async def at_server(
     """
     from api.offline.holders import serving
 
-    server = server_of(settings, options.url, options.api_key, as_admin=as_admin)
+    server = server_of(settings, options.url, as_admin=as_admin)
     held = "" if options.url else serving(settings.store)
     if held:
         server = Server(held, server.api_key)
@@ -132,12 +126,15 @@ async def at_server(
 
 
 async def show_asked(settings: Settings, client: ServerClient, server: Server, *, named: bool) -> None:
-    """A user's key learns which store it is, and not what is in it. Raises CommandError."""
+    """A user's key learns which store it is, and not what is in it; an administrator's, which no other server
+    than one's own is sent for that, learns both. Raises CommandError."""
     from api.offline.holders import id_of
     from routes.wire.server import PublicSettings, Statistics
 
+    looking = server if named else server_of(settings, server.url)
     named = named or not id_of(settings.store)
-    response = await client.request("GET", "/admin/stats")
+    async with asking(looking, silence=NOT_RUNNING) as administrator:
+        response = await administrator.request("GET", "/admin/stats")
     if response.is_success:
         checked_store(settings, server, read(response, Statistics), named=named)
         return
@@ -225,13 +222,13 @@ def _show(line: str) -> None:
     print(shown(Mask()(line)), file=sys.stderr)
 
 
-def server_of(settings: Settings, url: str | None, api_key: str | None, *, as_admin: bool = True) -> Server:
+def server_of(settings: Settings, url: str | None, *, as_admin: bool = True) -> Server:
     """`as_admin`: an administrator's key goes before a user's."""
     server = settings.server
     keys = (
         [*server.admin_api_keys, *server.api_keys] if as_admin else [*server.api_keys, *server.admin_api_keys]
     )
-    key = api_key or next((key.get_secret_value() for key in keys), "")
+    key = next((key.get_secret_value() for key in keys), "")
     return Server(url or server.address(server.port), key)
 
 

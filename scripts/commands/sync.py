@@ -30,7 +30,7 @@ from scripts.commands.maintenance import (
     run,
     shown,
 )
-from scripts.commands.server import Server, ServerClient, asking, at_store, server_options, show_store
+from scripts.commands.server import Server, ServerClient, asking, at_store, at_url, show_store
 
 if TYPE_CHECKING:
     from api.offline.holders import StoreContents
@@ -49,7 +49,7 @@ FAILURES_SHOWN = 100
     "--forget", metavar="SOURCE", help="Remove the documents of a source that is no longer configured."
 )
 @as_json
-@server_options
+@at_url
 def sync(**options: Any) -> int:
     """Exit codes: 0 all is in line, 1 some files failed, were held back or not reached, 2 refused."""
     one_of(Options(**options), "forget", "source")

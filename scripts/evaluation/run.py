@@ -114,7 +114,7 @@ class MemoryRun:
                 turn_id=turn_id,
                 session_id=session_id,
                 owner=OWNER,
-                user_query=line.text,
+                question=line.text,
                 created_us=BEGAN_US + at * 1_000_000,
                 status=TurnStatus.COMPLETED,
                 parent_turn_id=turn_ids[at - 1] if at else None,

@@ -129,7 +129,7 @@ class ServedKnowledge:
             )
             for one in answer.sources
         )
-        return Reply(answer.content, tuple(sources))
+        return Reply(answer.answer, tuple(sources))
 
     async def remove_added(self) -> None:
         """What this run has added goes again."""

@@ -69,8 +69,8 @@ class HistoryRecall:
 
     def keep(self, judged: Sequence[Remembered], recent: Sequence[Turn] = ()) -> list[Remembered]:
         """Those that reach the threshold, in the order given; of equal questions the newest."""
-        answered = {turn.user_query for turn in recent if turn.status is TurnStatus.COMPLETED}
-        fresh = [each for each in _newest_of_equal(judged) if each.turn.user_query not in answered]
+        answered = {turn.question for turn in recent if turn.status is TurnStatus.COMPLETED}
+        fresh = [each for each in _newest_of_equal(judged) if each.turn.question not in answered]
         return [each for each in fresh if each.chance >= self._threshold]
 
     async def rank(self, query: Query, branch: Branch, shown: Collection[str], owner: str) -> list[Ranked]:
@@ -96,7 +96,7 @@ class HistoryRecall:
         def chances() -> list[Remembered]:
             return [Remembered(turn, match.chance(cosines[turn.turn_id], turn.text)) for turn in turns]
 
-        texts = sum(len(turn.user_query) + len(turn.assistant_response) for turn in turns)
+        texts = sum(len(turn.question) + len(turn.answer) for turn in turns)
         # an imported turn can be megabytes; for ordinary ones the way to a thread is longer than the work
         return chances() if texts <= INLINE_CHARS else await asyncio.to_thread(chances)
 
@@ -178,10 +178,10 @@ def _newest_of_equal(turns: Sequence[Remembered]) -> list[Remembered]:
     """Keep the order; of turns that ask the same question only the newest stays."""
     newest: dict[str, Turn] = {}
     for turn in (each.turn for each in turns):
-        known = newest.get(turn.user_query)
+        known = newest.get(turn.question)
         if known is None or (turn.created_us, turn.seq) > (known.created_us, known.seq):
-            newest[turn.user_query] = turn
-    return [each for each in turns if newest[each.turn.user_query] is each.turn]
+            newest[turn.question] = turn
+    return [each for each in turns if newest[each.turn.question] is each.turn]
 
 
 # The vectors a turn is recalled by, made once it is durable: what is lost is made again at the next start.
@@ -301,7 +301,7 @@ class TurnIndexer:
 
     async def _whole(self, turn: Turn, passage: list[float]) -> TurnVectors:
         """One question at a time: the next asker waits for one embedding at most."""
-        (question,) = await self._embedding.embed_queries([embedded_part(turn.user_query)])
+        (question,) = await self._embedding.embed_queries([embedded_part(turn.question)])
         return TurnVectors(question, passage, await asyncio.to_thread(encode_document, turn.text))
 
     async def _add(self, turns: Sequence[Turn], added: Sequence[TurnVectors]) -> None:
@@ -366,7 +366,7 @@ def _cut(text: str) -> Iterator[str]:
 def _is_worth_finding(turn: Turn) -> bool:
     if not turn.status.finished or turn.command or not turn.text.strip():
         return False
-    return bool(turn.assistant_response) or turn.status is TurnStatus.COMPLETED
+    return bool(turn.answer) or turn.status is TurnStatus.COMPLETED
 
 
 def _is_indexed(turn: Turn) -> bool:

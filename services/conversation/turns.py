@@ -60,8 +60,8 @@ class TurnPayload(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     session_id: str
-    user_query: str
-    assistant_response: str = ""
+    question: str = Field(alias="user_query")
+    answer: str = Field("", alias="assistant_response")
     timestamp: str = ""
     context_docs: list[Any] = Field(default_factory=list)
     token_count: int = 0
@@ -95,6 +95,8 @@ def to_payload(turn: Turn) -> dict[str, Any]:
     """The JSON object that is stored; `context_docs` names the chunks shown to the model, best first."""
     payload = {
         **asdict(turn),
+        "user_query": turn.question,
+        "assistant_response": turn.answer,
         "timestamp": turn.timestamp,
         "context_docs": [citation.chunk_id for citation in turn.sources],
         "filters": None if turn.filters.limits_nothing else asdict(turn.filters),
@@ -103,7 +105,8 @@ def to_payload(turn: Turn) -> dict[str, Any]:
         **rewritten_payload(turn.rewritten),
         "schema": TURN_SCHEMA,
     }
-    del payload["rewritten"]
+    for name in ("question", "answer", "rewritten"):
+        del payload[name]
     # a provider's NaN is no JSON, and no store takes it
     return cast(dict[str, Any], to_jsonable_python(payload, inf_nan_mode="null"))
 

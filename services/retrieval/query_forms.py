@@ -168,8 +168,8 @@ class QueryRewriter:
     def _messages(self, question: str, turns: Sequence[Turn]) -> list[Message]:
         exchanges = [
             {
-                "question": neutral(turn.user_query[:MAX_TURN_CHARS]),
-                "answer": neutral(turn.assistant_response[:MAX_TURN_CHARS]),
+                "question": neutral(turn.question[:MAX_TURN_CHARS]),
+                "answer": neutral(turn.answer[:MAX_TURN_CHARS]),
             }
             for turn in self.context_turns(turns)
         ]

@@ -76,7 +76,7 @@ async def test_the_way_back_from_an_upgrade(tmp_path: Path) -> None:
     assert (await run("wenmai", "restore", str(archive), "--apply", **data))[0] == 0
     async with open_app(settings) as app:
         turns = (await app.client.get(f"/sessions/{asked.session_id}/turns")).json()["turns"]
-    assert [turn["assistant_response"] for turn in turns] == [asked.answer]
+    assert [turn["answer"] for turn in turns] == [asked.answer]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -46,7 +46,7 @@ async def test_a_reader_gets_every_piece_once(reader: str, tmp_path: Path) -> No
             (session,) = (await client.get("/sessions")).json()["sessions"]
             (turn,) = (await client.get(f"/sessions/{session['session_id']}/turns")).json()["turns"]
     assert errors == ""
-    assert printed == turn["assistant_response"] + "\n" == "".join(SAID * 4) + "\n"
+    assert printed == turn["answer"] + "\n" == "".join(SAID * 4) + "\n"
     assert relay.faults == []
     assert [head.split()[0] for head in relay.heads] == ["POST"] * 3 + ["GET"] * 4
 

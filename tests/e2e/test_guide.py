@@ -32,7 +32,7 @@ def asked(client: httpx.Client, question: TurnQuestion) -> Outcome:
     body = {"question": question.question, "stream": False}
     answer = client.post(CHAT, json=body).raise_for_status().json()
     sources = tuple(hit(each, each["score"]) for each in answer["sources"])
-    return judge(question, ranked, Reply(answer["content"], sources))
+    return judge(question, ranked, Reply(answer["answer"], sources))
 
 
 @pytest.mark.slow("reads the whole guide in, and asks forty questions of it")

@@ -98,6 +98,15 @@ def test_every_reference_leads_somewhere_and_nothing_is_defined_in_passing(spec:
     assert not [each for each in parts(spec) if "$defs" in each]
 
 
+def test_a_turns_texts_are_question_and_answer_everywhere(spec: dict[str, Any]) -> None:
+    """Discriminates: `content` beside `stream: false`, `assistant_response` in a stored turn."""
+    schemas: dict[str, Any] = spec["components"]["schemas"]
+    named = {(name, field) for name, schema in schemas.items() for field in schema.get("properties", ())}
+    assert {name for name, field in named if field == "answer"} == {"Answer", "ImportTurn", "Turn"}
+    other = ("user_query", "assistant_response", "content", "query")
+    assert {name for name, field in named if field in other} == {"ImportMessage"}  # in OpenAI's form
+
+
 def test_operations_have_plain_unique_ids_one_described_tag_and_a_text(spec: dict[str, Any]) -> None:
     ids = [operation["operationId"] for _, _, operation in operations(spec)]
     assert len(ids) == len(set(ids))

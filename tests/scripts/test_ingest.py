@@ -123,7 +123,10 @@ def run(server: Documents, *arguments: str | Path) -> int:
 
 
 def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
-    server: Documents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: Documents,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Discriminates: sending `tags` when none are given."""
     folder = tmp_path / "guide"
@@ -131,7 +134,8 @@ def test_a_folder_and_a_file_are_added_with_their_ids_and_tags(
     for name in ("a.md", "zh/b.md", "old.doc", "zh/older.DOC", "skipped.png", ".hidden.bin"):
         (folder / name).write_text("text busy")
     (tmp_path / "c.txt").write_text("text")
-    arguments = (folder, tmp_path / "c.txt", "--tags", "x,y", "--date", "2026-01-31", "--api-key", "k")
+    arguments = (folder, tmp_path / "c.txt", "--tags", "x,y", "--date", "2026-01-31")
+    monkeypatch.setenv("API_KEYS", "k")
     assert run(server, *arguments) == 0
     ids = {name: fields["external_id"] for name, fields in server.uploads.items()}
     results = {"a.md": folder / "a.md", "b.md": folder / "zh" / "b.md", "c.txt": tmp_path / "c.txt"}

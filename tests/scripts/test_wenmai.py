@@ -115,6 +115,13 @@ def test_what_reports_also_reports_as_json_and_what_has_a_number_limits_it(name:
         assert not isinstance(each.type, click.types.IntParamType) or isinstance(each.type, click.IntRange)
 
 
+@pytest.mark.parametrize("name", wenmai.COMMANDS)
+def test_no_option_takes_a_secret(name: str) -> None:
+    """Discriminates: `--api-key KEY`, which `ps` shows to everybody on the machine."""
+    options = [option for each in made(name).params for option in each.opts]
+    assert [each for each in options if re.search("(key|password|secret|token)(?!-env)", each)] == []
+
+
 def test_the_overview_lists_every_command_and_exit_code_and_loads_none(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -198,12 +198,15 @@ async def _greeting(folder: Path, reader: asyncio.StreamReader) -> None:
 
 
 async def end_process(process: asyncio.subprocess.Process) -> None:
-    """Its pipe is closed; wait for it, and end it when it does not come to an end by itself."""
+    """Its pipe is closed; wait for it, and end it when it does not come to an end by itself, or when it is no
+    longer waited for: what was acknowledged is in the journal."""
     try:
-        await asyncio.wait_for(process.wait(), _END_TIMEOUT_S)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _END_TIMEOUT_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 # The server's end of a feed of changes.

@@ -53,7 +53,7 @@ def _turn_texts(payload: Mapping[str, Any]) -> PointTexts:
         return PointTexts()
     status = payload.get("status", TurnStatus.COMPLETED)
     question, answer = _text(payload, "user_query"), _text(payload, "assistant_response")
-    text = Turn("", "", "", question, 0, TurnStatus.COMPLETED, assistant_response=answer).text
+    text = Turn("", "", "", question, 0, TurnStatus.COMPLETED, answer=answer).text
     return PointTexts(
         question=embedded_part(question),
         passage=text[:EMBEDDED_TURN_CHARS] if status == TurnStatus.COMPLETED else "",

@@ -52,7 +52,7 @@ async def make_vectors(
 
 async def _question(embedding: EmbeddingService, turn: Turn) -> list[float]:
     """One at a time: the next asker waits for one embedding at most."""
-    return (await embedding.embed_queries([embedded_part(turn.user_query)]))[0]
+    return (await embedding.embed_queries([embedded_part(turn.question)]))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def embedded_turn(record: Record) -> Turn | None:
     if not isinstance(question, str):
         return None
     answer = text_of(payload.get("assistant_response")) or ""
-    return Turn("", "", "", question, 0, TurnStatus.COMPLETED, assistant_response=answer)
+    return Turn("", "", "", question, 0, TurnStatus.COMPLETED, answer=answer)
 
 
 def _is_completed(record: Record) -> bool:

@@ -82,7 +82,7 @@ async def test_imported_turns_have_their_sparse_vectors_at_once_and_are_given_to
         importer = SessionImporter(
             SessionStore(store, SESSIONS),
             TurnStore(store, TURNS),
-            index=lambda turns: indexed.extend(turn.user_query for turn in turns),
+            index=lambda turns: indexed.extend(turn.question for turn in turns),
         )
         imported = await importer.run(fields)
         records = await store.retrieve(TURNS, imported.turn_ids, with_vectors=True)

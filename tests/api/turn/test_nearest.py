@@ -20,7 +20,7 @@ async def strict_ask(folder: Path, question: str) -> tuple[str, str]:
         turn = await app.ask(question)
         assert turn.sources == []
         stored = await app.client.get(f"/turns/{turn.finished['turn_id']}")
-        assert stored.json()["assistant_response"] == turn.answer
+        assert stored.json()["answer"] == turn.answer
         return turn.answer, document_id
 
 

@@ -248,9 +248,7 @@ def notes_of(*events: StatusEvent) -> TurnNotes:
 
 
 def turn(**more: object) -> Turn:
-    whole = Turn(
-        "t", "s", "local", "Why?", 1, TurnStatus.COMPLETED, assistant_response="One two", thinking="hm"
-    )
+    whole = Turn("t", "s", "local", "Why?", 1, TurnStatus.COMPLETED, answer="One two", thinking="hm")
     for name, value in more.items():
         object.__setattr__(whole, name, value)
     return whole

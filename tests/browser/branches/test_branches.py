@@ -37,7 +37,7 @@ def node(n: int, parent: int | None = None, **changes: Any) -> dict[str, Any]:
 
 
 def turn(of: dict[str, Any]) -> dict[str, Any]:
-    texts = {"user_query": of["turn_id"], "assistant_response": "答。", "thinking": "", "sources": []}
+    texts = {"question": of["turn_id"], "answer": "答。", "thinking": "", "sources": []}
     return {**of, **texts, "timestamp": of["created_at"]}
 
 

@@ -82,7 +82,7 @@ async def test_a_thousand_turns_in_forty_branches_are_on_the_map_at_once(page: P
     Discriminates: a date's format made anew for each row.
     """
     tree = wide_tree()
-    texts = {"user_query": "问题", "assistant_response": "答。", "thinking": "", "sources": []}
+    texts = {"question": "问题", "answer": "答。", "thinking": "", "sources": []}
 
     async def fulfil(route: Route) -> None:
         turns = tree if "/tree" in route.request.url else [{**tree[-1], **texts, "timestamp": ""}]

@@ -13,7 +13,7 @@ from tests.browser.safety.payloads import HOSTILE
 from tests.browser.support.driving import SESSION_ID, TURN_ID, answer_with, answered, ask, whole_turn
 
 TAB = "#prompt-retrieval-tab"
-TURN = {"turn_id": TURN_ID, "session_id": SESSION_ID, "user_query": "问？", "model_id": "m"}
+TURN = {"turn_id": TURN_ID, "session_id": SESSION_ID, "question": "问？", "model_id": "m"}
 ROWS = ".candidate:not([hidden])"
 
 

@@ -52,8 +52,8 @@ def sources(texts: Sequence[str]) -> list[dict[str, object]]:
 
 def turn(**changes: object) -> dict[str, Any]:
     whole = {
-        "turn_id": TURN_ID, "parent_turn_id": None, "session_id": SESSION_ID, "user_query": ALL, "thinking": ALL,
-        "assistant_response": ALL, "sources": sources(TEXTS), "status": "completed", "timestamp": TIME,
+        "turn_id": TURN_ID, "parent_turn_id": None, "session_id": SESSION_ID, "question": ALL, "thinking": ALL,
+        "answer": ALL, "sources": sources(TEXTS), "status": "completed", "timestamp": TIME,
         "created_at": TIME, "finish_reason": TEXTS[1], "command": "", "model_id": TEXTS[1], "feedback": TEXTS[1],
         "timings_ms": {TEXTS[1]: 3}, "usage": {TEXTS[1]: 3}, "error": TEXTS[1],
     }  # fmt: skip

@@ -20,7 +20,7 @@ MAP = "#branches .open-map"
 
 def questions(desk: Served, session_id: str) -> list[str]:
     turns = httpx.get(f"{desk.url}/sessions/{session_id}/turns").json()["turns"]
-    return [turn["user_query"] for turn in turns]
+    return [turn["question"] for turn in turns]
 
 
 async def go(page: Page, desk: Served, session_id: str) -> None:

@@ -165,7 +165,7 @@ async def answer_after_a_crash(page: Page) -> None:
         await route.fulfill(body=whole[begun:], content_type="text/event-stream; charset=utf-8")
 
     async def read(route: Route) -> None:
-        await route.fulfill(json={"status": "interrupted", "assistant_response": ""})
+        await route.fulfill(json={"status": "interrupted", "answer": ""})
 
     await page.route("**/turns/*", read)
     await page.route("**/turns/*/stream?*", resume)

@@ -16,7 +16,7 @@ PARTS = ".asked, .prose, .source-box"
 SHOWN = f"[...document.querySelectorAll('{PARTS}')].map((node) => node.outerHTML)"
 STORED = """async (turn) => {
   const { readTurn } = await import("/web/js/api/turns.js");
-  return (await readTurn(turn)).assistant_response;
+  return (await readTurn(turn)).answer;
 }"""
 
 

@@ -35,7 +35,7 @@ def citation(file_name: str, heading: str, index: int = 1) -> Citation:
 
 def turn(question: str = "q", answer: str = "a", **fields: Any) -> Turn:
     plain = Turn("t", "s", "o", question, 1_750_000_000_000_000, TurnStatus.COMPLETED)
-    return replace(plain, assistant_response=answer, **fields)
+    return replace(plain, answer=answer, **fields)
 
 
 def outline(markdown: str) -> list[str]:

@@ -63,8 +63,8 @@ def turns(draw: st.DrawFn, numbers: Sequence[int]) -> list[Turn]:
             turn_id=f"t{number * 7 % 10}",  # in another order than time
             session_id="s",
             owner="o",
-            user_query=draw(TEXT),
-            assistant_response=draw(TEXT),
+            question=draw(TEXT),
+            answer=draw(TEXT),
             created_us=number // 3,  # some are equal: seq decides
             seq=number,
             status=TurnStatus.COMPLETED,
@@ -165,7 +165,7 @@ def check_history(history: History, messages: Sequence[Message]) -> None:
         if message.turn_id and message.part is not Part.SUMMARY:
             turn = every[message.turn_id]
             user = message.role is Role.USER
-            assert message.content == (turn.user_query if user else turn.assistant_response)
+            assert message.content == (turn.question if user else turn.answer)
             assert not turn.command
     recent, relevant = (turns_in(messages, part) for part in (Part.RECENT, Part.RELEVANT))
     assert not set(recent) & set(relevant)
@@ -191,9 +191,7 @@ def tellable(history: History, messages: Sequence[Message]) -> tuple[list[str], 
 
 
 def in_time(turns: Sequence[Turn]) -> list[str]:
-    words = [
-        turn for turn in turns if (turn.user_query + turn.assistant_response).strip() and not turn.command
-    ]
+    words = [turn for turn in turns if (turn.question + turn.answer).strip() and not turn.command]
     words.sort(key=lambda turn: (turn.created_us, turn.seq, turn.turn_id))
     return [turn.turn_id for turn in words]
 

@@ -111,7 +111,7 @@ async def test_a_turn_with_a_damaged_field_is_read_without_it(app: App, fields: 
     assert await goes_on(app, session_id, parent_turn_id=turns[2]) == []
     leaf = (await app.client.get(f"/sessions/{session_id}/turns?leaf={turns[2]}")).json()["turns"]
     assert [turn["turn_id"] for turn in leaf] == turns
-    assert leaf[1]["user_query"] == "two?"
+    assert leaf[1]["question"] == "two?"
     assert turns[1] in [node["turn_id"] for node in await tree(app, session_id)]
     prompt = await app.client.get(f"/turns/{turns[1]}/prompt")
     assert prompt.status_code == 200
@@ -181,7 +181,7 @@ async def test_a_recent_turn_whose_text_cannot_be_read_is_said_once(app: App, qu
         warnings = await goes_on(app, session_id)
     assert [(each["code"], each["turns"]) for each in warnings] == [("turns_unreadable", 1)]
     assert [each["number"] for each in logs if each["event"] == "unreadable_turns_skipped"][:1] == [1]
-    assert [turn["user_query"] for turn in await branch(app, session_id)] == ["one?", "three?", "and four?"]
+    assert [turn["question"] for turn in await branch(app, session_id)] == ["one?", "three?", "and four?"]
     await read_everywhere(app, session_id)
 
 

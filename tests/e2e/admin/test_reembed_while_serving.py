@@ -56,7 +56,7 @@ async def prepare(app: App, folder: Path, embedding: str = WIDER) -> ReembedStat
 
 async def questions(app: App, session_id: str) -> set[str]:
     turns = (await app.client.get(f"/sessions/{session_id}/turns")).json()["turns"]
-    return {turn["user_query"] for turn in turns}
+    return {turn["question"] for turn in turns}
 
 
 @pytest.mark.full("writes a whole store anew")

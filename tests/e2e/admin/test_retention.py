@@ -41,11 +41,11 @@ async def aged_turn(app: App, session_id: str, days: float, parent: str | None =
         turn_id=str(uuid.uuid4()),
         session_id=session_id,
         owner="local",
-        user_query="What is the fee?",
+        question="What is the fee?",
         created_us=time.time_ns() // 1_000 - int(days * DAY_US),
         status=TurnStatus.COMPLETED,
         parent_turn_id=parent,
-        assistant_response="300 yuan.",
+        answer="300 yuan.",
     )
     await app.container.conversations.add_conversation_turn(turn)
     return turn.turn_id

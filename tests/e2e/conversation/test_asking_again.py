@@ -43,7 +43,7 @@ def again(turn: dict[str, Any]) -> dict[str, Any]:
     remaining = ("turn_id", "session_id", "parent_turn_id", "model_id")
     limits = {"filters": turn["filters"]} if "filters" in turn else {}
     return {
-        "question": turn["user_query"],
+        "question": turn["question"],
         **{name: turn[name] for name in remaining},
         **turn["request"],
         **limits,
@@ -57,7 +57,7 @@ async def retry(app: App, turn: dict[str, Any]) -> Streamed:
     streamed = Streamed(frames(response.text))
     stored = await read(app, turn["turn_id"])
     assert (streamed.finished["status"], stored["status"]) == ("completed", "completed")
-    assert stored["assistant_response"] == streamed.answer
+    assert stored["answer"] == streamed.answer
     session = equals("session_id", turn["session_id"])
     records, _ = await app.container.store.scroll(TURNS, models.Filter(must=[session]), 100)
     assert [(record.payload or {})["turn_id"] for record in records].count(turn["turn_id"]) == 1
@@ -140,7 +140,7 @@ async def test_a_filtered_question_is_asked_again_by_who_sent_it_and_by_who_read
     async with open_app(settings(tmp_path, "!", conversation=filters)) as app:
         await app.ask("Try.", turn_id=turn_id)
         turn = await read(app, turn_id)
-        assert turn["user_query"] == "Try.\n\nsigned"
+        assert turn["question"] == "Try.\n\nsigned"
         assert (await app.client.post(CHAT, json=again(turn))).status_code == 200
         assert (await app.ask("Try.", turn_id=turn_id)).finished["status"] == "failed"
     async with open_app(settings(tmp_path, "done", conversation=filters)) as app:

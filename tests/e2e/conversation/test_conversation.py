@@ -45,7 +45,7 @@ async def test_the_second_turn_hangs_on_the_first_and_both_are_stored(app: App) 
     assert first.finished["parent_turn_id"] is None
     turns = (await app.client.get(f"/sessions/{first.session_id}/turns")).json()["turns"]
     assert [turn["turn_id"] for turn in turns] == [first.finished["turn_id"], second.finished["turn_id"]]
-    assert turns[0]["assistant_response"] == first.answer
+    assert turns[0]["answer"] == first.answer
     assert turns[0]["sources"] == first.sources
 
 
@@ -97,7 +97,7 @@ async def test_thinking_is_split_from_the_answer_and_stored_apart(tmp_path: Path
         stored = (await app.client.get(f"/turns/{turn.finished['turn_id']}")).json()
     assert turn.text("THINK") == "hm\nso"
     assert turn.answer == "Forty-two\nDONE: said it"
-    assert (stored["thinking"], stored["assistant_response"]) == (turn.text("THINK"), turn.answer)
+    assert (stored["thinking"], stored["answer"]) == (turn.text("THINK"), turn.answer)
 
 
 async def test_a_model_that_cannot_be_reached_ends_in_error_and_keeps_the_question(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_model_that_cannot_be_reached_ends_in_error_and_keeps_the_questi
     assert turn.kinds[-3:] == ["ERROR", "STATUS", "DONE"]
     error = next(status for status in turn.statuses if status["stage"] == "error")
     assert (error["code"], error["retryable"]) == ("llm_unavailable", True)
-    assert (stored["status"], stored["user_query"]) == ("failed", "Are you there?")
+    assert (stored["status"], stored["question"]) == ("failed", "Are you there?")
 
 
 async def test_what_a_model_said_before_it_failed_is_kept_as_failed(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_without_streaming_one_object_has_the_same_parts(app: App) -> None
     assert body["status"] == "completed"
     assert body["sources"][0]["file_name"] == "guide.md"
     stored = (await app.client.get(f"/turns/{body['turn_id']}")).json()
-    assert stored["assistant_response"] == body["content"]
+    assert stored["answer"] == body["answer"]
 
 
 async def test_use_chat_mode_false_sends_one_flat_prompt(tmp_path: Path) -> None:

@@ -95,11 +95,11 @@ def past(session_id: str, number: int, parent: str | None, place: int) -> Turn:
         turn_id=f"00000000-0000-4000-8000-{number:012d}",
         session_id=session_id,
         owner="local",
-        user_query=question,
+        question=question,
         created_us=1_000_000 * number,
         status=TurnStatus.COMPLETED,
         parent_turn_id=parent,
-        assistant_response=answer,
+        answer=answer,
         seq=number,
     )
 

@@ -74,7 +74,7 @@ async def test_an_interrupted_answer_is_never_taken_for_a_whole_one(tmp_path: Pa
         again = await read(app, turn_id, 0)
     assert live.kinds[-4:] == ["SOURCE", "ERROR", "STATUS", "DONE"]
     assert live.finished["status"] == stored["status"] == "interrupted"
-    assert (live.answer, stored["assistant_response"]) == ("half", "half")
+    assert (live.answer, stored["answer"]) == ("half", "half")
     assert "ERROR" in again.kinds
 
 

@@ -81,7 +81,7 @@ async def test_a_follow_up_that_found_nothing_is_rewritten_and_finds_its_passage
         REWRITTEN,
     ]
     assert turn.sources[0]["file_name"] == "fees.md"
-    assert stored["user_query"] == question
+    assert stored["question"] == question
     assert turn.finished["timings_ms"]["rewrite"] >= turn.finished["timings_ms"]["retrieve"]
     assert [part["reason"] for part in prompt["parts"] if part["part"] == "question"] == [
         "always",

@@ -96,7 +96,7 @@ def test_both_turns_are_there_after_kill_nine_and_restart(tmp_path: Path) -> Non
     with running_server(tmp_path, **quick) as again:
         stored = turns(again.url, one.session_id)
     assert [turn["turn_id"] for turn in stored] == [one.finished["turn_id"], two.finished["turn_id"]]
-    assert [turn["assistant_response"] for turn in stored] == [one.answer, two.answer]
+    assert [turn["answer"] for turn in stored] == [one.answer, two.answer]
     assert stored[1]["parent_turn_id"] == stored[0]["turn_id"]
 
 
@@ -121,8 +121,8 @@ def test_what_a_reader_saw_of_an_answer_is_there_after_kill_nine(stub: StubLLM, 
     with running_server(tmp_path, **model) as again:
         (turn,) = turns(again.url, seen.session_id)
     assert turn["status"] == "interrupted"
-    assert seen.answer.startswith(turn["assistant_response"])
-    assert len(turn["assistant_response"].split()) >= 35 - 15
+    assert seen.answer.startswith(turn["answer"])
+    assert len(turn["answer"].split()) >= 35 - 15
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
@@ -189,7 +189,7 @@ def test_a_stopped_turn_is_kept_as_cancelled_and_closes_the_model(
     assert turn.finished["status"] == "cancelled"
     assert "ERROR" not in turn.kinds
     stored = httpx.get(f"{with_model.url}/turns/{turn_id}").json()
-    assert (stored["status"], stored["assistant_response"]) == ("cancelled", turn.answer)
+    assert (stored["status"], stored["answer"]) == ("cancelled", turn.answer)
     wait_until(lambda: stub.left == left + 1)
 
 

@@ -24,7 +24,7 @@ async def test_thinking_that_met_a_limit_is_no_answer_and_no_history(tmp_path: P
         turn = await app.ask("Why?", thinking=True)
         stored = (await app.client.get(f"/turns/{turn.finished['turn_id']}")).json()
     assert (turn.answer, len(turn.text("THINK"))) == ("", 1_000)
-    assert (stored["status"], stored["assistant_response"]) == ("failed", "")
+    assert (stored["status"], stored["answer"]) == ("failed", "")
     assert stored["thinking"] == turn.text("THINK")
 
 

@@ -194,9 +194,7 @@ async def _recalled(conversation: Conversation, branch: str) -> list[str]:
     rows = ["| 轮 turn | 概率 probability | 问题 question | |", "| --- | --- | --- | --- |"]
     for each in await manager.recall.judge(query, ranked[:4]):
         mark = "已发给模型 sent" if each.turn.turn_id in remaining else ""
-        rows.append(
-            f"| {int(each.turn.turn_id[-12:])} | {each.chance:.2f} | {each.turn.user_query} | {mark} |"
-        )
+        rows.append(f"| {int(each.turn.turn_id[-12:])} | {each.chance:.2f} | {each.turn.question} | {mark} |")
     return rows
 
 

@@ -65,7 +65,7 @@ async def test_times_of_any_zone_are_kept_and_missing_ones_are_a_second_apart_in
     ]
     untimed = await bring_in(app, turns=[qa("a"), qa("b"), qa("c")])
     turns = await branch(app, untimed["session_id"])
-    assert [turn["user_query"] for turn in turns] == ["a", "b", "c"]
+    assert [turn["question"] for turn in turns] == ["a", "b", "c"]
     assert len({turn["timestamp"] for turn in turns}) == 3
 
 
@@ -81,7 +81,7 @@ async def test_messages_in_openais_form_become_turns_and_the_system_message_the_
     turns = await branch(app, imported["session_id"])
     assert session["persona"]["text"] == "You are a pirate."
     assert session["title"] == "Hello?"
-    assert [(turn["user_query"], turn["assistant_response"], turn["status"]) for turn in turns] == [
+    assert [(turn["question"], turn["answer"], turn["status"]) for turn in turns] == [
         ("Hello?", "", "interrupted"), ("Anybody?", "Arr.", "completed"),
     ]  # fmt: skip
 
@@ -99,7 +99,7 @@ async def test_messages_copied_from_a_reply_are_taken_as_they_are(app: App) -> N
     session = (await app.client.get(f"/sessions/{imported['session_id']}")).json()
     turns = await branch(app, imported["session_id"])
     assert session["persona"]["text"] == "You are a pirate."
-    assert [(turn["user_query"], turn["assistant_response"]) for turn in turns] == [("Hello?", "Arr.")]
+    assert [(turn["question"], turn["answer"]) for turn in turns] == [("Hello?", "Arr.")]
 
 
 async def test_what_is_refused_is_said_in_characters_and_without_a_librarys_prefix(app: App) -> None:

@@ -163,9 +163,9 @@ async def test_the_turns_are_those_of_the_newest_branch_unless_a_leaf_is_named(a
     ids = [uid() for _ in range(3)]
     turns = [qa("root", turn_id=ids[0]), qa("old", turn_id=ids[1]), qa("new", parent_turn_id=ids[0])]
     session_id = (await bring_in(app, turns=turns))["session_id"]
-    assert [turn["user_query"] for turn in await branch(app, session_id)] == ["root", "new"]
+    assert [turn["question"] for turn in await branch(app, session_id)] == ["root", "new"]
     old = (await app.client.get(f"/sessions/{session_id}/turns?leaf={ids[1]}")).json()["turns"]
-    assert [turn["user_query"] for turn in old] == ["root", "old"]
+    assert [turn["question"] for turn in old] == ["root", "old"]
     missing = await app.client.get(f"/sessions/{session_id}/turns?leaf={NOBODYS}")
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_turn")
 

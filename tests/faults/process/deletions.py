@@ -58,7 +58,7 @@ async def turn_state(client: Client, things: Things, number: int) -> str:
     read = await client.get(f"/turns/{things.turn_ids[number]}")
     if read.status == 404:
         return "gone"
-    answer, status = read.json["assistant_response"], read.json["status"]
+    answer, status = read.json["answer"], read.json["status"]
     return (
         "whole"
         if (answer, status) == (answer_to(things.asked[number]), "completed")

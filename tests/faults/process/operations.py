@@ -221,7 +221,7 @@ class Operating:
     async def _check_turn(self, talk: Talk, turn_id: str) -> None:
         reply = await self.client.get(f"/turns/{turn_id}")
         turn = reply.json if reply.status == 200 else {}
-        read = (turn.get("user_query"), turn.get("assistant_response"))
+        read = (turn.get("question"), turn.get("answer"))
         expected = (talk.questions[turn_id], talk.answers[turn_id])
         self._expect(read == expected, f"{turn_id} reads as {reply.status} {read}, was {expected}")
 

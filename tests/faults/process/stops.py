@@ -142,7 +142,7 @@ class Stopping:
                 await check_session(client, self.ledger, session_id, self.outcome, where)
             for turn_id, (asked, reply) in self.interrupted.items():
                 turn = (await client.get(f"/turns/{turn_id}")).json
-                remaining = [turn.get(name) for name in ("status", "user_query", "assistant_response")]
+                remaining = [turn.get(name) for name in ("status", "question", "answer")]
                 text = reply.streamed.answer
                 right = remaining == ["interrupted", asked, text]
                 self.outcome.expect(

@@ -83,7 +83,7 @@ class StoreKills:
             read = await client.get(f"/turns/{turn_id}")
             if read.status == 404:
                 return f"{turn_id} is lost" if heard_whole else ""
-            status, answer = read.json["status"], read.json["assistant_response"]
+            status, answer = read.json["status"], read.json["answer"]
             if status == "running" or (heard_whole and (status, answer) != ("completed", answer_to(asked))):
                 return f"{turn_id}, of which the reader had {reply.streamed.answer!r}, is {status} {answer!r}"
             return ""

@@ -66,7 +66,7 @@ async def _write(data: Path, numbers: range) -> None:
         turns = [
             Turn(
                 uid(number), SESSION, "local", f"question {number}", 1_700_000_000_000_000 + number,
-                TurnStatus.COMPLETED, seq=number, assistant_response=f"answer {number}",
+                TurnStatus.COMPLETED, seq=number, answer=f"answer {number}",
             )
             for number in numbers
         ]  # fmt: skip

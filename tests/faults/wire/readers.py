@@ -129,7 +129,7 @@ async def _check_left(world: WireWorld, outcome: Outcome, left: Left) -> None:
         outcome.expect(not late, f"{left.what}: upstream closed after {call.left - left.at:.2f} s")
     turn = await world.stored(left.turn_id)
     status = turn.get("status", "absent")
-    at_cap = CAP_CHARS - 100 < len(turn.get("assistant_response", "")) <= CAP_CHARS
+    at_cap = CAP_CHARS - 100 < len(turn.get("answer", "")) <= CAP_CHARS
     whole_first = status == "completed" and at_cap  # a flood may be over before its reader leaves
     fine = status == "interrupted" or (status == "absent" and not calls) or whole_first
     outcome.expect(fine, f"{left.what}: stored as {status}, {len(calls)} calls")

@@ -52,13 +52,13 @@ def broken_store(reply: RawReply, turn: dict[str, Any]) -> Iterator[str]:
         return
     streamed = reply.streamed
     failed = bool(streamed.text("ERROR"))
-    if turn["assistant_response"] != streamed.answer:
-        yield f"stored {_short(turn['assistant_response'])} but streamed {_short(streamed.answer)}"
+    if turn["answer"] != streamed.answer:
+        yield f"stored {_short(turn['answer'])} but streamed {_short(streamed.answer)}"
     if turn["thinking"] != streamed.text("THINK"):
         yield f"stored thinking {_short(turn['thinking'])}, streamed {_short(streamed.text('THINK'))}"
     if failed == (turn["status"] == "completed"):
         yield f"stored as {turn['status']} {'after' if failed else 'without'} an ERROR"
-    if "[q-" not in turn["user_query"]:
+    if "[q-" not in turn["question"]:
         yield "the question is not kept"
 
 

@@ -76,8 +76,8 @@ async def check_turn(client: Client, acknowledged: Acknowledged, outcome: Outcom
         turn["session_id"],
         turn["parent_turn_id"],
         turn["status"],
-        turn["user_query"],
-        turn["assistant_response"],
+        turn["question"],
+        turn["answer"],
         turn["sources"],
     )
     outcome.expect(
@@ -141,7 +141,7 @@ async def _check_texts(
             await check_turn(client, ledger.turns[turn_id], outcome, where)
             continue
         turn = (await client.get(f"/turns/{turn_id}")).json
-        questions.append(turn["user_query"])
+        questions.append(turn["question"])
         outcome.losses += [f"{where}: {turn_id} {fault}" for fault in faults_of_unacknowledged(turn, ledger)]
     outcome.expect(
         len(questions) == len(set(questions)), f"{where}: session {session_id} has a question twice"
@@ -149,7 +149,7 @@ async def _check_texts(
 
 
 def faults_of_unacknowledged(turn: dict[str, Any], ledger: Ledger) -> list[str]:
-    asked, answer, status = turn["user_query"], turn["assistant_response"], turn["status"]
+    asked, answer, status = turn["question"], turn["answer"], turn["status"]
     if asked not in ledger.asked:
         return [f"has a question that nobody asked: {asked!r}"]
     whole = answer_to(asked)

@@ -26,11 +26,11 @@ TURN = Turn(
     turn_id=OWN,
     session_id="",
     owner="",
-    user_query="父子链?",
+    question="父子链?",
     created_us=NOW_US,
     status=TurnStatus.CANCELLED,
     parent_turn_id=OTHER,
-    assistant_response="见 [1]",
+    answer="见 [1]",
     thinking="hm",
     sources=(
         Citation(1, "d", "f.md", "c", 0.5, 2, "h", 3, 9, "key", "the key", "why", True, 4, 7, "9f", "2026"),

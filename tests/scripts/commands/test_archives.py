@@ -46,7 +46,7 @@ async def questions(folder: Path, session_id: str) -> list[str]:
         turns = (await app.client.get(f"/sessions/{session_id}/turns")).json()["turns"]
         hits = (await app.client.post("/search", json={"question": "five days of leave"})).json()
         assert hits["candidates"]
-    return [turn["user_query"] for turn in turns]
+    return [turn["question"] for turn in turns]
 
 
 @pytest.mark.full("runs commands as processes of their own")

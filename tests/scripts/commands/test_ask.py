@@ -7,7 +7,6 @@ import io
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,23 +19,16 @@ from scripts import wenmai
 from scripts.commands.conversations import lines
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import HASHING, make_settings, serving
-from tests.support.servers.server import ROOT, RunningServer, clean_environment, running_server
+from tests.support.servers.commands import command
+from tests.support.servers.server import RunningServer, running_server
 from tests.support.wire.sse import Streamed, frames
 
 KEY = "k-3f9c1d"
 QUESTION = "父子链是什么\uff1f"
 
 
-def show(turn_id: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "scripts.wenmai", "prompt", turn_id, *options],
-        cwd=ROOT,
-        env=clean_environment({}),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def show(turn_id: str, *options: str, key: str = KEY) -> subprocess.CompletedProcess[str]:
+    return command("wenmai", "prompt", turn_id, *options, API_KEYS=key)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +79,7 @@ async def test_a_question_what_it_finds_and_its_conversation_are_shown(
 
 
 async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Discriminates: the server's bare sentence; its hint with "Bearer <key>" masked."""
     async with serving(make_settings(tmp_path, server={"api_keys": (KEY,)})) as url:
@@ -95,15 +87,34 @@ async def test_a_refused_question_and_key_are_said_in_the_same_line_everywhere(
         key += "set API_KEYS or ADMIN_API_KEYS here to one of the server's"
         model = "the server refuses (404): model_id: unknown model. Configured: default."
         session = "the server refuses (422): session_id: Input should be a valid UUID"
-        for words, exit_code, line in (
-            (["ask", "Hello?"], 1, key),
-            (["sessions"], 1, key),
-            (["ask", "Hello?", "--model", "nope", "--api-key", KEY], 1, model),
-            (["ask", "Hello?", "--session", "12", "--api-key", KEY], 2, session),
-            (["ask", "Hello?", "--session", "12", "--api-key", KEY, "--json"], 2, session),
+        for sent, words, exit_code, line in (
+            ("", ["ask", "Hello?"], 1, key),
+            ("", ["sessions"], 1, key),
+            (KEY, ["ask", "Hello?", "--model", "nope"], 1, model),
+            (KEY, ["ask", "Hello?", "--session", "12"], 2, session),
+            (KEY, ["ask", "Hello?", "--session", "12", "--json"], 2, session),
         ):
+            monkeypatch.setenv("API_KEYS", sent)
             assert await asyncio.to_thread(wenmai.main, [*words, "--url", url]) == exit_code
             assert capsys.readouterr().err.splitlines()[-1].startswith(f"wenmai: {line}")
+
+
+async def test_who_also_has_an_administrators_key_sees_what_is_in_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Discriminates: the store looked at with the user's key that the conversations are asked for with."""
+    keys = {"API_KEYS": KEY, "ADMIN_API_KEYS": "k-admin"}
+    settings = make_settings(
+        tmp_path, server={"api_keys": (KEY,), "admin_api_keys": (keys["ADMIN_API_KEYS"],)}
+    )
+    async with serving(settings) as url:
+        here = {"PORT": url.rpartition(":")[2], "DATA_DIR": str(tmp_path / "none")}
+        for name, value in {**keys, **here}.items():
+            monkeypatch.setenv(name, value)
+        assert await asyncio.to_thread(wenmai.main, ["sessions"]) == 0
+        assert capsys.readouterr().err == f"Store {url}: 0 turns, 0 documents\n"
+        assert await asyncio.to_thread(wenmai.main, ["sessions", "--url", url]) == 0
+        assert capsys.readouterr().err == f"Server {url}\n"  # the key is not sent where it may not belong
 
 
 def test_in_a_conversation_a_refused_question_is_said_and_the_next_one_asked(
@@ -114,7 +125,8 @@ def test_in_a_conversation_a_refused_question_is_said_and_the_next_one_asked(
     server, stub = served
     stub.words = ("退款\u3000要", " \x1b[2Jthree days")
     monkeypatch.setattr("sys.stdin", io.StringIO("长" * 9_000 + "\n退款要几天\n"))
-    assert wenmai.main(["ask", "--url", server.url, "--api-key", KEY]) == 1
+    monkeypatch.setenv("API_KEYS", KEY)
+    assert wenmai.main(["ask", "--url", server.url]) == 1
     printed = capsys.readouterr()
     assert "wenmai: the server refuses (422): " in printed.err
     assert "退款\u3000要 \\x1b[2Jthree days" in printed.out
@@ -127,7 +139,7 @@ def test_a_turn_is_shown_part_by_part_and_its_request_as_sent(
     """Discriminates: the request of another turn; a body put together otherwise than it was sent."""
     server, stub = served
     turn_id = ask(server)
-    shown = show(turn_id, "--url", server.url, "--api-key", KEY, "--request")
+    shown = show(turn_id, "--url", server.url, "--request")
     assert shown.returncode == 0
     assert re.fullmatch(rf"Store {server.url} \([\w-]+\)\n", shown.stderr)  # of a user's key the id alone
     assert shown.stdout.startswith(f"turn {turn_id}\nmodel default · layout ")
@@ -146,9 +158,9 @@ def test_an_unknown_turn_a_missing_key_and_no_server_are_said_in_one_line(
     unknown = "0b0e8a52-6f1c-4d1e-9a43-5a1c6d1f7e21"
     address = ["--url", server.url]
     refusals = {
-        "turn_id": show(unknown, *address, "--api-key", KEY),
-        "key": show(unknown, *address),
-        "wenmai serve": show(unknown, "--url", "http://127.0.0.1:9", "--api-key", KEY),
+        "turn_id": show(unknown, *address),
+        "key": show(unknown, *address, key=""),
+        "wenmai serve": show(unknown, "--url", "http://127.0.0.1:9"),
     }
     for word, refused in refusals.items():
         assert (refused.returncode, refused.stdout) == (1, "")

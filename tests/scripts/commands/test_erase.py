@@ -122,8 +122,8 @@ def test_a_running_server_is_asked(tmp_path: Path) -> None:
         body = {"question": "Who?", "stream": False}
         url = f"{server.url}/knowledge_chat_conversation"
         session = httpx.post(url, json=body, headers=headers, timeout=30).json()["session_id"]
-        where = {"DATA_DIR": str(tmp_path), "EMBEDDING": HASHING}
-        arguments = ("--session", session, "--url", server.url, "--api-key", "secret", "--json")
+        where = {"DATA_DIR": str(tmp_path), "EMBEDDING": HASHING, "ADMIN_API_KEYS": "secret"}
+        arguments = ("--session", session, "--url", server.url, "--json")
         counted = command("wenmai", "erase", *arguments, **where)
         assert (counted.returncode, json.loads(counted.stdout)["counts"]) == (0, {"sessions": 1, "turns": 1})
         done = command("wenmai", "erase", *arguments, "--apply", "--yes", **where)

@@ -259,7 +259,7 @@ async def test_with_a_server_running_the_server_does_it(
 async def test_a_wrong_key_is_told_in_the_servers_words(small_server: tuple[RunningServer, Path]) -> None:
     server, folder = small_server
     with pytest.raises(CommandError, match=r"401.*API key"):
-        await clean_up(make_settings(folder), "--url", server.url, "--api-key", "wrong")
+        await clean_up(make_settings(folder, server={"admin_api_keys": ("wrong",)}), "--url", server.url)
 
 
 async def test_a_locked_store_without_a_server_is_explained(small_server: tuple[RunningServer, Path]) -> None:
@@ -333,5 +333,5 @@ def test_days_that_are_no_number_are_told_as_such(capsys: pytest.CaptureFixture[
 )
 def test_the_address_comes_from_host_and_port(tmp_path: Path, host: str, url: str) -> None:
     settings = make_settings(tmp_path, server={"host": host, "port": 8123, "api_keys": ("one", "two")})
-    assert server_of(settings, None, None) == Server(url, "one")
-    assert server_of(settings, "http://elsewhere", "mine") == Server("http://elsewhere", "mine")
+    assert server_of(settings, None) == Server(url, "one")
+    assert server_of(settings, "http://elsewhere") == Server("http://elsewhere", "one")

@@ -74,7 +74,7 @@ async def write_turn(
         turn_id=uid(number),
         session_id=uid(session),
         owner="local",
-        user_query=f"question {number}",
+        question=f"question {number}",
         created_us=created_us,
         status=TurnStatus(status),
         **more,

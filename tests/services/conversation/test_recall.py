@@ -42,10 +42,10 @@ async def services(tmp_path: Path) -> AsyncIterator[Services]:
 
 
 def turn(number: int, parent: int | None, question: str, **more: Any) -> Turn:
-    fields = {"session_id": SESSION, "owner": "local", "assistant_response": "yes", **more}
+    fields = {"session_id": SESSION, "owner": "local", "answer": "yes", **more}
     fields.setdefault("status", TurnStatus.COMPLETED)
     parent_id = None if parent is None else uid(parent)
-    return Turn(turn_id=uid(number), user_query=question, created_us=number, seq=number,
+    return Turn(turn_id=uid(number), question=question, created_us=number, seq=number,
                 parent_turn_id=parent_id, **fields)  # fmt: skip
 
 
@@ -63,7 +63,7 @@ async def recalled(services: Services, question: str, leaf: int, owner: str = "l
     branch = await manager.find_branch(SESSION, owner, uid(leaf))
     recent = await manager.get_recent_history(branch)
     query = await services.queries.build(question, [])
-    return [each.user_query for each in await manager.retrieve_relevant_history(query, branch, recent, owner)]
+    return [each.question for each in await manager.retrieve_relevant_history(query, branch, recent, owner)]
 
 
 async def plain_search(services: Services, query: Query, branch: Branch) -> list[Ranked]:
@@ -167,7 +167,7 @@ async def test_of_equal_questions_the_newest_is_told_and_equal_answers_all(
     branch = await services.manager.find_branch(SESSION, "local", uid(15))
     query = await services.queries.build("visa fee?", [])
     hits = await services.manager.retrieve_relevant_history(query, branch, [], "local")
-    assert [each.turn_id for each in hits if each.user_query == "visa fee?"] == [uid(12)]
+    assert [each.turn_id for each in hits if each.question == "visa fee?"] == [uid(12)]
 
 
 async def test_what_was_just_answered_is_not_told_a_second_time_from_earlier(services: Services) -> None:
@@ -184,7 +184,7 @@ async def test_by_default_small_talk_and_other_subjects_are_not_told(tmp_path: P
         asked = [("The parrot is called Otto.", "Noted."), ("thanks a lot", "You are welcome!"),
                  ("Which colour is the door?", "Green."), ("bye", "Good bye!")]  # fmt: skip
         await store(services, [
-            turn(10 + at, 9 + at if at else None, question, assistant_response=answer)
+            turn(10 + at, 9 + at if at else None, question, answer=answer)
             for at, (question, answer) in enumerate(asked)
         ])  # fmt: skip
         assert await recalled(services, "What is the parrot called?", 13) == ["The parrot is called Otto."]
@@ -254,7 +254,7 @@ async def test_a_turn_is_found_and_told_without_what_cannot_be_read_beside_its_q
     assert "garden" in await recalled(services, "garden", 14)
     read = await services.manager.turns.get(uid(11))
     assert read is not None
-    assert (read.turn_id, read.user_query, read.sources) == (uid(11), "garden", ())
+    assert (read.turn_id, read.question, read.sources) == (uid(11), "garden", ())
 
 
 async def test_an_empty_payload_harms_nobody(services: Services) -> None:
@@ -275,7 +275,7 @@ async def has_vectors(services: Services, number: int) -> set[str]:
 async def test_imported_turns_get_all_they_are_found_by_and_commands_nothing(services: Services) -> None:
     """Discriminates: embedding only the turn vector, or commands too."""
     half = turn(12, 11, "half", status=TurnStatus.CANCELLED)
-    unanswered = turn(13, 12, "no answer", assistant_response="")
+    unanswered = turn(13, 12, "no answer", answer="")
     turns = [turn(10, None, "parrot"), turn(11, 10, "/help", command="help"), half, unanswered]
     await services.manager.turns.put_many([(each, TurnVectors()) for each in turns])
     services.manager.index_later(turns)

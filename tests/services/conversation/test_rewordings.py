@@ -100,7 +100,7 @@ async def test_a_question_goes_with_each_turn_that_it_was_made_of_and_with_no_ot
     assert await rewordings.forget(uid(1), [uid(2)]) == 0
     stored = await turn_store(store).get(uid(3))
     assert stored is not None
-    assert (stored.rewritten, stored.warnings, stored.user_query) == (None, WARNINGS, "question 3")
+    assert (stored.rewritten, stored.warnings, stored.question) == (None, WARNINGS, "question 3")
 
 
 async def test_one_that_does_not_say_what_it_was_made_of_goes_with_any(store: VectorStore) -> None:

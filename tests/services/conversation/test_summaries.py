@@ -66,11 +66,11 @@ class Conversation:
             turn_id=uid(number),
             session_id=SESSION,
             owner=OWNER,
-            user_query=f"What is the fee of member {number}?",
+            question=f"What is the fee of member {number}?",
             created_us=number,
             status=TurnStatus.COMPLETED,
             parent_turn_id=uid(parent) if parent is not None else None,
-            assistant_response=answer,
+            answer=answer,
             seq=number,
         )
         turn = replace(turn, **more)
@@ -439,7 +439,7 @@ async def test_a_chinese_conversation_is_summarised_in_chinese(store: VectorStor
     last = None
     for number in range(6):
         question = f"第 {number} 位会员的年费是多少?"
-        await talk.ask(number, last, "年费三百元,由李伟在一月缴纳。" * 12, user_query=question)
+        await talk.ask(number, last, "年费三百元,由李伟在一月缴纳。" * 12, question=question)
         last = number
     prompt = dict(RECORDED["zh"][0])
     assert prompt["system"].startswith("你负责概括")

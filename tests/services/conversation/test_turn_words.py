@@ -21,7 +21,7 @@ LONG = {
 
 
 def turn(text: str) -> Turn:
-    return Turn("t", "s", "local", "", 1, status=TurnStatus.COMPLETED, assistant_response=text)
+    return Turn("t", "s", "local", "", 1, status=TurnStatus.COMPLETED, answer=text)
 
 
 @pytest.mark.parametrize("kind", ["English", "Chinese"])

@@ -18,7 +18,7 @@ from services.store.durable import LOCK_FILE, try_lock
 from tests.services.conversation.stores import open_edge, turn_store, uid
 
 RUNNING = Turn(uid(1), uid(9), "local", "What is lit?", 1, TurnStatus.RUNNING)
-ANSWERED = replace(RUNNING, status=TurnStatus.COMPLETED, assistant_response="The lamp.")
+ANSWERED = replace(RUNNING, status=TurnStatus.COMPLETED, answer="The lamp.")
 VECTORS = TurnVectors(question=[1.0, 0.0, 0.0, 0.0])
 
 
@@ -75,7 +75,7 @@ async def test_without_room_only_that_it_was_cut_is_kept(tmp_path: Path) -> None
     async with open_edge(tmp_path) as store:
         turns = turn_store(store)
         unstored = UnstoredTurns(turns, most_bytes=3_000)
-        second = replace(ANSWERED, turn_id=uid(2), assistant_response="long " * 600)
+        second = replace(ANSWERED, turn_id=uid(2), answer="long " * 600)
         await turns.put(RUNNING, TurnVectors())
         await turns.put(replace(RUNNING, turn_id=uid(2)), TurnVectors())
         unstored.keep(ANSWERED)
@@ -85,4 +85,4 @@ async def test_without_room_only_that_it_was_cut_is_kept(tmp_path: Path) -> None
         await unstored.store()
         cut = await turns.get(uid(2))
         assert cut is not None
-        assert (cut.status, cut.assistant_response) == (TurnStatus.INTERRUPTED, "")
+        assert (cut.status, cut.answer) == (TurnStatus.INTERRUPTED, "")

@@ -36,10 +36,10 @@ def a_turn(number: int, created_us: int = NOON, session: int = 1, **more: Any) -
         turn_id=uid(number),
         session_id=uid(1_000 + session),
         owner="local",
-        user_query=f"第 {number} 个问题?\nSecond line",
+        question=f"第 {number} 个问题?\nSecond line",
         created_us=created_us,
         status=TurnStatus.COMPLETED,
-        assistant_response="Answer \u2028 with a strange line break [1]",
+        answer="Answer \u2028 with a strange line break [1]",
     )
     return replace(turn, **more)
 

@@ -33,7 +33,7 @@ def entry(llm: ScriptedLLM | ExtractiveLLM, generative: bool = True) -> ModelEnt
 
 
 def turn(question: str, answer: str = "好的。") -> Turn:
-    return Turn("t", "s", "o", question, 1, TurnStatus.COMPLETED, assistant_response=answer)
+    return Turn("t", "s", "o", question, 1, TurnStatus.COMPLETED, answer=answer)
 
 
 TURNS = [turn("专业版多少钱？", "99 元。")]

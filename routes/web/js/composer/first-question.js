@@ -37,7 +37,7 @@ export async function beginWithPersona(persona, move) {
 export async function lostQuestion(sessionId, question) {
   if (!sessionId) return true; // it had got no answer, not even its conversation's id
   try {
-    return !(await listTurns(sessionId)).some((turn) => sameText(turn.user_query, question));
+    return !(await listTurns(sessionId)).some((turn) => sameText(turn.question, question));
   } catch {
     return null;
   }

@@ -218,7 +218,7 @@ export class Chat {
 
   #append(turn) {
     const run = this.#runs.find(turn.turn_id);
-    const open = run?.view ?? (turn.status === "running" ? new TurnView(turn.turn_id, turn.user_query, this.acts) : null);
+    const open = run?.view ?? (turn.status === "running" ? new TurnView(turn.turn_id, turn.question, this.acts) : null);
     const asking = { again: (view, body) => this.#again(view, body), ask: (question) => this.running || this.ask(question) };
     const view = open ?? storedView(turn, this.acts, asking);
     this.shown.append(view);
@@ -241,8 +241,8 @@ export class Chat {
 function storedView(turn, acts, { again, ask }) {
   const view = TurnView.stored(turn, acts);
   const body = storedRequest(turn);
-  const onRetry = () => (body ? again(view, body) : ask(turn.user_query));
-  const message = noteOf(turn.status, turn.assistant_response);
+  const onRetry = () => (body ? again(view, body) : ask(turn.question));
+  const message = noteOf(turn.status, turn.answer);
   if (message) view.showError({ message, onRetry });
   return view;
 }
@@ -250,7 +250,7 @@ function storedView(turn, acts, { again, ask }) {
 /** The request's body, without its place, which the server knows. */
 function storedRequest(turn) {
   return turn.request && {
-    question: turn.user_query,
+    question: turn.question,
     turn_id: turn.turn_id,
     session_id: turn.session_id,
     model_id: turn.model_id,

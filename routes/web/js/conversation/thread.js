@@ -55,7 +55,7 @@ export class Thread {
    * follows the newest completed turn, so what else is followed here is told to it.
    */
   loaded(turns, others) {
-    const last = turns.findLast((turn) => leadsOn({ ...turn, answer: turn.assistant_response }));
+    const last = turns.findLast(leadsOn);
     if (!others && !this.branched && (!last || last.status === "completed")) return;
     this.#parent = last?.turn_id ?? null;
     this.#before = last?.parent_turn_id ?? null;

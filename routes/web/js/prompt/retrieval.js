@@ -43,7 +43,7 @@ export class RetrievalTab {
 }
 
 /** As the turn had it. A turn that is of old does not say how many passages it wanted at most. */
-function bodyOf({ user_query: question, session_id, parent_turn_id, model_id, filters, request }) {
+function bodyOf({ question, session_id, parent_turn_id, model_id, filters, request }) {
   return {
     question,
     session_id,

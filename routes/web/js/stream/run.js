@@ -100,7 +100,7 @@ export class Run {
    * A replay from the store may be cut otherwise than the live stream was: the stored text is right. Of a turn
    * that a crash ended, more may have arrived than was stored.
    */
-  #isBetter({ status, assistant_response: stored }) {
+  #isBetter({ status, answer: stored }) {
     const arrived = this.#text.join("");
     if (status === "running" || stored === arrived) return false;
     return status === "completed" || (stored ?? "").length > arrived.length;

@@ -38,7 +38,7 @@ export class TurnView {
   }
 
   static stored(turn, acts) {
-    const view = new TurnView(turn.turn_id, turn.user_query, acts);
+    const view = new TurnView(turn.turn_id, turn.question, acts);
     view.showStored(turn);
     return view;
   }
@@ -48,7 +48,7 @@ export class TurnView {
     this.command = turn.command ?? "";
     this.notes.showStored(turn);
     this.thinking.showStored(turn.thinking ?? "", turn.timings_ms?.thinking);
-    this.answer.append(turn.assistant_response ?? "");
+    this.answer.append(turn.answer ?? "");
     this.answer.end();
     this.#sources = new SourcesView(turn.sources ?? []);
     this.#placeSources();

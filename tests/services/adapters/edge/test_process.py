@@ -17,6 +17,7 @@ from qdrant_client import models
 
 from core.errors import StartRefusedError, StoreLockedError, StoreUnavailableError
 from services.adapters.edge import wire
+from services.adapters.edge.channel import end_process
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.collection import Refusal
 from services.adapters.edge.journal import Journal
@@ -330,3 +331,12 @@ async def test_no_file_of_the_engine_can_be_read_by_others(tmp_path: Path) -> No
             assert open_to_others(folder) == []
     finally:
         os.umask(before)
+
+
+async def test_a_process_that_is_no_longer_waited_for_is_ended_all_the_same() -> None:
+    """Discriminates: left running by a doctor that looks at a locked store for eight seconds at most."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(60)")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await end_process(process)
+    assert process.returncode == -signal.SIGKILL

@@ -123,7 +123,7 @@ async def test_context_of_old_versions_is_kept_and_the_turns_can_be_read(
     assert stored["question 1"]["context_docs"] == ["a text", {"text": "another", "score": 0.5}]
     assert stored["question 2"]["context_docs"] == "one text"
     turns = await turn_store(store).get_many(list(await payloads(store)))
-    assert {turn.assistant_response for turn in turns} == {"答案"}
+    assert {turn.answer for turn in turns} == {"答案"}
     assert len(turns) == 5
 
 

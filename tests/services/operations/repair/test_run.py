@@ -77,7 +77,7 @@ async def test_an_old_conversation_is_linked_moved_and_listed(store: VectorStore
     report = await repair(store)
     turns = await chain(store, S1)
     assert [turn.turn_id for turn in turns] == [uid(11), uid(12), uid(13)]
-    assert [turn.user_query for turn in turns] == [f"question {uid(number)}" for number in (1, 2, 3)]
+    assert [turn.question for turn in turns] == [f"question {uid(number)}" for number in (1, 2, 3)]
     assert {turn.owner for turn in turns} == {"local"}
     assert [turn.seq for turn in turns] == [0, 1, 2]
     session = await SessionStore(store, SESSIONS).get(S1, "local")
@@ -222,7 +222,7 @@ async def test_turns_stored_twice_are_kept_until_dropping_is_asked_for(store: Ve
     job = backfill(store)
     report = await job.apply(await job.plan(BackfillOptions(drop_duplicates=True)))
     assert (report.dropped, await turn_store(store).count()) == (1, 2)
-    assert [turn.user_query for turn in await chain(store, S1)] == ["same", "after"]
+    assert [turn.question for turn in await chain(store, S1)] == ["same", "after"]
 
 
 async def test_a_turn_that_changed_after_the_plan_is_left_to_the_next_run(store: VectorStore) -> None:

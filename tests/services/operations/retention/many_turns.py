@@ -100,11 +100,11 @@ class Conversations:
             turn_id=uid(number),
             session_id=uid(10**6 + number // EACH),
             owner=OWNER,
-            user_query=f"What is the fee of {mark(number)}, topic {number % 97}?",
+            question=f"What is the fee of {mark(number)}, topic {number % 97}?",
             created_us=self.created_us(number),
             status=TurnStatus.COMPLETED,
             parent_turn_id=None if parent is None else uid(parent),
-            assistant_response=f"The fee of {mark(number)} is {number} yuan.",
+            answer=f"The fee of {mark(number)} is {number} yuan.",
             seq=number % EACH,
             prompt=PromptManifest("default", "one_system", (sent,)),
             summary=self.summary(number),
@@ -179,7 +179,7 @@ def vector(text: str) -> list[float]:
 
 
 async def vectors(turn: Turn) -> TurnVectors:
-    return TurnVectors(vector(turn.user_query), vector(turn.text), await read_words(turn))
+    return TurnVectors(vector(turn.question), vector(turn.text), await read_words(turn))
 
 
 @asynccontextmanager

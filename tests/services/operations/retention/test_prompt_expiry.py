@@ -24,7 +24,7 @@ async def test_only_old_prompts_go_and_their_turns_stay(tmp_path: Path) -> None:
         assert await forget_old_prompts(turns, NOW, 7) == 1
         old, new, bare = await turns.get_many([uid(1), uid(2), uid(3)])
         assert (old.prompt, new.prompt, bare.prompt) == (None, SENT, None)
-        assert old.user_query == "question 1"
+        assert old.question == "question 1"
         assert await forget_old_prompts(turns, NOW, 7) == 0
 
 
