@@ -18,6 +18,8 @@ import pytest
 from tests.support.servers.app import App, make_settings, open_app
 
 pytestmark = pytest.mark.slow("unpacks a store and loads the bundled embedding for each test")
+RENAMED = {"user_query": "question", "assistant_response": "answer"}
+"""What the replies of today call it."""
 STORES = Path(__file__).parents[1] / "fixtures" / "stores"
 BEFORE: dict[str, Any] = json.loads((STORES / "before_rooms.json").read_text(encoding="utf-8"))
 
@@ -44,7 +46,7 @@ async def read(app: App, path: str) -> dict[str, Any]:
 
 def as_before(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that the earlier version had, at any depth; one that it did not have is no loss."""
-    return {name: _as_before(now.get(name), value) for name, value in before.items()}
+    return {name: _as_before(now.get(RENAMED.get(name, name)), value) for name, value in before.items()}
 
 
 def _as_before(now: Any, before: Any) -> Any:
