@@ -1,8 +1,9 @@
 """What it costs that an acknowledgement is on the disk: `python -m benchmarks.durability`.
 
 Two servers, one with DURABILITY=power and one with DURABILITY=process, each with a store of its own on the
-disk of the temporary folder, are asked in turns, so that what else the machine does meets both. Then the same
-for reading in, by the share of the embedder's own speed (benchmarks.store.ingestion).
+disk of the temporary folder, are asked in turns, so that what else the machine does meets both. They have no
+documents: finding passages costs both the same. Then the same for reading in, by the share of the embedder's
+own speed (benchmarks.store.ingestion).
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from benchmarks.load import Samples, Target, run_case
 from benchmarks.processes import running_stub
 from benchmarks.report import percentile
 from benchmarks.store import ingestion
-from tests.support.servers.sample import wait_for_sample
 from tests.support.servers.server import running_server
 
 WAYS = ("process", "power")
@@ -41,8 +41,7 @@ def running_servers(folder: Path) -> Iterator[tuple[str, list[Target]]]:
         for way in WAYS:
             (folder / way).mkdir()
             own = {"OPENAI_BASE_URL": f"{stub.url}/v1", "LLM_MODEL": "stub", "DURABILITY": way}
-            server = stack.enter_context(running_server(folder / way, **own))
-            wait_for_sample(server.url)
+            server = stack.enter_context(running_server(folder / way, LOAD_SAMPLE="false", **own))
             targets.append(Target(way, server.url, server.pid, OURS))
         yield stub.url, targets
 

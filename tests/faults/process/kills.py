@@ -106,6 +106,8 @@ class Killing:
                 break
             except StartFailedError as error:
                 self.outcome.losses.append(f"{where}: start {attempt + 1} failed: {error}")
+                if attempt + 1 == _MOST_STARTS:
+                    raise
         ready_s = self.world.ready_after_s
         kind = "cold start, worst s" if cold else "warm start, worst s"
         self.outcome.figures[kind] = max(float(self.outcome.figures.get(kind, 0)), round(ready_s, 2))
