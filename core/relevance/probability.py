@@ -36,7 +36,7 @@ from core.relevance.query import Query
 ANY_EMBEDDING = "any"
 SCORED = ("score", *TOKEN_FEATURES)
 TOPPED = ("score", "top_tokens")
-SURE = 0.4  # the best passage's probability, from which on an answer is sure; below it is only the closest
+SURE = 0.45  # the best passage's probability, from which on an answer is sure; below it is only the closest
 COMPANION_SHARE = 0.5  # of the threshold, for what is shown beside a passage that reached it
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
