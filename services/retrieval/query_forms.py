@@ -37,7 +37,8 @@ from services.models.embedding import EmbeddingService
 log = structlog.get_logger()
 
 MAX_PREVIOUS = 5
-KEPT_BYTES = 4_000_000  # of vectors of questions: 2,600 of the bundled model's
+KEPT_BYTES = 4_000_000  # of vectors of questions: 2,600 of the bundled model's; and of tokens: of some 170
+SMALLEST_BYTES = 1_000  # what is kept of a question without tokens counts as
 
 
 class QueryBuilder:
@@ -52,6 +53,7 @@ class QueryBuilder:
         self._today = today
         # by a hash: what a question said is forgotten when its turn is
         self._vectors: LRUCache[bytes, Vector] = LRUCache(KEPT_BYTES, getsizeof=lambda vector: vector.nbytes)
+        self._tokens: LRUCache[bytes, QuestionTokens | None] = LRUCache(KEPT_BYTES, getsizeof=_size_of)
 
     async def build(
         self,
@@ -89,17 +91,19 @@ class QueryBuilder:
         return Query(question, forms, tuple(before), last_answer, asked, dates, tokens)
 
     async def _embedded(self, texts: Sequence[str], read: str) -> tuple[list[Vector], QuestionTokens | None]:
-        """The vectors, and the tokens of `read`, which is one of the texts. Tokens are not kept: they are
-        fifteen times as large as a vector."""
+        """The vectors, and the tokens of `read`, which is one of the texts."""
         parts = {_key(part): part for part in map(embedded_part, texts)}
         read_key = _key(embedded_part(read))
         vectors = {key: self._vectors[key] for key in parts if key in self._vectors}
-        missing = [key for key in parts if key not in vectors or key == read_key]
+        tokens = {key: self._tokens[key] for key in (read_key,) if key in self._tokens}
+        missing = [key for key in parts if key not in vectors or (key == read_key and not tokens)]
         made = await self._embedding.read_queries([parts[key] for key in missing])
         readings = dict(zip(missing, made, strict=True))
         vectors |= {key: np.asarray(each.vector, np.float32) for key, each in readings.items()}
+        tokens |= {key: readings[key].tokens for key in (read_key,) if key in readings}
         self._vectors.update(vectors)
-        return [vectors[_key(embedded_part(text))] for text in texts], readings[read_key].tokens
+        self._tokens.update(tokens)
+        return [vectors[_key(embedded_part(text))] for text in texts], tokens[read_key]
 
     def _dated(self, text: str, asked_on: date) -> str:
         return " ".join([*self._years(text, asked_on), text])
@@ -115,6 +119,10 @@ class QueryBuilder:
         if not named and asked_on.year != self._today().year:
             named = [f"{asked_on.year}"]
         return [each for each in named if each[:4] not in question]
+
+
+def _size_of(tokens: QuestionTokens | None) -> int:
+    return tokens.states.nbytes if tokens else SMALLEST_BYTES
 
 
 def _key(text: str) -> bytes:

@@ -294,7 +294,7 @@ def test_of_long_earlier_questions_the_latest_words_are_joined() -> None:
 
 
 async def test_the_tokens_are_those_of_the_question_or_of_the_form_it_leans_on() -> None:
-    """Discriminates: the bare words of a follow-up; tokens of a question that was asked before left out."""
+    """Discriminates: the bare words of a follow-up; no tokens where only the vector is kept."""
     model = TokenHashing()
     service = EmbeddingService(model, "hashing", 32)
     builder = QueryBuilder(service, lambda: TODAY)
@@ -303,12 +303,17 @@ async def test_the_tokens_are_those_of_the_question_or_of_the_form_it_leans_on()
         ("如何安装桌面客户端程序？", "如何安装桌面客户端程序？"),
         ("它呢？", f"{before[-1]} 它呢？"),
     ):
-        for _ in range(2):  # its vector is known the second time
+        for _ in range(2):
+            model.read.clear()
             query = await builder.build(question, before)
-            (expected,) = model.read_queries([read])
+            (expected,) = TokenHashing().read_queries([read])
             assert query.tokens is not None
             assert expected.tokens is not None
             assert query.tokens.states.tolist() == expected.tokens.states.tolist()
+        assert model.read == []  # the second time all of it is known
+    await builder.build("如何做别的？", before)
+    query = await builder.build(before[0], [])  # its vector is known, its tokens are not
+    assert query.tokens is not None
     await service.close()
 
 
