@@ -286,7 +286,8 @@ class Candidate:
     Scores are raw (`dense` cosine −1…1, `sparse` a BM25 sum ≥ 0) and None when that list did not
     return the chunk; ranks count from 1. `matches` has the same for each form of the question, in their
     order. `fused` is the weighted RRF score. `probability` is the
-    reranker's, 0…1. `key_passage` is verbatim text of the chunk. `reason` comes from InsertBlock.
+    reranker's, 0…1. `key_passage` is verbatim text of the chunk. `reason` comes from InsertBlock. `signs` are
+    those of its tokens (core.relevance.tokens), "" where none are stored.
     """
 
     chunk: Chunk
@@ -299,6 +300,7 @@ class Candidate:
     probability: float = 0.0
     key_passage: str = ""
     reason: str = ""
+    signs: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from core.knowledge import Candidate, FormMatch
 from core.relevance.query import Query
 from core.relevance.sparse import folded, is_cjk, question_terms, word_pieces, words_of
+from core.relevance.tokens import nearness, unpacked
 from core.text import holds_chinese, is_mostly_chinese
 
 Matrix = npt.NDArray[np.float64]
@@ -209,6 +210,8 @@ QUESTION_FEATURES = (
     "foreign",
     "foreign_top_lead",
 )
+# Of a candidate's tokens beside the question's, where both are known.
+TOKEN_FEATURES = ("tokens", "tokens_lead", "tokens_gap", "tokens_foreign")
 # These mean something only for the embedder they were learnt on.
 ABSOLUTE_FEATURES = ("dense", "foreign_dense", "top_dense", "ten_dense", "dense_by_words")
 
@@ -375,6 +378,24 @@ class Features:
                 abroad * (best[0] - dense.mean()),
             ]
         )
+
+
+def token_rows(
+    query: Query, candidates: Sequence[Candidate], foreign: Matrix, levels: Levels
+) -> Matrix | None:
+    """Candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages. None where the
+    tokens of the question or of any candidate are not known: what lacks them could not be compared."""
+    if query.tokens is None:
+        return None
+    packed = [unpacked(candidate.signs, query.tokens.states.shape[1]) for candidate in candidates]
+    if not all(packed):
+        return None
+    near = nearness(query.tokens, packed)
+    chinese = is_mostly_chinese(query.question)
+    home, abroad = (levels.get((chinese, chinese ^ other), RAW) for other in (False, True))
+    mean = np.where(foreign, abroad.mean, home.mean)
+    level = (near - mean) / np.where(foreign, abroad.deviation, home.deviation)
+    return np.column_stack([level, level - level.mean(), level - level.max(), foreign * level])
 
 
 def _match(candidate: Candidate, number: int) -> FormMatch:

@@ -2,7 +2,8 @@
 
 One raw score cannot refuse: a cosine of 0.85 may be the answer or the least bad of nothing. So candidates
 are compared with each other (`candidate`), all of them together say whether there is an answer at all
-(`question`), and both together make the probability (`together`). The coefficients are learnt by
+(`question`), and both together make the probability (`together`). Where the tokens of the question and of all
+candidates are known, they are added to both scores (`tokens`). The coefficients are learnt by
 scripts/training/train.py and shipped as data, with their figures.
 """
 
@@ -21,17 +22,21 @@ from core.knowledge import Candidate
 from core.relevance.features import (
     FEATURES,
     QUESTION_FEATURES,
+    TOKEN_FEATURES,
     Features,
     Level,
     Levels,
     Matrix,
     identifiers,
     shares,
+    token_rows,
 )
 from core.relevance.query import Query
 
 ANY_EMBEDDING = "any"
-SURE = 0.4  # the best passage's probability, from which on an answer is sure; below it is only the closest
+SCORED = ("score", *TOKEN_FEATURES)
+TOPPED = ("score", "top_tokens")
+SURE = 0.45  # the best passage's probability, from which on an answer is sure; below it is only the closest
 COMPANION_SHARE = 0.5  # of the threshold, for what is shown beside a passage that reached it
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
@@ -79,14 +84,27 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenCoefficients:
+    """What tokens add to the scores of a candidate and of the question, and how both then make the
+    probability. `levels` are those of `nearness`."""
+
+    levels: Levels
+    candidate: Linear
+    question: Linear
+    together: Together
+
+
+@dataclass(frozen=True, slots=True)
 class Coefficients:
-    """`levels` are empty where the embedding is unknown: its cosines are taken as they are."""
+    """`levels` are empty where the embedding is unknown: its cosines are taken as they are. `tokens` None: it
+    shows none."""
 
     embedding: str
     candidate: Linear
     question: Linear
     together: Together
     levels: Levels = field(default_factory=dict)
+    tokens: TokenCoefficients | None = None
 
 
 @lru_cache(maxsize=8)
@@ -107,6 +125,7 @@ def load_coefficients(embedding: str) -> Coefficients:
         _linear(read["question"]),
         Together(**read["together"]),
         read_levels(read.get("levels", {})),
+        _tokens(read["tokens"]) if "tokens" in read else None,
     )
 
 
@@ -124,9 +143,10 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
     if not candidates:
         return []
     features = Features(query, candidates, coefficients.levels)
-    chances = _with_twin(
-        candidates, probabilities(features.rows, features.question, coefficients), features.foreign
-    )
+    learnt = coefficients.tokens
+    tokens = token_rows(query, candidates, features.foreign, learnt.levels) if learnt else None
+    chances = probabilities(features.rows, features.question, coefficients, tokens)
+    chances = _with_twin(candidates, chances, features.foreign)
     chances = _by_identifiers(query.question, candidates, chances)
     return [
         replace(candidate, probability=float(chance))
@@ -134,12 +154,29 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
     ]
 
 
-def probabilities(rows: Matrix, question: Matrix, coefficients: Coefficients) -> Matrix:
-    """0…1, one per row; finite for any finite row."""
+def probabilities(
+    rows: Matrix, question: Matrix, coefficients: Coefficients, tokens: Matrix | None = None
+) -> Matrix:
+    """0…1, one per row; finite for any finite row. `tokens` are rows of TOKEN_FEATURES, where known."""
     scores = coefficients.candidate.of(rows, FEATURES)
-    whole = float(coefficients.question.of(question[None, :], QUESTION_FEATURES)[0])
-    chances: Matrix = 1.0 / (1.0 + np.exp(-np.clip(coefficients.together.of(scores, whole), -30.0, 30.0)))
+    whole = coefficients.question.of(question[None, :], QUESTION_FEATURES)
+    together, learnt = coefficients.together, coefficients.tokens
+    if tokens is not None and learnt is not None:
+        scores = learnt.candidate.of(scored(scores, tokens), SCORED)
+        whole = learnt.question.of(topped(whole, tokens), TOPPED)
+        together = learnt.together
+    chances: Matrix = 1.0 / (1.0 + np.exp(-np.clip(together.of(scores, float(whole[0])), -30.0, 30.0)))
     return chances
+
+
+def scored(scores: Matrix, tokens: Matrix) -> Matrix:
+    """Candidates × SCORED."""
+    return np.column_stack([scores, tokens])
+
+
+def topped(whole: Matrix, tokens: Matrix) -> Matrix:
+    """One row, as in TOPPED."""
+    return np.array([[whole[0], tokens[:, 0].max()]])
 
 
 def apply_threshold(candidates: Sequence[Candidate], threshold: float, top_n: int) -> list[Candidate]:
@@ -167,6 +204,11 @@ def _by_identifiers(question: str, candidates: Sequence[Candidate], chances: Mat
     odds = chances / np.maximum(1.0 - chances, 1e-12) * np.exp(IDENTIFIER_LOGIT * (have - have.max()))
     judged: Matrix = odds / (1.0 + odds)
     return judged
+
+
+def _tokens(read: Mapping[str, Any]) -> TokenCoefficients:
+    candidate, question = _linear(read["candidate"]), _linear(read["question"])
+    return TokenCoefficients(read_levels(read["levels"]), candidate, question, Together(**read["together"]))
 
 
 def _linear(read: Mapping[str, Any]) -> Linear:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.relevance.sparse import SparseTerms, is_cjk, question_terms
+from core.relevance.tokens import QuestionTokens
 from core.text import is_mostly_chinese
 
 Vector = npt.NDArray[np.float32]
@@ -145,7 +146,8 @@ class Query:
     `forms[0]` is the question as it was asked, with its year where that is known; then joined with the one
     before, and with all of `previous` (earlier questions, oldest first). `last_answer` is what was answered
     to the last of them. `asked` is when it was asked (ISO 8601: a day, a month or a year; "" where no time is
-    preferred), `dates` are those that it names.
+    preferred), `dates` are those that it names. `tokens` are those of the question, or, where it leans on
+    the one before, of the form joined with that; None where the embedding shows none.
     """
 
     question: str
@@ -154,6 +156,7 @@ class Query:
     last_answer: str = ""
     asked: str = ""
     dates: tuple[str, ...] = ()
+    tokens: QuestionTokens | None = None
 
 
 def reciprocal_rank_fusion(

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -29,7 +30,7 @@ from core.knowledge import Candidate, Citation, JobStage, Upload
 from scripts.evaluation.figures import quantile
 from scripts.evaluation.judging import Hit, Reply
 from scripts.evaluation.knowledge import Exchanges, NotReadError, SearchResult
-from services.models.embedding import BatchEmbedding
+from services.models.embedding import BatchEmbedding, PassageReading, QuestionReading
 
 Vectors = list[list[float]]
 
@@ -71,6 +72,33 @@ class CachedEmbedding(BatchEmbedding):
         together: Callable[[list[str]], Vectors] | None = getattr(self._inner, "get_query_embeddings", None)
         return together(texts) if together else [self._inner.get_query_embedding(text) for text in texts]
 
+    @property
+    def reads_tokens(self) -> bool:
+        return isinstance(self._inner, BatchEmbedding) and self._inner.reads_tokens
+
+    def read_queries(self, queries: Sequence[str]) -> list[QuestionReading]:
+        """Not kept: tokens of a question are fifteen times as large as its vector, and quickly made."""
+        if not self.reads_tokens or not isinstance(self._inner, BatchEmbedding):
+            return super().read_queries(queries)
+        started = time.perf_counter()
+        readings = self._inner.read_queries(queries)
+        self._query_s += time.perf_counter() - started
+        return readings
+
+    def read_passages(self, texts: Sequence[str]) -> list[PassageReading]:
+        """Their signs are kept beside the vectors."""
+        if not self.reads_tokens or not isinstance(self._inner, BatchEmbedding):
+            return super().read_passages(texts)
+        paths = {text: self._path("passage", text) for text in texts}
+        read = {text: _reading(path) for text, path in paths.items()}
+        missing = [text for text, reading in read.items() if reading is None]
+        made = self._inner.read_passages(missing) if missing else []
+        for text, new in zip(missing, made, strict=True):
+            read[text] = new
+            _write(paths[text], np.asarray(new.vector, dtype=np.float32))
+            _write(_signs(paths[text]), np.frombuffer(new.signs.encode("ascii"), np.uint8))
+        return [reading for text in texts if (reading := read[text]) is not None]
+
     def _cached(
         self, side: str, texts: Sequence[str], embed: Callable[[list[str]], Vectors]
     ) -> list[list[float]]:
@@ -87,16 +115,27 @@ class CachedEmbedding(BatchEmbedding):
         return self._folder / f"{key}.npy"
 
 
-def _read(path: Path) -> NDArray[np.float32] | None:
+def _read(path: Path) -> NDArray[Any] | None:
     """None when there is none, or when it was cut off while it was written."""
     try:
-        vector: NDArray[np.float32] = np.load(path)
+        vector: NDArray[Any] = np.load(path)
     except (OSError, ValueError, EOFError):
         return None
     return vector
 
 
-def _write(path: Path, vector: NDArray[np.float32] | None) -> None:
+def _reading(path: Path) -> PassageReading | None:
+    vector, signs = _read(path), _read(_signs(path))
+    if vector is None or signs is None:
+        return None
+    return PassageReading(vector.tolist(), signs.tobytes().decode("ascii"))
+
+
+def _signs(path: Path) -> Path:
+    return path.with_suffix(".signs.npy")
+
+
+def _write(path: Path, vector: NDArray[Any] | None) -> None:
     """All or nothing: another run may be reading."""
     half = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     with half.open("wb") as file:

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.relevance.features import FEATURES, NO_LEVELS, QUESTION_FEATURES, Levels, Matrix
-from core.relevance.probability import Coefficients, Feature, Linear, Together
+from core.relevance.probability import (
+    SCORED,
+    TOPPED,
+    Coefficients,
+    Feature,
+    Linear,
+    Together,
+    TokenCoefficients,
+    scored,
+    topped,
+)
 from scripts.training.judged import Judged
 
 RIDGE = 10.0
@@ -27,6 +37,7 @@ ASIDE_WEIGHT = 0.15
 FOREIGN = ("foreign", "foreign_top_lead")
 # How much the best candidate's lead over its neighbours says about there being an answer, beside the rest.
 BEST_SHARE = 0.25
+TOP_SHARE = 1 / 7  # of the nearest candidate's tokens in whether there is an answer: as of the other six
 
 
 def fit(
@@ -39,7 +50,31 @@ def fit(
     """How candidates compare, whether there is an answer at all, and then both together."""
     candidate = _fit_candidate(judged, names)
     question = _fit_question(judged, question_names)
-    return Coefficients(embedding, candidate, question, _fit_together(judged, candidate, question), levels)
+    together = _fit_together(judged, [scores(one, candidate, question) for one in judged])
+    return Coefficients(embedding, candidate, question, together, levels)
+
+
+def fit_tokens(
+    judged: Sequence[Judged], learnt: Coefficients, levels: Levels = NO_LEVELS
+) -> TokenCoefficients:
+    """What tokens add to what was learnt without them; of questions whose tokens are known."""
+    known = [one for one in judged if one.tokens is not None]
+    plain = {id(one): scores(one, learnt.candidate, learnt.question) for one in known}
+    stacked = {id(one): scored(plain[id(one)][0], one.known_tokens) for one in known}
+    candidate = _fit_rows(known, [stacked[id(one)] for one in known], SCORED)
+    tops = np.array([one.known_tokens[:, 0].max() for one in known if one.part in CONVERSATIONS] or [0.0])
+    question = Linear(
+        0.0,
+        (
+            _feature(TOPPED[0], 1 - TOP_SHARE, 0.0, 1.0),
+            _feature(TOPPED[1], TOP_SHARE, tops.mean(), max(tops.std(), 1e-4)),
+        ),
+    )
+    both = []
+    for one in known:
+        whole = topped(np.array([plain[id(one)][1]]), one.known_tokens)
+        both.append((candidate.of(stacked[id(one)], SCORED), float(question.of(whole, TOPPED)[0])))
+    return TokenCoefficients(levels, candidate, question, _fit_together(known, both))
 
 
 def scores(one: Judged, candidate: Linear, question: Linear) -> tuple[Matrix, float]:
@@ -48,8 +83,14 @@ def scores(one: Judged, candidate: Linear, question: Linear) -> tuple[Matrix, fl
 
 def _fit_candidate(judged: Sequence[Judged], names: Sequence[str]) -> Linear:
     """Only of questions whose answer was retrieved: what separates it from its neighbours."""
+    columns = [FEATURES.index(name) for name in names]
+    return _fit_rows(judged, [one.rows[:, columns] for one in judged], names)
+
+
+def _fit_rows(judged: Sequence[Judged], every: Sequence[Matrix], names: Sequence[str]) -> Linear:
+    """Of each question's rows, which are its candidates."""
     answered = [one for one in judged if one.is_right]
-    rows = np.vstack([one.rows for one in answered])[:, [FEATURES.index(name) for name in names]]
+    rows = np.vstack([own for one, own in zip(judged, every, strict=True) if one.is_right])
     labels = np.concatenate([one.labels for one in answered])
     share = _shares(answered)
     weights = np.concatenate(
@@ -98,11 +139,11 @@ def _feature(name: str, coefficient: float, mean: float, scale: float) -> Featur
     return Feature(name, *(round(float(number), 5) for number in (coefficient, mean, scale)))
 
 
-def _fit_together(judged: Sequence[Judged], candidate: Linear, question: Linear) -> Together:
-    scored = [scores(one, candidate, question) for one in judged]
+def _fit_together(judged: Sequence[Judged], both: Sequence[tuple[Matrix, float]]) -> Together:
+    """`both`: of each question, its candidates' scores and its own."""
     rows = [
         np.column_stack([own - own.max(), np.full(len(own), whole + BEST_SHARE * own.max())])
-        for own, whole in scored
+        for own, whole in both
     ]
     weights = [
         np.where(one.labels > 0, RIGHT_WEIGHT, 1.0) * share * KIND_WEIGHT[one.kind]

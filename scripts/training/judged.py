@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,15 @@ from api.container import Container
 from api.search.handler import SearchRequest
 from config.settings import RetrievalSettings
 from core.knowledge import Candidate
-from core.relevance.features import Features, Level, Levels, Matrix
+from core.relevance.features import (
+    LANGUAGE_CHARS,
+    NO_LEVELS,
+    Features,
+    Level,
+    Levels,
+    Matrix,
+    token_rows,
+)
 from core.relevance.query import Query
 from core.text import holds_chinese, is_mostly_chinese
 from scripts.evaluation.baselines import (
@@ -108,6 +116,14 @@ class Judged:
     documents: tuple[str, ...]
     gold: int
     is_of_folder: bool = False
+    tokens: Matrix | None = None
+
+    @property
+    def known_tokens(self) -> Matrix:
+        """Raises ValueError where they are not."""
+        if self.tokens is None:
+            raise ValueError("no tokens")
+        return self.tokens
 
     @property
     def family(self) -> str:
@@ -134,21 +150,27 @@ class Searched:
     near_random: Mapping[bool, tuple[float, float]]
     is_of_folder: bool = False
 
-    def judged(self, levels: Levels) -> Judged:
+    def judged(self, levels: Levels, token_levels: Levels = NO_LEVELS) -> Judged:
         features = Features(self.query, self.candidates, levels)
+        tokens = token_rows(self.query, self.candidates, features.foreign, token_levels)
         chunks = (candidate.chunk for candidate in self.candidates)
         documents = tuple(each.chunk_id if self.is_of_folder else each.document_id for each in chunks)
         return Judged(
             self.part, self.kind, features.rows, features.question, self.labels, documents, self.gold,
-            self.is_of_folder,
+            self.is_of_folder, tokens,
         )  # fmt: skip
 
 
-def levels_of(searched: Sequence[Searched]) -> Levels:
+Near = Mapping[bool, tuple[float, float]]
+
+
+def levels_of(
+    searched: Sequence[Searched], near_of: Callable[[Searched], Near] = lambda one: one.near_random
+) -> Levels:
     """Every set counts the same, however many its questions."""
     known: dict[tuple[bool, bool], dict[str, list[tuple[float, float]]]] = {}
     for one in searched:
-        for chinese, near in one.near_random.items():
+        for chinese, near in near_of(one).items():
             pair = (is_mostly_chinese(one.query.question), chinese)
             known.setdefault(pair, {}).setdefault(one.part.split()[0], []).append(near)
     means = {
@@ -158,6 +180,19 @@ def levels_of(searched: Sequence[Searched]) -> Levels:
     return {
         pair: Level(round(float(mean), 4), round(float(spread), 4)) for pair, (mean, spread) in means.items()
     }
+
+
+def tokens_near(one: Searched) -> Near:
+    """How near the question's tokens are to its candidates', by whether these are Chinese."""
+    rows = token_rows(one.query, one.candidates, np.zeros(len(one.candidates)), NO_LEVELS)
+    if rows is None:
+        return {}
+    near = rows[:, 0]
+    chinese = np.array(
+        [holds_chinese(f"{c.chunk.heading} {c.chunk.text}"[:LANGUAGE_CHARS]) for c in one.candidates]
+    )
+    sides = {side: near[chinese == side] for side in (False, True)}
+    return {side: (float(own.mean()), float(own.std())) for side, own in sides.items() if len(own) > 1}
 
 
 SAMPLE = 256  # chunks of a collection

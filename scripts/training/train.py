@@ -14,7 +14,7 @@ import argparse
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,9 @@ from core.relevance.features import (
 from core.relevance.probability import ANY_EMBEDDING, LANGUAGES, Coefficients, probabilities
 from scripts.evaluation.figures import auroc, calibration_error, ndcg
 from scripts.evaluation.sets import load_set
-from scripts.training.fit import fit
+from scripts.training.fit import fit, fit_tokens
 from scripts.training.folders import collect_folders
-from scripts.training.judged import Judged, collect, levels_of
+from scripts.training.judged import Judged, collect, levels_of, tokens_near
 
 BINS = 10
 
@@ -117,7 +117,7 @@ THRESHOLD = RetrievalSettings().rerank_score_threshold
 
 
 def learn(
-    judged: Sequence[Judged], embedding: str, levels: Levels = NO_LEVELS
+    judged: Sequence[Judged], embedding: str, levels: Levels = NO_LEVELS, token_levels: Levels = NO_LEVELS
 ) -> tuple[Coefficients, list[Matrix]]:
     """The coefficients from all questions; each question's probabilities from a model that saw nothing of its
     set or folder."""
@@ -127,12 +127,18 @@ def learn(
     unseen: list[Matrix | None] = [None] * len(judged)
     for family in sorted({one.family for one in judged}):
         training = [one for one in judged if one.family != family]
-        tried = fit(training, names, question_names, embedding)
+        tried = _with_tokens(fit(training, names, question_names, embedding), training)
         for number, one in enumerate(judged):
             if one.family == family:
-                unseen[number] = probabilities(one.rows, one.question, tried)
+                unseen[number] = probabilities(one.rows, one.question, tried, one.tokens)
     learnt = fit(judged, names, question_names, embedding, levels)
-    return learnt, [each for each in unseen if each is not None]
+    return _with_tokens(learnt, judged, token_levels), [each for each in unseen if each is not None]
+
+
+def _with_tokens(learnt: Coefficients, judged: Sequence[Judged], levels: Levels = NO_LEVELS) -> Coefficients:
+    if learnt.embedding == ANY_EMBEDDING or all(one.tokens is None for one in judged):
+        return learnt
+    return replace(learnt, tokens=fit_tokens(judged, learnt, levels))
 
 
 def write(
@@ -140,7 +146,7 @@ def write(
 ) -> None:
     parts = sorted({one.part.split()[0] for one in judged})
     by_set = {part: _figures_of(part, judged, chances) for part in parts}
-    content = {
+    content: dict[str, Any] = {
         "embedding": coefficients.embedding,
         "trained_on": parts,
         "figures_held_out": by_set,
@@ -150,6 +156,8 @@ def write(
         "question": asdict(coefficients.question),
         "together": asdict(coefficients.together),
     }
+    if tokens := coefficients.tokens:
+        content["tokens"] = {**asdict(tokens), "levels": levels_as_written(tokens.levels)}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{coefficients.embedding.replace('/', '_')}.json"
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -171,9 +179,10 @@ async def run(arguments: argparse.Namespace) -> None:
     sets = [load_set(arguments.sets / name) for name in SETS]
     searched = [one async for one in collect(sets, arguments.cache, arguments.seed)]
     searched += [one async for one in collect_folders(arguments.folders, arguments.cache)]
-    for embedding, levels in ((arguments.embedding, levels_of(searched)), (ANY_EMBEDDING, NO_LEVELS)):
-        judged = [one.judged(levels) for one in searched]
-        coefficients, chances = learn(judged, embedding, levels)
+    known = levels_of(searched), levels_of(searched, tokens_near)
+    for embedding, levels in ((arguments.embedding, known), (ANY_EMBEDDING, (NO_LEVELS, NO_LEVELS))):
+        judged = [one.judged(*levels) for one in searched]
+        coefficients, chances = learn(judged, embedding, *levels)
         write(arguments.output, coefficients, judged, chances)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import structlog
@@ -24,16 +24,21 @@ _CHUNK = TypeAdapter(Chunk)
 _DELETE_ATTEMPTS = 3
 # What `Chunk.indexed_text` is made of, and what a payload must have.
 _TEXT_FIELDS = ["chunk_id", "document_id", "file_name", "text", "position", "heading", "date"]
+SIGNS = "token_signs"  # of the payload; read only of candidates, for it is longer than the chunk itself
+CHUNK_FIELDS = [field.name for field in fields(Chunk)]
 
 
-def chunk_payload(chunk: Chunk, owner: str, created_us: int, *, ready: bool = False) -> dict[str, Any]:
+def chunk_payload(
+    chunk: Chunk, owner: str, created_us: int, *, ready: bool = False, signs: str = ""
+) -> dict[str, Any]:
     """A chunk as it is stored: the payload of one point of the knowledge collection (point id = chunk_id).
 
     `ready` becomes true when the whole document is indexed; only ready chunks are searched. `created_us` is
-    UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without one.
+    UTC microseconds; `day` is the first day of its date as a number, 20260131, 0 without one. `signs` are
+    those of its tokens, where the embedding shows them.
     """
     more = {"owner": owner, "created_us": created_us, "ready": ready, "day": first_day(chunk.date)}
-    return {**asdict(chunk), "tags": list(chunk.tags), **more}
+    return {**asdict(chunk), "tags": list(chunk.tags), **more, **({SIGNS: signs} if signs else {})}
 
 
 def read_chunk(payload: Mapping[str, Any] | None) -> Chunk:
@@ -51,10 +56,11 @@ class ChunkPage:
 
 @dataclass(frozen=True, slots=True)
 class ChunkVectors:
-    """`sparse` is None where the text has no words at all."""
+    """`sparse` is None where the text has no words at all; `signs` are those of its tokens, "" without."""
 
     dense: list[float]
     sparse: SparseVector | None
+    signs: str = ""
 
 
 class ChunkStore:
@@ -128,14 +134,15 @@ class ChunkStore:
 
     async def vectors(self, ids: Sequence[str]) -> dict[str, ChunkVectors]:
         """By point id; those that are gone, or have none, are left out."""
-        records = await self._store.retrieve(self._chunks, ids=ids, with_payload=False, with_vectors=True)
+        records = await self._store.retrieve(self._chunks, ids=ids, with_payload=[SIGNS], with_vectors=True)
         vectors: dict[str, ChunkVectors] = {}
         for record in records:
             vector = record.vector if isinstance(record.vector, dict) else {}
             dense, sparse = vector.get("dense"), vector.get("sparse")
             if isinstance(dense, list) and dense:
                 words = sparse if isinstance(sparse, SparseVector) else None
-                vectors[str(record.id)] = ChunkVectors(dense, words)  # type: ignore[arg-type]
+                signs = str((record.payload or {}).get(SIGNS, ""))
+                vectors[str(record.id)] = ChunkVectors(dense, words, signs)  # type: ignore[arg-type]
         return vectors
 
     async def page(self, document: Document, limit: int, cursor: str | None) -> ChunkPage:
@@ -148,7 +155,7 @@ class ChunkStore:
             scroll_filter=_current(document),
             limit=limit,
             order_by=ascending("position", start),
-            with_payload=True,
+            with_payload=CHUNK_FIELDS,
         )
         chunks = tuple(read_chunk(record.payload) for record in records)
         end = chunks[-1].position + 1 if chunks else document.chunk_count

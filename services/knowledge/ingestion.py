@@ -118,15 +118,19 @@ class KnownVectors:
     """Chunks of one document whose text is stored already: their vectors are taken over, not made again. As
     it was stored when this was made; 70 bytes or so for each chunk."""
 
-    def __init__(self, chunks: ChunkStore, points: dict[bytes, str]) -> None:
+    def __init__(self, chunks: ChunkStore, points: dict[bytes, str], with_signs: bool) -> None:
         self._chunks = chunks
         self._points = points
+        self._with_signs = with_signs
 
     @classmethod
-    async def of(cls, chunks: ChunkStore, document_id: str) -> KnownVectors:
-        """Raises StoreUnavailableError."""
+    async def of(cls, chunks: ChunkStore, document_id: str, *, with_signs: bool) -> KnownVectors:
+        """`with_signs`: what an earlier release stored, without the signs of tokens, is embedded again.
+
+        Raises StoreUnavailableError.
+        """
         points = {_digest(text): point_id async for point_id, text in chunks.texts(document_id)}
-        return cls(chunks, points)
+        return cls(chunks, points, with_signs)
 
     async def take(self, texts: Sequence[str]) -> list[ChunkVectors | None]:
         """In the order of `texts`; None for one that must be embedded. Raises StoreUnavailableError."""
@@ -135,7 +139,8 @@ class KnownVectors:
         if not known_points:
             return [None] * len(texts)
         vectors = await self._chunks.vectors(known_points)
-        return [vectors.get(point) if point is not None else None for point in points]
+        usable = {key: each for key, each in vectors.items() if each.signs or not self._with_signs}
+        return [usable.get(point) if point is not None else None for point in points]
 
 
 def _digest(text: str) -> bytes:
@@ -212,7 +217,8 @@ class Ingestion:
     async def _store(self, pieces: Pieces, progress: Job) -> None:
         """While one batch is stored the next is embedded."""
         progress.enter(JobStage.EMBEDDING)
-        known = await KnownVectors.of(self._parts.chunks, self._document.document_id)
+        parts, document_id = self._parts, self._document.document_id
+        known = await KnownVectors.of(parts.chunks, document_id, with_signs=parts.embedding.reads_tokens)
         done = reused = 0
         last: asyncio.Task[None] | None = None
         chunks = _chunks(self._document, pieces)
@@ -260,17 +266,18 @@ class Ingestion:
     async def _embedded(self, texts: Sequence[str]) -> list[ChunkVectors]:
         words = asyncio.create_task(asyncio.to_thread(_sparse_vectors, texts))
         try:
-            dense = await self._parts.embedding.embed_passages(texts)
+            readings = await self._parts.embedding.read_passages(texts)
         finally:
             sparse = await words
-        return [ChunkVectors(*both) for both in zip(dense, sparse, strict=True)]
+        read = zip(readings, sparse, strict=True)
+        return [ChunkVectors(reading.vector, terms, reading.signs) for reading, terms in read]
 
     def _point(self, chunk: Chunk, vectors: ChunkVectors) -> Point:
         document = self._document
         vector: dict[str, list[float] | SparseVector] = {"dense": vectors.dense}
         if vectors.sparse is not None:
             vector["sparse"] = vectors.sparse
-        payload = chunk_payload(chunk, document.owner, document.created_us)
+        payload = chunk_payload(chunk, document.owner, document.created_us, signs=vectors.signs)
         return Point(id=chunk.chunk_id, vector=vector, payload=payload)
 
 

@@ -11,14 +11,16 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from core.errors import Cause, EmbeddingUnavailableError, ModelFailure
 from core.prompt.budget import estimate_tokens
+from core.relevance.tokens import QuestionTokens
 
 Vector = list[float]
+Reading = TypeVar("Reading")
 QUERY_BATCH = 8
 MOST_QUERY_THREADS = 8
 LONG_QUERY_TOKENS = 64  # 45 ms of the bundled model, which cannot be interrupted
@@ -27,14 +29,39 @@ PASSAGE_BATCH_TOKENS = 512  # a third of a second of the bundled model: how soon
 PASSAGE_NICENESS = 10
 
 
+class QuestionReading(NamedTuple):
+    """`tokens` None: the model shows none, or the text has none."""
+
+    vector: Vector
+    tokens: QuestionTokens | None = None
+
+
+class PassageReading(NamedTuple):
+    """`signs` are those of its tokens (core.relevance.tokens), "" where the model shows none."""
+
+    vector: Vector
+    signs: str = ""
+
+
 class BatchEmbedding(BaseEmbedding):
     """One that embeds several texts of either side in one call, queries too, which LlamaIndex cannot;
     of one text it is a batch of one.
 
-    `one_by_one`: a batch gains nothing, and any number of threads may embed at once.
+    `one_by_one`: a batch gains nothing, and any number of threads may embed at once. `reads_tokens`: its
+    readings have tokens, from the pass that makes the vector.
     """
 
     one_by_one: ClassVar[bool] = False
+
+    @property
+    def reads_tokens(self) -> bool:
+        return False
+
+    def read_queries(self, queries: Sequence[str]) -> list[QuestionReading]:
+        return [QuestionReading(vector) for vector in self.get_query_embeddings(queries)]
+
+    def read_passages(self, texts: Sequence[str]) -> list[PassageReading]:
+        return [PassageReading(vector) for vector in self._get_text_embeddings(list(texts))]
 
     @abstractmethod
     def get_query_embeddings(self, queries: Sequence[str]) -> list[Vector]: ...
@@ -64,10 +91,10 @@ class EmbeddingService:
         self.name = name
         self.dimension = dimension
         self._model = model
-        self._short = self._long = _Questions(self._embed_queries, 1, QUERY_BATCH)
+        self._short = self._long = _Questions(self._read_queries, 1, QUERY_BATCH)
         if getattr(model, "one_by_one", False):
-            self._short = _Questions(self._embed_queries, _cores(), 1)
-            self._long = _Questions(self._embed_queries, 1, 1)
+            self._short = _Questions(self._read_queries, _cores(), 1)
+            self._long = _Questions(self._read_queries, 1, 1)
         self._passages = ThreadPoolExecutor(
             1, thread_name_prefix="embed-passage", initializer=_be_less_urgent
         )
@@ -77,16 +104,28 @@ class EmbeddingService:
         """Questions that no thread has taken yet."""
         return sum(lane.waiting for lane in self._lanes)
 
+    @property
+    def reads_tokens(self) -> bool:
+        return isinstance(self._model, BatchEmbedding) and self._model.reads_tokens
+
     async def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Query-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
+        return [reading.vector for reading in await self.read_queries(texts)]
+
+    async def read_queries(self, texts: Sequence[str]) -> list[QuestionReading]:
+        """The same with their tokens. Raises EmbeddingUnavailableError."""
         return list(await asyncio.gather(*(self._lane(text).ask(text) for text in texts)))
 
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         """Passage-side unit vectors, in the order of `texts`. Raises EmbeddingUnavailableError."""
-        vectors: list[Vector] = []
+        return [reading.vector for reading in await self.read_passages(texts)]
+
+    async def read_passages(self, texts: Sequence[str]) -> list[PassageReading]:
+        """The same with the signs of their tokens. Raises EmbeddingUnavailableError."""
+        readings: list[PassageReading] = []
         for batch in passage_batches(texts):
-            vectors += await _run(self._passages, self._model.get_text_embedding_batch, batch)
-        return vectors
+            readings += await _run(self._passages, self._read_passages, batch)
+        return readings
 
     async def close(self) -> None:
         """Stop all threads; what still waits is cancelled."""
@@ -101,32 +140,40 @@ class EmbeddingService:
     def _lane(self, text: str) -> _Questions:
         return self._short if estimate_tokens(text) <= LONG_QUERY_TOKENS else self._long
 
-    def _embed_queries(self, texts: list[str]) -> list[Vector]:
+    def _read_queries(self, texts: list[str]) -> list[QuestionReading]:
+        if isinstance(self._model, BatchEmbedding):
+            return self._model.read_queries(texts)
         together: Callable[[list[str]], list[Vector]] | None = getattr(
             self._model, "get_query_embeddings", None
         )
-        return together(texts) if together else [self._model.get_query_embedding(text) for text in texts]
+        vectors = together(texts) if together else [self._model.get_query_embedding(each) for each in texts]
+        return [QuestionReading(vector) for vector in vectors]
+
+    def _read_passages(self, texts: list[str]) -> list[PassageReading]:
+        if self.reads_tokens and isinstance(self._model, BatchEmbedding):
+            return self._model.read_passages(texts)
+        return [PassageReading(vector) for vector in self._model.get_text_embedding_batch(texts)]
 
 
 class _Questions:
     """Questions in the order they came, `batch` of them at a time on each of `threads` threads; each has its
     vector as soon as its batch is done."""
 
-    def __init__(self, embed: Callable[[list[str]], list[Vector]], threads: int, batch: int) -> None:
-        self._embed = embed
+    def __init__(self, read: Callable[[list[str]], list[QuestionReading]], threads: int, batch: int) -> None:
+        self._read = read
         self._threads = threads
         self._batch = batch
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed-query")
-        self._waiting: deque[tuple[str, asyncio.Future[Vector]]] = deque()
+        self._waiting: deque[tuple[str, asyncio.Future[QuestionReading]]] = deque()
         self._workers: set[asyncio.Task[None]] = set()
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def ask(self, text: str) -> asyncio.Future[Vector]:
+    def ask(self, text: str) -> asyncio.Future[QuestionReading]:
         """Cancelled before its turn comes, it costs nothing."""
-        future: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[QuestionReading] = asyncio.get_running_loop().create_future()
         self._waiting.append((text, future))
         self._workers = {worker for worker in self._workers if not worker.done()}
         if len(self._workers) < self._threads:
@@ -144,18 +191,18 @@ class _Questions:
     async def _work(self) -> None:
         while batch := self._next():
             try:
-                vectors = await _run(self._pool, self._embed, [text for text, _ in batch])
+                readings = await _run(self._pool, self._read, [text for text, _ in batch])
             except EmbeddingUnavailableError as error:
                 for _, future in batch:
                     if not future.done():  # done: whoever asked has gone
                         future.set_exception(error)
                 continue
-            for (_, future), vector in zip(batch, vectors, strict=True):
+            for (_, future), reading in zip(batch, readings, strict=True):
                 if not future.done():
-                    future.set_result(vector)
+                    future.set_result(reading)
 
-    def _next(self) -> list[tuple[str, asyncio.Future[Vector]]]:
-        batch: list[tuple[str, asyncio.Future[Vector]]] = []
+    def _next(self) -> list[tuple[str, asyncio.Future[QuestionReading]]]:
+        batch: list[tuple[str, asyncio.Future[QuestionReading]]] = []
         while self._waiting and len(batch) < self._batch:
             asked = self._waiting.popleft()
             if not asked[1].done():
@@ -164,8 +211,8 @@ class _Questions:
 
 
 async def _run(
-    threads: ThreadPoolExecutor, embed: Callable[[list[str]], list[Vector]], texts: list[str]
-) -> list[Vector]:
+    threads: ThreadPoolExecutor, embed: Callable[[list[str]], list[Reading]], texts: list[str]
+) -> list[Reading]:
     try:
         return await asyncio.get_running_loop().run_in_executor(threads, embed, texts)
     except EmbeddingUnavailableError:

@@ -30,6 +30,7 @@ from core.relevance.query import (
     joined_wordings,
 )
 from core.relevance.sparse import encode_query
+from core.relevance.tokens import QuestionTokens
 from core.text import is_mostly_chinese
 from services.llm_service import ModelEntry
 from services.models.embedding import EmbeddingService
@@ -37,7 +38,8 @@ from services.models.embedding import EmbeddingService
 log = structlog.get_logger()
 
 MAX_PREVIOUS = 5
-KEPT_BYTES = 4_000_000  # of vectors of questions: 2,600 of the bundled model's
+KEPT_BYTES = 4_000_000  # of vectors of questions: 2,600 of the bundled model's; and of tokens: of some 170
+SMALLEST_BYTES = 1_000  # what is kept of a question without tokens counts as
 
 
 class QueryBuilder:
@@ -52,6 +54,7 @@ class QueryBuilder:
         self._today = today
         # by a hash: what a question said is forgotten when its turn is
         self._vectors: LRUCache[bytes, Vector] = LRUCache(KEPT_BYTES, getsizeof=lambda vector: vector.nbytes)
+        self._tokens: LRUCache[bytes, QuestionTokens | None] = LRUCache(KEPT_BYTES, getsizeof=_size_of)
 
     async def build(
         self,
@@ -73,28 +76,35 @@ class QueryBuilder:
             for text, weight in [(question, 1.0), *joined_wordings(question, before)]
         ]
         texts = [text for text, _ in wordings]
-        if len(texts) < 3 or follow_up_weight(question):
-            vectors = await self._embedded(texts)
+        leans = follow_up_weight(question) > 0
+        if len(texts) < 3 or leans:
+            vectors, tokens = await self._embedded(texts, texts[:2][-1] if leans else texts[0])
         else:
             earlier = [self._dated(text, asked_on) for text in before]
-            own, *kept = await self._embedded([texts[0], *earlier])
+            (own, *kept), tokens = await self._embedded([texts[0], *earlier], texts[0])
             vectors = [own, *joined_vectors(own, kept)]
         forms = tuple(
             QueryForm(text, array("f", vector.astype(np.float32).tobytes()), encode_query(text), weight)
             for (text, weight), vector in zip(wordings, vectors, strict=True)
         )
         dates = _dates(question, before, asked_on)
-        return Query(question, forms, tuple(before), last_answer, date or asked_on.isoformat(), dates)
+        asked = date or asked_on.isoformat()
+        return Query(question, forms, tuple(before), last_answer, asked, dates, tokens)
 
-    async def _embedded(self, texts: Sequence[str]) -> list[Vector]:
-        parts = [embedded_part(text) for text in texts]
-        keys = [hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=16).digest() for part in parts]
-        vectors = {key: self._vectors[key] for key in keys if key in self._vectors}
-        missing = {key: part for key, part in zip(keys, parts, strict=True) if key not in vectors}
-        made = await self._embedding.embed_queries([*missing.values()]) if missing else []
-        vectors |= {key: np.asarray(vector, np.float32) for key, vector in zip(missing, made, strict=True)}
+    async def _embedded(self, texts: Sequence[str], read: str) -> tuple[list[Vector], QuestionTokens | None]:
+        """The vectors, and the tokens of `read`, which is one of the texts."""
+        parts = {_key(part): part for part in map(embedded_part, texts)}
+        read_key = _key(embedded_part(read))
+        vectors = {key: self._vectors[key] for key in parts if key in self._vectors}
+        tokens = {key: self._tokens[key] for key in (read_key,) if key in self._tokens}
+        missing = [key for key in parts if key not in vectors or (key == read_key and not tokens)]
+        made = await self._embedding.read_queries([parts[key] for key in missing])
+        readings = dict(zip(missing, made, strict=True))
+        vectors |= {key: np.asarray(each.vector, np.float32) for key, each in readings.items()}
+        tokens |= {key: readings[key].tokens for key in (read_key,) if key in readings}
         self._vectors.update(vectors)
-        return [vectors[key] for key in keys]
+        self._tokens.update(tokens)
+        return [vectors[_key(embedded_part(text))] for text in texts], tokens[read_key]
 
     def _dated(self, text: str, asked_on: date) -> str:
         return " ".join([*self._years(text, asked_on), text])
@@ -110,6 +120,14 @@ class QueryBuilder:
         if not named and asked_on.year != self._today().year:
             named = [f"{asked_on.year}"]
         return [each for each in named if each[:4] not in question]
+
+
+def _size_of(tokens: QuestionTokens | None) -> int:
+    return tokens.states.nbytes if tokens else SMALLEST_BYTES
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def _dates(question: str, before: Sequence[str], asked_on: date) -> tuple[str, ...]:

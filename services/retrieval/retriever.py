@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -22,7 +22,7 @@ from core.knowledge import (
     days,
 )
 from core.relevance.query import Query, QueryForm, reciprocal_rank_fusion
-from services.knowledge.chunks import read_chunk
+from services.knowledge.chunks import CHUNK_FIELDS, SIGNS, read_chunk
 from services.store.dialect import Condition, Filter, QueryRequest, ScoredPoint, VectorStore
 from services.store.filters import any_of, equals, in_range, of_sample, sparse_vector
 
@@ -62,7 +62,7 @@ def _request(
         using=kind,
         filter=point_filter,
         limit=limit,
-        with_payload=payload,
+        with_payload=CHUNK_FIELDS if payload else False,
         with_vector=[DENSE] if vector else False,
     )
 
@@ -143,7 +143,14 @@ class Retriever:
         candidates, crowded = await self._look(query, point_filter, depth)
         if crowded:
             candidates, _ = await self._look(query, point_filter, DEEPER * depth)
-        return candidates
+        return await self._with_signs(candidates) if query.tokens else candidates
+
+    async def _with_signs(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Read of those alone that go on: in every list they would be most of the answer."""
+        ids = [candidate.chunk.chunk_id for candidate in candidates]
+        records = await self._store.retrieve(self._collection, ids=ids, with_payload=[SIGNS]) if ids else []
+        signs = {str(record.id): str((record.payload or {}).get(SIGNS, "")) for record in records}
+        return [replace(each, signs=signs.get(each.chunk.chunk_id, "")) for each in candidates]
 
     async def _look(self, query: Query, point_filter: Filter, depth: int) -> tuple[list[Candidate], bool]:
         """Also whether copies took places that others, further down the lists, could have had."""

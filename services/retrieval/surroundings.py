@@ -11,7 +11,7 @@ from core.citing.passages import Span, sentences
 from core.errors import NotFoundError
 from core.knowledge import Candidate, Chunk, SearchScope, Surroundings
 from core.prompt.budget import estimate_tokens
-from services.knowledge.chunks import read_chunk
+from services.knowledge.chunks import CHUNK_FIELDS, read_chunk
 from services.retrieval.retriever import searchable
 from services.store.dialect import Condition, Filter, VectorStore
 from services.store.filters import equals, in_range
@@ -87,7 +87,7 @@ class Neighbours:
             self._collection,
             scroll_filter=Filter(must=point_filter.must, should=within),
             limit=most,
-            with_payload=True,
+            with_payload=CHUNK_FIELDS,
         )
         read = [read_chunk(record.payload) for record in records]
         return Around([*chunks, *read])

@@ -18,9 +18,10 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 from pydantic import PrivateAttr
 
+from core.relevance.tokens import TokenMeans, TokenStates, load_means
 from services.adapters.e5.graph import INPUT, e5_model
 from services.adapters.e5.weights import E5Weights, Floats, Vocabulary
-from services.models.embedding import BatchEmbedding
+from services.models.embedding import BatchEmbedding, PassageReading, QuestionReading, Vector
 
 Ids = npt.NDArray[np.int32]
 _Hashes = npt.NDArray[np.uint64]
@@ -61,6 +62,11 @@ class Pieces:
         self._ids = np.delete(np.arange(len(lengths), dtype=np.int32), vocabulary.unknown)[order]
         self._filter = np.zeros(1 << 20, np.bool_)
         self._filter[self._hashes >> _FILTER_SHIFT] = True
+
+    def rarity(self, ids: Ids) -> Floats:
+        """The negative log probability of each piece."""
+        rare: Floats = -self._scores[ids]
+        return rare
 
     def ids(self, text: str) -> Ids:
         """The text's pieces in order, without <s> and </s>. The text has no NUL and no lone surrogate."""
@@ -170,11 +176,19 @@ class E5Engine:
 
     def embed(self, text: str) -> list[float]:
         """A unit vector. A text longer than a window is the mean of its windows, each by its tokens."""
-        total = np.zeros(self._weights.sizes.hidden, np.float32)
-        for window in self._windows(self._pieces.ids(_encodable(text))):
-            total += self._hidden(window).mean(axis=0) * (len(window) - 2)
-        unit: list[float] = (total / np.linalg.norm(total)).tolist()
-        return unit
+        return self.read(text)[0]
+
+    def read(self, text: str, prefix_pieces: int = 0) -> tuple[Vector, TokenStates]:
+        """The vector, and the states of the tokens that it is the mean of, but for those of the prefix."""
+        ids = self._pieces.ids(_encodable(text))
+        total, states = np.zeros(self._weights.sizes.hidden, np.float32), []
+        for window in self._windows(ids):
+            hidden = self._hidden(window)
+            total += hidden.mean(axis=0) * (len(window) - 2)
+            states.append(hidden[1:-1])
+        unit: Vector = (total / np.linalg.norm(total)).tolist()
+        tokens = TokenStates(np.concatenate(states), self._pieces.rarity(ids))
+        return unit, TokenStates(*(each[prefix_pieces:] for each in tokens))
 
     def _windows(self, pieces: Ids) -> Iterator[Ids]:
         """Each with <s> and </s>, as the model was trained. The prefix of a text is at least one piece."""
@@ -216,6 +230,7 @@ NAME = "multilingual-e5-small"
 DIMENSION = 384
 
 _QUERY, _PASSAGE = "query: ", "passage: "  # the two sides of E5
+_QUERY_PIECES, _PASSAGE_PIECES = 3, 2  # that the tokenizer makes of them
 
 
 class BundledEmbedding(BatchEmbedding):
@@ -231,6 +246,7 @@ class BundledEmbedding(BatchEmbedding):
     _passages: E5Engine | None = PrivateAttr()
     _passage_threads: int = PrivateAttr()
     _opening: threading.Lock = PrivateAttr()
+    _means: TokenMeans = PrivateAttr()
 
     def __init__(self, passage_threads: int = 1) -> None:
         super().__init__(model_name=NAME)
@@ -238,6 +254,20 @@ class BundledEmbedding(BatchEmbedding):
         self._passages = self._queries if passage_threads == 1 else None
         self._passage_threads = passage_threads
         self._opening = threading.Lock()
+        self._means = load_means(NAME)
+
+    @property
+    def reads_tokens(self) -> bool:
+        return True
+
+    def read_queries(self, queries: Sequence[str]) -> list[QuestionReading]:
+        read = (self._queries.read(_QUERY + query, _QUERY_PIECES) for query in queries)
+        return [QuestionReading(vector, self._means.question_tokens(tokens)) for vector, tokens in read]
+
+    def read_passages(self, texts: Sequence[str]) -> list[PassageReading]:
+        engine = self._passage_engine()
+        read = (engine.read(_PASSAGE + text, _PASSAGE_PIECES) for text in texts)
+        return [PassageReading(vector, self._means.signs(tokens)) for vector, tokens in read]
 
     def get_query_embeddings(self, queries: Sequence[str]) -> list[list[float]]:
         return [self._queries.embed(_QUERY + query) for query in queries]

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import StartRefusedError, WenmaiError
@@ -20,11 +20,14 @@ from core.knowledge import Chunk
 from core.relevance.query import embedded_part
 from core.relevance.sparse import SparseTerms, encode_document
 from services.conversation.recall import EMBEDDED_TURN_CHARS
-from services.models.embedding import EmbeddingService, Vector
+from services.knowledge.chunks import SIGNS
+from services.models.embedding import EmbeddingService
 from services.store.collections import SPARSE, CollectionSpec
 from services.store.dialect import Filter, Point, Record, SparseVector, VectorStore
 from services.store.filters import by_ids, has_id, has_vector, sparse_vector
 from services.store.pages import IDS_AT_ONCE, batches, scroll_pages
+
+Embedded = TypeVar("Embedded")
 
 # What a stored point was embedded from: its texts, read from its payload as the rest of Wenmai makes them.
 #
@@ -80,15 +83,22 @@ class PointMaker:
         """With the same payloads, and a vector for each text. Raises EmbeddingUnavailableError."""
         texts = [point_texts(spec, record.payload or {}) for record in records]
         questions = await _embedded(self.embedding.embed_queries, [each.question for each in texts])
-        passages = await _embedded(self.embedding.embed_passages, [each.passage for each in texts])
+        passages = await _embedded(self.embedding.read_passages, [each.passage for each in texts])
         words = await asyncio.to_thread(_sparse, [each.words for each in texts])
         passage_name = spec.dense[0] if spec.dense else ""
         points = []
-        for record, *vectors in zip(records, questions, passages, words, strict=True):
-            named = dict(zip(("question", passage_name, SPARSE), vectors, strict=True))
+        for record, question, passage, terms in zip(records, questions, passages, words, strict=True):
+            named = {"question": question, passage_name: passage and passage.vector, SPARSE: terms}
             vector = {name: value for name, value in named.items() if value is not None}
-            points.append(Point(id=record.id, vector=vector, payload=record.payload))
+            payload = _payload(record, passage.signs if passage else "")
+            points.append(Point(id=record.id, vector=vector, payload=payload))
         return points
+
+
+def _payload(record: Record, signs: str) -> dict[str, Any]:
+    """A copy's chunks have the signs that its own embedding shows of their tokens, and no others."""
+    payload = {key: value for key, value in (record.payload or {}).items() if key != SIGNS}
+    return {**payload, SIGNS: signs} if signs and "chunk_id" in payload else payload
 
 
 def deserves(spec: CollectionSpec, record: Record) -> tuple[str, ...]:
@@ -109,12 +119,12 @@ def lacks(dense: Sequence[str]) -> Filter:
 
 
 async def _embedded(
-    embed: Callable[[Sequence[str]], Awaitable[list[Vector]]], texts: Sequence[str]
-) -> list[Vector | None]:
+    embed: Callable[[Sequence[str]], Awaitable[list[Embedded]]], texts: Sequence[str]
+) -> list[Embedded | None]:
     """In the order of `texts`; None for an empty one."""
     filled = [text for text in texts if text]
-    vectors = iter(await embed(filled) if filled else [])
-    return [next(vectors) if text else None for text in texts]
+    made = iter(await embed(filled) if filled else [])
+    return [next(made) if text else None for text in texts]
 
 
 def _sparse(texts: Sequence[str]) -> list[SparseVector | None]:
@@ -225,7 +235,7 @@ class CollectionSync:
                 continue
             if known is None or _needs_vectors(spec, record, known, lacking):
                 embedded.append(record)
-            elif record.payload != known.payload:
+            elif _payload(record, "") != _payload(known, ""):
                 renewed.append(record)
         await self._renew(target, renewed)
         await self._embed(spec, target, embedded)
@@ -248,12 +258,13 @@ class CollectionSync:
         if not records:
             return
         ids = [record.id for record in records]
-        copied = await self._target.retrieve(target, ids, with_payload=False, with_vectors=True)
-        vectors: dict[Any, Any] = {record.id: record.vector or {} for record in copied}
+        stored = await self._target.retrieve(target, ids, with_payload=[SIGNS], with_vectors=True)
+        copied: dict[Any, Any] = {record.id: (record.vector or {}, record.payload or {}) for record in stored}
         points = [
-            Point(id=record.id, vector=vectors[record.id], payload=record.payload)
+            Point(id=record.id, vector=vector, payload=_payload(record, payload.get(SIGNS, "")))
             for record in records
-            if record.id in vectors
+            if record.id in copied
+            for vector, payload in (copied[record.id],)
         ]
         if points:
             await self._target.upsert(target, points)

@@ -1,3 +1,4 @@
+import base64
 import json
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from core.relevance.probability import (
 )
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
+from core.relevance.tokens import QuestionTokens
 
 E5 = load_coefficients("multilingual-e5-small")
 ANY = load_coefficients("any")
@@ -250,3 +252,40 @@ def test_of_texts_alike_but_for_a_number_the_one_with_the_questions_number_goes_
     assert after.probability > before.probability
     alone = judge(question, [other], E5)[0]
     assert alone.probability > before.probability  # it is held back only where another has the number
+
+
+def signs_of(tokens: QuestionTokens, share: float) -> str:
+    """Of a passage whose tokens have the signs of that share of the question's."""
+    same = np.arange(len(tokens.states)) < share * len(tokens.states)
+    return base64.b64encode(np.packbits((tokens.states > 0) == same[:, None], axis=1).tobytes()).decode()
+
+
+def with_tokens(query: Query) -> tuple[Query, QuestionTokens]:
+    drawn = np.random.default_rng(1).normal(size=(10, 384)).astype(np.float32)
+    states = drawn / np.linalg.norm(drawn, axis=1)[:, None]
+    tokens = QuestionTokens(states, np.full(10, 0.1, np.float32))
+    return replace(query, tokens=tokens), tokens
+
+
+def test_of_passages_alike_in_all_else_the_one_with_the_questions_tokens_is_right() -> None:
+    """Discriminates: tokens that are read and not judged by."""
+    query, tokens = with_tokens(ask("how much is a new badge?"))
+    texts = ["one passage of some length", "another passage of the same"]
+    alike = [candidate(text) for text in texts]
+    far, near = (
+        replace(each, signs=signs_of(tokens, share)) for each, share in zip(alike, (0.3, 1.0), strict=True)
+    )
+    judged = judge(query, [far, near], E5)
+    assert judged[1].probability > 1.5 * judged[0].probability
+
+
+def test_without_the_tokens_of_one_candidate_all_are_judged_as_before_there_were_any() -> None:
+    """Discriminates: a chunk of an earlier release, or another embedding's, compared by tokens it has not."""
+    query, tokens = with_tokens(ask("how much is a new badge?"))
+    texts = [candidate("one passage"), candidate("another passage", rank=2)]
+    signed = [replace(each, signs=signs_of(tokens, 1.0)) for each in texts]
+    before = [each.probability for each in judge(replace(query, tokens=None), texts, E5)]
+    for mixed, asked in (([signed[0], texts[1]], query), (signed, replace(query, tokens=None))):
+        assert [each.probability for each in judge(asked, mixed, E5)] == before
+    assert [each.probability for each in judge(query, signed, E5)] != before
+    assert judge(query, signed, ANY)[0].probability == judge(query, texts, ANY)[0].probability

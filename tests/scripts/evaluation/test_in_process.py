@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.evaluation.in_process import CachedEmbedding
-from tests.support.models.hashing_embedding import HashingEmbedding
+from tests.support.models.hashing_embedding import HashingEmbedding, TokenHashing
 
 
 class CountingEmbedding(HashingEmbedding):
@@ -44,3 +44,16 @@ def test_two_models_and_two_sides_never_share_a_vector(tmp_path: Path) -> None:
         embedding.get_query_embedding("one")
         embedding.get_text_embedding("one")
     assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_the_signs_of_passages_are_kept_beside_their_vectors(tmp_path: Path) -> None:
+    """Discriminates: signs of another text; a vector kept without signs taken for a whole reading."""
+    inner = TokenHashing()
+    CachedEmbedding(inner, tmp_path).get_text_embedding("one fee")
+    expected = TokenHashing().read_passages(["one fee", "two fees", "one fee"])
+    for _ in range(2):
+        kept = CachedEmbedding(inner, tmp_path).read_passages(["one fee", "two fees", "one fee"])
+        assert [each.signs for each in kept] == [each.signs for each in expected]
+    assert inner.read == ["one fee", "two fees"]
+    assert not CachedEmbedding(HashingEmbedding(), tmp_path).reads_tokens
+    assert CachedEmbedding(HashingEmbedding(), tmp_path, "b").read_passages(["one"])[0].signs == ""

@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.relevance.features import FEATURES, QUESTION_FEATURES
+from core.relevance.features import FEATURES, QUESTION_FEATURES, TOKEN_FEATURES
 from core.relevance.probability import Linear, probabilities
 from scripts.evaluation.figures import calibration_error
-from scripts.training.fit import fit
+from scripts.training.fit import fit, fit_tokens
 from tests.scripts.training.synthetic import (
     CANDIDATES,
     COVERAGE,
@@ -16,6 +16,7 @@ from tests.scripts.training.synthetic import (
     TOP_DENSE,
     asked,
     drawn,
+    logistic,
     refused,
 )
 
@@ -120,3 +121,23 @@ def test_a_feature_that_never_varied_says_nothing_and_breaks_nothing() -> None:
     strange = np.zeros((3, len(FEATURES)))
     assert np.isfinite(learnt.candidate.of(strange, FEATURES)).all()
     assert np.isfinite(probabilities(strange, np.zeros(len(QUESTION_FEATURES)), learnt)).all()
+
+
+def test_what_tokens_add_to_the_other_numbers_is_learnt() -> None:
+    """Discriminates: the score of the other numbers left out; questions without tokens among the rest."""
+    rng = np.random.default_rng(7)
+    rows = []
+    for number in range(300):
+        one = drawn(rng, number)
+        tokens = rng.normal(size=(CANDIDATES, len(TOKEN_FEATURES)))
+        chances = logistic(one.rows[:, NEAR] + 3 * tokens[:, 0] - 3)
+        labels = (rng.random(CANDIDATES) < chances).astype(float)
+        rows.append(replace(one, labels=labels, tokens=tokens, gold=int(labels.sum())))
+    learnt = fit([*rows, *asked(rng)], ["near"], ["overlap"], "x")
+    added = fit_tokens([*rows, *asked(rng)], learnt)
+    known = slopes(added.candidate)
+    assert known["tokens"] == pytest.approx(3, abs=0.4)
+    assert known["score"] > 0.3 > abs(known["tokens_lead"])
+    both = replace(learnt, tokens=added)
+    judged = np.concatenate([probabilities(one.rows, one.question, both, one.tokens) for one in rows])
+    assert calibration_error(judged, np.concatenate([one.labels for one in rows])) < 0.05

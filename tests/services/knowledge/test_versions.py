@@ -12,10 +12,11 @@ import pytest
 from core.errors import ConflictError, UnknownDocumentError, UnreadableDocumentError
 from core.knowledge import Changes, DocumentStatus, JobStage, Narrowed, Upload
 from services.adapters.edge.client import open_edge_client
+from services.knowledge.chunks import SIGNS
 from services.knowledge.upload import another_id_of
 from services.store.collections import ensure_collections
 from services.store.dialect import VectorStore
-from tests.support.models.hashing_embedding import DIMENSION
+from tests.support.models.hashing_embedding import DIMENSION, TokenHashing
 from tests.support.stores.knowledge import (
     ME,
     SETTINGS,
@@ -90,6 +91,29 @@ async def test_only_what_changed_is_embedded_again(store: VectorStore) -> None:
             assert "sparse" in vector
             expected = held.get_text_embedding(f"{payload['heading']}\n{payload['text']}")
             assert vector["dense"] == pytest.approx(expected, abs=1e-6)
+
+
+async def test_what_was_stored_without_tokens_is_embedded_again_by_a_newer_version(
+    store: VectorStore,
+) -> None:
+    """Discriminates: vectors taken over from an earlier release for ever, so that no chunk gets tokens."""
+    model = TokenHashing()
+    async with open_bench(store, embedding_model=model) as bench:
+        first = await added(bench, named())
+        collection, shown = SETTINGS.knowledge_collection, ["position", SIGNS]
+        stored = {
+            (each.payload or {})["position"]: each
+            for each in (await store.scroll(collection, limit=100, with_payload=shown))[0]
+        }
+        assert all((each.payload or {})[SIGNS] for each in stored.values())
+        await store.delete_payload(collection, [SIGNS], [stored[0].id])
+        model.read.clear()
+        addition = await bench.knowledge.add(named(NEWER))
+        outcome = await bench.knowledge.wait(addition.job_id or "", ME)
+        assert (outcome.reused, len(model.read)) == (first.chunk_count - 2, 2)
+        records, _ = await store.scroll(collection, limit=100, with_payload=shown)
+        assert len(records) == first.chunk_count
+        assert all((each.payload or {})[SIGNS] for each in records)
 
 
 async def test_the_old_version_is_searched_until_the_new_one_is_whole(store: VectorStore) -> None:

@@ -17,7 +17,7 @@ from core.relevance.query import (
 )
 from services.models.embedding import EmbeddingService
 from services.retrieval.query_forms import MAX_PREVIOUS, QueryBuilder
-from tests.support.models.hashing_embedding import HashingEmbedding
+from tests.support.models.hashing_embedding import HashingEmbedding, TokenHashing
 
 TODAY = date(2026, 6, 15)
 
@@ -291,3 +291,31 @@ def test_of_long_earlier_questions_the_latest_words_are_joined() -> None:
     """Discriminates: the beginning of what was asked first."""
     wordings = [text for text, _ in joined_wordings("And it?", ["old " * 100, "new " * 100])]
     assert [("new" in text, "old" in text) for text in wordings] == [(True, False)] * 2
+
+
+async def test_the_tokens_are_those_of_the_question_or_of_the_form_it_leans_on() -> None:
+    """Discriminates: the bare words of a follow-up; no tokens where only the vector is kept."""
+    model = TokenHashing()
+    service = EmbeddingService(model, "hashing", 32)
+    builder = QueryBuilder(service, lambda: TODAY)
+    before = ["如何申请退款？", "如何配置代理服务器？"]
+    for question, read in (
+        ("如何安装桌面客户端程序？", "如何安装桌面客户端程序？"),
+        ("它呢？", f"{before[-1]} 它呢？"),
+    ):
+        for _ in range(2):
+            model.read.clear()
+            query = await builder.build(question, before)
+            (expected,) = TokenHashing().read_queries([read])
+            assert query.tokens is not None
+            assert expected.tokens is not None
+            assert query.tokens.states.tolist() == expected.tokens.states.tolist()
+        assert model.read == []  # the second time all of it is known
+    await builder.build("如何做别的？", before)
+    query = await builder.build(before[0], [])  # its vector is known, its tokens are not
+    assert query.tokens is not None
+    await service.close()
+
+
+async def test_an_embedding_without_tokens_has_none(builder: QueryBuilder) -> None:
+    assert (await builder.build("如何申请退款？", [])).tokens is None

@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from qdrant_client import models
 
@@ -10,7 +11,8 @@ from config.settings import RetrievalSettings
 from core.knowledge import Candidate, Chunk, FormMatch
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import encode_query
-from services.knowledge.chunks import chunk_payload, read_chunk
+from core.relevance.tokens import QuestionTokens
+from services.knowledge.chunks import SIGNS, chunk_payload, read_chunk
 from services.retrieval.retriever import FUSION, Fusion, Retriever
 from services.store.dialect import VectorStore
 from tests.support.guide import COLLECTION, OWNER, open_collection, point
@@ -179,3 +181,15 @@ def test_a_payload_gives_back_the_chunk_it_was_made_from() -> None:
     assert stored["ready"] is True
     assert stored["owner"] == OWNER
     assert read_chunk({**stored, "later_field": 1}) == original
+
+
+async def test_candidates_come_with_the_signs_of_their_tokens_where_the_question_has_tokens(
+    store: VectorStore,
+) -> None:
+    """Discriminates: signs of another chunk; read although nothing is compared with them."""
+    await store.set_payload(COLLECTION, {SIGNS: "c2lnbnM="}, [chunk("north", "").chunk_id])
+    query = ask(form("专业版的费用", [1.0, 0.0]))
+    tokens = QuestionTokens(np.zeros((1, 8), np.float32), np.ones(1, np.float32))
+    hits = await retriever(store).search(replace(query, tokens=tokens), [OWNER])
+    assert {hit.chunk.document_id: hit.signs for hit in hits if hit.signs} == {"doc-north": "c2lnbnM="}
+    assert [hit.signs for hit in await retriever(store).search(query, [OWNER])] == ["", "", ""]

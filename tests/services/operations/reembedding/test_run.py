@@ -13,6 +13,7 @@ from api.offline.reembedding import open_reembedding
 from config.settings import StoreSettings
 from core.errors import EmbeddingUnavailableError, StartRefusedError
 from core.relevance.sparse import encode_document
+from services.knowledge.chunks import SIGNS
 from services.models.embedding import EmbeddingService
 from services.operations.reembedding.level import (
     LATE_US,
@@ -26,7 +27,7 @@ from services.operations.reembedding.run import Manner, Reembed, ReembedReport, 
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, nth_id, open_store
-from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding
+from tests.support.models.hashing_embedding import DIMENSION, HashingEmbedding, TokenHashing
 from tests.support.servers.app import make_settings, open_app
 
 pytestmark = pytest.mark.filterwarnings(NO_INDEX_WARNING)
@@ -275,6 +276,26 @@ async def test_run_again_only_what_differs_is_written_and_only_new_texts_are_emb
     assert after[nth_id(5)].vector != before[nth_id(5)].vector
     assert nth_id(7) not in after
     assert all(each.written == 0 for each in (await reembed(store, embedding)).collections)
+
+
+async def test_a_chunk_gets_the_signs_of_its_tokens_by_its_own_embedding(store: VectorStore) -> None:
+    """Discriminates: another embedding's signs carried over; chunks written in every run for their signs."""
+    chunks = [{"chunk_id": nth_id(n), "text": f"chunk {n}", SIGNS: "other"} for n in range(3)]
+    await write(store, CHUNKS.name, chunks)
+    await write(store, MEMORIES.name, PAYLOADS[MEMORIES.name])
+    service = EmbeddingService(TokenHashing(), "hashing", DIMENSION)
+    await reembed(store, service)
+    expected = TokenHashing().read_passages([chunk["text"] for chunk in chunks])
+    copied = await read(store, NEW.knowledge_collection)
+    assert [(copied[nth_id(n)].payload or {})[SIGNS] for n in range(3)] == [each.signs for each in expected]
+    assert SIGNS not in ((await read(store, NEW.memory_collection))[nth_id(0)].payload or {})
+    assert all(each.written == 0 for each in (await reembed(store, service)).collections)
+    await store.set_payload(CHUNKS.name, {"ready": True}, [nth_id(1)])
+    await reembed(store, service)
+    assert ((await read(store, NEW.knowledge_collection))[nth_id(1)].payload or {})[SIGNS] == expected[
+        1
+    ].signs
+    await service.close()
 
 
 async def test_a_vector_that_is_missing_in_the_copy_is_made(

@@ -1,0 +1,103 @@
+"""A question's tokens, each beside the nearest token of a passage: what the one vector of a passage averages
+away (late interaction; Khattab and Zaharia, ColBERT, SIGIR 2020).
+
+The states come from the pass that makes the vector, so they cost nothing more. What all tokens have in
+common is subtracted; of a passage's tokens only the signs are stored, one bit a dimension, which rank as well
+as the numbers themselves (docs/decisions/0042).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+FREQUENT = 7.0  # rarity below which a piece is a function word or a mark: a quarter of a text's, and no loss
+LEAST_RARITY = 4.0  # of a question's piece that says anything by itself
+LEAST_WEIGHT, MOST_WEIGHT = 0.3, 12.0
+MOST_QUESTION_TOKENS = 32  # the rarest; a longer question would cost its judgement milliseconds
+
+
+class TokenStates(NamedTuple):
+    """[tokens, dimensions], and the negative log probability of each token's piece."""
+
+    states: Floats
+    rarity: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionTokens:
+    """`states` are unit vectors, [tokens, dimensions]; `weights` add up to 1."""
+
+    states: Floats
+    weights: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMeans:
+    """The mean of unit states, of passages and of questions: what says nothing about the text."""
+
+    passage: Floats
+    question: Floats
+
+    def signs(self, tokens: TokenStates) -> str:
+        """Of a passage's tokens, in base64: a store's payload holds no bytes. "" of a text without tokens."""
+        rare = tokens.rarity > FREQUENT
+        states = tokens.states[rare] if rare.any() else tokens.states
+        bits = np.packbits(_unit(states) > self.passage, axis=1)
+        return base64.b64encode(bits.tobytes()).decode("ascii")
+
+    def question_tokens(self, tokens: TokenStates) -> QuestionTokens | None:
+        """None of a text without tokens."""
+        rarest = np.sort(np.argsort(-tokens.rarity, kind="stable")[:MOST_QUESTION_TOKENS])
+        if not len(rarest):
+            return None
+        weights = np.clip(tokens.rarity[rarest] - LEAST_RARITY, LEAST_WEIGHT, MOST_WEIGHT)
+        states = _unit(_unit(tokens.states[rarest]) - self.question)
+        return QuestionTokens(states, (weights / weights.sum()).astype(np.float32))
+
+
+@lru_cache(maxsize=2)
+def load_means(embedding: str) -> TokenMeans:
+    """Source: core/relevance/coefficients/tokens-*.json; how they were taken: docs/decisions/0042."""
+    source = files("core.relevance") / "coefficients" / f"tokens-{embedding}.json"
+    read = json.loads(source.read_text(encoding="utf-8"))
+    return TokenMeans(*(np.array(read[side], np.float32) for side in ("passage", "question")))
+
+
+def unpacked(signs: str, dimensions: int) -> bytes:
+    """One bit a dimension; b"" of a text without signs, and of a damaged payload's, which must not fail the
+    question."""
+    try:
+        packed = base64.b64decode(signs, validate=True)
+    except ValueError:
+        return b""
+    return packed if 8 * len(packed) % dimensions == 0 else b""
+
+
+def nearness(question: QuestionTokens, packed: Sequence[bytes]) -> npt.NDArray[np.float64]:
+    """One number for each passage, about 0…0.6: the mean over the question's tokens of the cosine of the
+    passage's nearest, by weight. `packed` are the passages' signs, none of them empty."""
+    dimensions = question.states.shape[1]
+    counts = [8 * len(each) // dimensions for each in packed]
+    bits = np.unpackbits(np.frombuffer(b"".join(packed), np.uint8)).reshape(-1, dimensions)
+    # a sign of ±1 is twice the bit, less one
+    products = 2 * (question.states @ bits.astype(np.float32).T) - question.states.sum(axis=1, keepdims=True)
+    begins = np.cumsum([0, *counts[:-1]])
+    nearest = np.maximum.reduceat(products, begins, axis=1) / np.sqrt(np.float32(dimensions))
+    near: npt.NDArray[np.float64] = (question.weights @ nearest).astype(float)
+    return near
+
+
+def _unit(vectors: Floats) -> Floats:
+    unit: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-9)
+    return unit

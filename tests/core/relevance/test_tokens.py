@@ -1,0 +1,113 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from core.relevance.tokens import (
+    FREQUENT,
+    MOST_QUESTION_TOKENS,
+    Floats,
+    QuestionTokens,
+    TokenMeans,
+    TokenStates,
+    load_means,
+    nearness,
+    unpacked,
+)
+
+DIMENSIONS = 64
+NO_MEANS = TokenMeans(*(np.zeros(DIMENSIONS, np.float32) for _ in range(2)))
+
+
+def states(rng: np.random.Generator, tokens: int, rarity: float = 12.0) -> TokenStates:
+    drawn = rng.normal(size=(tokens, DIMENSIONS)).astype(np.float32)
+    return TokenStates(drawn, np.full(tokens, rarity, np.float32))
+
+
+def asked(tokens: TokenStates) -> QuestionTokens:
+    question = NO_MEANS.question_tokens(tokens)
+    assert question is not None
+    return question
+
+
+def packed(means: TokenMeans, tokens: TokenStates) -> bytes:
+    return unpacked(means.signs(tokens), DIMENSIONS)
+
+
+def count(signs: str) -> int:
+    return 8 * len(unpacked(signs, DIMENSIONS)) // DIMENSIONS
+
+
+def test_damaged_signs_are_none() -> None:
+    """Discriminates: a question that fails because of one passage's payload."""
+    signs = NO_MEANS.signs(states(np.random.default_rng(6), 3))
+    assert len(unpacked(signs, DIMENSIONS)) == 3 * DIMENSIONS // 8
+    for damaged in ("", signs[:-4], signs + "é", signs[:5] + "*" + signs[6:]):
+        assert unpacked(damaged, DIMENSIONS) == b""
+
+
+def test_a_passage_counts_by_its_nearest_token_wherever_it_stands() -> None:
+    """Discriminates: the mean over a passage's tokens; passages cut at the wrong places."""
+    rng = np.random.default_rng(1)
+    question, others = states(rng, 3), [states(rng, size) for size in (5, 1, 9)]
+    holding = TokenStates(np.vstack([others[2].states, question.states]), np.full(12, 12.0, np.float32))
+    passages = [packed(NO_MEANS, each) for each in (*others, holding)]
+    near = nearness(asked(question), passages)
+    assert near.argmax() == 3
+    # a unit vector of normal numbers and its own signs: √(2/π)
+    assert near[3] == pytest.approx(np.sqrt(2 / np.pi), abs=0.05)
+    assert near.tolist() == pytest.approx([*(nearness(asked(question), [each])[0] for each in passages)])
+
+
+def test_what_all_tokens_have_in_common_says_nothing() -> None:
+    """Discriminates: signs of the raw states, of which most are those of the common direction."""
+    rng = np.random.default_rng(2)
+    common = 20 * rng.normal(size=DIMENSIONS).astype(np.float32)
+    question, other = states(rng, 4), states(rng, 4)
+    shifted: list[TokenStates] = [each._replace(states=each.states + common) for each in (question, other)]
+    mean: Floats = np.mean(
+        [each.states / np.linalg.norm(each.states, axis=1)[:, None] for each in shifted], (0, 1)
+    )
+    means = TokenMeans(mean, mean)
+    tokens = means.question_tokens(shifted[0])
+    assert tokens is not None
+    own, foreign = nearness(tokens, [packed(means, each) for each in shifted])
+    assert own > foreign + 0.3
+
+
+def test_frequent_pieces_of_a_passage_are_left_out_unless_it_has_no_others() -> None:
+    """Discriminates: storing every token; an empty passage of function words."""
+    rng = np.random.default_rng(3)
+    mixed = states(rng, 6)
+    mixed.rarity[:4] = FREQUENT - 1
+    assert count(NO_MEANS.signs(mixed)) == 2
+    assert count(NO_MEANS.signs(states(rng, 5, FREQUENT - 1))) == 5
+    assert NO_MEANS.signs(states(rng, 0)) == ""
+
+
+def test_of_a_long_question_the_rarest_tokens_are_compared_in_their_order() -> None:
+    """Discriminates: the first ones, which of a long question are its preamble."""
+    rng = np.random.default_rng(4)
+    long = states(rng, 3 * MOST_QUESTION_TOKENS, 5.0)
+    long.rarity[-2:] = 12.0
+    question = asked(long)
+    assert len(question.states) == MOST_QUESTION_TOKENS
+    assert question.weights.sum() == pytest.approx(1.0)
+    assert question.weights[-1] == question.weights[-2] > 4 * question.weights[0]
+    assert NO_MEANS.question_tokens(states(rng, 0)) is None
+
+
+def test_weights_say_how_much_each_token_counts() -> None:
+    """Discriminates: a plain mean over the question's tokens."""
+    rng = np.random.default_rng(5)
+    question = asked(states(rng, 2))
+    passage = packed(NO_MEANS, TokenStates(question.states[:1], np.array([12.0], np.float32)))
+    heavy = replace(question, weights=np.array([1.0, 0.0], np.float32))
+    light = replace(question, weights=np.array([0.0, 1.0], np.float32))
+    assert nearness(heavy, [passage])[0] > 0.6 > 0.5 > nearness(light, [passage])[0]
+
+
+def test_the_means_that_are_shipped_fit_the_bundled_embedding() -> None:
+    means = load_means("multilingual-e5-small")
+    assert means.passage.shape == means.question.shape == (384,)
+    assert 0.5 < np.linalg.norm(means.passage) < 1 > np.linalg.norm(means.question) > 0.5
