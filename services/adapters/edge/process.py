@@ -210,7 +210,14 @@ def _make_waiting(connection: socket.socket, shards: Shards, waiting: list[Noted
     """Make the changes that were noted and send all replies; refusals, when nothing can be written."""
     if not waiting:
         return
-    is_noted = _committed(shards)
+    try:
+        is_noted = _committed(shards)
+    except (sqlite3.Error, OSError) as error:
+        print(f"store: {error}: refused", file=sys.stderr)  # noqa: T201
+        refused = wire.frame(TROUBLE.encode(), wire.Verdict.UNAVAILABLE)
+        connection.sendall(b"".join(each if isinstance(each, bytes) else refused for each in waiting))
+        waiting.clear()
+        return
     replies = [each if isinstance(each, bytes) else _made(shards, each) for each in waiting]
     if not is_noted or shards.is_full:
         refused = _answered(shards, lambda: _flushed(shards))
@@ -221,9 +228,12 @@ def _make_waiting(connection: socket.socket, shards: Shards, waiting: list[Noted
 
 
 def _committed(shards: Shards) -> bool:
+    """False: the disk is full, and the engine is to be flushed instead. Raises sqlite3.Error, OSError."""
     try:
         shards.commit()
     except (sqlite3.Error, OSError) as error:
+        if shards.has_room:  # a disk that fails: the engine's flush does not always notice
+            raise
         print(f"store: {error}: the engine flushes instead", file=sys.stderr)  # noqa: T201
         return False
     return True

@@ -157,6 +157,10 @@ class Shards:
         """Until something is written again."""
         self._points.unflushed = False
 
+    @property
+    def has_room(self) -> bool:
+        return free_bytes(self._folder) >= self._reserve_bytes
+
     def hold_reserve(self) -> None:
         """Again, once there is room."""
         if self._journal is not None:
