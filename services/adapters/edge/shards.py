@@ -10,6 +10,7 @@ import re
 import shutil
 import sqlite3
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,6 +53,7 @@ _GROWING = (
     wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
 )  # fmt: skip
 _DELETING = (wire.Delete, wire.DeletePayload, wire.DeleteCollection)
+_NOBODY = str(uuid.UUID(int=0))  # no point has this id
 _LEAST_BYTES = 4 << 20  # of the deletions' reserve: left for the engine to flush what was deleted
 
 
@@ -251,6 +253,8 @@ class Shards:
         decoder = msgspec.msgpack.Decoder(wire.Request)
         changes = [decoder.decode(change) for change in journal.changes()]
         for change in changes:
+            self._take_a_number(change)
+        for change in changes:
             self._repeat(change)
         for name, collection in self._collections.items():
             if name not in members:  # an earlier version's, or made just before a kill
@@ -261,6 +265,15 @@ class Shards:
             elif name not in self._integrity.lost and (changes or not self._left[name].sealed):
                 self._integrity.compare(name)
         self._integrity.compare_vectors()
+
+    def _take_a_number(self, change: wire.Request) -> None:
+        """The engine numbers operations by its log, and passes over one whose number is below that of the
+        point's last. Of a flush that was cut the segments may be on the disk and the log not, and a change
+        that is refused now, since its point was deleted later, takes no number again. So numbers begin above
+        all that were given since the flush before."""
+        collection = self._collections.get(getattr(change, "collection", ""))
+        if collection is not None:
+            collection.shard.update(edge.UpdateOperation.delete_points([_NOBODY]))
 
     def _repeat(self, change: wire.Request) -> None:
         """What was refused when it came is refused again."""

@@ -66,6 +66,31 @@ async def test_what_the_engine_had_not_flushed_comes_back(tmp_path: Path) -> Non
             assert await read(client) == stored
 
 
+async def test_a_change_comes_back_where_a_flush_was_cut_before_the_engines_log(tmp_path: Path) -> None:
+    """The segments are on the disk, and the log that numbers operations is not; changes of a point that was
+    deleted later take no number again. Discriminates: a replay that the engine passes over in silence."""
+    await flushed_store(tmp_path / "before")
+    for name in ("store", "flushed"):
+        shutil.copytree(tmp_path / "before", tmp_path / name)
+        async with open_edge_client(tmp_path / name) as client:
+            for _ in range(3):
+                await paint(client, "green", 5)
+            await client.delete(COLLECTION, models.PointIdsList(points=[nth_id(5)]))
+            await paint(client, "red", 7)
+            if name == "flushed":
+                await until(lambda: _rows(tmp_path / "flushed") == 0)
+            else:
+                await paint(client, "blue", 7)
+            os.kill(client.process_id, signal.SIGKILL)
+    for path in (tmp_path / "store").glob(f"{FILE}*"):
+        shutil.copy(path, tmp_path / "flushed")
+    log = Path(COLLECTION) / "shard" / "wal"
+    shutil.rmtree(tmp_path / "flushed" / log)
+    shutil.copytree(tmp_path / "before" / log, tmp_path / "flushed" / log)
+    async with open_edge_client(tmp_path / "flushed") as client:
+        assert (await read(client))[7] == "blue"
+
+
 async def test_a_collection_that_is_missing_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     """Until the loss is accepted. Discriminates: ready with less than was acknowledged."""
     await flushed_store(tmp_path)
