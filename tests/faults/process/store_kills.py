@@ -160,7 +160,7 @@ class StoreKills:
             if running := [turn["turn_id"] for turn in turns if turn["status"] == "running"]:
                 return f"{running} of {session_id} are running"
             summaries = [turn["summary"]["text"] for turn in turns if turn.get("summary")]
-            if not summaries and third not in [turn["user_query"] for turn in turns]:
+            if not summaries and third not in [turn["question"] for turn in turns]:
                 self._count("summaries made after another turn")
                 await client.ask(third, session_id=session_id)
             return "" if summaries == [SUMMARY] else f"the summaries of {session_id} are {summaries}"
