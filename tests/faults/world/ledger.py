@@ -42,18 +42,20 @@ class Acknowledged:
 
 @dataclass
 class Ledger:
-    """Of all clients together; `asked` also has the questions that nobody answered for."""
+    """Of all clients together; `asked` also has the questions that nobody answered for. While it is not
+    `open`, nothing counts as acknowledged."""
 
     turns: dict[str, Acknowledged] = field(default_factory=dict)
     sessions: dict[str, list[str]] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
+    open: bool = True
 
     def note(self, question: str, reply: Reply) -> Acknowledged | None:
         """Keep what the reply acknowledges; its session is known as soon as it was named."""
         self.asked.add(question)
         if reply.status == 200 and (session_id := reply.streamed.session_id):
             self.sessions.setdefault(session_id, [])
-        if not reply.acknowledged:
+        if not reply.acknowledged or not self.open:
             return None
         turn = Acknowledged.of(question, reply)
         if turn.turn_id not in self.turns:
