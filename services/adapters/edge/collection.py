@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -390,3 +391,32 @@ def _shared_mappings(folder: Path) -> Iterator[tuple[int, int]]:
         if permissions.endswith(_SHARED) and path.startswith(f"{folder}/"):
             start, end = addresses.split("-")
             yield int(start, 16), int(end, 16)
+
+
+_NOBODY = str(UUID(int=0))  # no point has this id
+NOTHING = edge.UpdateOperation.delete_points([_NOBODY])
+"""An operation that only takes a number."""
+
+
+def number_on(folder: Path, shard: edge.EdgeShard) -> None:
+    """The engine numbers operations by its log, and passes over one whose number is below that of the point's
+    last, without a word. Where the log was lost or cut, all that follow would be: so numbers are taken until
+    a new point's is the newest of all. Flushes; a point that a kill leaves here goes with the next call."""
+    newest = _newest_version(folder)
+    shard.update(edge.UpdateOperation.upsert_points([edge.Point(_NOBODY, {}, {})]))
+    shard.flush()
+    if newest and _newest_version(folder) == newest:
+        print(f"store: {folder.name}: its log was lost: {newest} numbers are taken", file=sys.stderr)  # noqa: T201
+        for _ in range(newest + 2):  # 1.5 µs each
+            shard.update(NOTHING)
+    shard.update(NOTHING)
+
+
+def _newest_version(folder: Path) -> int:
+    """Of the points in the segments, as they were flushed; 0 for none."""
+    newest = 0
+    for path in folder.glob(f"{_SHARD_FOLDER}/segments/*/mutable_id_tracker.versions"):
+        whole = path.read_bytes()
+        versions = array("Q", whole[: len(whole) // 8 * 8])
+        newest = max(newest, *versions) if versions else newest
+    return newest

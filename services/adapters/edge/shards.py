@@ -10,7 +10,6 @@ import re
 import shutil
 import sqlite3
 import sys
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +35,7 @@ from services.adapters.edge.collection import (
     left_by_close,
     load_collection,
     note_opened,
+    number_on,
     open_collection,
     put_back,
     refusal_from,
@@ -53,7 +53,6 @@ _GROWING = (
     wire.CreateCollection, wire.CreateIndex, wire.Upsert, wire.UpdateVectors, wire.SetPayload, wire.Adopt,
 )  # fmt: skip
 _DELETING = (wire.Delete, wire.DeletePayload, wire.DeleteCollection)
-_NOBODY = str(uuid.UUID(int=0))  # no point has this id
 _LEAST_BYTES = 4 << 20  # of the deletions' reserve: left for the engine to flush what was deleted
 
 
@@ -252,8 +251,8 @@ class Shards:
     def _replay(self, journal: Journal, members: dict[str, bytes]) -> None:
         decoder = msgspec.msgpack.Decoder(wire.Request)
         changes = [decoder.decode(change) for change in journal.changes()]
-        for change in changes:
-            self._take_a_number(change)
+        if not self._integrity.lost:
+            self._number_on()
         for change in changes:
             self._repeat(change)
         for name, collection in self._collections.items():
@@ -266,14 +265,10 @@ class Shards:
                 self._integrity.compare(name)
         self._integrity.compare_vectors()
 
-    def _take_a_number(self, change: wire.Request) -> None:
-        """The engine numbers operations by its log, and passes over one whose number is below that of the
-        point's last. Of a flush that was cut the segments may be on the disk and the log not, and a change
-        that is refused now, since its point was deleted later, takes no number again. So numbers begin above
-        all that were given since the flush before."""
-        collection = self._collections.get(getattr(change, "collection", ""))
-        if collection is not None:
-            collection.shard.update(edge.UpdateOperation.delete_points([_NOBODY]))
+    def _number_on(self) -> None:
+        for name, collection in self._collections.items():
+            if name not in self._left or not self._left[name].sealed:
+                number_on(self._folder / name, collection.shard)
 
     def _repeat(self, change: wire.Request) -> None:
         """What was refused when it came is refused again."""
@@ -436,11 +431,12 @@ class Shards:
             return []
         for name in sorted(self._stand_ins):
             self._put_in_place(name)
+        for name, collection in self._collections.items():
+            number_on(self._folder / name, collection.shard)
         for name, ids in self._integrity.damaged_points():
             self._collections[name].shard.update(edge.UpdateOperation.delete_points(list(ids)))
-        for collection in self._collections.values():
+        for name, collection in self._collections.items():
             collection.shard.flush()
-        for name in self._collections:
             note_opened(self._folder / name)
         if self._journal is None and FILE in self._integrity.lost:
             put_aside(self._folder)

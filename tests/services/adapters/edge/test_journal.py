@@ -67,7 +67,7 @@ async def test_what_the_engine_had_not_flushed_comes_back(tmp_path: Path) -> Non
 
 
 async def test_a_change_comes_back_where_a_flush_was_cut_before_the_engines_log(tmp_path: Path) -> None:
-    """The segments are on the disk, and the log that numbers operations is not; changes of a point that was
+    """The segments are on the disk, and the log that numbers operations is older; changes of a point that was
     deleted later take no number again. Discriminates: a replay that the engine passes over in silence."""
     await flushed_store(tmp_path / "before")
     for name in ("store", "flushed"):
@@ -89,6 +89,24 @@ async def test_a_change_comes_back_where_a_flush_was_cut_before_the_engines_log(
     shutil.copytree(tmp_path / "before" / log, tmp_path / "flushed" / log)
     async with open_edge_client(tmp_path / "flushed") as client:
         assert (await read(client))[7] == "blue"
+
+
+async def test_what_is_changed_after_the_engines_log_was_lost_is_changed(tmp_path: Path) -> None:
+    """Discriminates: changes that are acknowledged, and that the engine passes over since its numbers begin
+    anew below those of the points."""
+    await flushed_store(tmp_path)
+    async with open_edge_client(tmp_path) as client:
+        for _ in range(9):
+            await paint(client, "red", 7)
+        await until(lambda: _rows(tmp_path) == 0)
+        os.kill(client.process_id, signal.SIGKILL)
+    for path in (tmp_path / COLLECTION / "shard" / "wal").glob("open-*"):
+        path.unlink()
+    for colour in ("blue", "green"):
+        async with open_edge_client(tmp_path) as client:
+            await paint(client, colour, 7)
+            stored = await read(client)
+            assert (sorted(stored), stored[7]) == ([*range(10)], colour)
 
 
 async def test_a_collection_that_is_missing_is_named_and_nothing_is_written(tmp_path: Path) -> None:
