@@ -301,8 +301,6 @@ def _put_together(
     erasure = ErasureHandler(history.make_erasure(knowledge, running), history.sessions, turns, knowledge)
     disk, sync = DiskWatch(store, names.low_disk_mb << 20), _folder_sync(history, knowledge)
     readiness = Readiness(store, names, history.embedding)
-    look = StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync))
-
     check_origin = partial(_check_origin, pipeline, knowledge)
     container = Container(
         settings=settings,
@@ -327,7 +325,7 @@ def _put_together(
         disk=disk,
         sync=sync,
         metrics=metrics,
-        look=look,
+        look=StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync)),
         calibration=CalibrationHandler(search, history.calibrations, pipeline.threshold),
         model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
     )

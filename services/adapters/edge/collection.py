@@ -394,7 +394,7 @@ def _shared_mappings(folder: Path) -> Iterator[tuple[int, int]]:
 
 
 _NOBODY = str(UUID(int=0))  # no point has this id
-NOTHING = edge.UpdateOperation.delete_points([_NOBODY])
+_NUMBER = edge.UpdateOperation.delete_points([_NOBODY])
 """An operation that only takes a number."""
 
 
@@ -408,8 +408,8 @@ def number_on(folder: Path, shard: edge.EdgeShard) -> None:
     if newest and _newest_version(folder) == newest:
         print(f"store: {folder.name}: its log was lost: {newest} numbers are taken", file=sys.stderr)  # noqa: T201
         for _ in range(newest + 2):  # 1.5 µs each
-            shard.update(NOTHING)
-    shard.update(NOTHING)
+            shard.update(_NUMBER)
+    shard.update(_NUMBER)
 
 
 def _newest_version(folder: Path) -> int:
