@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from services.adapters.edge import engine, wire
-from services.adapters.edge.collection import Collection
+from services.adapters.edge.collection import Collection, refusal_from
 from services.adapters.edge.journal import Journal, checksum, vectors_checksum
 from services.adapters.edge.wire import PointId
 
@@ -31,6 +32,20 @@ _CHANGED, _UNSURE = -1, -2
 
 class UnreadablePointsError(Exception):
     """A collection that could be loaded cannot be read to its end."""
+
+
+@contextmanager
+def unreadable_unless_done(name: str) -> Iterator[None]:
+    """Of what the engine does to this collection at a start. Raises UnreadablePointsError for whatever it
+    raises, its panics, too, and Refusal when the disk is full."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        if isinstance(error, Exception) and refusal_from(error).verdict is wire.Verdict.DISK_FULL:
+            raise refusal_from(error) from error
+        raise UnreadablePointsError(f"{name}: {error}") from error
 
 
 class Expected:
@@ -173,13 +188,9 @@ class Integrity:
     def compare_vectors(self) -> None:
         """As many as a start has time for. Raises UnreadablePointsError."""
         end = time.monotonic() + _START_S
-        try:
-            while self._uncompared and time.monotonic() < end:
+        while self._uncompared and time.monotonic() < end:
+            with unreadable_unless_done(next(iter(self._uncompared))):
                 self._compare_some()
-        except BaseException as error:
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
-            raise UnreadablePointsError(f"{next(iter(self._uncompared))}: {error}") from error
 
     def _compare_some(self) -> None:
         name, offset = next(iter(self._uncompared.items()))

@@ -40,7 +40,7 @@ from services.adapters.edge.collection import (
     put_back,
     refusal_from,
 )
-from services.adapters.edge.integrity import Integrity
+from services.adapters.edge.integrity import Integrity, unreadable_unless_done
 from services.adapters.edge.journal import FILE, MOST_BYTES, Journal, put_aside
 from services.adapters.edge.points import Feeds, Points
 from services.adapters.edge.wire import RESERVE_BYTES, free_bytes, remove_copies
@@ -268,7 +268,8 @@ class Shards:
     def _number_on(self) -> None:
         for name, collection in self._collections.items():
             if name not in self._left or not self._left[name].sealed:
-                number_on(self._folder / name, collection.shard)
+                with unreadable_unless_done(name):
+                    number_on(self._folder / name, collection.shard)
 
     def _repeat(self, change: wire.Request) -> None:
         """What was refused when it came is refused again."""
