@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,16 @@ from tests.support.servers.server import RunningServer, running_server
 # A slow machine is no failure: the tests that are about time measure it themselves.
 settings.register_profile("wenmai", deadline=None)
 settings.load_profile("wenmai")
+
+
+def pytest_configure() -> None:
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was loaded stays: each full collection would look through all of it."""
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

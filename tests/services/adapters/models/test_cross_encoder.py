@@ -2,6 +2,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,13 @@ import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from core.errors import StartRefusedError
-
-pytest.importorskip("sentence_transformers", exc_type=ImportError)
-
 from services.adapters.models.sentence_transformers import BATCH, CrossEncoderReranker
 from services.retrieval.reranking import RerankerUnavailableError, probability
 
-pytestmark = pytest.mark.slow("loads PyTorch")
+pytestmark = [
+    pytest.mark.slow("loads PyTorch"),
+    pytest.mark.skipif(not find_spec("sentence_transformers"), reason="the extra is not installed"),
+]
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, "fee", "refund", "sync", "the", "is", "what", "how", "days", "seven", "month"]

