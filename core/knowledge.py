@@ -122,7 +122,7 @@ class Upload:
     Without a date it gets the one that the document itself bears. `source` names the folder that is followed,
     in which it was found; `modified_us` is when that file was changed last. With `comes_again`, which is
     always so for a source, whoever hands it in will do so again should the server stop before it is read in.
-    `tags` None: those of the version before stay.
+    `tags` None: those of the version before stay. `waited_s`: so long its client has waited for an answer.
     """
 
     owner: str
@@ -134,6 +134,7 @@ class Upload:
     source: str = ""
     modified_us: int = 0
     comes_again: bool = False
+    waited_s: float = 0.0
 
     @property
     def survives_crash(self) -> bool:

@@ -4,8 +4,10 @@ that are followed, as everybody sees them."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -80,8 +82,8 @@ async def add_document(
 ) -> AddedDocument:
     """Add one document, or a new version of the one with this `external_id`.
 
-    It is checked and parsed at once; embedding goes on as a job, also after a restart. A file that takes
-    longer than five seconds to read is accepted before: its job says whether it could be read.
+    It is checked and parsed at once; embedding goes on as a job, also after a restart. Five seconds after
+    it came it is accepted even if it is not read yet: its job says whether it could be read.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise UnsupportedMediaError("Content-Type must be multipart/form-data with a field `file`.")
@@ -217,8 +219,10 @@ def _patience_s(container: Container) -> float | None:
 async def _added(container: Container, form: FormData, file: UploadFile, owner: str) -> Addition:
     patience_s = _patience_s(container)
     size_bytes = file.size or 0  # until there is room for them, its bytes are on the disk
+    came_s = time.monotonic()
     async with container.knowledge.uploads.read.hold(owner, size_bytes, size_bytes, patience_s):
-        return await container.knowledge.add(await _upload(form, file, owner))
+        upload = await _upload(form, file, owner)
+        return await container.knowledge.add(replace(upload, waited_s=time.monotonic() - came_s))
 
 
 @asynccontextmanager

@@ -80,8 +80,11 @@ class Intake:
     async def _parsed(self, upload: Upload) -> Pieces | None:
         """None for an upload that takes longer than its client should wait: it is read by the job, from the
         disk."""
+        patience_s = ANSWER_S - upload.waited_s if upload.survives_crash else None
+        if patience_s is not None and patience_s <= 0:
+            return None
         try:
-            async with asyncio.timeout(ANSWER_S if upload.survives_crash else None):
+            async with asyncio.timeout(patience_s):
                 return await self._parse(upload.file_name, upload.content, upload.owner)
         except TimeoutError:
             return None

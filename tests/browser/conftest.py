@@ -19,7 +19,17 @@ from tests.support.servers.server import running_server
 pytest.register_assert_rewrite("tests.browser.support.watching")
 
 CHROMIUM = Path("/usr/bin/chromium")
+# The list below the address bar is two pages, each in a process of its own for every window. The others are
+# Playwright's own list, in whose stead this one counts.
+_OFF = (
+    "WebUIOmniboxPopup", "WebUIOmniboxAimPopup",
+    "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable", "LensOverlay", "MediaRouter", "PaintHolding",
+    "ThirdPartyStoragePartitioning", "AvoidCorsURLLoaderRestartOnRedirect", "OptimizationHints",
+    "NetworkTimeServiceQuerying", "AimEnabled", "PreconnectToSearch",
+)  # fmt: skip
 FLAGS = [
+    f"--disable-features={','.join(_OFF)}",
     "--headless",
     "--no-sandbox",
     "--disable-gpu",

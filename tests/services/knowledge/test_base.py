@@ -102,6 +102,15 @@ async def test_the_same_bytes_sent_ten_times_at_once_are_read_in_once(bench: Ben
     assert await bench.chunk_count() == document.chunk_count
 
 
+async def test_a_client_that_waited_for_room_gets_its_answer_before_the_file_is_read(bench: Bench) -> None:
+    """Discriminates: a limit for each wait of an upload, which add up."""
+    with pytest.raises(UnreadableDocumentError):
+        await bench.knowledge.add(Upload("ann", "a.md", b" \n"))
+    addition = await bench.knowledge.add(Upload("ann", "a.md", b" \n", waited_s=60.0))
+    outcome = await bench.knowledge.wait(addition.job_id or "", ME)
+    assert (outcome.stage, "text" in str(outcome.error)) == (JobStage.FAILED, True)
+
+
 @pytest.mark.parametrize(
     ("what", "kind", "named"),
     [
