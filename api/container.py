@@ -14,6 +14,8 @@ from api.admin.model_check import ModelCheck
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook
+from api.doors.conversations import ConversationDoor
+from api.doors.plain import PlainDoor
 from api.knowledge_handler import KnowledgeHandler
 from api.search.handler import SearchHandler
 from api.sessions.handler import SessionsHandler
@@ -47,6 +49,8 @@ class Container:
 
     settings: Settings
     chat: KnowledgeHandler
+    conversation_door: ConversationDoor
+    plain_door: PlainDoor
     sessions: SessionsHandler
     search: SearchHandler
     knowledge: KnowledgeBase

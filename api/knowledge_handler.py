@@ -89,6 +89,11 @@ class KnowledgeHandler:
                 return await self._replayed(stored)
             return await self._start(request, turn_id, stored, models, command)
 
+    def check(self, request: TurnRequest) -> None:
+        """What of `begin_turn` needs no store. Raises BadRequestError or UnknownModelError."""
+        self._checked(request)
+        self._models(request)
+
     async def _attachable(self, turn_id: str, owner: str) -> TurnRun | None:
         """The turn's run, when it goes on; one that was cut is waited for, since it is to be run again.
 
@@ -132,6 +137,11 @@ class KnowledgeHandler:
 
     def reader_seat(self, owner: str) -> AbstractContextManager[None]:
         """For a reader of a turn's stream; taken when entered. Who comes second is checked before."""
+        return self._readers.seat(owner)
+
+    def checked_seat(self, owner: str) -> AbstractContextManager[None]:
+        """For a reader of an answer that is no turn. Raises TooManyStreamsError."""
+        self._readers.check(owner)
         return self._readers.seat(owner)
 
     async def stop(self, turn_id: str, owner: str) -> bool:

@@ -28,6 +28,7 @@ from config.logging import SparingLog
 from config.settings import ServerSettings
 from core import errors
 from core.errors import BodyTooLargeError, ForbiddenError, ForbiddenHostError, WenmaiError
+from routes.openai.errors import PREFIX, error_in_openai, status_in_openai
 
 log = structlog.get_logger()
 
@@ -85,7 +86,11 @@ def error_response(
         request.app.state.log_refused(
             level, "request_refused", {"status": status, "code": code, **_asked(request)}
         )
-    body = {"code": code, "message": message, "retryable": retryable, "request_id": request_id(request)}
+    body: dict[str, Any] = {"code": code, "message": message, "retryable": retryable}
+    body["request_id"] = request_id(request)
+    if request.url.path.startswith(PREFIX):
+        status = status_in_openai(status)
+        body = error_in_openai(status, body)
     extra = dict(headers or {})
     if status in RETRY_AFTER_S:
         extra.setdefault("Retry-After", RETRY_AFTER_S[status])
@@ -177,6 +182,8 @@ def install_error_handlers(app: FastAPI, routers: Iterable[APIRouter]) -> None:
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
 UPLOADS = frozenset({"/documents", "/sessions/import"})
+MAX_HISTORY_BYTES = 8_000_000  # below /v1: clients send the whole conversation
+MAX_DISCARDED_BYTES = 64_000_000
 MAX_BODY_BYTES = 1_000_000  # a question of the most characters that can be allowed takes 400,000
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
@@ -208,6 +215,8 @@ class EdgeMiddleware:
             _check_length(headers, limit)
         except WenmaiError as error:
             request = Request(scope)
+            if isinstance(error, BodyTooLargeError) and scope["path"].startswith(PREFIX):
+                await _read_on(receive)
             response = error_response(request, status_of(error), error.code, str(error))
             await response(scope, receive, send)
             return
@@ -227,7 +236,9 @@ class EdgeMiddleware:
             raise ForbiddenError("Origin: requests from other sites are refused.")
 
     def _limit(self, path: str) -> int:
-        return self._settings.max_upload_bytes if path in UPLOADS else MAX_BODY_BYTES
+        if path in UPLOADS:
+            return self._settings.max_upload_bytes
+        return MAX_HISTORY_BYTES if path.startswith(PREFIX) else MAX_BODY_BYTES
 
 
 def _is_address(name: str) -> bool:
@@ -251,6 +262,16 @@ def _check_length(headers: Headers, limit: int) -> None:
     length = headers.get("content-length", "0")
     if length.isdigit() and int(length) > limit:
         raise BodyTooLargeError(f"The body has {length} bytes; at most {limit} are accepted.")
+
+
+async def _read_on(receive: Receive) -> None:
+    """A client that still sends when the connection closes never reads why. Up to MAX_DISCARDED_BYTES."""
+    left = MAX_DISCARDED_BYTES
+    while left > 0:
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if not message.get("more_body"):
+            return
 
 
 def _counted(receive: Receive, limit: int) -> Receive:

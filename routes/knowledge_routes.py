@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from dataclasses import fields
 from typing import Annotated
 from uuid import UUID
 
-import anyio
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from api.turn.stream import TurnStream
@@ -16,7 +14,7 @@ from core.text import Language
 from routes.dependencies import ContainerDep, Owner, body_schema, json_body
 from routes.errors import RETRY_AFTER_S, request_id
 from routes.openapi import TURN_STREAM, Responses, WireRoute, errors
-from routes.stream import EventStreamResponse, WholeTurn, cancel_at_disconnect, stream_response
+from routes.stream import EventStreamResponse, WholeTurn, events_of, hear_whole, stream_response
 from routes.wire.chat import Answer, ChatBody, StreamFormat
 from routes.wire.fields import ErrorResponse, filter_of, text_of
 from routes.wire.turns import StoppedTurn
@@ -134,20 +132,9 @@ def _number(last_event_id: str | None, turn_id: str) -> int:
 
 
 async def _whole(stream: TurnStream, request: Request) -> Response:
-    """Every part of the stream in one object; a failed turn answers 503 with the error beside them.
-
-    A client that leaves counts as a reader that leaves: the turn waits for the grace and is then cut.
-    """
+    """Every part of the stream in one object; a failed turn answers 503 with the error beside them."""
     whole = WholeTurn()
-    async with anyio.create_task_group() as group:
-        group.start_soon(cancel_at_disconnect, request.receive, group.cancel_scope)
-        async with aclosing(stream.follow()) as batches:
-            async for batch in batches:
-                if group.cancel_scope.cancel_called:  # in a flood no cancellation is ever delivered
-                    break
-                for _, event in batch:
-                    whole.add(event)
-        group.cancel_scope.cancel()
+    await hear_whole(events_of(stream), request.receive, whole.add)
     answer = whole.answer()
     content = answer.model_dump_json(exclude_unset=True)
     if answer.error is None:

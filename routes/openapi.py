@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from routes.openai.wire import CompletionBody, CompletionChunk
 from routes.wire.chat import ChatBody, StreamEvent
 from routes.wire.documents import DocumentPatch, DocumentUpload, Job
 from routes.wire.fields import ErrorResponse
@@ -25,13 +26,14 @@ SCHEMAS = "#/components/schemas/"
 # Read from the raw body, written as events, or only referred to: FastAPI does not know these by itself.
 REQUESTS: tuple[type[BaseModel], ...] = (
     ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
-    ReembedBody, CalibrationBody, DocumentPatch, DocumentUpload,
+    ReembedBody, CalibrationBody, DocumentPatch, DocumentUpload, CompletionBody,
 )  # fmt: skip
-REPLIES: tuple[type[BaseModel], ...] = (StreamEvent, Job, ErrorResponse)
+REPLIES: tuple[type[BaseModel], ...] = (StreamEvent, CompletionChunk, Job, ErrorResponse)
 TAGS = (
     ("conversation", "Ask, follow the answer as it is written, stop it."),
     ("sessions", "Conversations and their turns: list, read, rename, rate, erase, export, import."),
     ("documents", "What questions are answered from: add, list, read, tag, erase."),
+    ("openai", "The same in OpenAI's form, for clients that know no other."),
     ("search", "Retrieval alone: why a passage was chosen, or was not."),
     ("admin", "For operators: clean-up, erasure, backups, repair, re-embedding, sync, receipts."),
     ("health", "Whether the server is up and ready, and its figures for Prometheus."),
@@ -148,4 +150,6 @@ def _complete(method: str, operation: dict[str, Any]) -> None:
         responses.setdefault(str(status), response)
     if "401" in responses:
         operation["security"] = [{name: []} for name in KEYS]
+    if "openai" in operation["tags"]:  # where a refused field is 400
+        responses.pop("422", None)
     operation["responses"] = dict(sorted(responses.items()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import fields
 from typing import Any, TypeVar, assert_never
@@ -260,9 +260,9 @@ def _prefixed(event: Event, progress_prefix: str) -> str:
         case StatusEvent(stage, message, _) if stage == TurnStage.RETRIEVING and progress_prefix == "CONTENT":
             return f"CONTENT:{_one_line(message)}"
         case StatusEvent():
-            return f"STATUS:{_json(status_object(event))}"
+            return f"STATUS:{json_line(status_object(event))}"
         case SourceEvent():
-            return f"SOURCE:{_json(citation_objects(event))}"
+            return f"SOURCE:{json_line(citation_objects(event))}"
         case ErrorEvent(message):
             return f"ERROR:{_one_line(message)}"
         case DoneEvent():
@@ -280,24 +280,24 @@ def encode_json(event: Event, event_id: str) -> bytes:
 def _named(event: Event) -> tuple[str, str]:
     match event:
         case ContentEvent(text):
-            return "content", f'{{"text": {_json(scrub(text))}}}'
+            return "content", f'{{"text": {json_line(scrub(text))}}}'
         case ThinkEvent(text):
-            return "think", f'{{"text": {_json(scrub(text))}}}'
+            return "think", f'{{"text": {json_line(scrub(text))}}}'
         case SessionEvent(session_id):
-            return "session", _json({"session_id": session_id})
+            return "session", json_line({"session_id": session_id})
         case StatusEvent():
-            return "status", _json(status_object(event))
+            return "status", json_line(status_object(event))
         case SourceEvent():
-            return "source", _json({"citations": citation_objects(event)})
+            return "source", json_line({"citations": citation_objects(event)})
         case ErrorEvent(message):
-            return "error", _json({"message": _one_line(message)})
+            return "error", json_line({"message": _one_line(message)})
         case DoneEvent():
             return "done", "{}"
         case _:
             assert_never(event)
 
 
-def _json(value: object) -> str:
+def json_line(value: object) -> str:
     """One line, readable as it is: escaped are line breaks of every kind, control characters and halves of
     characters."""
     text = _JSON.encode(value)
@@ -321,6 +321,28 @@ def stream_response(
     """
     frames = _frames(stream, settings, stream_format, after, seat or nullcontext())
     return EventStreamResponse(frames, settings.ping_interval_s)
+
+
+async def events_of(stream: TurnStream) -> AsyncGenerator[Sequence[Event], None]:
+    """Of a turn, from its first on, without their numbers."""
+    async with aclosing(stream.follow()) as batches:
+        async for batch in batches:
+            yield [event for _, event in batch]
+
+
+async def hear_whole(
+    events: AsyncGenerator[Sequence[Event], None], receive: Receive, hear: Callable[[Event], None]
+) -> None:
+    """Every event, to the end. A client that leaves counts as a reader that leaves."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(cancel_at_disconnect, receive, group.cancel_scope)
+        async with aclosing(events):
+            async for batch in events:
+                if group.cancel_scope.cancel_called:  # in a flood no cancellation is ever delivered
+                    break
+                for event in batch:
+                    hear(event)
+        group.cancel_scope.cancel()
 
 
 async def _frames(

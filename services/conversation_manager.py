@@ -23,7 +23,9 @@ from services.operations.retention.cleanup import Reason, Retention
 from services.store.clock import Activity, Clock, utc_now_us
 from services.store.dialect import Filter, StoreRequestError
 from services.store.filters import equals, in_range
+from services.store.pages import batches
 
+IMPORTED_AT_ONCE = 100
 _WITH_ANSWER = (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.INTERRUPTED)
 
 
@@ -73,6 +75,13 @@ class ConversationManager:
             raise
         if vectors.question is None:
             self._indexer.later([turn])
+
+    async def add_imported(self, turns: Sequence[Turn]) -> None:
+        """Turns from elsewhere, parents before their children. Raises StoreUnavailableError; then the first
+        ones may be stored."""
+        for part in batches(turns, IMPORTED_AT_ONCE):
+            await self.turns.put_many([(turn, TurnVectors(sparse=await read_words(turn))) for turn in part])
+            self._indexer.later(part)
 
     def after_turn(self, branch: Branch, turn: Turn) -> None:
         """Have the turn embedded, in the background, that one more after this one takes out of the recent

@@ -196,7 +196,7 @@ class PromptBuilder:
             knowledge_intro="\n".join(filter(None, (scope, introduction("knowledge_intro")))),
             summary_intro=introduction("summary_intro"),
             question_intro=introduction("question_intro"),
-            persona=persona,
+            persona=request.persona or persona,
             code=code,
         )
 

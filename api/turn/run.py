@@ -70,6 +70,7 @@ class TurnRun:
     """Runs once. Everything a reader sees goes through `stream`; everything kept goes into `turn`."""
 
     def __init__(self, pipeline: Pipeline, plan: TurnPlan, grace_s: float) -> None:
+        grace_s = 0 if plan.request.cancelled_when_left else grace_s
         self.stream = TurnStream(plan.turn.turn_id, grace_s, self._abandoned)
         self.turn = plan.turn
         self._pipeline = pipeline
@@ -112,7 +113,8 @@ class TurnRun:
         self._scope.cancel()
 
     def _abandoned(self) -> None:
-        self.cut(TurnStatus.INTERRUPTED)
+        stopped = self._plan.request.cancelled_when_left
+        self.cut(TurnStatus.CANCELLED if stopped else TurnStatus.INTERRUPTED)
 
     async def run(self) -> None:
         """Publish every event of the turn, DONE last. Raises nothing: failures become events."""

@@ -22,6 +22,8 @@ from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
 from api.container import Container
+from api.doors.conversations import ConversationDoor
+from api.doors.plain import PlainDoor
 from api.knowledge_handler import KnowledgeHandler
 from api.model_failures import FailureTexts
 from api.search.handler import SearchHandler
@@ -302,10 +304,14 @@ def _put_together(
     disk, sync = DiskWatch(store, names.low_disk_mb << 20), _folder_sync(history, knowledge)
     readiness = Readiness(store, names, history.embedding)
     check_origin = partial(_check_origin, pipeline, knowledge)
+    chat = KnowledgeHandler(pipeline, history.sessions, llms, running, server, conversation, readers)
+    sessions = SessionsHandler(history.sessions, turns, erasure, personas, index_later, check_origin)
     container = Container(
         settings=settings,
-        chat=KnowledgeHandler(pipeline, history.sessions, llms, running, server, conversation, readers),
-        sessions=SessionsHandler(history.sessions, turns, erasure, personas, index_later, check_origin),
+        chat=chat,
+        conversation_door=ConversationDoor(chat, sessions, history.conversations, pipeline.question_filter),
+        plain_door=PlainDoor(llms, pipeline.failure_text, pipeline.max_answer_chars),
+        sessions=sessions,
         search=search,
         knowledge=knowledge,
         sample=SampleHandler(knowledge, erasure, SAMPLE_FOLDER, partial(mark_sample_loaded, names.data_dir)),

@@ -249,6 +249,8 @@ class TurnRequest:
     """One question. `parent_turn_id`: UNSET for the session's latest completed turn, None for a new root.
 
     `language` is the reader's, None where it is not known; a command, which has none, is answered in it.
+    `persona` is this turn's own, before that of the session ("": none). `cancelled_when_left`: a reader who
+    leaves has stopped it, and no grace is waited for.
     """
 
     question: str
@@ -261,11 +263,13 @@ class TurnRequest:
     how: AskedWith = field(default_factory=AskedWith)
     filters: KnowledgeFilter = NO_LIMITS
     language: Language | None = None
+    persona: str = ""
+    cancelled_when_left: bool = False
 
     @property
     def fingerprint(self) -> str:
         """Tells a retry from another request under the same turn id; ids are compared apart from it."""
-        return _fingerprint(self.question, self.model_id, self.how, self.filters)
+        return _fingerprint(self.question, self.model_id, self.how, self.filters, self.persona)
 
 
 def repeats(request: TurnRequest, stored: Turn) -> bool:
@@ -280,7 +284,9 @@ def repeats(request: TurnRequest, stored: Turn) -> bool:
     )
 
 
-def _fingerprint(question: str, model_id: str, how: AskedWith, filters: KnowledgeFilter) -> str:
+def _fingerprint(
+    question: str, model_id: str, how: AskedWith, filters: KnowledgeFilter, persona: str = ""
+) -> str:
     asked: list[object] = [
         question,
         how.thinking,
@@ -296,4 +302,6 @@ def _fingerprint(question: str, model_id: str, how: AskedWith, filters: Knowledg
         asked.append(how.knowledge)
     if how.date:
         asked.append(how.date)
+    if persona:
+        asked.append({"persona": persona})
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

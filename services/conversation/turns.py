@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from core.conversation.branch import SessionTree, TurnNode
+from core.conversation.lineage import marks_of
 from core.conversation.turns import (
     MAX_WARNINGS,
     TURN_SCHEMA,
@@ -31,13 +32,14 @@ from core.conversation.turns import (
 from core.knowledge import Citation, KnowledgeFilter
 from core.relevance.sparse import SparseTerms
 from services.store.dialect import Filter, Point, PointVectors, QueryRequest, Record, ScoredPoint, VectorStore
-from services.store.filters import by_ids, in_session, matching, sparse_vector
+from services.store.filters import by_ids, in_session, matching, newest_first, sparse_vector
 from services.store.pages import read_leniently, scroll_all
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
 
+MARKS = "marks"  # of core.conversation.lineage
 SKELETON_FIELDS = ["turn_id", "parent_turn_id", "created_us", "seq", "status", "command", "summary_start"]
 _CITATION = TypeAdapter(Citation)
 _WARNING = TypeAdapter(TurnWarning)
@@ -103,6 +105,7 @@ def to_payload(turn: Turn) -> dict[str, Any]:
         **summary_payload(turn.summary),
         **feedback_payload(turn.feedback),
         **rewritten_payload(turn.rewritten),
+        MARKS: marks_of(turn.question, turn.answer, turn.status),
         "schema": TURN_SCHEMA,
     }
     for name in ("question", "answer", "rewritten"):
@@ -387,6 +390,14 @@ class TurnStore:
             with_payload=with_payload,
             with_vectors=with_vectors,
         )
+
+    async def newest(self, point_filter: Filter, limit: int, with_payload: list[str]) -> list[Record]:
+        """The newest of those that match, newest first."""
+        order = newest_first("created_us")
+        records, _ = await self._store.scroll(
+            self._collection, point_filter, limit=limit, order_by=order, with_payload=with_payload
+        )
+        return records
 
     async def search(self, requests: Sequence[QueryRequest]) -> list[list[ScoredPoint]]:
         """Several searches in one round trip."""

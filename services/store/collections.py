@@ -52,7 +52,7 @@ def collection_specs(settings: StoreSettings) -> tuple[CollectionSpec, ...]:
     No more than that: in the embedded engine each index costs some 6 MB of resident memory.
     """
     turns: Indexes = {"owner": _TENANT, "session_id": _TENANT, "parent_turn_id": _KEYWORD,
-                      "status": _KEYWORD, "created_us": _ORDERED}  # fmt: skip
+                      "status": _KEYWORD, "created_us": _ORDERED, "marks": _KEYWORD}  # fmt: skip
     chunks: Indexes = {"owner": _TENANT, "document_id": _KEYWORD, "tags": _KEYWORD, "ready": _BOOL,
                        "position": _ORDERED, "source": _KEYWORD, "day": _ORDERED}  # fmt: skip
     documents: Indexes = {"owner": _TENANT, "content_hash": _KEYWORD, "external_id": _KEYWORD,

@@ -1,0 +1,167 @@
+"""Questions whose history the client sends along: what of it is stored, where the question goes on, and
+whether it is a retry of one that is being answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from cachetools import LRUCache
+
+from api.knowledge_handler import KnowledgeHandler
+from api.sessions.handler import SessionsHandler
+from api.turn.stream import TurnStream
+from core.conversation.importing import ImportedSession, imported_turn
+from core.conversation.lineage import Conversation, PastTurn
+from core.conversation.turns import UNSET, Turn, TurnRequest, TurnStatus
+from core.text import preprocess_question
+from services.conversation.lineage import Lineage
+from services.conversation_manager import ConversationManager
+from services.store.clock import Clock, utc_now_us
+
+RETRY_S = 10.0  # the SDKs of OpenAI come again after 0.5 to 8 s
+_KEYS = uuid.UUID("6f0c2f0e-5d3b-4a52-9d0a-3a0a6c1f7e11")
+_MOST_OWNERS = 10_000
+_MOST_REQUESTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a question goes on; `session_id` None: in a new session."""
+
+    session_id: str | None = None
+    parent_turn_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """`ended` is called when its answer has come to its end (True), or has broken off."""
+
+    turn_id: str
+    ended: Callable[[bool], None]
+
+
+class Attempts:
+    """Which turn a request is: the same request once more, while its answer is on its way or within RETRY_S
+    after it broke off, is a retry. After an answer that came to its end, it is asked anew: a regeneration."""
+
+    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
+        self._timer = timer
+        self._turns: LRUCache[str, str] = LRUCache(_MOST_REQUESTS)
+        self._until: dict[str, float] = {}
+
+    @contextmanager
+    def trying(self, request: str, turn_id: str | None = None) -> Iterator[Attempt]:
+        """`request` stands for all that was sent, and by whom; with a `turn_id` of its own it is that turn's.
+        What is refused was answered."""
+        attempt = Attempt(turn_id or self._begin(request), partial(self._end, request))
+        try:
+            yield attempt
+        except BaseException:
+            attempt.ended(True)
+            raise
+
+    def _begin(self, request: str) -> str:
+        now = self._timer()
+        for each in [each for each, until in self._until.items() if until < now]:
+            del self._until[each]
+            self._turns.pop(each, None)
+        self._until.pop(request, None)
+        return str(self._turns.setdefault(request, str(uuid.uuid4())))
+
+    def _end(self, request: str, whole: bool) -> None:
+        if whole:
+            self._turns.pop(request, None)
+            self._until.pop(request, None)
+        elif request in self._turns:
+            self._until[request] = self._timer() + RETRY_S
+
+
+def turn_of_key(owner: str, idempotency_key: str) -> str:
+    """One turn for one key of an owner, whichever worker gets it and however late."""
+    return str(uuid.uuid5(_KEYS, f"{owner}\0{idempotency_key}"))
+
+
+class ConversationDoor:
+    def __init__(
+        self,
+        chat: KnowledgeHandler,
+        sessions: SessionsHandler,
+        conversations: ConversationManager,
+        question_filter: Callable[[str], str],
+        clock: Clock = utc_now_us,
+    ) -> None:
+        self._chat = chat
+        self._sessions = sessions
+        self._conversations = conversations
+        self._question_filter = question_filter
+        self._clock = clock
+        self._lineage = Lineage(conversations.turns)
+        self._placing: LRUCache[str, asyncio.Lock] = LRUCache(_MOST_OWNERS)
+        self.attempts = Attempts()
+
+    async def begin_turn(self, conversation: Conversation, request: TurnRequest) -> TurnStream:
+        """Ask the last question where the messages before it lead. What of them is not stored yet, is: as
+        imported turns. An explicit parent is taken at its word, and so is a session without a history.
+
+        Raises what KnowledgeHandler.begin_turn does.
+        """
+        request = replace(request, question=conversation.question, persona=conversation.persona)
+        if request.parent_turn_id != UNSET or (request.session_id and not conversation.past):
+            return await self._chat.begin_turn(request)
+        self._chat.check(request)
+        if request.session_id is not None:
+            await self._sessions.get(request.session_id, request.owner)
+        lock = self._placing.setdefault(request.owner, asyncio.Lock())
+        async with lock:  # two requests with the same unknown history bring it in once
+            placed = await self._place(self._filtered(conversation.past), request)
+        at = replace(request, session_id=placed.session_id, parent_turn_id=placed.parent_turn_id)
+        return await self._chat.begin_turn(at)
+
+    def _filtered(self, past: Sequence[PastTurn]) -> list[PastTurn]:
+        """Questions as they are stored: through the deployment's own filter."""
+        return [replace(turn, question=self._question_filter(turn.question)) for turn in past]
+
+    async def _place(self, past: Sequence[PastTurn], request: TurnRequest) -> Placed:
+        match = await self._lineage.find(past, request.owner, request.session_id)
+        depth = match.depth if match else 0
+        placed = Placed(match.turn.session_id, match.turn.turn_id) if match else Placed(request.session_id)
+        unknown = past[depth:]
+        if not unknown:
+            return placed
+        if placed.session_id is None:
+            imported = ImportedSession(request.owner, [_imported(turn) for turn in unknown])
+            brought = await self._sessions.import_session(imported)
+            return Placed(brought.session_id, brought.turn_ids[-1])
+        return await self._append(unknown, placed, placed.session_id, request.owner)
+
+    async def _append(
+        self, unknown: Sequence[PastTurn], placed: Placed, session_id: str, owner: str
+    ) -> Placed:
+        """Oldest first: of a history that a crash has cut, the next request brings in the rest."""
+        branch = await self._conversations.find_branch(session_id, owner, placed.parent_turn_id)
+        first_us = branch.time_after(self._clock())
+        turns: list[Turn] = []
+        for at, past in enumerate(unknown):
+            turn = replace(
+                _imported(past, str(uuid.uuid4())),
+                session_id=session_id,
+                owner=owner,
+                parent_turn_id=turns[-1].turn_id if turns else placed.parent_turn_id,
+                created_us=first_us + at,
+                seq=branch.next_seq + at,
+            )
+            turns.append(turn)
+        await self._conversations.add_imported(turns)
+        return Placed(session_id, turns[-1].turn_id)
+
+
+def _imported(past: PastTurn, turn_id: str = "") -> Turn:
+    """One that nobody answered is kept as interrupted."""
+    status = TurnStatus.COMPLETED if past.answer else TurnStatus.INTERRUPTED
+    return imported_turn(preprocess_question(past.question), past.answer, turn_id, status=status)

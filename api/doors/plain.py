@@ -1,0 +1,89 @@
+"""A model asked without documents, memory or storing: for titles and the like, which clients ask for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import asdict
+
+from api.messages import say
+from api.model_failures import FailureTexts
+from api.turn.answer import Answer
+from api.turn.stream import DoneEvent, ErrorEvent, Event, StatusEvent
+from core.conversation.lineage import Conversation
+from core.conversation.turns import TurnStage, Usage
+from core.errors import LLMUnavailableError, UnknownModelError, WenmaiError
+from core.prompt.layouts import lay_out
+from core.prompt.messages import Message, Part, Role
+from core.text import Language, is_mostly_chinese
+from services.llm_service import NO_TEXTS, LLMService, ModelEntry
+
+
+class PlainDoor:
+    def __init__(self, llms: LLMService, failure_text: FailureTexts, max_answer_chars: int) -> None:
+        self._llms = llms
+        self._failure_text = failure_text
+        self._max_answer_chars = max_answer_chars
+
+    def model(self, model_id: str, owner: str, *, by_name: bool) -> ModelEntry:
+        """`by_name`: it was asked for as a plain model. Raises UnknownModelError."""
+        model = self._llms.get(model_id, owner)
+        if by_name and not model.generative:
+            raise UnknownModelError("model: this one only quotes documents, and has nothing to say without.")
+        return model
+
+    async def events(
+        self, conversation: Conversation, model: ModelEntry
+    ) -> AsyncGenerator[Sequence[Event], None]:
+        """Texts, then the last status and DONE; a failure is an ERROR, as in a turn. A model that only quotes
+        documents says nothing here."""
+        answer = Answer(
+            begins_thinking=model.starts_in_thinking,
+            guessed=model.begins_thinking == "auto",
+            max_chars=self._max_answer_chars,
+        )
+        try:
+            if model.generative:
+                async with aclosing(self._texts(conversation, model, answer)) as texts:
+                    async for batch in texts:
+                        yield batch
+        except WenmaiError as error:
+            language: Language = "zh" if is_mostly_chinese(conversation.question) else "en"
+            fields = {"code": error.code, "retryable": error.retryable}
+            text = self._failure_text(error, language, model.model_id)
+            yield [StatusEvent(TurnStage.ERROR, text, fields), ErrorEvent(text)]
+        usage = Usage(
+            answer.prompt_tokens or _estimated(conversation, model),
+            answer.completion_tokens,
+            answer.prompt_tokens is None,
+        )
+        finished = {"usage": asdict(usage), "finish_reason": answer.finish_reason or "stop"}
+        yield [StatusEvent(TurnStage.FINISHED, "", finished), DoneEvent()]
+
+    async def _texts(
+        self, conversation: Conversation, model: ModelEntry, answer: Answer
+    ) -> AsyncGenerator[Sequence[Event], None]:
+        messages = _messages(conversation)
+        deltas = model.stream_laid(lambda layout: lay_out(messages, layout, NO_TEXTS))
+        async with aclosing(answer.events(deltas)) as batches:
+            async for batch in batches:
+                yield batch
+        if not answer.content:
+            raise LLMUnavailableError(say("no_answer", "en"))
+
+
+def _estimated(conversation: Conversation, model: ModelEntry) -> int:
+    return sum(model.count_tokens(message.content) for message in _messages(conversation))
+
+
+def _messages(conversation: Conversation) -> list[Message]:
+    system = [Message(Role.SYSTEM, conversation.persona, Part.SYSTEM)] if conversation.persona else []
+    past = [
+        message
+        for turn in conversation.past
+        for message in (
+            Message(Role.USER, turn.question, Part.RECENT),
+            Message(Role.ASSISTANT, turn.answer, Part.RECENT),
+        )
+    ]
+    return [*system, *past, Message(Role.USER, conversation.question, Part.QUESTION)]

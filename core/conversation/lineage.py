@@ -1,0 +1,174 @@
+"""Which stored turns a client's messages continue. Clients in OpenAI's form keep no ids: they send the whole
+history with every question.
+
+Every turn is stored with a mark, a hash of its question and its answer; a branch is recognised when its turns
+have the marks of the history and follow each other by their parents. What clients change in a text on its way
+there and back makes no difference to its mark (`normalised`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+
+from core.conversation.sessions import CommandName, parse_command
+from core.conversation.turns import TurnStatus
+from core.errors import BadRequestError
+from core.text import Language, preprocess_question, scrub
+
+NOTHING = "…"  # a question without text, such as an image alone
+SYSTEM_ROLES = ("system", "developer")
+_FOOTER = re.compile(r"\n+---\n(?:Sources:|来源：)\n(?:\[\d+\] [^\n]*\n?)+\s*\Z")
+_REASONING = re.compile(r"<think>.*?</think>|<details type=\"reasoning\".*?</details>", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class PastTurn:
+    """A question and its answer as a client's history has them."""
+
+    question: str
+    answer: str
+
+    @property
+    def mark(self) -> str:
+        return _hash(f"{normalised(self.question)}\0{normalised(self.answer)}")
+
+    @property
+    def question_mark(self) -> str:
+        return "?" + _hash(normalised(self.question))
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A request's messages: `persona` is what its system messages say, `past` goes from the oldest on."""
+
+    persona: str
+    past: tuple[PastTurn, ...]
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedTurn:
+    """A stored turn with a mark of the history. `answer` is that of a turn that was cut, None of others."""
+
+    turn_id: str
+    session_id: str
+    parent_turn_id: str | None
+    created_us: int
+    marks: tuple[str, ...]
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """The deepest stored turn of a history, which has its first `depth` turns."""
+
+    turn: MarkedTurn
+    depth: int
+
+
+def normalised(text: str) -> str:
+    """NFC, without reasoning that a client puts into the text and without the footer of sources, every run of
+    white space one blank."""
+    text = _REASONING.sub("", without_footer(scrub(text)))
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def sources_footer(lines: Sequence[tuple[int, str]], language: Language) -> str:
+    """The numbered sources below an answer, "" without any; where it comes back in a history, it is taken out
+    again."""
+    if not lines:
+        return ""
+    items = (f"[{number}] {' '.join(line.split())}" for number, line in lines)
+    return "\n".join(("\n\n---", "来源：" if language == "zh" else "Sources:", *items))
+
+
+def without_footer(text: str) -> str:
+    return _FOOTER.sub("", text)
+
+
+def marks_of(question: str, answer: str, status: TurnStatus) -> list[str]:
+    """What a turn is stored with. A turn that was cut has one of its question, too: its client may have read
+    less of the answer than was stored."""
+    past = PastTurn(question, answer)
+    return [past.mark] if status is TurnStatus.COMPLETED else [past.mark, past.question_mark]
+
+
+def marks_of_history(past: Iterable[PastTurn]) -> list[str]:
+    return [mark for turn in past for mark in (turn.mark, turn.question_mark)]
+
+
+def continued(past: Sequence[PastTurn], stored: Collection[MarkedTurn]) -> Continued | None:
+    """The deepest turn of `stored` at the end of a branch that has the turns of `past` from the first on; of
+    several the one whose branch begins a session, that has the whole answer, that is the newest.
+
+    A branch may begin in the middle of a session: clients with a small window leave the oldest turns out.
+    """
+    roots = {turn.turn_id for turn in stored if turn.parent_turn_id is None}
+    best: Continued | None = None
+    reached = {turn.turn_id: turn for turn in stored if past and _has(turn, past[0])}
+    begins = {turn_id: turn_id in roots for turn_id in reached}
+    for depth, at in enumerate(past, start=1):
+        if not reached:
+            break
+        best = Continued(max(reached.values(), key=lambda turn: _rank(turn, at, begins)), depth)
+        if depth < len(past):
+            following = past[depth]
+            next_ = [turn for turn in stored if turn.parent_turn_id in reached and _has(turn, following)]
+            begins = {turn.turn_id: begins[turn.parent_turn_id or ""] for turn in next_}
+            reached = {turn.turn_id: turn for turn in next_}
+    return best
+
+
+def _rank(turn: MarkedTurn, past: PastTurn, begins: dict[str, bool]) -> tuple[bool, bool, int, str]:
+    return begins[turn.turn_id], past.mark in turn.marks, turn.created_us, turn.turn_id
+
+
+def _has(turn: MarkedTurn, past: PastTurn) -> bool:
+    if past.mark in turn.marks:
+        return True
+    cut_here = turn.answer is not None and past.question_mark in turn.marks
+    return cut_here and normalised(turn.answer or "").startswith(normalised(past.answer))
+
+
+def read_messages(messages: Iterable[tuple[str, str]]) -> Conversation:
+    """From (role, text), in order. System messages are the persona; messages of one role in a row are one;
+    what an assistant says before the first question is left out, and what stands before a /clear is.
+
+    Raises BadRequestError, which names the message, when the last one that counts is no user's.
+    """
+    spoken = [(role, scrub(text)) for role, text in messages]
+    persona = "\n\n".join(filter(None, (text.strip() for role, text in spoken if role in SYSTEM_ROLES)))
+    dialogue = [(role, text) for role, text in spoken if role in ("user", "assistant")]
+    turns: list[PastTurn] = []
+    last = ""
+    for last, run in groupby(dialogue, key=itemgetter(0)):
+        text = "\n\n".join(text for _, text in run if text)
+        if last == "user":
+            turns.append(PastTurn(preprocess_question(text), ""))
+        elif turns:
+            turns[-1] = replace(turns[-1], answer=without_footer(text))
+    if last != "user":
+        raise BadRequestError("messages: the last message must be a user's.")
+    question = turns.pop().question
+    return Conversation(persona, _since_clear(turns), question)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _since_clear(turns: Sequence[PastTurn]) -> tuple[PastTurn, ...]:
+    clears = [at for at, turn in enumerate(turns) if _is_clear(turn.question)]
+    since = turns[clears[-1] + 1 if clears else 0 :]
+    return tuple(turn if turn.question else replace(turn, question=NOTHING) for turn in since)
+
+
+def _is_clear(question: str) -> bool:
+    command = parse_command(question)
+    return command is not None and command.name is CommandName.CLEAR

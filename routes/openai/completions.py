@@ -1,0 +1,144 @@
+"""POST /v1/chat/completions and GET /v1/models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+from typing import Annotated
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+
+from api.container import Container
+from api.doors.conversations import turn_of_key
+from core.conversation.housekeeping import is_housekeeping
+from core.conversation.lineage import Conversation, read_messages
+from core.conversation.turns import UNSET, AskedWith, TurnRequest
+from core.errors import BadRequestError, UnknownModelError
+from core.text import Language, is_mostly_chinese
+from routes.dependencies import ContainerDep, Owner, body_schema, json_body
+from routes.errors import request_id
+from routes.openai.answers import Form, respond
+from routes.openai.wire import Completion, CompletionBody, OfferedModel, OfferedModels
+from routes.openapi import WireRoute, errors, event_stream
+from routes.stream import events_of
+from routes.wire.fields import filter_of, text_of
+
+router = APIRouter(tags=["openai"], route_class=WireRoute)
+
+KNOWING, PLAIN = "wenmai", "plain"
+DEFAULT = "default"
+IGNORED = "X-Ignored-Parameters"
+_HOW = ("thinking", "rerank_top_n", "knowledge", "date")
+CHUNKS = event_stream(
+    "CompletionChunk",
+    "With `stream: true`: Server-Sent Events, one chunk each, and `data: [DONE]` at the end.",
+)
+
+
+@router.post(
+    "/v1/chat/completions",
+    response_model=Completion,
+    responses={200: CHUNKS, **errors(400, 401, 404, 409, 413, 415, 422, 429, 503)},
+    openapi_extra=body_schema(CompletionBody),
+)
+async def create_chat_completion(
+    request: Request,
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[CompletionBody, Depends(json_body(CompletionBody))],
+    idempotency_key: Annotated[str, Header(max_length=255, description="The same key: the same turn.")] = "",
+    x_session_id: Annotated[UUID | None, Header(description="As the body's session_id.")] = None,
+) -> Response:
+    """Answer the last message, from the documents and the stored conversation that the messages belong to; as
+    one object, or in chunks with `stream: true`. A client that leaves stops it."""
+    conversation = _conversation(body)
+    model_id, with_knowledge = _model(body.model)
+    form = _form(request, body, conversation, container)
+    if not with_knowledge or is_housekeeping(conversation.persona, conversation.question):
+        model = container.plain_door.model(model_id, owner, by_name=not with_knowledge)
+        seat = container.chat.checked_seat(owner)
+        return await respond(container.plain_door.events(conversation, model), form, uuid4().hex, seat)
+    asked = _turn_request(body, owner, request_id(request), model_id)
+    asked = replace(asked, session_id=asked.session_id or text_of(x_session_id))
+    keyed = turn_of_key(owner, idempotency_key) if idempotency_key else asked.turn_id
+    sent = f"{owner}\0{asked.session_id}\0".encode() + await request.body()
+    with container.conversation_door.attempts.trying(sha256(sent).hexdigest(), keyed) as attempt:
+        asked = replace(asked, turn_id=attempt.turn_id)
+        stream = await container.conversation_door.begin_turn(conversation, asked)
+    seat = container.chat.reader_seat(owner)
+    return await respond(events_of(stream), form, stream.turn_id, seat, attempt.ended)
+
+
+@router.get("/v1/models", responses=errors(401))
+async def list_offered_models(container: ContainerDep, owner: Owner) -> OfferedModels:
+    """Every configured model, as `wenmai/…` with the documents and as `plain/…` without them."""
+    return OfferedModels(object="list", data=[_offered(each) for each in _ids(container)])
+
+
+@router.get("/v1/models/{model:path}", responses=errors(401, 404, 422))
+async def retrieve_offered_model(model: str, container: ContainerDep, owner: Owner) -> OfferedModel:
+    """One of them."""
+    if model not in _ids(container):
+        raise UnknownModelError(f"model: unknown. Offered: {', '.join(_ids(container))}.")
+    return _offered(model)
+
+
+def _ids(container: Container) -> list[str]:
+    """A model that only quotes documents has nothing to say without them."""
+    entries = container.llms.entries()
+    named = [f"{KNOWING}/{entry.model_id}" for entry in entries if entry.model_id != DEFAULT]
+    return [KNOWING, *named, *(f"{PLAIN}/{entry.model_id}" for entry in entries if entry.generative)]
+
+
+def _offered(model: str) -> OfferedModel:
+    return OfferedModel(id=model, object="model", created=0, owned_by=KNOWING)
+
+
+def _model(name: str) -> tuple[str, bool]:
+    """The configured model, and whether it is asked with the documents."""
+    kind, _, model_id = name.partition("/")
+    if kind not in (KNOWING, PLAIN) or (kind == PLAIN and not model_id) or name.endswith("/"):
+        raise UnknownModelError("model: unknown. GET /v1/models lists those that may be asked.")
+    return model_id or DEFAULT, kind == KNOWING
+
+
+def _conversation(body: CompletionBody) -> Conversation:
+    """Raises BadRequestError for a question with an image: the models here read text."""
+    spoken = [message for message in body.messages if message.is_spoken]
+    if spoken and spoken[-1].has_image:
+        raise BadRequestError(
+            "messages: the question has a part that is no text; this model reads text only."
+        )
+    return read_messages((message.role, message.text) for message in spoken)
+
+
+def _turn_request(body: CompletionBody, owner: str, request_id: str, model_id: str) -> TurnRequest:
+    names_parent = "parent_turn_id" in body.model_fields_set
+    return TurnRequest(
+        question="",
+        owner=owner,
+        request_id=request_id,
+        session_id=text_of(body.session_id),
+        turn_id=text_of(body.turn_id),
+        parent_turn_id=text_of(body.parent_turn_id) if names_parent else UNSET,
+        model_id=model_id,
+        how=AskedWith(**body.model_dump(include=set(_HOW))),
+        filters=filter_of(body.filters),
+        cancelled_when_left=True,
+    )
+
+
+def _form(request: Request, body: CompletionBody, conversation: Conversation, container: Container) -> Form:
+    language: Language = "zh" if is_mostly_chinese(conversation.question) else "en"
+    options = body.stream_options
+    return Form(
+        model=body.model,
+        page=str(request.base_url),
+        footer=language if body.sources_in_text == "footer" else None,
+        stream=bool(body.stream),
+        include_usage=options is not None and options.include_usage,
+        headers={IGNORED: ", ".join(body.ignored)} if body.ignored else {},
+        ping_interval_s=container.settings.server.ping_interval_s,
+        receive=request.receive,
+    )

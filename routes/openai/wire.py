@@ -1,0 +1,273 @@
+"""Requests and replies in OpenAI's form, and what Wenmai adds to them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from core.conversation.turns import KnowledgeUse
+from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
+from routes.wire.fields import AskedDate, FiltersBody, Reply, Uuid, absent, example
+from routes.wire.turns import SESSION_ID, TURN_ID, Citation
+
+IMAGE = "[image]"  # where a history had one
+MAX_MESSAGES = 20_000
+_A_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
+_MOST_NAMES = 50
+_POSSIBLE: dict[str, tuple[Any, ...]] = {
+    "n": (None, 1),
+    "logprobs": (None, False),
+    "modalities": (None, ["text"]),
+    "response_format": (None, {"type": "text"}),
+    "tool_choice": (None, "auto", "none"),
+}
+
+
+class ContentPart(BaseModel):
+    """A part of a message; of those that are no text, the type alone counts."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    type: str = Field(description="text, image_url, …")
+    text: str = Field("", description="The text of a part of the type text.")
+
+
+class ChatMessage(BaseModel):
+    """A message of the conversation. Other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"] = Field(
+        description="Who speaks."
+    )
+    content: str | list[ContentPart] | None = Field(None, description="Text, or a list of parts.")
+    tool_calls: list[JsonValue] | None = Field(None, description="Calls of tools: left out.")
+
+    @property
+    def is_spoken(self) -> bool:
+        """Of a tool's calls and results, only what the model says beside them counts."""
+        return self.role not in ("tool", "function") and bool(self.text.strip() or not self.tool_calls)
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text if part.type in ("text", "refusal") else IMAGE for part in self.content)
+        return self.content or ""
+
+    @property
+    def has_image(self) -> bool:
+        return isinstance(self.content, list) and any(part.type != "text" for part in self.content)
+
+
+class StreamOptions(BaseModel):
+    """How a stream is written."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    include_usage: bool = Field(False, description="true: a chunk with the usage before the end.")
+
+
+class CompletionBody(BaseModel):
+    """What POST /v1/chat/completions takes. Parameters of OpenAI's that are not listed do not apply: they are
+    accepted, and named in the header X-Ignored-Parameters."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        strict=True,
+        protected_namespaces=(),
+        **example({"model": "wenmai", "messages": [{"role": "user", "content": "父子链是什么？"}]}),
+    )
+    __pydantic_extra__: dict[str, Any]
+
+    model: str = Field(
+        max_length=200, description="wenmai, wenmai/<model_id>, or plain/<model_id>: of GET /v1/models."
+    )
+    messages: list[ChatMessage] = Field(
+        min_length=1, max_length=MAX_MESSAGES, description="The whole conversation; the last is a user's."
+    )
+    stream: bool | None = Field(None, description="true: chunks as Server-Sent Events.")
+    stream_options: StreamOptions | None = Field(None, description="How the stream is written.")
+    n: int | None = Field(None, description="One answer is given: 1.")
+    logprobs: bool | None = Field(None, description="Not known here: false.")
+    modalities: list[str] | None = Field(None, description="Text alone.")
+    response_format: dict[str, Any] | None = Field(None, description="Text alone.")
+    tool_choice: str | dict[str, Any] | None = Field(None, description="No tool is called: auto or none.")
+    session_id: Uuid | None = Field(
+        None, description="The session to ask in; absent: the messages say where. X-Session-Id is the same."
+    )
+    parent_turn_id: Uuid | None = Field(
+        None, description="The turn to follow; absent: the messages say which; null: none, a new root."
+    )
+    turn_id: Uuid | None = Field(None, description="An id of your own for this turn, to retry with.")
+    thinking: bool = Field(False, description="true: the prompt asks for the model's reasoning first.")
+    knowledge: KnowledgeUse = Field("auto", description="Whether the documents are searched.")
+    rerank_top_n: int = Field(
+        DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Most passages that the model is shown."
+    )
+    filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
+    date: AskedDate = ""
+    sources_in_text: Literal["off", "footer"] = Field(
+        "off", description="footer: a list of the sources below the answer, for clients that show only text."
+    )
+
+    @field_validator(*_POSSIBLE)
+    @classmethod
+    def _possible(cls, value: Any, info: ValidationInfo) -> Any:
+        if value not in _POSSIBLE[info.field_name or ""]:
+            raise PydanticCustomError("not_possible", "this value is not supported here")
+        return value
+
+    @property
+    def ignored(self) -> list[str]:
+        """Parameters that do not apply."""
+        return [name for name in self.__pydantic_extra__ if _A_NAME.fullmatch(name)][:_MOST_NAMES]
+
+
+class CompletionUsage(Reply):
+    """Tokens of the model call."""
+
+    prompt_tokens: int = Field(description="Of the prompt.")
+    completion_tokens: int = Field(description="Of the answer, thinking included.")
+    total_tokens: int = Field(description="Both.")
+
+
+class UrlCitation(Reply):
+    """Where in the answer a source is named, and the page that opens its passage."""
+
+    start_index: int = Field(description="First character of the mark.")
+    end_index: int = Field(description="The character behind it.")
+    title: str = Field(description="The document's name.")
+    url: str = Field(description="Opens the passage in Wenmai's page.")
+
+
+class Annotation(Reply):
+    """A mark of a source in the answer."""
+
+    type: Literal["url_citation"] = Field(description="The only kind.")
+    url_citation: UrlCitation = Field(description="The source.")
+
+
+class Asked(Reply):
+    """Where the turn is stored."""
+
+    session_id: str = Field(description="Its session.")
+    turn_id: str = Field(description="Its id.")
+    parent_turn_id: str | None = Field(description="The turn before it; null for a root.")
+
+
+class CompletionMessage(Reply):
+    """The answer."""
+
+    role: Literal["assistant"] = Field(description="Always the assistant.")
+    content: str = Field(description="The text.")
+    refusal: None = Field(None, description="Never set.")
+    reasoning_content: str = absent("The model's visible thinking.")
+    annotations: list[Annotation] = absent("The marks of the sources.")
+    citations: list[Citation] = absent("The passages the model was shown.")
+
+
+class CompletionChoice(Reply):
+    """The one answer."""
+
+    index: int = Field(description="0.")
+    message: CompletionMessage = Field(description="The answer.")
+    finish_reason: str = Field(description="stop, length or content_filter.")
+    logprobs: None = Field(None, description="Never set.")
+
+
+class Completion(Reply):
+    """An answer in OpenAI's form."""
+
+    model_config = example(
+        {
+            "id": f"chatcmpl-{TURN_ID}",
+            "object": "chat.completion",
+            "created": 1_769_880_600,
+            "model": "wenmai",
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": "每一轮都记下上一轮 [1]。", "citations": []},
+                    "finish_reason": "stop",
+                }
+            ],
+            "usage": {"prompt_tokens": 830, "completion_tokens": 12, "total_tokens": 842},
+            "wenmai": {"session_id": SESSION_ID, "turn_id": TURN_ID, "parent_turn_id": None},
+        }
+    )
+
+    id: str = Field(description="chatcmpl- and the turn's id.")
+    object: Literal["chat.completion"] = Field(description="What it is.")
+    created: int = Field(description="Seconds since 1970.")
+    model: str = Field(description="As requested.")
+    choices: list[CompletionChoice] = Field(description="One.")
+    usage: CompletionUsage = Field(description="Tokens.")
+    wenmai: Asked = absent("Where it is stored; absent for a plain answer.")
+
+
+class CompletionDelta(Reply):
+    """What is new; the last one has the sources."""
+
+    role: Literal["assistant"] = absent("In the first chunk.")
+    content: str = absent("A piece of the answer.")
+    reasoning_content: str = absent("A piece of the thinking.")
+    annotations: list[Annotation] = absent("The marks of the sources.")
+    citations: list[Citation] = absent("The passages the model was shown.")
+
+
+class ChunkChoice(Reply):
+    """The one answer."""
+
+    index: int = Field(description="0.")
+    delta: CompletionDelta = Field(description="What is new.")
+    finish_reason: str | None = Field(description="Set in the last chunk.")
+
+
+class CompletionChunk(Reply):
+    """A chunk of an answer; `data: [DONE]` follows the last one."""
+
+    model_config = example(
+        {
+            "id": f"chatcmpl-{TURN_ID}",
+            "object": "chat.completion.chunk",
+            "created": 1_769_880_600,
+            "model": "wenmai",
+            "choices": [{"index": 0, "delta": {"content": "每一轮"}, "finish_reason": None}],
+        }
+    )
+
+    id: str = Field(description="The same in all chunks.")
+    object: Literal["chat.completion.chunk"] = Field(description="What it is.")
+    created: int = Field(description="Seconds since 1970.")
+    model: str = Field(description="As requested.")
+    choices: list[ChunkChoice] = Field(description="One; none beside the usage.")
+    usage: CompletionUsage | None = absent("Where include_usage asks for it: null but in the last chunk.")
+    wenmai: Asked = absent("Where it is stored: in the last chunk with a choice.")
+
+
+class OfferedModel(Reply):
+    """A model that may be asked."""
+
+    model_config = example({"id": "wenmai", "object": "model", "created": 0, "owned_by": "wenmai"})
+
+    id: str = Field(description="What `model` takes.")
+    object: Literal["model"] = Field(description="What it is.")
+    created: int = Field(description="0: not known.")
+    owned_by: str = Field(description="wenmai.")
+
+
+class OfferedModels(Reply):
+    """All models that may be asked."""
+
+    model_config = example(
+        {
+            "object": "list",
+            "data": [{"id": "wenmai", "object": "model", "created": 0, "owned_by": "wenmai"}],
+        }
+    )
+
+    object: Literal["list"] = Field(description="What it is.")
+    data: list[OfferedModel] = Field(description="With knowledge: wenmai…; without: plain/….")

@@ -1,0 +1,120 @@
+"""Message lists read, marks compared, and the deepest turn that a history continues."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.conversation.lineage import (
+    Conversation,
+    MarkedTurn,
+    PastTurn,
+    continued,
+    marks_of,
+    normalised,
+    read_messages,
+    sources_footer,
+)
+from core.conversation.turns import TurnStatus
+from core.errors import BadRequestError
+
+COMPLETED, CANCELLED = TurnStatus.COMPLETED, TurnStatus.CANCELLED
+
+
+def stored(turn_id: str, text: str, parent: str | None, at: int = 0, answer: str | None = None) -> MarkedTurn:
+    """A turn whose question and answer are `text`; with an `answer` it was cut."""
+    status = COMPLETED if answer is None else CANCELLED
+    marks = marks_of(text, text if answer is None else answer, status)
+    return MarkedTurn(turn_id, "s", parent, at, tuple(marks), answer)
+
+
+def past(*texts: str) -> list[PastTurn]:
+    return [PastTurn(text, text) for text in texts]
+
+
+def match_of(history: list[PastTurn], *turns: MarkedTurn) -> tuple[str, int] | None:
+    match = continued(history, turns)
+    return (match.turn.turn_id, match.depth) if match else None
+
+
+def test_the_deepest_turn_whose_branch_has_the_history_is_the_parent() -> None:
+    trunk = [stored("1", "a", None), stored("2", "b", "1"), stored("3", "c", "2")]
+    assert match_of(past("a", "b", "c"), *trunk) == ("3", 3)
+    assert match_of(past("a", "b", "x"), *trunk) == ("2", 2)
+    assert match_of(past("x", "b", "c"), *trunk) is None
+    assert match_of([], *trunk) is None
+
+
+def test_a_branch_is_one_by_its_parents() -> None:
+    """Discriminates: marks alone, by which the newest turn of any branch would do."""
+    turns = [stored("1", "a", None), stored("2", "b", "1"), stored("9", "b", "8", at=9)]
+    assert match_of(past("a", "b"), *turns) == ("2", 2)
+
+
+def test_of_equal_branches_the_one_from_a_sessions_beginning_goes_first_and_then_the_newest() -> None:
+    turns = [stored("1", "a", None, 1), stored("2", "a", None, 2), stored("3", "a", "0", 3)]
+    assert match_of(past("a"), *turns) == ("2", 1)
+    assert match_of(past("a", "b"), *turns, stored("4", "b", "3", 4)) == ("4", 2)
+
+
+def test_of_a_cut_answer_a_client_may_have_read_less() -> None:
+    cut = stored("1", "a", None, answer="It was a dark and")
+    assert match_of([PastTurn("a", "It was a")], cut) == ("1", 1)
+    assert match_of([PastTurn("a", "")], cut) == ("1", 1)
+    assert match_of([PastTurn("a", "It was a dark and stormy")], cut) is None
+    whole = stored("2", "a", None)
+    assert match_of([PastTurn("a", "")], whole) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " A  café \r\n[1].\n",
+        "A cafe\u0301 [1].",
+        "<think>Hm.\n</think>A café [1].",
+        '<details type="reasoning" done="true">\n<summary>Thought</summary>\nHm.\n</details>\nA café [1].',
+        "A café [1]." + sources_footer([(1, "menu.md"), (3, "a\nb")], "en"),
+        "A café [1]." + sources_footer([(1, "菜单.md")], "zh"),
+    ],
+)
+def test_what_clients_change_in_a_text_makes_no_difference(text: str) -> None:
+    assert normalised(text) == "A café [1]."
+
+
+def test_what_they_do_not_change_does() -> None:
+    texts = ("a", "A", "a b", "ab", "a\n---\nSources: none", "a\n\n---\n[1] b")
+    assert len({normalised(text) for text in texts}) == len(texts)
+
+
+def test_messages_are_a_persona_past_turns_and_a_question() -> None:
+    read = read_messages(
+        [
+            ("system", "Be kind."),
+            ("assistant", "Welcome!"),
+            ("user", "One"),
+            ("user", "more"),
+            ("assistant", "Two" + sources_footer([(1, "x")], "en")),
+            ("developer", "Be brief."),
+            ("user", "Three"),
+            ("assistant", ""),
+            ("user", " Four\n\n\n\n! "),
+        ]
+    )
+    turns = (PastTurn("One\n\nmore", "Two"), PastTurn("Three", ""))
+    assert read == Conversation("Be kind.\n\nBe brief.", turns, "Four\n\n!")
+
+
+def test_what_stands_before_a_clear_is_no_part_of_the_branch() -> None:
+    messages = [
+        ("user", "a"),
+        ("assistant", "b"),
+        ("user", "/clear"),
+        ("assistant", "Cleared."),
+        ("user", "c"),
+    ]
+    assert read_messages(messages).past == ()
+
+
+@pytest.mark.parametrize("messages", [[], [("system", "a")], [("user", "a"), ("assistant", "b")]])
+def test_the_last_message_is_a_users(messages: list[tuple[str, str]]) -> None:
+    with pytest.raises(BadRequestError, match="the last message"):
+        read_messages(messages)

@@ -1,0 +1,82 @@
+"""The SDK of OpenAI against a served Wenmai, whose model is a stub that notes what it gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from openai import AsyncOpenAI
+
+from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.servers.app import make_settings, serving
+
+Message = dict[str, Any]
+
+
+@dataclass
+class Numbered(StubLLM):
+    """Its nth answer is "answer n", unless it has `words`."""
+
+    words: tuple[str, ...] = ()
+    answers: int = 0
+
+    def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
+        self.answers += 1
+        return self.words or ("answer ", str(self.answers))
+
+    def reset(self) -> None:
+        """As it began, for the next test of a file."""
+        vars(self).update({**vars(Numbered()), "url": self.url})
+
+
+@dataclass
+class Door:
+    """`client` is the SDK, `http` our own routes."""
+
+    client: AsyncOpenAI
+    http: httpx.AsyncClient
+    stub: Numbered
+    messages: list[Message] = field(default_factory=list)
+
+    async def ask(self, messages: list[Message], model: str = "wenmai", **more: Any) -> Any:
+        return await self.client.chat.completions.create(model=model, messages=messages, **more)  # type: ignore[arg-type]
+
+    async def sessions(self) -> list[dict[str, Any]]:
+        sessions: list[dict[str, Any]] = (await self.http.get("/sessions")).json()["sessions"]
+        return sessions
+
+    async def tree(self, session_id: str) -> list[dict[str, Any]]:
+        turns: list[dict[str, Any]] = (await self.http.get(f"/sessions/{session_id}/tree")).json()["turns"]
+        return turns
+
+    def received(self) -> str:
+        """The last request that the stub got, as it came."""
+        return json.dumps(json.loads(self.stub.raw_bodies[-1]), ensure_ascii=False)
+
+
+@asynccontextmanager
+async def door(folder: Path, stub: Numbered | None = None, **sections: dict[str, Any]) -> AsyncIterator[Door]:
+    """A Wenmai without documents of its own, at an address of its own."""
+    stub = stub or Numbered()
+    with running_stub(stub):
+        llms = {"default": {"provider": "openai", "model": "stub", "base_url": stub.url, "api_key": "x"}}
+        models = {"llms": llms, **sections.pop("models", {})}
+        async with (
+            serving(make_settings(folder, models=models, **sections)) as url,
+            AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+            httpx.AsyncClient(base_url=url, timeout=30) as http,
+        ):
+            yield Door(client, http, stub)
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> Message:
+    return {"role": "assistant", "content": text}

@@ -1,0 +1,266 @@
+"""Chat completions as OpenAI's own SDK asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import pytest_asyncio
+
+from tests.routes.openai.support import Door, Numbered, assistant, door, user
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LEAVE = "# Annual leave\n\nEvery employee has fifteen days of annual leave a year."
+QUESTION = "How many days of annual leave does an employee have?"
+TITLE = (
+    "### Task:\nGenerate a concise, 3-5 word title with an emoji summarizing the chat history.\n"
+    "### Chat History:\n<chat_history>\nUSER: Hi\nASSISTANT: Hello\n</chat_history>"
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Door]:
+    async with door(tmp_path_factory.mktemp("openai"), Numbered()) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def at(served: Door) -> Door:
+    served.stub.reset()
+    return served
+
+
+async def add_leave(at: Door) -> None:
+    added = (await at.http.post("/documents", files={"file": ("leave.md", LEAVE.encode())})).json()
+
+    while added["job_id"] is not None:  # read in by another test
+        job = (await at.http.get(f"/jobs/{added['job_id']}")).json()
+        assert job["stage"] not in ("failed", "cancelled")
+        if job["stage"] == "done":
+            return
+        await asyncio.sleep(0.05)
+
+
+async def test_a_whole_answer_has_its_place_and_its_usage(at: Door) -> None:
+    at.stub.usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+    answer = await at.ask([user("Where is the parrot?")], temperature=0.2, seed=7)
+    message = answer.choices[0].message
+    assert (message.role, message.content, answer.choices[0].finish_reason) == (
+        "assistant",
+        "answer 1",
+        "stop",
+    )
+    assert (answer.usage.prompt_tokens, answer.usage.total_tokens) == (7, 9)
+    stored = (await at.http.get(f"/turns/{answer.wenmai['turn_id']}")).json()
+    assert (stored["question"], stored["answer"]) == ("Where is the parrot?", "answer 1")
+    assert answer.wenmai["session_id"] == stored["session_id"]
+    assert answer.wenmai["parent_turn_id"] is None
+
+
+async def test_parameters_that_do_not_apply_are_named(at: Door) -> None:
+    raw = await at.client.chat.completions.with_raw_response.create(
+        model="wenmai", messages=[{"role": "user", "content": "Hm?"}], temperature=0.2, seed=7
+    )
+    named = raw.headers["x-ignored-parameters"]
+    assert set(named.split(", ")) == {"temperature", "seed"}
+
+
+async def test_a_stream_is_the_whole_answer_in_pieces(at: Door) -> None:
+    at.stub.words, at.stub.pause_s = ("Otto ", "sits ", "there."), 0.05
+    stream = await at.ask([user("Where?")], stream=True, stream_options={"include_usage": True})
+    chunks = [chunk async for chunk in stream]
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1]) == "Otto sits there."
+    assert len([chunk for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]) == 3
+    *_, last, usage = chunks
+    assert last.choices[0].finish_reason == "stop"
+    assert last.wenmai["turn_id"] in last.id
+    assert usage.choices == []
+    assert usage.usage.total_tokens == usage.usage.prompt_tokens + usage.usage.completion_tokens > 0
+
+
+async def test_a_stream_without_include_usage_ends_with_its_reason(at: Door) -> None:
+    response = await at.http.post(
+        "/v1/chat/completions", json={"model": "wenmai", "messages": [user("Hm?")], "stream": True}
+    )
+    data = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data:")]
+    assert data[-1] == "[DONE]"
+    assert all("usage" not in json.loads(each) for each in data[:-1])
+    assert json.loads(data[-2])["choices"][0]["finish_reason"] == "stop"
+
+
+async def test_thinking_is_reasoning_content(at: Door) -> None:
+    at.stub.words = ("<think>Let me", " see.</think>", "Here.")
+    whole = (await at.ask([user("Where is it?")])).choices[0].message
+    stream = await at.ask([user("Where else?")], stream=True)
+    deltas = [chunk.choices[0].delta async for chunk in stream]
+    assert (whole.reasoning_content, whole.content) == ("Let me see.", "Here.")
+    assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == "Let me see."
+    assert "".join(delta.content or "" for delta in deltas) == "Here."
+
+
+async def test_the_sources_are_citations_and_annotations(at: Door) -> None:
+    at.stub.words = ("Fifteen [1].",)
+    await add_leave(at)
+    message = (await at.ask([user(QUESTION)])).choices[0].message
+    stream = await at.ask([user(QUESTION)], stream=True)
+    last = [chunk async for chunk in stream][-1].choices[0].delta
+    citation, annotation = message.citations[0], message.annotations[0]
+    assert (citation["index"], citation["file_name"], citation["cited"]) == (1, "leave.md", True)
+    place = annotation.url_citation
+    assert message.content[place.start_index : place.end_index] == "[1]"
+    assert place.url.endswith(f"/#/d/{citation['document_id']}/{citation['chunk_id']}")
+    assert last.citations[0]["chunk_id"] == citation["chunk_id"]
+    assert last.annotations[0]["url_citation"]["title"] == "leave.md"
+
+
+async def test_a_footer_of_sources_comes_back_as_no_part_of_the_answer(at: Door) -> None:
+    """Discriminates: a footer in the stored answer, or one that hides the turn that it stands below."""
+    at.stub.words = ("Fifteen [1].",)
+    await add_leave(at)
+    body = {"sources_in_text": "footer"}
+    first = await at.ask([user(QUESTION)], extra_body=body)
+    text = first.choices[0].message.content
+    assert text == "Fifteen [1].\n\n---\nSources:\n[1] leave.md · Annual leave"
+    stream = await at.ask([user(QUESTION)], extra_body=body, stream=True)
+    streamed = [chunk.choices[0].delta.content or "" async for chunk in stream]
+    assert "".join(streamed) == text
+    second = await at.ask([user(QUESTION), assistant(text), user("Who says so?")])
+    assert second.wenmai["session_id"] in {each["session_id"] for each in await at.sessions()}
+    parent = (await at.http.get(f"/turns/{second.wenmai['parent_turn_id']}")).json()
+    assert (parent["answer"], parent["model_id"]) == ("Fifteen [1].", "default")
+    assert "---" not in at.received().split("Fifteen", 1)[1][:60]
+
+
+async def test_a_system_message_is_the_persona_of_its_turn_alone(at: Door) -> None:
+    system = {"role": "system", "content": "You are a pirate."}
+    first = await at.ask([system, user("Who are you?")])
+    assert "You are a pirate." in at.received()
+    await at.ask([user("Who are you?"), assistant("answer 1"), user("And now?")])
+    assert "pirate" not in at.received()
+    session = (await at.http.get(f"/sessions/{first.wenmai['session_id']}")).json()
+    assert "pirate" not in json.dumps(session)
+
+
+async def test_closing_the_connection_stops_the_answer(at: Door) -> None:
+    """Discriminates: the grace of our own streams, in which the model would go on for thirty seconds."""
+    at.stub.words, at.stub.pause_s = ("word ",) * 2_000, 0.02
+    stream = await at.ask([user("Talk.")], stream=True)
+    async for chunk in stream:
+        if chunk.choices[0].delta.content:
+            break
+    await stream.close()
+    await until(lambda: at.stub.left == 1)
+    session = (await at.sessions())[0]["session_id"]  # the newest
+    turns = (await at.http.get(f"/sessions/{session}/turns")).json()["turns"]
+    assert [(turn["status"], turn["answer"][:4]) for turn in turns] == [("cancelled", "word")]
+
+
+async def test_the_models_are_those_configured_with_knowledge_and_without(at: Door) -> None:
+    offered = [model.id async for model in at.client.models.list()]
+    assert offered == ["wenmai", "plain/default"]
+    assert (await at.client.models.retrieve("plain/default")).id == "plain/default"
+    with pytest.raises(openai.NotFoundError):
+        await at.client.models.retrieve("gpt-4o")
+
+
+@pytest.mark.parametrize("asked", [("plain/default", "Just talk."), ("wenmai", TITLE)])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_plain_questions_are_neither_searched_nor_stored(
+    at: Door, asked: tuple[str, str], stream: bool
+) -> None:
+    before = len(await at.sessions())
+    model, text = asked
+    answer = await at.ask([user("Before"), assistant("Yes"), user(text)], model=model, stream=stream)
+    if stream:
+        content = "".join([chunk.choices[0].delta.content or "" async for chunk in answer])
+    else:
+        content = answer.choices[0].message.content
+    assert content == "answer 1"
+    assert len(await at.sessions()) == before
+    assert json.loads(at.stub.raw_bodies[-1])["messages"] == [
+        user("Before"),
+        assistant("Yes"),
+        user(text),
+    ]
+
+
+REFUSED: tuple[tuple[dict[str, Any], type[openai.APIStatusError], str], ...] = (
+    ({"model": "gpt-4o"}, openai.NotFoundError, "model_not_found"),
+    ({"model": "wenmai/none"}, openai.NotFoundError, "model_not_found"),
+    ({"messages": []}, openai.BadRequestError, "invalid_field"),
+    ({"messages": [user("")]}, openai.BadRequestError, "empty_question"),
+    ({"messages": [user("a"), assistant("b")]}, openai.BadRequestError, "invalid_request"),
+    ({"messages": [{"role": "judge", "content": "a"}]}, openai.BadRequestError, "invalid_field"),
+    (
+        {"messages": [{"role": "tool", "content": "a", "tool_call_id": "x"}]},
+        openai.BadRequestError,
+        "invalid_request",
+    ),
+    ({"n": 2}, openai.BadRequestError, "invalid_field"),
+    ({"logprobs": True}, openai.BadRequestError, "invalid_field"),
+    ({"tool_choice": "required"}, openai.BadRequestError, "invalid_field"),
+    ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "invalid_field"),
+    ({"messages": [user("word " * 20_000)]}, openai.BadRequestError, "question_too_long"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]},
+        openai.BadRequestError,
+        "invalid_request",
+    ),
+    (
+        {"extra_body": {"session_id": "4f0c1c62-0000-4000-8000-000000000001"}},
+        openai.NotFoundError,
+        "unknown_session",
+    ),
+)
+
+
+async def test_what_is_refused_is_refused_in_openais_form(at: Door) -> None:
+    before = len(await at.sessions())
+    for changes, kind, code in REFUSED:
+        body: dict[str, Any] = {"model": "wenmai", "messages": [user("Hm?")], **changes}
+        with pytest.raises(kind) as refused:
+            await at.client.chat.completions.create(**body)
+        error = refused.value
+        expected = "context_length_exceeded" if code == "question_too_long" else code
+        assert (error.code, error.type) == (expected, "invalid_request_error"), changes
+        assert error.body["message"], changes  # type: ignore[index]
+    with pytest.raises(openai.APIStatusError) as too_large:
+        await at.ask([user("x" * 10_000_000)])
+    assert too_large.value.status_code == 413
+    assert len(await at.sessions()) == before
+    assert at.stub.bodies == []
+
+
+async def test_a_wrong_key_is_an_authentication_error(tmp_path: Path) -> None:
+    async with door(tmp_path, server={"api_keys": ("alice",)}) as at:
+        with pytest.raises(openai.AuthenticationError) as refused:
+            await at.ask([user("Hm?")])
+        assert refused.value.code == "invalid_api_key"
+        assert (await at.client.with_options(api_key="alice").models.list()).data
+
+
+async def test_a_models_failure_is_an_error_of_the_sdk(at: Door) -> None:
+    at.stub.status = 400
+    with pytest.raises(openai.InternalServerError):
+        await at.ask([user("Hm?")])
+    stream = await at.ask([user("Hm again?")], stream=True)
+    with pytest.raises(openai.APIError):
+        _ = [chunk async for chunk in stream]
+
+
+async def test_hostile_characters_are_cleaned_and_the_answer_is_stored(at: Door) -> None:
+    body = b'{"model": "wenmai", "messages": [{"role": "user", "content": "a\\u0000b \\ud800 c"}]}'
+    answer = await at.http.post(
+        "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 200, answer.text
+    turn = (await at.http.get(f"/turns/{answer.json()['wenmai']['turn_id']}")).json()
+    assert turn["question"] == "ab \ufffd c"

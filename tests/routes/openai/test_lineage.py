@@ -1,0 +1,243 @@
+"""Which conversation a list of messages belongs to, by OpenAI's SDK and read back by our own routes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import pytest_asyncio
+
+from core.conversation.importing import ImportedSession, imported_turn
+from core.conversation.lineage import PastTurn
+from services.conversation.lineage import Lineage
+from services.conversation.turns import MARKS
+from tests.routes.openai.support import Door, Message, Numbered, assistant, door, user
+from tests.support.models.counting_llm import COUNTING
+from tests.support.servers.app import make_settings, open_app
+from tests.support.stores.turn_model import embedded_in_background
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FACT = "The walnut harvest at Brookfield begins on the ninth of October."
+ASKS = "When does the walnut harvest at Brookfield begin?"
+RECALLING = {"conversation": {"max_recent_turns": 3, "max_relevant_turns": 2, "relevant_turn_threshold": 0.0}}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Door]:
+    async with door(tmp_path_factory.mktemp("lineage"), Numbered(), **RECALLING) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def at(served: Door) -> Door:
+    served.stub.reset()
+    return served
+
+
+class Chat:
+    """A chat client: it keeps messages, and no ids."""
+
+    def __init__(self, at: Door, **more: Any) -> None:
+        self.at = at
+        self.messages: list[Message] = []
+        self.more = more
+        self.turns: list[dict[str, Any]] = []
+
+    async def say(self, text: str) -> dict[str, Any]:
+        self.messages.append(user(text))
+        answer = await self.at.ask(self.messages, **self.more)
+        self.messages.append(assistant(answer.choices[0].message.content))
+        self.turns.append(answer.wenmai)
+        return dict(answer.wenmai)
+
+    def back_to(self, turn: int) -> str:
+        """As if turn `turn` (from 1) had not been asked yet; what it asked."""
+        question = str(self.messages[2 * turn - 2]["content"])
+        del self.messages[2 * turn - 2 :]
+        return question
+
+
+async def test_twenty_turns_with_an_edit_and_a_regeneration_are_one_session_with_two_branches(
+    at: Door,
+) -> None:
+    chat = Chat(at)
+    await chat.say(FACT)
+    for number in range(2, 13):
+        await chat.say(f"Note {number} of the old trunk: the kettle number {number} is blue.")
+    trunk = list(chat.turns)
+    asked_12 = chat.back_to(12)
+    regenerated = await chat.say(asked_12)
+    chat.back_to(7)
+    edited = await chat.say("Note 7, edited: the lamp is green.")
+    for number in range(8, 20):
+        await chat.say(f"Note {number} after the edit: the lamp number {number} is green.")
+    await embedded_in_background()
+    last = await chat.say(ASKS)
+
+    session_id = trunk[0]["session_id"]
+    turns = await at.tree(session_id)
+    assert {turn["session_id"] for turn in chat.turns} == {session_id}
+    parents = {turn["turn_id"]: turn["parent_turn_id"] for turn in turns}
+    assert len(turns) == len(set(parents)) == 12 + 1 + 14
+    children = list(parents.values())
+    forks = sorted(parent for parent in set(children) if parent and children.count(parent) > 1)
+    assert forks == sorted([trunk[10]["turn_id"], trunk[5]["turn_id"]])
+    assert regenerated["parent_turn_id"] == trunk[10]["turn_id"]
+    assert edited["parent_turn_id"] == trunk[5]["turn_id"]
+    stored = (await at.http.get(f"/sessions/{session_id}/turns", params={"leaf": last["turn_id"]})).json()
+    said = [text for turn in stored["turns"] for text in (turn["question"], turn["answer"])]
+    assert said == [message["content"] for message in chat.messages]
+    received = at.received()
+    assert FACT in received
+    assert "Note 19 after the edit" in received
+    assert [number for number in range(7, 13) if f"Note {number} of the old trunk" in received] == []
+
+
+async def test_two_chats_that_say_the_same_stay_apart(at: Door) -> None:
+    at.stub.words = ("The same.",)
+    first, second = Chat(at), Chat(at)
+    one, two = await first.say("Hello, you."), await second.say("Hello, you.")
+    assert one["session_id"] != two["session_id"]
+    three = await second.say("And on.")
+    assert three["parent_turn_id"] == two["turn_id"]
+
+
+async def test_a_history_from_elsewhere_comes_in_once(at: Door) -> None:
+    past = [user("Who is Ada?"), assistant("A cat."), user("And Bo?"), assistant("A dog.")]
+    first = (await at.ask([*past, user("Which of them barks?")])).wenmai
+    again = (await at.ask([*past, user("Which of them meows?")])).wenmai
+    assert again["parent_turn_id"] == first["parent_turn_id"]
+    turns = (await at.http.get(f"/sessions/{first['session_id']}/turns")).json()["turns"]
+    assert [(turn["question"], turn["model_id"]) for turn in turns[:2]] == [
+        ("Who is Ada?", "imported"),
+        ("And Bo?", "imported"),
+    ]
+    assert len(await at.tree(first["session_id"])) == 4
+    assert "A dog." in at.received()
+
+
+async def test_the_oldest_messages_may_be_left_out(at: Door) -> None:
+    chat = Chat(at)
+    for text in ("First of four.", "Second of four.", "Third of four."):
+        await chat.say(text)
+    place = (await at.ask([*chat.messages[2:], user("Fourth of four.")])).wenmai
+    assert place["parent_turn_id"] == chat.turns[-1]["turn_id"]
+
+
+async def test_what_a_client_read_of_a_stopped_answer_leads_to_its_turn(at: Door) -> None:
+    at.stub.words, at.stub.pause_s = tuple(f"word{n} " for n in range(500)), 0.02
+    stream = await at.ask([user("Count the words.")], stream=True)
+    read = ""
+    async for chunk in stream:
+        read += chunk.choices[0].delta.content or ""
+        if "word3" in read:
+            break
+    await stream.close()
+    await until(lambda: at.stub.left == 1)
+    at.stub.words, at.stub.pause_s = ("Enough.",), 0.0
+    place = (await at.ask([user("Count the words."), assistant(read[:-2]), user("Thanks for that.")])).wenmai
+    parent = (await at.http.get(f"/turns/{place['parent_turn_id']}")).json()
+    assert (parent["question"], parent["status"]) == ("Count the words.", "cancelled")
+    assert len(await at.tree(place["session_id"])) == 2
+
+
+async def test_an_explicit_place_wins(at: Door) -> None:
+    chat = Chat(at)
+    await chat.say("One thing.")
+    await chat.say("Another thing.")
+    session_id, first = chat.turns[0]["session_id"], chat.turns[0]["turn_id"]
+    below = {"session_id": session_id, "parent_turn_id": first}
+    place = (await at.ask([user("Elsewhere?")], extra_body=below)).wenmai
+    assert (place["session_id"], place["parent_turn_id"]) == (session_id, first)
+    by_header = await at.ask([user("Goes on.")], extra_headers={"X-Session-Id": session_id})
+    assert by_header.wenmai["parent_turn_id"] == place["turn_id"]
+    root = (
+        await at.ask([user("Anew.")], extra_body={"session_id": session_id, "parent_turn_id": None})
+    ).wenmai
+    assert (root["session_id"], root["parent_turn_id"]) == (session_id, None)
+
+
+async def test_a_clear_among_the_messages_begins_a_new_root(at: Door) -> None:
+    chat = Chat(at)
+    first = await chat.say("Before the clearing.")
+    await chat.say("/clear")
+    after = await chat.say("After the clearing.")
+    assert after["parent_turn_id"] is None
+    assert "Before the clearing." not in at.received()
+    assert first["session_id"] == chat.turns[1]["session_id"]
+
+
+async def test_a_retry_is_one_turn(at: Door) -> None:
+    """The same request twice at once, and once more under its key."""
+    at.stub.pause_s = 0.2
+    body = {"model": "wenmai", "messages": [user("Twice at once?")]}
+    both = await asyncio.gather(*(at.http.post("/v1/chat/completions", json=body) for _ in range(2)))
+    assert len({each.json()["wenmai"]["turn_id"] for each in both}) == 1
+    headers = {"Idempotency-Key": "key-1"}
+    keyed = [
+        (await at.http.post("/v1/chat/completions", json=body, headers=headers)).json() for _ in range(2)
+    ]
+    assert keyed[0]["wenmai"] == keyed[1]["wenmai"]
+    assert keyed[0]["wenmai"]["turn_id"] != both[0].json()["wenmai"]["turn_id"]
+    assert len(at.stub.bodies) == 2
+    other = {**body, "messages": [user("Another question?")]}
+    conflict = await at.http.post("/v1/chat/completions", json=other, headers=headers)
+    assert (conflict.status_code, conflict.json()["error"]["code"]) == (409, "turn_conflict")
+
+
+async def test_a_retry_after_a_failure_runs_the_same_turn_again(at: Door) -> None:
+    """As the SDK does by itself. Discriminates: a failed turn beside the one that was answered."""
+    at.stub.status = 400
+    client = at.client.with_options(max_retries=2)
+    asking = asyncio.create_task(
+        client.chat.completions.create(
+            model="wenmai", messages=[{"role": "user", "content": "Fails at first?"}]
+        )
+    )
+    await until(lambda: at.stub.bodies)
+    at.stub.status = 200
+    answer = await asking
+    session_id = answer.wenmai["session_id"]  # type: ignore[attr-defined]
+    turns = (await at.http.get(f"/sessions/{session_id}/turns")).json()["turns"]
+    assert [(turn["question"], turn["status"]) for turn in turns] == [("Fails at first?", "completed")]
+    assert len([each for each in await at.sessions() if each["title"] == "Fails at first?"]) == 1
+
+
+async def test_another_owners_conversation_is_never_gone_on_with(tmp_path: Path) -> None:
+    """Somebody else's turns with the very same words."""
+    async with door(tmp_path, Numbered(words=("Same.",)), server={"api_keys": ("alice", "bob")}) as at:
+        alice, bob = (at.client.with_options(api_key=key) for key in ("alice", "bob"))
+        messages: list[Any] = [user("A secret?"), assistant("Same."), user("Go on?")]
+        first = await alice.chat.completions.create(model="wenmai", messages=messages[:1])
+        other = await bob.chat.completions.create(model="wenmai", messages=messages)
+        assert other.wenmai["session_id"] != first.wenmai["session_id"]  # type: ignore[attr-defined]
+        place = {"session_id": first.wenmai["session_id"]}  # type: ignore[attr-defined]
+        with pytest.raises(openai.NotFoundError):
+            await bob.chat.completions.create(model="wenmai", messages=messages, extra_body=place)
+
+
+async def test_turns_of_earlier_versions_are_known_too(tmp_path: Path) -> None:
+    """Their records have no marks."""
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": COUNTING}})) as app:
+        turns = [imported_turn(f"Question {n}?", f"Answer {n}.") for n in range(100)]
+        brought = await app.container.sessions.import_session(ImportedSession("local", turns))
+        await app.container.conversations.turns.set_payload({MARKS: None}, brought.turn_ids)
+        past = [each for turn in turns for each in (user(turn.question), assistant(turn.answer))]
+        for _ in range(2):
+            body = {"model": "wenmai", "messages": [*past, user("What now?")]}
+            reply = (await app.client.post("/v1/chat/completions", json=body)).json()
+            assert reply["wenmai"]["parent_turn_id"] == brought.turn_ids[-1]
+        lineage = Lineage(app.container.conversations.turns)
+        read = [PastTurn(turn.question, turn.answer) for turn in turns]
+        started = time.perf_counter()
+        match = await lineage.find(read, "local", None)
+        print(f"the parent of 200 messages: {(time.perf_counter() - started) * 1000:.1f} ms")
+        assert match is not None
+        assert (match.turn.turn_id, match.depth) == (brought.turn_ids[-1], 100)
