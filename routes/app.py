@@ -15,7 +15,7 @@ from routes.admin import calibration, cleanup, health, store, sync
 from routes.conversation import sessions, transfer
 from routes.errors import EdgeMiddleware, install_error_handlers
 from routes.knowledge import documents, search
-from routes.openai import completions
+from routes.openai import completions, embeddings
 from routes.openapi import describe
 from routes.web import page
 
@@ -27,6 +27,7 @@ ROUTERS = (
     documents.beside,
     search.router,
     completions.router,
+    embeddings.router,
     cleanup.router,
     store.router,
     sync.router,

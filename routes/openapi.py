@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from routes.openai.wire import CompletionBody, CompletionChunk
+from routes.openai.wire import CompletionBody, CompletionChunk, EmbeddingBody
 from routes.wire.chat import ChatBody, StreamEvent
 from routes.wire.documents import DocumentPatch, DocumentUpload, Job
 from routes.wire.fields import ErrorResponse
@@ -27,6 +27,7 @@ SCHEMAS = "#/components/schemas/"
 REQUESTS: tuple[type[BaseModel], ...] = (
     ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
     ReembedBody, CalibrationBody, DocumentPatch, DocumentUpload, CompletionBody,
+    EmbeddingBody,
 )  # fmt: skip
 REPLIES: tuple[type[BaseModel], ...] = (StreamEvent, CompletionChunk, Job, ErrorResponse)
 TAGS = (

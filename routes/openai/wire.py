@@ -9,12 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, fi
 from pydantic_core import PydanticCustomError
 
 from core.conversation.turns import KnowledgeUse
+from core.text import scrub
 from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
 from routes.wire.fields import AskedDate, FiltersBody, Reply, Uuid, absent, example
 from routes.wire.turns import SESSION_ID, TURN_ID, Citation
 
 IMAGE = "[image]"  # where a history had one
 MAX_MESSAGES = 20_000
+MAX_EMBEDDED = 2_048
 _A_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
 _MOST_NAMES = 50
 _POSSIBLE: dict[str, tuple[Any, ...]] = {
@@ -246,6 +248,69 @@ class CompletionChunk(Reply):
     choices: list[ChunkChoice] = Field(description="One; none beside the usage.")
     usage: CompletionUsage | None = absent("Where include_usage asks for it: null but in the last chunk.")
     wenmai: Asked = absent("Where it is stored: in the last chunk with a choice.")
+
+
+class EmbeddingBody(BaseModel):
+    """What POST /v1/embeddings takes."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        strict=True,
+        protected_namespaces=(),
+        **example({"model": "wenmai", "input": ["父子链是什么？"], "input_type": "query"}),
+    )
+
+    model: str = Field(max_length=200, description="wenmai, or the name of the configured embedding.")
+    input: str | list[str] = Field(description="One text, or at most 2,048.")
+    encoding_format: Literal["float", "base64"] = Field("float", description="How the numbers are written.")
+    dimensions: int | None = Field(None, description="Those of the embedding, or absent.")
+    input_type: Literal["passage", "query"] = Field(
+        "passage", description="What the texts are: questions are embedded in another way than passages."
+    )
+
+    @field_validator("input")
+    @classmethod
+    def _texts(cls, value: str | list[str]) -> str | list[str]:
+        texts = [value] if isinstance(value, str) else value
+        if not 0 < len(texts) <= MAX_EMBEDDED or not all(text.strip() for text in texts):
+            raise PydanticCustomError(
+                "texts", "must be 1 to {most} texts, none empty", {"most": MAX_EMBEDDED}
+            )
+        texts = [scrub(text) for text in texts]
+        return texts[0] if isinstance(value, str) else texts
+
+
+class EmbeddingUsage(Reply):
+    """Not counted."""
+
+    prompt_tokens: int = Field(description="0: not counted.")
+    total_tokens: int = Field(description="0: not counted.")
+
+
+class Embedded(Reply):
+    """The vector of one text."""
+
+    object: Literal["embedding"] = Field(description="What it is.")
+    index: int = Field(description="The place of the text in the request.")
+    embedding: list[float] | str = Field(description="The numbers, or base64 of 32-bit floats.")
+
+
+class Embeddings(Reply):
+    """The vectors, in the order of the texts."""
+
+    model_config = example(
+        {
+            "object": "list",
+            "data": [{"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}],
+            "model": "wenmai",
+            "usage": {"prompt_tokens": 0, "total_tokens": 0},
+        }
+    )
+
+    object: Literal["list"] = Field(description="What it is.")
+    data: list[Embedded] = Field(description="One for each text.")
+    model: str = Field(description="As requested.")
+    usage: EmbeddingUsage = Field(description="Not counted.")
 
 
 class OfferedModel(Reply):
