@@ -15,6 +15,8 @@ from routes.admin import calibration, cleanup, health, store, sync
 from routes.conversation import sessions, transfer
 from routes.errors import EdgeMiddleware, install_error_handlers
 from routes.knowledge import documents, search
+from routes.mcp import door
+from routes.mcp.door import open_door
 from routes.openai import completions, embeddings
 from routes.openapi import describe
 from routes.web import page
@@ -28,6 +30,7 @@ ROUTERS = (
     search.router,
     completions.router,
     embeddings.router,
+    door.router,
     cleanup.router,
     store.router,
     sync.router,
@@ -45,7 +48,9 @@ def create_app(settings: Settings) -> FastAPI:
         async with open_container(settings) as container:
             app.state.container = container
             app.state.count_refused = container.metrics.refused
+            agents = open_door(app, container)
             yield
+            await agents.close()
 
     app = FastAPI(
         title="Wenmai 问脉",

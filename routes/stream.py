@@ -387,6 +387,7 @@ class WholeTurn:
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {"thinking": [], "answer": []}
+        self._read = 0
         self._body: dict[str, Any] = {"sources": []}
         self._notes = TurnNotes()
 
@@ -407,6 +408,17 @@ class WholeTurn:
                 self._body.update({key: status[key] for key in status if key not in ("stage", "message")})
             case StatusEvent():
                 self._notes.hear(event, at=0)
+
+    @property
+    def length(self) -> int:
+        """Characters of the answer."""
+        return sum(map(len, self._texts["answer"]))
+
+    def newest_text(self) -> str:
+        """What came of the answer since it was last asked for."""
+        piece = "".join(self._texts["answer"][self._read :])
+        self._read = len(self._texts["answer"])
+        return piece
 
     def answer(self) -> Answer:
         """Of all events so far; it has an `error` when the turn failed, beside all that was written until

@@ -17,6 +17,7 @@ COMMANDS = {
     "ingest": ("ingest", "Add files to a running server."),
     "sync": ("commands.sync", "Follow the configured folders now."),
     "search": ("commands.ask", "Show which passages a question finds."),
+    "mcp": ("commands.agents", "Give the tools of a running server to an agent."),
     "sessions": ("commands.conversations", "List the conversations, or the turns of one."),
     "prompt": ("commands.conversations", "Show what a model got for a turn."),
     "doctor": ("commands.doctor", "Check the installation, the configuration and what is stored."),

@@ -18,6 +18,7 @@ from core.knowledge import NO_LIMITS, Document, KnowledgeFilter, Surroundings
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from core.text import preprocess_question
+from services.conversation.recall import Remembered
 from services.conversation.sessions import SessionStore
 from services.knowledge.base import KnowledgeBase
 from services.llm_service import LLMService, ModelEntry
@@ -123,6 +124,15 @@ class SearchHandler:
         if document is not None:
             why = await self._why_not.explain(query, document, owners, judged, request.filters, scope)
         return SearchReport(judged, reranked.reranker, reranked.fell_back, why, scope.without_sample)
+
+    async def recall(self, question: str, owner: str, top_n: int) -> list[Remembered]:
+        """Earlier turns of this owner that the question is about, of all sessions, best first.
+
+        Raises EmptyQuestionError, StoreUnavailableError, EmbeddingUnavailableError.
+        """
+        request = self._checked(SearchRequest(question, owner))
+        query = await self._pipeline.queries.build(request.question, [])
+        return await self._pipeline.conversations.recall.everywhere(query, owner, top_n)
 
     async def chunk_in_place(
         self,

@@ -67,6 +67,23 @@ class HistoryRecall:
         chosen = self.keep(judged, recent)[: self._max_turns]
         return sorted((each.turn for each in chosen), key=lambda turn: (turn.created_us, turn.seq))
 
+    async def everywhere(self, query: Query, owner: str, limit: int) -> list[Remembered]:
+        """Completed questions of all sessions of this owner that reach the threshold, best first.
+
+        Raises StoreUnavailableError.
+        """
+        mine = Filter(must=[equals("owner", owner), equals("status", TurnStatus.COMPLETED.value)])
+        rankings = await self._turns.search(_requests(query, mine, DEPTH))
+        lists = [[(str(point.id), point.score) for point in points] for points in rankings]
+        lists += [[]] * (3 - len(lists))
+        ids = dict.fromkeys(turn_id for each in lists for turn_id, _ in each)
+        apart = {
+            turn_id: at * DEPTH for at, turn_id in enumerate(ids)
+        }  # of no branch, so nobody's neighbours
+        ranked = rank_turns(lists[0], lists[1], lists[2], apart, DEPTH)
+        judged = await self.judge(query, ranked[: limit * JUDGED_PER_RESULT])
+        return [each for each in self.keep(judged) if not each.turn.command][:limit]
+
     def keep(self, judged: Sequence[Remembered], recent: Sequence[Turn] = ()) -> list[Remembered]:
         """Those that reach the threshold, in the order given; of equal questions the newest."""
         answered = {turn.question for turn in recent if turn.status is TurnStatus.COMPLETED}

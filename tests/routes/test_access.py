@@ -67,7 +67,7 @@ async def test_every_route_is_listed_and_the_list_asks_for_a_key(app: App) -> No
     own = [route for router in routers for route in router.routes]
     hidden = {route.path for route in own if isinstance(route, APIRoute) and not route.include_in_schema}
     assert all(isinstance(route, APIRoute) for route in own)
-    assert hidden == {"/", "/docs", "/web/vendor/{name}", "/web/{path:path}", "/openapi.json"}
+    assert hidden == {"/", "/docs", "/web/vendor/{name}", "/web/{path:path}", "/openapi.json", "/mcp"}
     assert (await app.client.get("/openapi.json")).status_code == 401
     described = await app.client.get("/openapi.json", headers=ALICE)
     assert "/knowledge_chat_conversation" in described.json()["paths"]

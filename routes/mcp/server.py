@@ -1,0 +1,141 @@
+"""The protocol around the tools, by the official SDK. Imported with the first request: it takes a while."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+from mcp import types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from api.container import Container
+from core.errors import WenmaiError
+from routes.dependencies import readable
+from routes.errors import describe
+from routes.mcp.tools import MOST_CHUNKS, TOOLS, Tool
+
+OWNER = "mcp_owner"
+"""The name in the scope's state of who asks."""
+SCHEME = "wenmai://documents/"
+MOST_RESOURCES = 100
+Context = ServerRequestContext[Any, Any]
+
+
+@asynccontextmanager
+async def open_sessions(container: Container, version: str) -> AsyncIterator[StreamableHTTPSessionManager]:
+    """Stateless: every request stands for itself, so that any worker can answer it. Host, Origin and key are
+    checked before it gets here."""
+    sessions = StreamableHTTPSessionManager(_server(container, version), stateless=True)
+    async with sessions.run():
+        yield sessions
+
+
+def _server(container: Container, version: str) -> Server[Any]:
+    door = _Door(container)
+    return Server(
+        "wenmai",
+        version=version,
+        instructions="Answers from the documents of this Wenmai server, with citations and a stored history.",
+        on_list_tools=door.list_tools,
+        on_call_tool=door.call_tool,
+        on_list_resources=door.list_resources,
+        on_read_resource=door.read_resource,
+    )
+
+
+class _Door:
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._tools = {tool.name: tool for tool in TOOLS}
+
+    async def list_tools(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS])
+
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """What a person could mend is a result that says so; the agent reads it."""
+        tool = self._tools.get(params.name)
+        if tool is None:
+            raise MCPError(code=types.INVALID_PARAMS, message=f"There is no tool {params.name!r}.")
+
+        async def progress(length: int, piece: str) -> None:
+            await context.session.report_progress(length, None, piece)
+
+        try:
+            sent = tool.takes.model_validate(params.arguments or {})
+            result = await tool.run(self._container, _owner(context), sent, progress)
+        except ValidationError as error:
+            return _refusal(describe(error)[1])
+        except WenmaiError as error:
+            return _refusal(str(error))
+        body = result.model_dump(mode="json", exclude_unset=True)
+        text = types.TextContent(type="text", text=json.dumps(body, ensure_ascii=False))
+        return types.CallToolResult(content=[text], structured_content=body)
+
+    async def list_resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """The documents that may be read, newest first."""
+        cursor = params.cursor if params else None
+        try:
+            page = await self._container.knowledge.list_documents(
+                readable(_owner(context)), MOST_RESOURCES, cursor
+            )
+        except WenmaiError as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
+        resources = [
+            types.Resource(uri=f"{SCHEME}{each.document_id}", name=each.file_name, mime_type="text/plain")
+            for each in page.documents
+        ]
+        return types.ListResourcesResult(resources=resources, next_cursor=page.next_cursor)
+
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """The text of a document, as it was read in: its passages, in order."""
+        uri, owner = str(params.uri), _owner(context)
+        try:
+            document_id = UUID(uri.removeprefix(SCHEME))
+            document = await self._container.knowledge.get_document(str(document_id), readable(owner))
+            texts: list[str] = []
+            cursor: str | None = None
+            while True:
+                page = await self._container.knowledge.chunks(
+                    document.document_id, readable(owner), MOST_CHUNKS, cursor
+                )
+                texts += [chunk.text for chunk in page.chunks]
+                if (cursor := page.next_cursor) is None:
+                    break
+        except (ValueError, WenmaiError) as error:
+            raise MCPError(code=types.INVALID_PARAMS, message="There is no such document.") from error
+        text = types.TextResourceContents(uri=uri, text="\n\n".join(texts), mime_type="text/plain")
+        return types.ReadResourceResult(contents=[text])
+
+
+def _owner(context: Context) -> str:
+    return str(context.request.scope["state"][OWNER])  # type: ignore[union-attr]
+
+
+def _refusal(message: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=message)], is_error=True)
+
+
+def _described(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.takes.model_json_schema(),
+        output_schema=tool.gives.model_json_schema(mode="serialization"),
+        annotations=types.ToolAnnotations(
+            read_only_hint=tool.read_only, destructive_hint=False, open_world_hint=False
+        ),
+    )

@@ -1,0 +1,80 @@
+"""For agents that start their tools as a program: those of a running server, over the standard streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scripts.commands.maintenance import EXIT_OK, CommandError, Options, run
+from scripts.commands.server import NOT_RUNNING, at_url, server_of
+
+if TYPE_CHECKING:
+    from mcp.client import Client
+    from mcp.server.lowlevel import Server as MCPServer
+
+    from config.settings import Settings
+
+ASK_TIMEOUT_S = 600
+
+
+@click.command("mcp", help=__doc__)
+@at_url
+def mcp(**options: Any) -> int:
+    """Runs until its standard input ends."""
+    return run(_mcp, Options(**options))
+
+
+async def _mcp(settings: Settings, options: Options) -> int:
+    from api.offline.holders import serving
+
+    held = "" if options.url else serving(settings.store)
+    server = server_of(settings, options.url or held or None, as_admin=False)
+    import httpx2
+    from mcp.client import Client
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.server.stdio import stdio_server
+
+    headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
+    try:
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=ASK_TIMEOUT_S) as http,
+            Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client,
+            stdio_server() as (incoming, outgoing),
+        ):
+            bridge = _bridge(client)
+            await bridge.run(incoming, outgoing, bridge.create_initialization_options())
+    except httpx2.HTTPError as error:
+        raise CommandError(NOT_RUNNING.format(url=server.url, error=type(error).__name__)) from error
+    return EXIT_OK
+
+
+def _bridge(client: Client) -> MCPServer[Any]:
+    """Hands every request on, and the progress of an answer back."""
+    from mcp import types
+    from mcp.server.lowlevel import Server as MCPServer
+
+    async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
+        return await client.list_tools()
+
+    async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        return await client.call_tool(
+            params.name, params.arguments, progress_callback=context.session.report_progress
+        )
+
+    async def list_resources(context: Any, params: Any) -> types.ListResourcesResult:
+        return await client.list_resources(cursor=params.cursor if params else None)
+
+    async def read_resource(
+        context: Any, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        return await client.read_resource(str(params.uri))
+
+    return MCPServer(
+        "wenmai",
+        instructions=client.instructions,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_read_resource=read_resource,
+    )

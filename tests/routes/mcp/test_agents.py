@@ -1,0 +1,160 @@
+"""An agent with the SDK's own client: over HTTP, and over the standard streams of `wenmai mcp`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+import pytest_asyncio
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.support.servers.app import make_settings, serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ALICE, BOB = "alice", "bob"
+LEAVE = "# Annual leave\n\nEvery employee has fifteen days of annual leave a year."
+QUESTION = "How many days of annual leave does an employee have?"
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+ACCEPTS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+
+@dataclass(frozen=True)
+class Server:
+    url: str
+    document_id: str
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    settings = make_settings(tmp_path_factory.mktemp("agents"), server={"api_keys": (ALICE, BOB)})
+    async with serving(settings) as url, _http(url, ALICE) as http:
+        added = (await http.post("/documents", files={"file": ("leave.md", LEAVE.encode())})).json()
+        async with http.stream("GET", f"/jobs/{added['job_id']}/stream") as progress:  # to its end
+            assert b'"done"' in await progress.aread()
+        yield Server(url, added["document"]["document_id"])
+
+
+def _http(url: str, key: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=30)
+
+
+@asynccontextmanager
+async def over_http(server: Server, key: str = ALICE) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {key}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client,
+    ):
+        yield client
+
+
+@asynccontextmanager
+async def over_stdio(server: Server, key: str = ALICE) -> AsyncIterator[Client]:
+    environment = {**os.environ, "API_KEYS": key, "DATA_DIR": "/nonexistent"}
+    command = ["-m", "scripts.wenmai", "mcp", "--url", server.url]
+    async with Client(StdioServerParameters(command=sys.executable, args=command, env=environment)) as client:
+        yield client
+
+
+WAYS = {"http": over_http, "stdio": over_stdio}
+
+
+async def result(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
+    called = await client.call_tool(name, arguments)
+    assert not called.is_error, called.content
+    return dict(called.structured_content or {})
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_every_tool_runs(server: Server, way: str) -> None:
+    pieces: list[str] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        pieces.append(message or "")
+
+    async with WAYS[way](server) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert {
+            name: tool.annotations.read_only_hint for name, tool in tools.items() if tool.annotations
+        } == {"ask": False, "search": True, "read": True, "recall": True}
+        asked = await client.call_tool("ask", {"question": QUESTION}, progress_callback=hear)
+        answer = dict(asked.structured_content or {})
+        assert "fifteen days" in answer["answer"]
+        assert answer["sources"][0]["file_name"] == "leave.md"
+        assert "".join(pieces) == answer["answer"]
+        again = await result(client, "ask", question="And a month?", session_id=answer["session_id"])
+        assert again["parent_turn_id"] == answer["turn_id"]
+        passage = (await result(client, "search", query=QUESTION))["passages"][0]
+        assert passage["document_id"] == server.document_id
+        around = await result(client, "read", document_id=server.document_id, chunk_id=passage["chunk_id"])
+        assert around["passages"][0]["text"] == passage["text"]
+        outline = await result(client, "read", document_id=server.document_id)
+        assert [each["chunk_id"] for each in outline["outline"]] == [passage["chunk_id"]]
+        recalled = await result(client, "recall", query=QUESTION)
+        assert recalled["turns"][0]["question"] == QUESTION
+        resources = (await client.list_resources()).resources
+        assert [each.name for each in resources] == ["leave.md"]
+        read = await client.read_resource(str(resources[0].uri))
+        assert "fifteen days" in read.contents[0].text  # type: ignore[union-attr]
+
+
+async def test_another_owner_sees_nothing_of_it(server: Server) -> None:
+    async with over_http(server) as alice:
+        answer = await result(alice, "ask", question=QUESTION)
+    async with over_http(server, BOB) as bob:
+        assert (await result(bob, "search", query=QUESTION))["passages"] == []
+        assert (await result(bob, "recall", query=QUESTION))["turns"] == []
+        assert (await bob.list_resources()).resources == []
+        for name, arguments in (
+            ("read", {"document_id": server.document_id}),
+            ("ask", {"question": "Go on?", "session_id": answer["session_id"]}),
+        ):
+            assert (await bob.call_tool(name, arguments)).is_error, name
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("ask", {}, "question"),
+        ("ask", {"question": " "}, "question"),
+        ("ask", {"question": "Hm?", "colour": "blue"}, "colour"),
+        ("read", {"document_id": "none"}, "document_id"),
+        ("search", {"query": "Hm?", "top_n": 500}, "top_n"),
+    ],
+)
+async def test_what_a_tool_refuses_names_the_field(
+    server: Server, tool: str, arguments: dict[str, Any], message: str
+) -> None:
+    async with over_http(server) as client:
+        called = await client.call_tool(tool, arguments)
+        assert called.is_error
+        assert message in called.content[0].text  # type: ignore[union-attr]
+
+
+async def test_a_request_without_a_key_or_from_another_site_is_refused(server: Server) -> None:
+    async with httpx.AsyncClient(base_url=server.url, headers=ACCEPTS) as http:
+        key = {"authorization": f"Bearer {ALICE}"}
+        assert (await http.post("/mcp", json=HELLO)).status_code == 401
+        stranger = {**key, "origin": "http://elsewhere.test"}
+        assert (await http.post("/mcp", json=HELLO, headers=stranger)).status_code == 403
+        rebound = {**key, "host": "elsewhere.test"}
+        assert (await http.post("/mcp", json=HELLO, headers=rebound)).status_code == 400
+        assert (await http.post("/mcp", json=HELLO, headers=key)).status_code == 200
+
+
+async def test_the_sdk_is_imported_with_the_first_request_and_not_at_the_start() -> None:
+    """Every start would wait for it."""
+    code = "import sys, routes.app; sys.exit('mcp' in sys.modules)"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    assert await process.wait() == 0
