@@ -14,7 +14,7 @@ from services.adapters.models.sentence_transformers import BATCH, CrossEncoderRe
 from services.retrieval.reranking import RerankerUnavailableError, probability
 
 pytestmark = [
-    pytest.mark.slow("loads PyTorch"),
+    pytest.mark.full("loads PyTorch"),
     pytest.mark.skipif(not find_spec("sentence_transformers"), reason="the extra is not installed"),
 ]
 

@@ -9,7 +9,7 @@ from core.errors import StartRefusedError
 from services.adapters.models.sentence_transformers import SentenceTransformersEmbedding
 
 pytestmark = [
-    pytest.mark.slow("loads PyTorch"),
+    pytest.mark.full("loads PyTorch"),
     pytest.mark.skipif(not find_spec("sentence_transformers"), reason="the extra is not installed"),
 ]
 
