@@ -10,6 +10,7 @@ SQLite has solved torn writes, checksums and ordering.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Mapping
@@ -25,6 +26,11 @@ from services.store.durable import sync_folder
 FILE = "journal.db"
 MARKER = f"{FILE}.made"
 """Beside it, so that a start misses a journal that was removed."""
+LAST = f"{FILE}.last"
+"""The number of the last change that was committed. SQLite takes a damaged end of its log for one that was
+never written; what comes before it would be replayed over what came behind. It is written after the commit
+and never flushed: a kill leaves it as it is, and a cut of power at most as an earlier one."""
+_LAST_BYTES = 8
 ASIDE = ".damaged"
 MOST_BYTES = 32 << 20
 """A start replays at most this; a store that is never idle flushes its engine when it is reached."""
@@ -36,6 +42,7 @@ CREATE TABLE IF NOT EXISTS point (
     collection TEXT NOT NULL, id BLOB NOT NULL, checksum INTEGER NOT NULL, vectors INTEGER,
     PRIMARY KEY (collection, id)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS emptied (last INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS unread ON point (collection) WHERE vectors IS NULL;
 """
 _WITHOUT_VECTORS = "ALTER TABLE point ADD COLUMN vectors INTEGER"  # what a version before has made
@@ -83,16 +90,25 @@ class Journal:
         if columns and "vectors" not in columns:
             self._database.execute(_WITHOUT_VECTORS)
         self._database.executescript(_SCHEMA)
-        (last,) = self._database.execute("SELECT coalesce(max(number), 0) FROM change").fetchone()
+        query = (
+            "SELECT max(n) FROM (SELECT 0 n UNION SELECT number FROM change UNION SELECT last FROM emptied)"
+        )
+        (last,) = self._database.execute(query).fetchone()
         self._next = int(last) + 1
+        self._path.with_name(LAST).touch(0o600)
+        self._last = self._path.with_name(LAST).open("r+b", buffering=0)
         self._path.with_name(MARKER).touch(0o600)
         sync_folder(self._path.parent)
 
     def check(self) -> None:
-        """Raises sqlite3.DatabaseError when its pages are not as SQLite has written them."""
+        """Raises sqlite3.DatabaseError when its pages are not as SQLite has written them, or some are not
+        there."""
         (verdict,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
+        committed = int.from_bytes(os.pread(self._last.fileno(), _LAST_BYTES, 0), "little")
+        if committed >= self._next:
+            raise sqlite3.DatabaseError(f"the changes {self._next} to {committed} are not there")
 
     # ---- changes --------------------------------------------------------------------------------
 
@@ -110,17 +126,19 @@ class Journal:
         with self._database as transaction:
             transaction.execute("BEGIN")
             transaction.executemany("INSERT INTO change VALUES (?, ?)", noted)
+        os.pwrite(self._last.fileno(), noted[-1][0].to_bytes(_LAST_BYTES, "little"), 0)
         self.flushes += 1
         self.size += sum(len(change) for _, change in noted)
 
     def take_back(self, number: int) -> None:
         """It could not be made; when this cannot be written, a start tries it again."""
         with suppress(sqlite3.Error):
-            self._database.execute("DELETE FROM change WHERE number = ?", (number,))
+            self._database.execute("UPDATE change SET body = x'' WHERE number = ?", (number,))
 
     def changes(self) -> list[bytes]:
         """In the order in which they were answered."""
-        return [body for (body,) in self._database.execute("SELECT body FROM change ORDER BY number")]
+        query = "SELECT body FROM change WHERE length(body) > 0 ORDER BY number"
+        return [body for (body,) in self._database.execute(query)]
 
     def empty(
         self, changed: Mapping[str, Checksums], embedded: Mapping[str, Collection[PointId]] = NOTHING
@@ -131,6 +149,8 @@ class Journal:
         with self._database as transaction:
             transaction.execute("BEGIN")
             transaction.execute("DELETE FROM change")
+            transaction.execute("DELETE FROM emptied")
+            transaction.execute("INSERT INTO emptied VALUES (?)", (self._next - 1,))
             for name in changed.keys() & known.keys():
                 self._write(name, changed[name])
                 self._forget_vectors(name, embedded.get(name, ()))
@@ -231,6 +251,7 @@ class Journal:
 
     def close(self) -> None:
         self._database.close()
+        self._last.close()
 
 
 def _key(point_id: PointId) -> int | bytes:

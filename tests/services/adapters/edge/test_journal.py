@@ -218,6 +218,44 @@ async def test_a_damaged_journal_is_named_where_it_was_needed(tmp_path: Path) ->
             assert not (await client.condition()).damage
 
 
+async def test_a_journal_without_its_end_is_not_replayed_over_what_came_behind(tmp_path: Path) -> None:
+    """SQLite takes a damaged end of its log for none. Discriminates: the older changes made again over newer
+    ones, and nothing said."""
+    await flushed_store(tmp_path)
+    stored = await change_and_die(tmp_path)
+    log = tmp_path / f"{FILE}-wal"
+    whole = bytearray(log.read_bytes())
+    whole[len(whole) * 2 // 3] ^= 1
+    log.write_bytes(whole)
+    async with open_edge_client(tmp_path) as client:
+        condition = await client.condition()
+        assert condition.read_only
+        assert f"{FILE} cannot be read (the changes" in condition.damage[0]
+        assert await read(client) == stored
+
+
+def test_a_change_that_was_taken_back_is_not_missed(tmp_path: Path) -> None:
+    """Discriminates: the last number of a change that is no longer there."""
+    journal = Journal(tmp_path)
+    for change in (b"one", b"two"):
+        number = journal.note(change)
+        journal.commit()
+    journal.take_back(number)
+    journal.close()
+    for _ in range(2):
+        journal = Journal(tmp_path)
+        journal.check()
+        assert journal.changes() == [b"one"]
+        journal.close()
+    journal = Journal(tmp_path)
+    journal.empty({})
+    journal.close()
+    journal = Journal(tmp_path)
+    journal.check()
+    assert journal.note(b"three") == 3
+    journal.close()
+
+
 def _write_nonsense(path: Path) -> None:
     path.write_bytes(b"no database" * 1_000)
 
