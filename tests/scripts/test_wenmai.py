@@ -17,7 +17,7 @@ from scripts.commands.maintenance import EXIT_CODES
 from tests.support.servers.commands import command, python
 from tests.support.servers.server import ROOT, clean_environment
 
-SILENT = {"serve"}
+SILENT = {"serve", "mcp"}
 """Commands that report nothing."""
 SCRIPTS = {
     "serve": "serve",
@@ -52,6 +52,7 @@ def test_a_command_has_its_name_a_help_and_one_line_for_an_unknown_option(
 
 BAD = (
     "serve now",
+    "mcp --url here",
     "version now",
     "ask --url elsewhere",
     "ask --model",
