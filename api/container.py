@@ -18,6 +18,7 @@ from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
 from api.knowledge_handler import KnowledgeHandler
 from api.search.handler import SearchHandler
+from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
 from api.turn.run import RunningTurns
 from config.logging import SparingLog
@@ -52,6 +53,7 @@ class Container:
     conversation_door: ConversationDoor
     plain_door: PlainDoor
     sessions: SessionsHandler
+    foreign: ForeignImporter
     search: SearchHandler
     knowledge: KnowledgeBase
     sample: SampleHandler

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ COMMANDS = {
     "ingest": ("ingest", "Add files to a running server."),
     "sync": ("commands.sync", "Follow the configured folders now."),
     "search": ("commands.ask", "Show which passages a question finds."),
+    "import": ("commands.conversations", "Bring in conversations that another product exported."),
     "mcp": ("commands.agents", "Give the tools of a running server to an agent."),
     "sessions": ("commands.conversations", "List the conversations, or the turns of one."),
     "prompt": ("commands.conversations", "Show what a model got for a turn."),
@@ -46,7 +48,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(
-            importlib.import_module(f"scripts.{COMMANDS[cmd_name][0]}"), cmd_name
+            importlib.import_module(f"scripts.{COMMANDS[cmd_name][0]}"), _function(cmd_name)
         )
         return command
 
@@ -62,6 +64,11 @@ class Commands(click.Group):
             formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+
+
+def _function(command: str) -> str:
+    """Its name in its module, where Python keeps the word for itself."""
+    return f"{command}_" if keyword.iskeyword(command) else command
 
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:

@@ -28,6 +28,7 @@ from api.knowledge_handler import KnowledgeHandler
 from api.model_failures import FailureTexts
 from api.search.handler import SearchHandler
 from api.search.why_not import WhyNot
+from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
 from api.turn.commands import CommandRunner
 from api.turn.gathering import Pipeline
@@ -312,6 +313,7 @@ def _put_together(
         conversation_door=ConversationDoor(chat, sessions, history.conversations, pipeline.question_filter),
         plain_door=PlainDoor(llms, pipeline.failure_text, pipeline.max_answer_chars),
         sessions=sessions,
+        foreign=ForeignImporter(sessions, history.conversations, personas),
         search=search,
         knowledge=knowledge,
         sample=SampleHandler(knowledge, erasure, SAMPLE_FOLDER, partial(mark_sample_loaded, names.data_dir)),

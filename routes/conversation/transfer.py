@@ -26,6 +26,7 @@ from routes.dependencies import ContainerDep, Owner, body_schema, check_headers,
 from routes.openapi import Responses, WireRoute, errors
 from routes.stream import citation_reply, warning_reply
 from routes.wire.fields import Reply
+from routes.wire.foreign import ForeignImport, PlannedConversation
 from routes.wire.transfer import AS_STORED, ImportBody, ImportedConversation
 
 router = APIRouter(tags=["sessions"], route_class=WireRoute)
@@ -61,6 +62,44 @@ async def export_session(
     pieces = _markdown(copy) if form == "md" else _json(copy)
     headers = {"Content-Disposition": attachment(copy.session.title, str(session_id), form)}
     return StreamingResponse(pieces, media_type=f"{MEDIA_TYPES[form]}; charset=utf-8", headers=headers)
+
+
+@router.post(
+    "/sessions/import/file",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+    responses=errors(401, 409, 413, 415, 422, 503),
+)
+async def import_foreign(
+    request: Request,
+    container: ContainerDep,
+    owner: Owner,
+    apply: Annotated[
+        bool, Query(description="true: bring it in; false: only say what it would bring in.")
+    ] = False,
+) -> ForeignImport:
+    """Conversations from an export of ChatGPT (also its zip), Claude, Open WebUI or LibreChat, or lists of
+    OpenAI's messages. What is here already is left alone: the same file again adds only what is new."""
+    plan = await container.foreign.run(await request.body(), owner, apply=apply)
+    listed = [
+        PlannedConversation(
+            session_id=each.session_id,
+            title=each.title,
+            turns=each.turns,
+            fresh=len(each.fresh),
+            branches=each.branches,
+            persona=bool(each.foreign.persona),
+            attachments=each.foreign.attachments,
+            orphans=each.foreign.orphans,
+            left_out=each.foreign.left_out,
+        )
+        for each in plan.conversations
+    ]
+    return ForeignImport(product=plan.product, applied=apply, conversations=listed)
 
 
 def attachment(title: str, session_id: str, extension: str) -> str:

@@ -1,4 +1,5 @@
-"""What was said and sent: `wenmai sessions` lists conversations, `wenmai prompt` shows what a model got."""
+"""What was said and sent: `wenmai sessions` lists conversations, `wenmai prompt` shows what a model got,
+`wenmai import` brings in those of other products."""
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from routes.wire.foreign import ForeignImport, PlannedConversation
 from routes.wire.turns import Branch, Prompt, PromptPart, PromptRequest, SessionPage
 from scripts.commands.ask import BOLD, DIM, PLAIN, RED
 from scripts.commands.maintenance import EXIT_OK, Options, as_json, print_json, run, shown
-from scripts.commands.server import ServerClient, at_server, at_url
+from scripts.commands.server import ServerClient, at_server, at_url, checked
 
 if TYPE_CHECKING:
     from config.settings import Settings
@@ -142,3 +145,59 @@ def _request(request: PromptRequest | None) -> str:
         return f"exact, {digest}"
     why = "parts of it were erased since" if request.body is None else "put together anew, not byte for byte"
     return f"{why}; what was sent had {digest}"
+
+
+IMPORT_PATH = "/sessions/import/file"
+MOST_SHOWN = 50
+BRINGS_IN = """Bring in conversations that another product exported: ChatGPT, Claude, Open WebUI, LibreChat,
+or lists of OpenAI's messages. Without --apply it only says what the file would bring in."""
+
+
+@click.command("import", help=BRINGS_IN)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--apply", is_flag=True, help="Bring them in.")
+@as_json
+@at_url
+def import_(**options: Any) -> int:
+    """Exit codes: 0 done or shown, 1 the server does not answer, 2 refused."""
+    return run(_import, Options(**options))
+
+
+async def _import(settings: Settings, options: Options) -> int:
+    content = options.file.read_bytes()
+
+    async def work(client: ServerClient) -> int:
+        response = await client.request(
+            "POST",
+            IMPORT_PATH,
+            params={"apply": str(options.apply).lower()},
+            content=content,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        _show_plan(checked(response, ForeignImport), options)
+        return EXIT_OK
+
+    return await at_server(settings, options, work)
+
+
+def _show_plan(plan: ForeignImport, options: Options) -> None:
+    if options.json:
+        print_json(plan.model_dump())
+        return
+    for each in plan.conversations[:MOST_SHOWN]:
+        print(shown(f"{each.title or each.session_id}: {_figures(each)}"))
+    if len(plan.conversations) > MOST_SHOWN:
+        print(f"… and {len(plan.conversations) - MOST_SHOWN} more")
+    fresh = sum(each.fresh for each in plan.conversations)
+    done = "brought in" if plan.applied else "would be brought in (--apply does it)"
+    print(f"{plan.product}: {len(plan.conversations)} conversations, {fresh} new turns {done}")
+
+
+def _figures(each: PlannedConversation) -> str:
+    parts = [f"{each.turns} turns", f"{each.fresh} new", f"{each.branches} branches"]
+    notes = {
+        "files not brought along": each.attachments,
+        "messages without their parent": each.orphans,
+        "messages in a circle, left out": each.left_out,
+    }
+    return ", ".join([*parts, *(f"{number} {what}" for what, number in notes.items() if number)])

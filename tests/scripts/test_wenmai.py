@@ -53,6 +53,7 @@ def test_a_command_has_its_name_a_help_and_one_line_for_an_unknown_option(
 BAD = (
     "serve now",
     "mcp --url here",
+    "import nowhere.json",
     "version now",
     "ask --url elsewhere",
     "ask --model",
