@@ -37,7 +37,14 @@ ROUTE = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) (/[\w/{}.]*)")
 CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 SETTING_NAME = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b")
 MOST_SETTINGS = 85
-NOT_SETTINGS = {"AT_MOST", "AS_STORED", "WENMAI_CONFIG", "DEEPSEEK_API_KEY", "ANTHROPIC_API_KEY"}
+NOT_SETTINGS = {
+    "AT_MOST",
+    "AS_STORED",
+    "WENMAI_CONFIG",
+    "WENMAI_KEY",
+    "DEEPSEEK_API_KEY",
+    "ANTHROPIC_API_KEY",
+}
 
 
 @pytest.fixture(params=LANGUAGES)

@@ -1,0 +1,5 @@
+#!/bin/sh
+# sh ask.sh http://127.0.0.1:8000/v1 "How many days of leave?" prints the chunks of the answer as they come.
+printf '{"model": "wenmai", "stream": true, "messages": [{"role": "user", "content": "%s"}]}' "$2" |
+  curl --silent --show-error --fail-with-body --no-buffer "$1/chat/completions" \
+    -H "Authorization: Bearer ${WENMAI_KEY:-none}" -H "Content-Type: application/json" --data-binary @-

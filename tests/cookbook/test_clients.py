@@ -1,0 +1,78 @@
+"""The samples of docs/cookbook/clients against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.cookbook.pages import COOKBOOK, LANGUAGES, blocks, page
+from tests.support.servers.app import make_settings, serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CLIENTS = COOKBOOK / "clients"
+RUN = {".py": sys.executable, ".sh": shutil.which("sh") or "", ".mjs": shutil.which("node") or ""}
+FILES = sorted(file.name for file in CLIENTS.iterdir())
+LEAVE = "# Annual leave\n\nEvery employee has fifteen days of annual leave a year."
+QUESTION = "How many days of annual leave does an employee have?"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    settings = make_settings(tmp_path_factory.mktemp("clients"), server={"api_keys": ("alice",)})
+    async with serving(settings) as address:
+        headers = {"authorization": "Bearer alice"}
+        async with httpx.AsyncClient(base_url=address, headers=headers, timeout=30) as http:
+            added = (await http.post("/documents", files={"file": ("leave.md", LEAVE.encode())})).json()
+            async with http.stream("GET", f"/jobs/{added['job_id']}/stream") as progress:
+                assert b'"done"' in await progress.aread()
+        yield address
+
+
+async def run(url: str, file: str, key: str) -> tuple[int, str]:
+    """Exit code, and what it printed on either stream."""
+    program = RUN[(CLIENTS / file).suffix]
+    if not program:
+        pytest.skip(f"nothing here runs {file}")
+    process = await asyncio.create_subprocess_exec(
+        program, str(CLIENTS / file), f"{url}/v1", QUESTION,
+        env={"WENMAI_KEY": key, "PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "utf-8"},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    printed, _ = await process.communicate()
+    return process.returncode or 0, printed.decode()
+
+
+@pytest.mark.parametrize("file", FILES)
+async def test_a_sample_prints_the_answer(url: str, file: str) -> None:
+    code, printed = await run(url, file, "alice")
+    assert code == 0, printed
+    assert "fifteen days" in printed
+
+
+@pytest.mark.parametrize("file", FILES)
+async def test_a_wrong_key_ends_it_with_an_error(url: str, file: str) -> None:
+    code, printed = await run(url, file, "mallory")
+    assert code != 0
+    assert "API key missing or wrong" in printed
+
+
+async def test_the_follow_up_of_the_stream_is_in_the_same_session(url: str) -> None:
+    await run(url, "openai_stream.py", "alice")
+    async with httpx.AsyncClient(base_url=url, headers={"authorization": "Bearer alice"}) as http:
+        session = (await http.get("/sessions")).json()["sessions"][0]
+    assert session["turn_count"] == 2
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_every_sample_is_on_the_page_and_its_json_is_json(language: str) -> None:
+    text = page(language, "clients")
+    assert [file for file in FILES if f"(../clients/{file})" not in text] == []
+    assert all(json.loads(body) for kind, body in blocks(text) if kind == "json")
