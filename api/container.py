@@ -20,6 +20,7 @@ from api.knowledge_handler import KnowledgeHandler
 from api.search.handler import SearchHandler
 from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
+from api.sessions.shares import SharesHandler
 from api.turn.run import RunningTurns
 from config.logging import SparingLog
 from config.settings import Settings
@@ -54,6 +55,7 @@ class Container:
     plain_door: PlainDoor
     sessions: SessionsHandler
     foreign: ForeignImporter
+    shares: SharesHandler
     search: SearchHandler
     knowledge: KnowledgeBase
     sample: SampleHandler

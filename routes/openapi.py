@@ -17,6 +17,7 @@ from routes.wire.documents import DocumentPatch, DocumentUpload, Job
 from routes.wire.fields import ErrorResponse
 from routes.wire.operations import ReembedBody, SyncBody
 from routes.wire.search import CalibrationBody, SearchBody
+from routes.wire.shares import ShareBody
 from routes.wire.transfer import ImportBody
 from routes.wire.turns import FeedbackBody, PersonaBody, SessionBody, SessionChanges
 
@@ -27,7 +28,7 @@ SCHEMAS = "#/components/schemas/"
 REQUESTS: tuple[type[BaseModel], ...] = (
     ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
     ReembedBody, CalibrationBody, DocumentPatch, DocumentUpload, CompletionBody,
-    EmbeddingBody,
+    EmbeddingBody, ShareBody,
 )  # fmt: skip
 REPLIES: tuple[type[BaseModel], ...] = (StreamEvent, CompletionChunk, Job, ErrorResponse)
 TAGS = (

@@ -30,6 +30,7 @@ from api.search.handler import SearchHandler
 from api.search.why_not import WhyNot
 from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
+from api.sessions.shares import SharesHandler
 from api.turn.commands import CommandRunner
 from api.turn.gathering import Pipeline
 from api.turn.prompt import PromptBuilder
@@ -314,6 +315,7 @@ def _put_together(
         plain_door=PlainDoor(llms, pipeline.failure_text, pipeline.max_answer_chars),
         sessions=sessions,
         foreign=ForeignImporter(sessions, history.conversations, personas),
+        shares=SharesHandler(sessions, history.sessions),
         search=search,
         knowledge=knowledge,
         sample=SampleHandler(knowledge, erasure, SAMPLE_FOLDER, partial(mark_sample_loaded, names.data_dir)),

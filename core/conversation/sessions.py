@@ -44,6 +44,22 @@ class PersonaDraft:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A link by which anybody who has it reads one branch, as it was when it was shared.
+
+    `leaf` is the branch's last turn; `secret_hash` is SHA-256 in hex, of the half of the link that is stored
+    nowhere; `passages`: whether the texts of its sources are shown. Times are UTC microseconds.
+    """
+
+    share_id: str
+    secret_hash: str
+    leaf: str
+    created_us: int
+    expires_us: int
+    passages: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """Times are UTC microseconds; `updated_us` is when its last turn began. `hold` keeps it from expiry.
 
@@ -58,6 +74,7 @@ class Session:
     hold: bool = False
     persona: Persona | None = None
     expire_days: int | None = None
+    shares: tuple[Share, ...] = ()
 
     @property
     def persona_text(self) -> str:

@@ -8,9 +8,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from core.conversation.sessions import KEEP, Persona, PersonaDraft, Session, SessionChange, parse_command
+from core.conversation.sessions import (
+    KEEP,
+    Persona,
+    PersonaDraft,
+    Session,
+    SessionChange,
+    Share,
+    parse_command,
+)
 from core.dates import MAX_EXPIRE_DAYS
 from core.errors import UnknownSessionError
 from core.operations.backfill_turns import canonical_uuid
@@ -26,6 +34,7 @@ from services.store.pages import read_leniently
 
 log = structlog.get_logger()
 
+_SHARES = TypeAdapter(tuple[Share, ...])
 LATEST_US = 2**62  # where a page may go on; a damaged record may name a later time
 TITLE_FIELDS = ["title", "updated_us"]
 
@@ -42,6 +51,7 @@ class _SessionPayload(BaseModel):
     hold: bool = False
     persona: dict[str, Any] | None = None
     expire_days: int | None = Field(None, ge=1, le=MAX_EXPIRE_DAYS)
+    shares: list[Any] = Field(default_factory=list)
 
 
 class _PersonaPayload(BaseModel):
@@ -68,7 +78,17 @@ def read_session(record: Record) -> Session:
         hold=payload.hold,
         persona=_read_persona(payload.persona, session_id),
         expire_days=payload.expire_days,
+        shares=_read_shares(payload.shares, session_id),
     )
+
+
+def _read_shares(stored: list[Any], session_id: str) -> tuple[Share, ...]:
+    """A link that cannot be read opens nothing."""
+    try:
+        return _SHARES.validate_python(stored)
+    except ValidationError as error:
+        log.warning("shares_unreadable", session_id=session_id, errors=error.error_count())
+        return ()
 
 
 def _read_persona(stored: dict[str, Any] | None, session_id: str) -> Persona | None:
@@ -207,6 +227,17 @@ class SessionStore:
     async def clear_persona(self, session_id: str, owner: str) -> Session:
         """Raises UnknownSessionError."""
         return await self._change(session_id, owner, {"persona": None})
+
+    async def set_shares(self, session_id: str, owner: str, shares: Sequence[Share]) -> None:
+        """Raises UnknownSessionError."""
+        await self._change(session_id, owner, {"shares": [asdict(share) for share in shares]})
+
+    async def of_anybody(self, session_id: str) -> Session:
+        """For who comes with a link. Raises UnknownSessionError."""
+        records = await self._store.retrieve(self._collection, [session_id])
+        if not records or (records[0].payload or {}).get("unfinished"):
+            raise _unknown()
+        return read_session(records[0])
 
     async def delete(self, session_id: str) -> None:
         await self._store.delete(self._collection, by_ids([session_id]))

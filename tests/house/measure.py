@@ -27,7 +27,7 @@ STORE_MODELS_MAY = ("services.adapters", "services.store")
 BANNED = frozenset({"told", "said", "found", "wanted", "given", "gone", "there", "heard"})
 # A redirect or a file of the page is no JSON object; the metrics are Prometheus' text; agents speak JSON-RPC.
 NO_OBJECT = frozenset({"/", "/docs", "/mcp", "/openapi.json", "/metrics"})
-NO_OBJECT_BELOW = ("/web/", "/docs/")
+NO_OBJECT_BELOW = ("/web/", "/docs/", "/shared/")
 
 
 @dataclass(frozen=True, slots=True)

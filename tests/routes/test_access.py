@@ -39,7 +39,7 @@ def routes(app: App) -> list[tuple[str, str]]:
     """Every (method, path) that OpenAPI lists, with an unknown id where one is needed."""
     unknown = "00000000-0000-4000-8000-000000000000"
     spec = app.client._transport.app.openapi()  # type: ignore[attr-defined]
-    names = ("session_id", "turn_id", "document_id", "job_id")
+    names = ("session_id", "turn_id", "document_id", "job_id", "share_id")
     results = []
     for path, methods in spec["paths"].items():
         for name in names:
@@ -67,7 +67,15 @@ async def test_every_route_is_listed_and_the_list_asks_for_a_key(app: App) -> No
     own = [route for router in routers for route in router.routes]
     hidden = {route.path for route in own if isinstance(route, APIRoute) and not route.include_in_schema}
     assert all(isinstance(route, APIRoute) for route in own)
-    assert hidden == {"/", "/docs", "/web/vendor/{name}", "/web/{path:path}", "/openapi.json", "/mcp"}
+    assert hidden == {
+        "/",
+        "/docs",
+        "/web/vendor/{name}",
+        "/web/{path:path}",
+        "/openapi.json",
+        "/mcp",
+        "/shared/{token}",
+    }
     assert (await app.client.get("/openapi.json")).status_code == 401
     described = await app.client.get("/openapi.json", headers=ALICE)
     assert "/knowledge_chat_conversation" in described.json()["paths"]
@@ -161,6 +169,9 @@ ROWS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("GET", "/sessions/{session_id}/turns", None),
     ("GET", "/sessions/{session_id}/tree", None),
     ("GET", "/sessions/{session_id}/export", None),
+    ("POST", "/sessions/{session_id}/shares", {}),
+    ("GET", "/sessions/{session_id}/shares", None),
+    ("DELETE", "/sessions/{session_id}/shares/{share_id}", None),
     ("PUT", "/sessions/{session_id}/persona", {"text": "Be kind."}),
     ("DELETE", "/sessions/{session_id}/persona", None),
     ("GET", "/turns/{turn_id}", None),
@@ -193,8 +204,10 @@ async def test_a_strangers_busy_object_looks_like_an_unknown_one_on_every_route(
         seen = []
         for ids in (busy, Busy(str(uuid.uuid4()), str(uuid.uuid4()))):
             filled = {name: value.format(**vars(ids)) for name, value in (body or {}).items()}
-            url = path.format(**vars(ids))
-            response = await app.client.request(method, url, json=filled or None, headers=BOB)
+            url = path.format(**vars(ids), share_id=ids.turn_id)
+            response = await app.client.request(
+                method, url, json=filled if body is not None else None, headers=BOB
+            )
             seen.append(same_for_a_stranger(response))
         assert seen[0] == seen[1], (method, path)
         assert seen[0][0] in (404, 422), (method, path, seen[0])
@@ -212,7 +225,9 @@ async def test_a_strangers_busy_object_takes_as_long_as_an_unknown_one(app: App,
             for name, ids in (("busy", busy), ("unknown", Busy(str(uuid.uuid4()), str(uuid.uuid4())))):
                 filled = {key: value.format(**vars(ids)) for key, value in (body or {}).items()}
                 begun = time.perf_counter()
-                await app.client.request(method, path.format(**vars(ids)), json=filled or None, headers=BOB)
+                await app.client.request(
+                    method, path.format(**vars(ids), share_id=ids.turn_id), json=filled or None, headers=BOB
+                )
                 took_s[name].append(time.perf_counter() - begun)
         mine, unknown = min(took_s["busy"]), min(took_s["unknown"])
         print(f"{method} {path}: {mine * 1_000:.1f} ms, unknown {unknown * 1_000:.1f} ms")

@@ -1,0 +1,116 @@
+"""Links by which others read one branch: made, listed, taken back, opened."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+import uuid
+from dataclasses import dataclass
+
+from api.sessions.handler import SessionsHandler
+from core.conversation.sessions import Session, Share
+from core.conversation.turns import Turn
+from core.errors import ConflictError, NotFoundError, UnknownSessionError, UnknownTurnError
+from services.conversation.sessions import SessionStore
+from services.store.clock import Clock, utc_now_us
+
+DAY_US = 86_400_000_000
+MOST_SHARES = 100  # of a session
+_ID_BYTES, _SECRET_BYTES = 16, 24
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBranch:
+    """`turns` from the root on; with their sources only where the link shows them."""
+
+    session: Session
+    share: Share
+    turns: tuple[Turn, ...]
+
+
+class SharesHandler:
+    """A link is the session's id and a secret, of which only the hash is stored: with the session it goes."""
+
+    def __init__(self, sessions: SessionsHandler, store: SessionStore, clock: Clock = utc_now_us) -> None:
+        self._sessions = sessions
+        self._store = store
+        self._clock = clock
+        self._changing = asyncio.Lock()
+
+    async def create(
+        self, session_id: str, owner: str, leaf: str | None, days: int, *, passages: bool
+    ) -> tuple[Share, str]:
+        """Share the branch that ends in `leaf` (None: the newest turn). Returns it with its token, which
+        nobody can read again. Raises UnknownSessionError, UnknownTurnError, ConflictError."""
+        async with self._changing:
+            session, _ = await self._sessions.get(session_id, owner)
+            branch = await self._sessions.branch(session_id, owner, leaf)
+            if not branch:
+                raise UnknownTurnError("leaf: the session has no turn yet.")
+            kept = self._valid(session)
+            if len(kept) >= MOST_SHARES:
+                raise ConflictError(f"A session has at most {MOST_SHARES} links: take one back first.")
+            secret, now_us = secrets.token_bytes(_SECRET_BYTES), self._clock()
+            share = Share(
+                str(uuid.uuid4()), _hash(secret), branch[-1].turn_id, now_us, now_us + days * DAY_US, passages
+            )
+            await self._store.set_shares(session_id, owner, [*kept, share])
+        token = base64.urlsafe_b64encode(uuid.UUID(session_id).bytes + secret).decode()
+        return share, token
+
+    async def listed(self, session_id: str, owner: str) -> list[Share]:
+        """Those that still open. Raises UnknownSessionError."""
+        session, _ = await self._sessions.get(session_id, owner)
+        return self._valid(session)
+
+    async def revoke(self, session_id: str, owner: str, share_id: str) -> None:
+        """Raises UnknownSessionError, NotFoundError."""
+        async with self._changing:
+            shares = await self.listed(session_id, owner)
+            kept = [share for share in shares if share.share_id != share_id]
+            if len(kept) == len(shares):
+                raise NotFoundError("share_id: there is no such link.")
+            await self._store.set_shares(session_id, owner, kept)
+
+    async def open(self, token: str) -> SharedBranch:
+        """Raises NotFoundError: unknown, expired, taken back and erased are the same."""
+        session_id, secret = _split(token)
+        try:
+            session = await self._store.of_anybody(session_id)
+        except UnknownSessionError as error:
+            raise _nothing() from error
+        sent = _hash(secret)
+        shares = [each for each in self._valid(session) if hmac.compare_digest(each.secret_hash, sent)]
+        if not shares:
+            raise _nothing()
+        try:
+            turns = await self._sessions.branch(session_id, session.owner, shares[0].leaf)
+        except UnknownTurnError as error:
+            raise _nothing() from error
+        return SharedBranch(session, shares[0], tuple(turns))
+
+    def _valid(self, session: Session) -> list[Share]:
+        now_us = self._clock()
+        return [share for share in session.shares if share.expires_us > now_us]
+
+
+def _hash(secret: bytes) -> str:
+    return hashlib.sha256(secret).hexdigest()
+
+
+def _split(token: str) -> tuple[str, bytes]:
+    try:
+        raw = base64.b64decode(token, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _nothing() from error
+    if len(raw) != _ID_BYTES + _SECRET_BYTES:
+        raise _nothing()
+    return str(uuid.UUID(bytes=raw[:_ID_BYTES])), raw[_ID_BYTES:]
+
+
+def _nothing() -> NotFoundError:
+    return NotFoundError("This link leads nowhere: it has expired or was taken back.")

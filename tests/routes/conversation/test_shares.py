@@ -1,0 +1,147 @@
+"""Links to a branch: what they show, and that they show nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+import time_machine
+
+from core.knowledge import Citation
+from services.conversation.turns import TurnVectors
+from tests.support.servers.app import CHAT, App, make_settings, open_app
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ALICE, BOB = ({"authorization": f"Bearer {name}"} for name in ("alice", "bob"))
+PASSAGE = "The walnut harvest begins in October."
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    server = {"api_keys": ("alice", "bob")}
+    async with open_app(make_settings(tmp_path_factory.mktemp("shares"), server=server)) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def session(app: App) -> dict[str, Any]:
+    """Two branches: a root, and two answers below it."""
+    root = await ask(app, "What is a <b>walnut</b>?")
+    place = {"session_id": root["session_id"], "parent_turn_id": root["turn_id"]}
+    left, right = [await ask(app, question, **place) for question in ("The left one?", "The right one?")]
+    return {"session_id": root["session_id"], "left": left["turn_id"], "right": right["turn_id"]}
+
+
+async def ask(app: App, question: str, **place: str) -> dict[str, Any]:
+    body = {"question": question, "stream": False, **place}
+    return dict((await app.client.post(CHAT, json=body, headers=ALICE)).json())
+
+
+async def share(app: App, session: dict[str, Any], **body: Any) -> dict[str, Any]:
+    path = f"/sessions/{session['session_id']}/shares"
+    made = await app.client.post(path, json=body, headers=ALICE)
+    assert made.status_code == 201, made.text
+    return dict(made.json())
+
+
+async def opened(app: App, url: str) -> httpx.Response:
+    """Without a key."""
+    return await app.client.get(url)
+
+
+async def test_a_link_shows_its_branch_and_no_other_and_nothing_that_came_later(
+    app: App, session: dict[str, Any]
+) -> None:
+    link = await share(app, session, leaf=session["left"])
+    later = {"session_id": session["session_id"], "parent_turn_id": session["left"]}
+    await ask(app, "And what came later?", **later)
+    page = await opened(app, link["url"])
+    assert page.status_code == 200
+    assert "The left one?" in page.text
+    assert "What is a &lt;b&gt;walnut&lt;/b&gt;?" in page.text
+    assert "The right one?" not in page.text
+    assert "And what came later?" not in page.text
+    assert session["session_id"] not in page.text
+    assert page.headers["x-robots-tag"].startswith("noindex")
+    assert '<meta name="robots" content="noindex">' in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert page.headers["cache-control"] == "no-store"
+
+
+async def test_passages_are_shown_only_where_that_was_allowed(app: App, session: dict[str, Any]) -> None:
+    turns = app.container.conversations.turns
+    turn = await turns.get(session["right"])
+    assert turn is not None
+    source = Citation(1, "d", "harvest.md", "c", 0.9, None, "", 0, 9, PASSAGE, PASSAGE)
+    await turns.put(replace(turn, sources=(source,)), TurnVectors())
+    without = await share(app, session, leaf=session["right"])
+    along = await share(app, session, leaf=session["right"], passages=True)
+    assert PASSAGE not in (await opened(app, without["url"])).text
+    assert PASSAGE in (await opened(app, along["url"])).text
+
+
+async def test_an_answer_brings_no_markup_and_no_image(app: App, session: dict[str, Any]) -> None:
+    turns = app.container.conversations.turns
+    turn = await turns.get(session["left"])
+    assert turn is not None
+    answer = "<script>alert(1)</script> ![x](http://elsewhere.test/x.png) **bold** [a](javascript:alert(1))"
+    await turns.put(replace(turn, answer=answer), TurnVectors())
+    page = (await opened(app, (await share(app, session, leaf=session["left"]))["url"])).text
+    assert "<strong>bold</strong>" in page
+    assert "<script" not in page
+    assert "<img" not in page
+    assert 'href="javascript' not in page
+
+
+async def test_a_revoked_an_expired_and_a_guessed_link_lead_nowhere(
+    app: App, session: dict[str, Any]
+) -> None:
+    path = f"/sessions/{session['session_id']}/shares"
+    first, second = await share(app, session), await share(app, session, expire_days=1)
+    listed = (await app.client.get(path, headers=ALICE)).json()["shares"]
+    assert [each["share_id"] for each in listed] == [first["share_id"], second["share_id"]]
+    assert not [each for each in listed if "url" in each]
+    revoked = await app.client.delete(f"{path}/{first['share_id']}", headers=ALICE)
+    assert revoked.json() == {"share_id": first["share_id"], "revoked": True}
+    assert (await app.client.delete(f"{path}/{first['share_id']}", headers=ALICE)).status_code == 404
+    assert (await opened(app, first["url"])).status_code == 404
+    assert (await opened(app, second["url"])).status_code == 200
+    guessed = second["url"][:-2] + ("AA" if second["url"][-2:] != "AA" else "BA")
+    for url in (guessed, second["url"][:-4], f"{second['url']}AAAA", "/shared/x", "/shared/%00"):
+        assert (await opened(app, url)).status_code == 404, url
+    with time_machine.travel(timedelta(days=1, minutes=1)):
+        assert (await opened(app, second["url"])).status_code == 404
+        assert (await app.client.get(path, headers=ALICE)).json()["shares"] == []
+
+
+async def test_a_link_is_no_key(app: App, session: dict[str, Any]) -> None:
+    token = (await share(app, session))["url"].rsplit("/", 1)[1]
+    for headers in ({"authorization": f"Bearer {token}"}, {"x-api-key": token}):
+        reply = await app.client.get(f"/sessions/{session['session_id']}/turns", headers=headers)
+        assert reply.status_code == 401
+    for path in ("/sessions", f"/turns/{session['left']}", f"/sessions/{session['session_id']}/shares"):
+        assert (await app.client.get(path, params={"token": token})).status_code == 401
+    made = await app.client.post(f"/sessions/{session['session_id']}/shares", json={}, headers=BOB)
+    assert made.status_code == 404
+
+
+async def test_with_the_session_its_links_go(app: App, session: dict[str, Any]) -> None:
+    link = await share(app, session)
+    await app.client.delete(f"/sessions/{session['session_id']}", headers=ALICE)
+    assert (await opened(app, link["url"])).status_code == 404
+
+
+async def test_a_new_title_and_a_new_turn_keep_the_links(app: App, session: dict[str, Any]) -> None:
+    """Discriminates: a session that is written whole."""
+    link = await share(app, session)
+    path = f"/sessions/{session['session_id']}"
+    await app.client.patch(path, json={"title": "Nuts"}, headers=ALICE)
+    await ask(app, "Anything else?", session_id=session["session_id"])
+    page = await opened(app, link["url"])
+    assert "<title>Nuts</title>" in page.text
