@@ -269,7 +269,7 @@ class TurnRequest:
     @property
     def fingerprint(self) -> str:
         """Tells a retry from another request under the same turn id; ids are compared apart from it."""
-        return _fingerprint(self.question, self.model_id, self.how, self.filters, self.persona)
+        return _fingerprint(self.question, self.model_id, self.how, self.filters)
 
 
 def repeats(request: TurnRequest, stored: Turn) -> bool:
@@ -284,9 +284,7 @@ def repeats(request: TurnRequest, stored: Turn) -> bool:
     )
 
 
-def _fingerprint(
-    question: str, model_id: str, how: AskedWith, filters: KnowledgeFilter, persona: str = ""
-) -> str:
+def _fingerprint(question: str, model_id: str, how: AskedWith, filters: KnowledgeFilter) -> str:
     asked: list[object] = [
         question,
         how.thinking,
@@ -302,6 +300,4 @@ def _fingerprint(
         asked.append(how.knowledge)
     if how.date:
         asked.append(how.date)
-    if persona:
-        asked.append({"persona": persona})
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

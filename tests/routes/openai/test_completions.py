@@ -157,7 +157,7 @@ async def test_closing_the_connection_stops_the_answer(at: Door) -> None:
         if chunk.choices[0].delta.content:
             break
     await stream.close()
-    await until(lambda: at.stub.left == 1)
+    await until(lambda: at.stub.left == 1, limit_s=15)  # the grace is 30
     session = (await at.sessions())[0]["session_id"]  # the newest
     turns = (await at.http.get(f"/sessions/{session}/turns")).json()["turns"]
     assert [(turn["status"], turn["answer"][:4]) for turn in turns] == [("cancelled", "word")]
