@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # What looks at the lock files, in an environment of its own: none of it is needed to run or to test.
 TOOLS := $(VENV)/tools/bin
+CLIENT_VERSIONS := langchain-openai==1.7.4 llama-index-llms-openai-like==0.8.1
 TOOL_VERSIONS := pip-tools==7.6.2 pip-audit==2.10.1 cyclonedx-bom==7.5.0
 
 # What the code needs: pyproject.toml has it, too.
@@ -55,7 +56,7 @@ setup: python
 setup-dev: python
 	@$(MAKE) --no-print-directory --silent $(VENV)/.installed-dev
 page: routes/web/node_modules/.installed
-clients: tests/routes/clients/node_modules/.installed
+clients: tests/routes/clients/node_modules/.installed $(VENV)/clients/.installed
 
 # A .venv is made anew when its Python is gone or too old, or is not of the version that PYTHON=… names.
 python:
@@ -93,6 +94,12 @@ tests/routes/clients/node_modules/.installed: tests/routes/clients/package.json 
 	  cd tests/routes/clients && npm ci --silent --no-audit --no-fund --prefer-offline && touch node_modules/.installed \
 	  || echo "npm could not install the client generator: its test is skipped."; \
 	else echo "npm is not here: the test of the TypeScript client is skipped."; fi
+
+# LangChain and LlamaIndex's client want another version of OpenAI's SDK than the tests: an environment of their own.
+$(VENV)/clients/.installed: Makefile | python
+	@$(BIN)/python -m venv $(VENV)/clients && $(VENV)/clients/bin/python -m pip --disable-pip-version-check install --quiet \
+	  $(CLIENT_VERSIONS) && touch $@ \
+	  || echo "LangChain and LlamaIndex could not be installed: their samples are not tried."
 
 # The pictures of the page in docs/images, from the real page; ONLY="page phone" takes some of them.
 screenshot: setup-dev page
