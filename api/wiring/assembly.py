@@ -61,7 +61,6 @@ from core.conversation.sessions import PersonaDraft, PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
 from core.relevance.talk_model import load_talk_model
-from services.conversation.memories import MemoryRecords
 from services.conversation.sessions import SessionStore
 from services.conversation.summaries import Rewordings, SummaryService
 from services.conversation.turns import HISTORY_CACHE_S, TurnStore
@@ -69,6 +68,7 @@ from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.lanes import CpuHours
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
+from services.memory.records import MemoryRecords
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
 from services.operations.backup.making import Backups, Snapshots

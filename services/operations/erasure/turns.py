@@ -11,7 +11,7 @@ from dataclasses import replace
 from core.conversation.turns import TurnStatus
 from core.failpoints import failpoint
 from core.operations.erasure import ErasedKind, Quotes, Traced, own_words, pieces_of
-from services.conversation.memories import MemoryRecords
+from services.memory.records import MemoryRecords
 from services.operations.erasure.documents import DocumentEraser, without_turns
 from services.operations.erasure.proof import MANIFEST_TURNS, REWRITTEN_TURNS, SUMMARY_TURNS, ErasureParts
 from services.operations.erasure.reading import StoreReader, is_id, texts_at

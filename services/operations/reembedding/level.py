@@ -65,7 +65,8 @@ def _turn_texts(payload: Mapping[str, Any]) -> PointTexts:
 
 
 def _passage_texts(payload: Mapping[str, Any]) -> PointTexts:
-    text, heading, date = (_text(payload, key) for key in ("text", "heading", "date"))
+    heading, date = (_text(payload, key) for key in ("heading", "date"))
+    text = _text(payload, "text") or _text(payload, "content")  # a chunk's, or a memory's
     indexed = Chunk("", "", "", text, 0, heading=heading, date=date).indexed_text if text else ""
     return PointTexts(passage=indexed, words=indexed)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
-from services.conversation.memories import MemoryRecords
 from services.conversation.sessions import SessionStore
+from services.memory.records import MemoryRecords
 from services.operations.qa_log import QALog
 
 ForgetSummaries = Callable[[str, str | None, Collection[str]], Awaitable[int]]

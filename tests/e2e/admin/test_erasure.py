@@ -14,8 +14,9 @@ import pytest
 from qdrant_client import models
 
 from config.settings import Settings
+from core.memory.record import Memory
 from core.operations.erasure import ERASED_ID, ErasedKind, ErasureOptions, Thoroughness
-from services.conversation.memories import Memory, MemoryRecords
+from services.memory.records import MemoryRecords
 from tests.support.servers.app import App, make_settings, open_app, scripted
 from tests.support.waiting import until
 
@@ -95,7 +96,9 @@ async def talk(app: App, secret: str = "") -> Talk:
     await store.set_payload("conversations", {"summary": summary, "summary_start": ids[0]}, points=[ids[1]])
     memories = MemoryRecords(store, "memories")
     for turn_ids in (ids[:1], ids[:2]):
-        await memories.put(Memory(str(uuid.uuid4()), "local", session, f"fact{secret}", tuple(turn_ids), 1))
+        await memories.put(
+            Memory(str(uuid.uuid4()), "local", f"fact{secret}", turn_ids=tuple(turn_ids), session_id=session)
+        )
     await until(lambda: _logged(app, session) == len(ids))  # the question log is written in the background
     return Talk(session, tuple(ids))
 

@@ -18,12 +18,13 @@ from config.settings import Settings
 from core.conversation.branch import SessionTree
 from core.conversation.sessions import Session
 from core.conversation.turns import ManifestPart, PromptManifest, Summary, Turn, TurnStatus
+from core.memory.record import Memory
 from core.operations.expiry import DAY_US
 from services.adapters.edge.client import open_edge_client
-from services.conversation.memories import Memory, MemoryRecords
 from services.conversation.recall import read_words
 from services.conversation.turns import TurnVectors
 from services.llm_service import LLMService
+from services.memory.records import MemoryRecords
 from services.models.embedding import EmbeddingService
 from services.store.collections import collection_specs, ensure_collections
 from services.store.dialect import VectorStore
@@ -126,7 +127,7 @@ class Conversations:
                 memory_id=uid(2 * 10**6 + session * 3 + kind),
                 owner=OWNER,
                 session_id=uid(10**6 + session),
-                text=f"Pays for {mark(turns[-1])}",
+                content=f"Pays for {mark(turns[-1])}",
                 turn_ids=tuple(map(uid, turns)),
                 created_us=self.now_us,
             )

@@ -8,11 +8,12 @@ from qdrant_client import models
 
 from core.conversation.sessions import Session
 from core.errors import StoreUnavailableError
+from core.memory.record import Memory
 from core.operations.expiry import AgeLimits, ExpiryReport
-from services.conversation.memories import Memory, MemoryRecords
 from services.conversation.sessions import SessionStore
 from services.conversation.summaries import SummaryRecords
 from services.conversation.turns import TurnStore
+from services.memory.records import MemoryRecords
 from services.operations.retention.cleanup import Retention
 from services.operations.retention.expiry import ExpiryRun, SessionRecords
 from services.operations.retention.traces import TurnTraces
@@ -81,7 +82,8 @@ class Parts:
 async def open_parts(store: VectorStore, disk: Disk | None = None) -> Parts:
     """Makes the collections that `conversation_stores` does not, and the indexes that an order needs."""
     vector = models.VectorParams(size=4, distance=models.Distance.COSINE)
-    await store.create_collection(MEMORIES, {"dense": vector})
+    sparse = {"sparse": models.SparseVectorParams(modifier=models.Modifier.IDF)}
+    await store.create_collection(MEMORIES, {"dense": vector}, sparse)
     await store.create_collection(OPERATIONS, {"dense": vector})  # the engine wants some vector
     ordered = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=False, range=True)
     await store.create_payload_index(OPERATIONS, "began_us", ordered)
@@ -96,7 +98,8 @@ async def write_limited(
 
 
 def a_memory(number: int, *turns: int, owner: str = "local") -> Memory:
-    return Memory(uid(number), owner, uid(1), f"fact {number}", tuple(map(uid, turns)), NOW + number)
+    content, turn_ids = f"fact {number}", tuple(map(uid, turns))
+    return Memory(uid(number), owner, content, turn_ids=turn_ids, session_id=uid(1), created_us=NOW + number)
 
 
 async def expire_turns(

@@ -1,0 +1,329 @@
+"""The write gate: what may be remembered, decided by code; a model only proposes.
+
+A memory is read as a statement of one kind (the name, the place, a number, a liking, …) where that is
+possible: two of the same kind and value are one fact, two of the same kind and another value cannot both be
+true. Everything else is compared by likeness and words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft, MemoryType
+from core.memory.secrets import holds_secret
+from core.relevance.sparse import question_terms, terms
+from core.text import alike, is_mostly_chinese
+
+
+class Refusal(StrEnum):
+    """Why something is not remembered; counted by this name."""
+
+    EMPTY = "empty"
+    TOO_LONG = "too_long"
+    SECRET = "secret"  # noqa: S105 - a reason
+    NOT_ABOUT_PERSON = "not_about_person"
+    PASSING = "passing"
+    NO_SOURCE = "no_source"
+    UNSUPPORTED = "unsupported"
+    TOO_MANY = "too_many"
+
+
+# Kinds of statements.
+
+_ATTRIBUTES = {
+    "name": "名字 姓名 称呼 名称 name first_name full_name preferred_name",
+    "department": "部门 团队 小组 科室 department team group",
+    "role": "职位 岗位 职业 职务 工作 job job_title role position title occupation profession",
+    "place": "住址 地址 家庭住址 居住地 居住城市 城市 所在地 所在城市 address city home home_city residence "
+             "hometown place location",
+    "employer": "公司 单位 雇主 employer company",
+    "phone": "电话 手机 手机号 手机号码 电话号码 联系电话 phone phone_number mobile mobile_number telephone",
+    "email": "邮箱 邮件地址 电子邮箱 email email_address e-mail",
+    "age": "年龄 岁数 age",
+    "birthday": "生日 出生日期 birthday date_of_birth birth_date",
+}  # fmt: skip
+_SLOT_OF = {word.replace("_", " "): slot for slot, words in _ATTRIBUTES.items() for word in words.split()}
+# Of these a person has several: another one does not end the first.
+_SEVERAL = re.compile(
+    r"孩子|儿子|女儿|同事|朋友|爱好|兴趣|技能|项目|过敏|宠物|客户|语言|兄弟|姐妹|哥哥|姐姐|弟弟|妹妹|任务"
+    r"|目标|计划|"
+    r"\b(?:child(?:ren)?|kids?|sons?|daughters?|colleagues?|friends?|hobb(?:y|ies)|interests?|skills?"
+    r"|projects?|"
+    r"allerg(?:y|ies)|pets?|clients?|languages?|brothers?|sisters?|tasks?|goals?|plans?)$",
+    re.I,
+)
+_PERSON = re.compile(
+    r"^(?:(?P<zh>用户|我(?!们)|本人)|(?P<of>the user['’]s|user['’]s|my)\s+|(?:the user|user"
+    r"|i(?:['’]m\b)?)(?=\s|['’])\s*)",
+    re.I,
+)
+_ZH_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"^(?:现在|已经|已)?(?:改名?)?叫做?(?P<v>.+)$"), "name"),
+    (re.compile(r"^(?:现在|目前|已)?(?:居?住在|住|搬到了?|家在)(?P<v>.+?)了?$"), "place"),
+    (re.compile(r"^(?:是|在|属于|来自|调到了?)(?P<v>.{1,16}?(?:部门?|组|团队|科室?))(?:的(?:员工|同事|人)?"
+                r"|工作|上班)?$"), "department"),
+    (re.compile(r"^在(?P<v>.{2,20}?)(?:工作|上班|任职|就职)$"), "employer"),
+    (re.compile(r"^是(?:一名|一位|一个)(?P<v>.+)$"), "role"),
+    (re.compile(r"^(?:今年)?(?P<v>\d{1,3})岁$"), "age"),
+)  # fmt: skip
+_EN_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"^(?:is |am )?(?:now )?(?:called|named|goes by|go by) (?P<v>.+)$", re.I), "name"),
+    (re.compile(r"^(?:now |currently )?(?:lives? in|moved to|resides? in|is based in|am based in)(?P<v>.+)$",
+    re.I), "place"),
+    (re.compile(r"^works? (?:in|for) (?:the )?(?P<v>.+ (?:department|team|group))$", re.I), "department"),
+    (re.compile(r"^works? (?:at|for) (?P<v>.+)$", re.I), "employer"),
+    (re.compile(r"^(?:works? as|is|am) an? (?P<v>[\w -]{3,40})$", re.I), "role"),
+    (re.compile(r"^(?:is|am) (?P<v>\d{1,3})(?: years old)?$", re.I), "age"),
+)  # fmt: skip
+_ZH_ATTRIBUTE = re.compile(
+    r"^(?:现在|目前)?的(?P<a>[^是为叫：:，,。]{1,14}?)(?:现在|已经|已)?(?:改为|改成|变成|换成了?|是|为|叫|："
+    r"|:)(?P<v>.+)$"
+)
+_EN_ATTRIBUTE = re.compile(
+    r"^(?P<a>[\w' -]{2,40}?) (?:is now|is called|is|are|was changed to|:) (?P<v>.+)$", re.I
+)
+_LIKES_ZH = re.compile(
+    r"^(?P<no>不太?|没那么)?(?:很|非常|特别|最|更)?(?P<verb>喜欢|爱吃|爱喝|爱|喜爱|偏好|讨厌|厌恶|吃"
+    r"|喝)(?P<v>.+)$"
+)
+_LIKES_EN = re.compile(
+    r"^(?P<no>do(?:es)? not |do(?:es)?n['’]t |no longer )?(?:really |also )?(?P<verb>likes?|loves?|enjoys?"
+    r"|prefers?|hates?|dislikes?) (?P<v>.+)$",
+    re.I,
+)
+_AVERSE = ("讨厌", "厌恶", "hate", "hates", "dislike", "dislikes")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`slot` is the kind ("name", "place", an attribute's own word, "like:tea"), `value` what is said of it.
+    `single`: another value of it cannot be true at the same time."""
+
+    slot: str
+    value: str
+    single: bool = True
+
+
+def statement_of(content: str) -> Statement | None:
+    """None: of no kind that is known."""
+    text = " ".join(content.split()).rstrip("。.!！")
+    person = _PERSON.match(text)
+    if person is None:
+        return None
+    rest = text[person.end() :].strip()
+    return _liking(rest) or (_chinese(rest) if person["zh"] else _english(rest, owned=bool(person["of"])))
+
+
+def slot_named(attribute: str) -> str:
+    """The kind that a word for it stands for, its own where it is none of the known."""
+    word = " ".join(alike(attribute).split())
+    return _SLOT_OF.get(word, word)
+
+
+def _liking(rest: str) -> Statement | None:
+    match = _LIKES_ZH.match(rest) or _LIKES_EN.match(rest)
+    if match is None or (match["verb"] in ("吃", "喝") and not match["no"]):
+        return None
+    negative = bool(match["no"]) != (match["verb"].lower() in _AVERSE)
+    return Statement(f"like:{_plain(match['v'])}", "no" if negative else "yes")
+
+
+def _chinese(rest: str) -> Statement | None:
+    return _by_form(rest, _ZH_FORMS) or _attribute(_ZH_ATTRIBUTE.match(rest))
+
+
+def _english(rest: str, *, owned: bool) -> Statement | None:
+    return _attribute(_EN_ATTRIBUTE.match(rest)) if owned else _by_form(rest, _EN_FORMS)
+
+
+def _by_form(rest: str, forms: Sequence[tuple[re.Pattern[str], str]]) -> Statement | None:
+    for pattern, slot in forms:
+        if match := pattern.match(rest):
+            return Statement(slot, _plain(match["v"]))
+    return None
+
+
+def _attribute(match: re.Match[str] | None) -> Statement | None:
+    if match is None:
+        return None
+    return Statement(slot_named(match["a"]), _plain(match["v"]), single=not _SEVERAL.search(match["a"]))
+
+
+def _plain(value: str) -> str:
+    """Without what does not tell two values apart."""
+    return re.sub(r"^(?:the|a|an)\s+|[\s。.,，!！'\"“”「」]+", "", alike(value))
+
+
+# What is refused.
+
+_PASSING = re.compile(
+    r"这一?次|本次|当前(?:问题|对话|会话)|刚才|刚刚|此刻|今天(?:想|要|问)|"
+    r"^(?:the )?user(?:['’]s)? (?:is (?:asking|looking for|trying|currently)|asks?|asked|wants? to know"
+    r"|wanted to know|inquired|"
+    r"requests?|requested|thanks?|thanked|greeted|said (?:hello|hi|thanks)|needs? help|question|last message"
+    r"|query)|"
+    r"\b(?:this time|right now|in this (?:conversation|chat|session)|just now|current(?:ly)? (?:question"
+    r"|asking))\b|"
+    r"^用户(?:想(?:要)?(?:知道|了解|问)|询问|问[了到过]?|正在|请求|要求(?:总结|概括|翻译|解释|列出)"
+    r"|希望(?:了解|知道)|感谢|打招呼|咨询|提到[了过]?$|的(?:问题|提问)是)",
+    re.I,
+)  # fmt: skip
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NEGATION = re.compile(r"不|没|无|别|非(?!常)|\b(?:not|no|never|n't|without)\b|n['’]t\b", re.I)
+_SOMEBODY = re.compile(
+    r"妻子|老婆|丈夫|老公|爱人|妈|爸|母亲|父亲|哥|姐|弟|妹|儿子|女儿|孩子|同事|朋友|老板|经理|室友|同学|邻居"
+    r"|客户|"
+    r"[他她它](?:们)?|有人|别人|\b(?:wife|husband|mother|father|mom|dad|brother|sister|son|daughter|child"
+    r"|colleague|"
+    r"friend|boss|manager|roommate|neighbou?r|client|partner|he|she|they|his|her|their|someone|somebody)\b",
+    re.I,
+)
+_UNREAL = re.compile(r"如果|假如|要是|假设|比如|例如|\b(?:if|suppose|imagine|for example|pretend)\b", re.I)
+_YES = re.compile(
+    r"^\s*(?:对的?|是的?|没错|正确|嗯+|好的?|确实|yes|yep|yeah|right|correct|exactly|that['’]s (?:right"
+    r"|correct)|sure|indeed)(?![\u4e00-\u9fffa-z])",
+    re.I,
+)
+SUPPORT = 0.6  # of a proposal's words, by weight, that its source must have
+
+
+def refused_always(content: str) -> Refusal | None:
+    """Whoever wants it remembered."""
+    if not content.strip():
+        return Refusal.EMPTY
+    if len(content) > MAX_CONTENT_CHARS:
+        return Refusal.TOO_LONG
+    return Refusal.SECRET if holds_secret(content) else None
+
+
+def refused_proposal(content: str, sources: Sequence[str]) -> Refusal | None:
+    """Of a model's proposal: `sources` are what the person said in the turns that it names."""
+    if refusal := refused_always(content):
+        return refusal
+    if not sources:
+        return Refusal.NO_SOURCE
+    person = _PERSON.match(content.strip())
+    if person is None:
+        return Refusal.NOT_ABOUT_PERSON
+    if _PASSING.search(content):
+        return Refusal.PASSING
+    return None if _is_supported(content[person.end() :], sources) else Refusal.UNSUPPORTED
+
+
+def confirms(text: str) -> bool:
+    """Whether this says yes to what was said just before."""
+    return bool(_YES.match(text)) and len(text) <= 200
+
+
+def _is_supported(claim: str, sources: Sequence[str]) -> bool:
+    """Its words and numbers stand in one source, said by the person of themselves, and not the opposite."""
+    return any(_supports(claim, source) for source in sources)
+
+
+def _supports(claim: str, source: str) -> bool:
+    weights = {term.text: term.weight for term in question_terms(claim) if term.text not in _FRAME}
+    numbers = set(_NUMBER.findall(claim))
+    if not weights or not numbers <= set(_NUMBER.findall(source)):
+        return False
+    present = set(terms(source))
+    share = sum(weight for term, weight in weights.items() if term in present) / sum(weights.values())
+    foreign = is_mostly_chinese(claim) != is_mostly_chinese(source)
+    if share < (0.25 if foreign and numbers else SUPPORT):
+        return False
+    said = _clause_of(weights, source)
+    same_side = bool(_NEGATION.search(said)) == bool(_NEGATION.search(claim))
+    of_others = {each.lower() for each in _SOMEBODY.findall(said)} - {
+        each.lower() for each in _SOMEBODY.findall(claim)
+    }
+    return (
+        same_side and not of_others and not _UNREAL.search(said) and not said.rstrip().endswith(("?", "？"))
+    )
+
+
+_FRAME = frozenset(
+    terms(
+        "名字 姓名 部门 职位 住址 地址 偏好 用户 user name department role place lives works prefers called "
+        "likes"
+    )
+)
+
+
+def _clause_of(weights: dict[str, float], source: str) -> str:
+    """The clause of the source that has most of the claim's words."""
+    clauses: list[str] = re.findall(r"[^。！？!?\n，,；;]+[。！？!?\n，,；;]?", source) or [source]
+    return max(clauses, key=lambda each: sum(weights.get(term, 0.0) for term in set(terms(each))))
+
+
+# Same, contradicted, or new.
+
+ALIKE_Z = 2.5  # widths of the embedder's cosines above unrelated texts
+ALIKE_WORDS = 0.75
+EQUAL_WORDS = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A stored memory and how far above unrelated texts its cosine to the draft lies, in widths."""
+
+    memory: Memory
+    z: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`same` is the memory that says it already. Else it is new: `ends` are those that it takes the place of;
+    `ended_by` is a later one that took its own place before it was read."""
+
+    same: Memory | None = None
+    ends: tuple[Memory, ...] = ()
+    ended_by: Memory | None = None
+
+
+def decide(draft: MemoryDraft, neighbours: Sequence[Neighbour]) -> Decision:
+    """Among the owner's memories, those that still hold and those that were superseded."""
+    current = [each for each in neighbours if each.memory.valid_until is None]
+    for each in current:
+        if is_same(draft.content, each.memory.content, each.z):
+            return Decision(same=each.memory)
+    contrary = [each.memory for each in current if contradicts(draft.content, each.memory.content)]
+    later = [each for each in contrary if each.valid_from > draft.said_us]
+    if later:
+        return Decision(ended_by=min(later, key=lambda memory: memory.valid_from))
+    return Decision(ends=tuple(contrary))
+
+
+def is_same(content: str, other: str, z: float | None) -> bool:
+    """Whether both say one thing: numbers and negation equal, and the words, or most of them and the "
+    "sense."""
+    if alike(content).strip("。.!！ ") == alike(other).strip("。.!！ "):
+        return True
+    one, two = statement_of(content), statement_of(other)
+    if one and two and one.slot == two.slot:
+        return one.value == two.value
+    if set(_NUMBER.findall(content)) != set(_NUMBER.findall(other)):
+        return False
+    if bool(_NEGATION.search(content)) != bool(_NEGATION.search(other)):
+        return False
+    shared = _shared_words(content, other)
+    return shared >= EQUAL_WORDS or (shared >= ALIKE_WORDS and z is not None and z >= ALIKE_Z)
+
+
+def contradicts(content: str, other: str) -> bool:
+    one, two = statement_of(content), statement_of(other)
+    return bool(one and two and one.single and one.slot == two.slot and one.value != two.value)
+
+
+def _shared_words(content: str, other: str) -> float:
+    """Jaccard's, of the words without what stands for the person."""
+    one, two = (
+        {term for term in terms(_PERSON.sub("", each)) if term not in _FRAME} for each in (content, other)
+    )
+    return len(one & two) / len(one | two) if one | two else 0.0
+
+
+def is_wish(memory_type: MemoryType) -> bool:
+    """Whether it holds whatever is asked."""
+    return memory_type is MemoryType.INSTRUCTION

@@ -1,0 +1,231 @@
+"""What a person says that is to be remembered, read by rule in Chinese and English: explicit requests
+(「记住：…」, "remember that …", 「忘掉…」, "forget …") and the plainest statements about oneself.
+
+A rule that misses something costs little: a model may still propose it. One that takes 「我叫他来」 for a
+name is wrong for ever. So every rule wants a whole clause and knows what must not stand in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from core.memory.record import MAX_CONTENT_CHARS, MemoryDraft, MemoryType
+from core.text import fold_width, is_mostly_chinese
+
+_ASKS_ZH = re.compile(
+    r"[?？]|[吗呢么]\s*$|怎么|怎样|如何|什么|哪[些个里儿一种]|多少|几[个点次天]|谁|哪$|为何|是不是|是否"
+    r"|能不能"
+)
+_ASKING = re.compile(r"[?？]\s*$")
+_END = r"\s*[。.!！~～]*\s*$"
+_POLITE_ZH = r"(?:请|麻烦你?|帮我|拜托|你要?|您|务必|一定要?)"
+_REMEMBER_ZH = re.compile(
+    rf"^\s*(?P<polite>{_POLITE_ZH}*)(?:记住|记一下|记下来?)(?P<mark>\s*[:：，,]\s*|\s+)?(?P<what>.+?){_END}",
+    re.S,
+)
+_ABOUT_ME_ZH = re.compile(r"^(?:我|本人|以后|今后|从现在起)")
+_REMEMBER_EN = re.compile(
+    r"^\s*(?P<polite>please |can you |could you |will you |would you )?(?:please )?"
+    r"(?:remember|keep in mind|note|make a note)(?: that|(?= (?:i|i'm|my|we|our|to always|to never|always"
+    r"|never)\b)"
+    rf"|\s*:)\s*(?P<what>.+?){_END.replace('!！', '!！?')}",
+    re.I | re.S,
+)
+_NOT_A_FACT_EN = re.compile(
+    r"^(?:time|day|one time|night|when|what|how|who|where|why|thing|guy|movie)\b", re.I
+)
+_FORGET_ZH = re.compile(
+    rf"^\s*{_POLITE_ZH}*(?:(?:忘掉|忘记|删掉)\s*[:：]\s*|(?:{_POLITE_ZH}+忘记|忘掉|别再记着?)\s*"
+    rf"(?=我(?:的|叫|是|住|在|喜欢|不|对|说过)|关于))(?:关于)?(?P<what>.+?)(?:这件事|的事情?|的记忆)?{_END}",
+    re.S,
+)
+_FORGET_EN = re.compile(
+    r"^\s*(?:please |can you |could you )?forget(?:\s*:\s*| that (?=(?:i|i'm|my|we|our)\b)| about (?=my\b)"
+    rf"| what you know about | (?=my\b))(?P<what>.+?){_END}",
+    re.I | re.S,
+)
+_OF_THE_TALK_EN = re.compile(
+    r"\b(?:last|previous|earlier|first|above) |\b(?:question|message|request|instructions?|prompt|password"
+    r"|keys)\b", re.I
+)  # fmt: skip
+_SENTENCE_GOES_ON = re.compile(r"[。！？!?\n]\s*\S|\.\s+\S")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRequest:
+    """`forget`: the opposite of remembering. `whole`: the message is nothing but this request."""
+
+    content: str
+    forget: bool = False
+    whole: bool = True
+
+
+def explicit_request(text: str) -> MemoryRequest | None:
+    """What the message asks, in plain words, to remember or to forget; None for everything else."""
+    if len(text) > 2 * MAX_CONTENT_CHARS:
+        return None
+    return _forget(text) or _remember_zh(text) or _remember_en(text)
+
+
+def _forget(text: str) -> MemoryRequest | None:
+    match = _FORGET_ZH.match(text) or _FORGET_EN.match(text)
+    if (
+        match is None
+        or _ASKS_ZH.search(text)
+        or _OF_THE_TALK_EN.search(text)
+        or _SENTENCE_GOES_ON.search(text)
+    ):
+        return None
+    return MemoryRequest(match["what"].strip(), forget=True)
+
+
+def _remember_zh(text: str) -> MemoryRequest | None:
+    match = _REMEMBER_ZH.match(text)
+    if match is None:
+        return None
+    what, marked = match["what"].strip(), bool((match["mark"] or "").strip())
+    goes_on = _SENTENCE_GOES_ON.search(what)
+    whole = goes_on is None or (marked and not _ASKING.search(text))
+    content = what[: goes_on.start()] if goes_on and not whole else what
+    if what.startswith(("了", "过")) or content in ("我", "吧") or (whole and _ASKING.search(text)):
+        return None
+    if not marked and (_ASKS_ZH.search(content) or not (match["polite"] or _ABOUT_ME_ZH.match(content))):
+        return None
+    return MemoryRequest(content, whole=whole)
+
+
+def _remember_en(text: str) -> MemoryRequest | None:
+    match = _REMEMBER_EN.match(text)
+    if match is None or _NOT_A_FACT_EN.match(match["what"]):
+        return None
+    what = match["what"].strip()
+    goes_on = _SENTENCE_GOES_ON.search(what)
+    if goes_on:
+        return MemoryRequest(what[: goes_on.start()], whole=False)
+    if _ASKING.search(text) and not (match["polite"] or "").lower().endswith("you "):
+        return None
+    return MemoryRequest(what)
+
+
+_LASTING = re.compile(
+    r"以后|今后|从现在起|总是|每次|一律|不要再?|别再?|请用|\b(?:always|never|from now on|don't|do not|in "
+    r"future)\b",
+    re.I,
+)
+_WISH = re.compile(
+    r"喜欢|偏好|更愿意|最爱|讨厌|\b(?:prefers?|likes?|loves?|hates?|dislikes?|favou?rite)\b", re.I
+)
+
+
+def type_of(content: str) -> MemoryType:
+    """Of what a person asked to remember, by its words."""
+    if _LASTING.search(content):
+        return MemoryType.INSTRUCTION
+    return MemoryType.PREFERENCE if _WISH.search(content) else MemoryType.FACT
+
+
+# The plainest statements about oneself.
+
+_QUOTED = re.compile("[「」『』“”\"《》]|(?<![\\w])['‘]|['’](?![\\w])")
+_SUPPOSED = re.compile(
+    r"^\s*(?:如果|假如|要是|假设|假使|比如|例如|譬如|当我?|他说|她说|有人"
+    r"|(?:if|suppose|imagine|say|pretend|assume|when|for example|e\.g|let's say|what if|as if|he said|she "
+    r"said|they)\b)",
+    re.I,
+)
+_SENTENCE = re.compile(r"[^。！？!?\n]+[。！？!?\n]?")
+_CLAUSE = re.compile(r"[，,；;：:]|\.(?=\s|$)")
+_HELLO = r"(?:你好|您好|大家好|嗨|hi|hello|hey)?\s*"
+_SURNAMES = (
+    "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦尤许何吕施张孔曹严华金魏陶姜戚谢邹喻柏窦章云苏潘葛奚范彭郎鲁韦马苗凤"
+    "方俞任袁柳唐罗薛伍余米贝姚孟顾尹江钟徐邱骆高夏蔡田樊胡凌霍虞万支柯管卢莫房缪解应宗丁宣邓郁单洪包左石崔吉"
+    "龚程邢裴陆荣翁荀羊惠甄曲封储靳段富焦巴牧谷车侯宁仇甘武刘景龙叶幸司黎薄白怀蒲从卓蔺屠蒙池乔谭贺赖温庄"
+    "晏柴瞿阎连习艾向古易廖庾居衡步耿满匡文寇广东欧沃利蔚越师巩聂晁敖冷辛阚简饶曾沙丰关游岳梅常伊黄林郭梁宋"
+    "董于肖史钱齐闵倪汪雷毛祝"
+)
+_CHINESE_NAME = rf"(?:欧阳|上官|司马|诸葛|[{_SURNAMES}]|[小老阿大])[\u4e00-\u9fff·]{{1,3}}?"
+_LATIN_NAME = r"[A-Z][\w'’-]*(?: [A-Z][\w'’.-]*){0,3}"
+_NO_NAME = re.compile(
+    r"[他她它你您谁不没去了过着吗呢吧啊就来帮们个车]|什么|外卖|老师|师傅|经理|医生|先生|女士|大家|老板$"
+    r"|^大[^\u4e00-\u9fff]?$"
+)
+_NO_LATIN_NAME = re.compile(
+    r"^(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|Tomorrow|Today|Later|Back|Not|Now|Maybe"
+    r"|When|If|"
+    r"A|An|The|Crazy|On|In|At|What|Who|Uber|Taxi)\b"
+)
+_UNIT = r"(?:部门?|组|团队|中心|科室?|办公室|事业部|分公司|公司|学院|医院)"
+_NO_UNIT = re.compile(r"^(?:问|说|想|找|要|从|被|去|来|给|替|帮|不|谁|哪|什么|这个?|那个?)")
+_ROLE_END = r"(?:师|员|生|家|经理|主管|总监|助理|负责人|顾问|专员|会计|律师|司机|厨师|护士|教授|医生)"
+_PLACE = r"[\u4e00-\u9fff]{2,12}?|[A-Z][\w '-]{1,30}"
+
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            rf"^{_HELLO}(?:我(?:现在|已经|后来)?(?:改名?)?叫做?|我的?(?:名字|姓名)(?:是|叫)|(?:我?(?:现在"
+            rf"|已经|以后))?改名?叫"
+            rf"|(?:以后|今后|请|就|你可以|可以)*叫我)\s*(?P<name>{_CHINESE_NAME}|{_LATIN_NAME})(?:了|吧"
+            rf"|就行了?|就好|就可以了?|好了)?$"
+        ),
+        "用户的名字是{}",
+    ),
+    (re.compile(rf"^{_HELLO}我?(?:现在)?(?:是"
+                rf"|在)(?P<unit>[\u4e00-\u9fffA-Za-z0-9]{{1,12}}{_UNIT})(?:的(?:员工|同事|人)?|工作|上班"
+                rf"|任职)$"), "用户的部门是{}"),
+    (re.compile(rf"^{_HELLO}我?是(?:一名|一位|一个)(?P<role>[\u4e00-\u9fffA-Za-z]{{0,12}}{_ROLE_END})$"),
+    "用户的职位是{}"),
+    (re.compile(rf"^{_HELLO}我(?:现在|目前)?(?:住在|家在|搬到了?|搬家到了?)(?P<place>{_PLACE})了?$"),
+    "用户住在{}"),
+    (re.compile(rf"^{_HELLO}(?:(?i:my) name(?: is|'s|’s)(?: now)?|(?:(?i:please|you can|just) )*(?i:call) me"
+                rf"|(?i:i am|i'm|i’m) (?:now )?called) (?P<name>{_LATIN_NAME})(?: (?:and|now|please|from now "
+                rf"on)\b.*)?$", re.I), "The user's name is {}"),
+    (re.compile(rf"^{_HELLO}(?:i (?:now )?work (?:in|for|at)|i am (?:in|from)|i'm (?:in|from)|i’m (?:in"
+                rf"|from)) (?:the )?(?P<unit>[\w& ]{{2,30}}? (?:department|team|office|group))(?: and\b.*)?$",
+                re.I), "The user's department is the {}"),
+    (re.compile(rf"^{_HELLO}i (?:now |currently )?(?:live in|moved to) (?P<place>[A-Z][\w'’.-]*(?: "
+                rf"[A-Z][\w'’.-]*){{0,3}})(?: (?:and|now)\b.*)?$", re.I), "The user lives in {}"),
+)  # fmt: skip
+
+
+def self_statements(text: str) -> list[MemoryDraft]:
+    """What the message plainly says of its writer: name, department, role, place. None of a question, of
+    what is quoted or supposed, and of what is said of others."""
+    if len(text) > 4 * MAX_CONTENT_CHARS:
+        return []
+    return [MemoryDraft(content) for content in dict.fromkeys(_statements(fold_width(text)))]
+
+
+def _statements(text: str) -> Iterator[str]:
+    for sentence in _SENTENCE.findall(text):
+        if sentence.rstrip().endswith(("?", "？")) or _QUOTED.search(sentence) or _SUPPOSED.match(sentence):
+            continue
+        clauses = [clause.strip().rstrip(".!~～ ") for clause in _CLAUSE.split(sentence.rstrip("。！!\n"))]
+        if any(_ASKS_ZH.search(clause) and is_mostly_chinese(clause) for clause in clauses[:1]):
+            continue
+        for clause in clauses:
+            yield from _stated(clause)
+
+
+def _stated(clause: str) -> Iterator[str]:
+    for pattern, form in _RULES:
+        match = pattern.match(clause)
+        if match is None:
+            continue
+        kind, value = next((name, each) for name, each in match.groupdict().items() if each)
+        if _is_value(kind, value.strip()):
+            yield form.format(value.strip())
+            return
+
+
+def _is_value(kind: str, value: str) -> bool:
+    latin = value.isascii()
+    if latin and not value[:1].isupper() and kind != "unit":
+        return False
+    if kind == "name":
+        words = value.split()
+        return not (_NO_LATIN_NAME.match(value) if latin else _NO_NAME.search(value)) and all(
+            word[:1].isupper() for word in words if latin
+        )
+    return not (_NO_UNIT.match(value) if kind == "unit" else _ASKS_ZH.search(value))

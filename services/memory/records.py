@@ -1,0 +1,310 @@
+"""Memories as they are stored, and each owner's switch beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import structlog
+from cachetools import LRUCache
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from core.memory.gate import statement_of
+from core.memory.record import Memory, MemoryType
+from core.relevance.sparse import SparseTerms, encode_document
+from core.text import alike
+from services.store.collections import SPARSE
+from services.store.dialect import Condition, Filter, Point, QueryRequest, Record, VectorStore
+from services.store.filters import (
+    any_of,
+    by_ids,
+    equals,
+    has_id,
+    in_range,
+    matching,
+    newest_first,
+    sparse_vector,
+)
+from services.store.pages import PAGE, batches, scroll_all
+
+log = structlog.get_logger()
+
+DENSE = "dense"
+OWNERS_KNOWN = 10_000
+_SWITCHES = uuid.UUID("7d0c3f52-3f0a-4d6a-8b7e-5d7a3c1e9f10")
+_IS_SWITCH = equals("is_switch", True)
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySwitch:
+    """Whether an owner wants anything remembered, and since when that is so (0: it was never changed)."""
+
+    on: bool = True
+    changed_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenMemories:
+    """`changed` remain: they came from other turns, too."""
+
+    deleted: int = 0
+    changed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMatch:
+    """A memory by search; `cosine` None: its vector was not among the nearest."""
+
+    memory: Memory
+    cosine: float | None
+
+
+class MemoryRecords:
+    """The memories collection. The payload of a point is the fields of Memory and the kind of statement that
+    it is (`slot`); its id is the memory's. Every read is limited to one owner.
+
+    `alone`: nobody else writes to the store, so that who has no memory need not be looked for again.
+    """
+
+    def __init__(self, store: VectorStore, collection: str, *, alone: bool = False) -> None:
+        self._store = store
+        self._collection = collection
+        self._alone = alone
+        self._has_any: LRUCache[str, bool] = LRUCache(OWNERS_KNOWN)
+
+    async def put(self, memory: Memory, vector: Sequence[float] | None = None) -> None:
+        """Write the whole memory, over whatever was there. Raises StoreUnavailableError."""
+        statement = statement_of(memory.content)
+        named: dict[str, Any] = {} if vector is None else {DENSE: list(vector)}
+        words = await asyncio.to_thread(encode_document, memory.content)
+        if words.indices:
+            named[SPARSE] = sparse_vector(words)
+        payload = {**asdict(memory), "slot": statement.slot if statement else ""}
+        self._has_any.pop(memory.owner, None)
+        await self._store.upsert(
+            self._collection, [Point(id=memory.memory_id, vector=named, payload=payload)]
+        )
+        self._has_any.pop(memory.owner, None)  # whoever looked meanwhile may have seen none
+
+    async def any_of_owner(self, owner: str) -> bool:
+        """Whether there may be a memory of this owner's."""
+        known = self._has_any.get(owner)
+        if known is not None:
+            return known
+        has_any = (await self._store.count(self._collection, _of(owner))).count > 0
+        if self._alone:
+            self._has_any[owner] = has_any
+        return has_any
+
+    async def get_many(self, memory_ids: Sequence[str], owner: str) -> list[Memory]:
+        """In this order; those that are gone, unreadable, or somebody else's are left out."""
+        records = await self._store.retrieve(self._collection, list(memory_ids)) if memory_ids else []
+        memories = {str(record.id): _read(record) for record in records}
+        own = [memories.get(memory_id) for memory_id in memory_ids]
+        return [memory for memory in own if memory is not None and memory.owner == owner]
+
+    async def of_owner(self, owner: str, *conditions: Condition) -> list[Memory]:
+        """Oldest first; one that cannot be read is left out."""
+        scrolled = scroll_all(self._store, self._collection, _of(owner, *conditions))
+        memories = [_read(each) async for each in scrolled]
+        return sorted([memory for memory in memories if memory is not None], key=lambda each: each.created_us)
+
+    async def of_slot(self, owner: str, slot: str) -> list[Memory]:
+        """All that says something of this kind, oldest first."""
+        return await self.of_owner(owner, equals("slot", slot))
+
+    async def newest(
+        self,
+        owner: str,
+        limit: int,
+        before_us: int | None = None,
+        memory_type: MemoryType | None = None,
+        text: str = "",
+    ) -> tuple[list[Memory], int | None]:
+        """At most `limit`, newest first, those alone that have `text` in them (case and width make no
+        difference); and where the next page begins, None at the end."""
+        memories: list[Memory] = []
+        async for memory in self._newest(owner, before_us, memory_type):
+            if len(memories) == limit:
+                return memories, memories[-1].created_us
+            if alike(text) in alike(memory.content):
+                memories.append(memory)
+        return memories, None
+
+    async def _newest(
+        self, owner: str, before_us: int | None, memory_type: MemoryType | None
+    ) -> AsyncIterator[Memory]:
+        conditions = [equals("type", memory_type.value)] if memory_type else []
+        while True:
+            before = [in_range("created_us", lt=before_us)] if before_us is not None else []
+            records, _ = await self._store.scroll(
+                self._collection,
+                scroll_filter=_of(owner, *conditions, *before),
+                limit=PAGE,
+                order_by=newest_first("created_us"),
+            )
+            for record in records:
+                memory = _read(record)
+                if memory is not None:
+                    yield memory
+            if len(records) < PAGE:
+                return
+            before_us = int((records[-1].payload or {}).get("created_us", 0))
+
+    async def search(
+        self,
+        owner: str,
+        vector: Sequence[float] | None,
+        words: SparseTerms,
+        limit: int,
+        now_us: int | None = None,
+    ) -> list[MemoryMatch]:
+        """By meaning and by words, each list's best. With `now_us` only what holds then."""
+        requests = _requests(vector, words, _valid(owner, now_us), limit)
+        if not requests:
+            return []
+        responses = await self._store.query_batch_points(self._collection, requests)
+        cosines: dict[str, float] = {}
+        memories: dict[str, Memory] = {}
+        for request, response in zip(requests, responses, strict=True):
+            for point in response.points:
+                if request.using == DENSE:
+                    cosines[str(point.id)] = point.score
+                memory = memories.get(str(point.id)) or _read(Record(id=point.id, payload=point.payload))
+                if memory is not None:
+                    memories[str(point.id)] = memory
+        return [MemoryMatch(memory, cosines.get(memory_id)) for memory_id, memory in memories.items()]
+
+    async def change(self, memory_id: str, owner: str, fields: dict[str, Any]) -> bool:
+        """Write these fields alone. False: there is none of this owner's any more."""
+        mine = Filter(must=[has_id([memory_id]), equals("owner", owner)])
+        if not (await self._store.count(self._collection, mine)).count:
+            return False
+        await self._store.set_payload(self._collection, fields, points=mine)
+        return True
+
+    async def delete(self, memory_ids: Sequence[str]) -> None:
+        for batch in batches(list(memory_ids)):
+            await self._store.delete(self._collection, by_ids(batch))
+        self._has_any.clear()
+
+    async def delete_all(self, owner: str) -> int:
+        """Every memory of this owner's; the switch stays. Returns how many."""
+        number = (await self._store.count(self._collection, _of(owner))).count
+        await self._store.delete(self._collection, matching(_of(owner)))
+        self._has_any.clear()
+        return number
+
+    async def expire(self, before_us: int) -> int:
+        """Delete what was neither learned nor used since, whoever's. Returns how many."""
+        old = Filter(
+            must=[in_range("created_us", lt=before_us)],
+            must_not=[_IS_SWITCH, in_range("last_used_us", gte=before_us)],
+        )
+        number = (await self._store.count(self._collection, old)).count
+        if number:
+            await self._store.delete(self._collection, matching(old))
+            self._has_any.clear()
+        return number
+
+    async def switch_of(self, owner: str) -> MemorySwitch:
+        records = await self._store.retrieve(self._collection, [_switch_id(owner)])
+        payload = (records[0].payload or {}) if records else {}
+        return MemorySwitch(bool(payload.get("on", True)), int(payload.get("created_us", 0)))
+
+    async def set_switch(self, owner: str, switch: MemorySwitch) -> None:
+        payload = {"owner": owner, "is_switch": True, "on": switch.on, "created_us": switch.changed_us}
+        await self._store.upsert(self._collection, [Point(id=_switch_id(owner), vector={}, payload=payload)])
+
+    async def forget_turns(self, turn_ids: Collection[str]) -> ForgottenMemories:
+        """Delete what was derived from these turns alone; the others came from them no more.
+
+        Raises StoreUnavailableError; what was done until then is complete, and the rest is done by a repeat.
+        """
+        ids = list(turn_ids)
+        done = [await self._forget(batch) for batch in batches(ids)]
+        return ForgottenMemories(sum(each.deleted for each in done), sum(each.changed for each in done))
+
+    async def _forget(self, turn_ids: list[str]) -> ForgottenMemories:
+        from_them = any_of("turn_ids", turn_ids)
+        deleted, changed = 0, 0
+        among = scroll_all(self._store, self._collection, Filter(must=[from_them]))
+        for record in [record async for record in among]:
+            left = _left(record, frozenset(turn_ids))
+            if left:
+                await self._store.set_payload(self._collection, {"turn_ids": left}, points=_one(record))
+                changed += 1
+            else:
+                await self._store.delete(self._collection, by_ids([record.id]))
+                deleted += 1
+        return ForgottenMemories(deleted, changed)
+
+
+class _Payload(BaseModel):
+    """An earlier version wrote `text` for the content, and nothing beside owner, session, turns and time."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    owner: str
+    content: str = Field(validation_alias=AliasChoices("content", "text"))
+    type: MemoryType = Field(MemoryType.FACT, strict=False)
+    turn_ids: list[str] = []
+    session_id: str = ""
+    created_us: int = 0
+    valid_from: int = 0
+    valid_until: int | None = None
+    superseded_by: str | None = None
+    last_used_us: int = 0
+    uses: int = 0
+
+
+def _of(owner: str, *conditions: Condition) -> Filter:
+    return Filter(must=[equals("owner", owner), *conditions], must_not=[_IS_SWITCH])
+
+
+def _valid(owner: str, now_us: int | None) -> Filter:
+    """What has no end has no number there, so it is in no range."""
+    if now_us is None:
+        return _of(owner)
+    over, to_come = in_range("valid_until", lte=now_us), in_range("valid_from", gt=now_us)
+    return Filter(must=[equals("owner", owner)], must_not=[_IS_SWITCH, over, to_come])
+
+
+def _requests(
+    vector: Sequence[float] | None, words: SparseTerms, point_filter: Filter, limit: int
+) -> list[QueryRequest]:
+    searched: list[tuple[str, Any]] = [(DENSE, list(vector))] if vector is not None else []
+    if words.indices:
+        searched.append((SPARSE, sparse_vector(words)))
+    return [
+        QueryRequest(query=query, using=name, filter=point_filter, limit=limit, with_payload=True)
+        for name, query in searched
+    ]
+
+
+def _switch_id(owner: str) -> str:
+    return str(uuid.uuid5(_SWITCHES, owner))
+
+
+def _one(record: Record) -> Filter:
+    """By filter: one that is erased meanwhile is no mistake."""
+    return Filter(must=[has_id([record.id])])
+
+
+def _left(record: Record, erased: frozenset[str]) -> list[str]:
+    """In a damaged record a single id may stand where a list belongs."""
+    stored = (record.payload or {}).get("turn_ids")
+    return [each for each in stored if each not in erased] if isinstance(stored, list) else []
+
+
+def _read(record: Record) -> Memory | None:
+    try:
+        stored = _Payload.model_validate(record.payload or {})
+    except ValidationError as error:
+        log.warning("memory_unreadable", memory_id=str(record.id), errors=error.error_count())
+        return None
+    fields = stored.model_dump() | {"turn_ids": tuple(stored.turn_ids)}
+    return Memory(memory_id=str(record.id), **fields)
