@@ -15,6 +15,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "The reranker cannot be reached: the built-in one ranked this time.",
     ),
     "filtering": ("正在筛选资料……", "Selecting the relevant passages..."),
+    "remembering": ("想起了以前的对话。", "Recalled from earlier conversations."),
     "not_searched": ("这条消息没有检索资料。", "The documents were not searched for this message."),
     "nothing_found": ("资料中没有找到相关内容。", "Nothing relevant was found in the documents."),
     "nothing_found_within": (

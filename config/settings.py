@@ -206,6 +206,8 @@ class ConversationSettings(Section):
     knowledge_share: Share = 0.45
     compress_after_tokens: int = Field(3_000, ge=0, le=1_000_000)
     summary_model_id: str = "default"
+    memory_recall: Literal["off", "new_session", "other_sessions", "always"] = "other_sessions"
+    memory_recall_limit: int = Field(5, ge=1, le=20)
     prompt_keep_days: int = Field(30, ge=0, le=36_500)
     qa_log: OptionalPath = None
     question_filters: Annotated[tuple[FilterPath, ...], LISTED] = ()

@@ -17,6 +17,7 @@ from core.conversation.turns import Feedback, Turn
 from core.errors import ConflictError, UnknownTurnError
 from services.conversation.sessions import SessionStore, find_titled, read_questions
 from services.conversation.turns import TurnStore, feedback_payload
+from services.memory.records import MemoryRecords
 from services.store.dialect import Filter, UnknownPointError
 from services.store.filters import in_session
 
@@ -45,6 +46,7 @@ class SessionsHandler:
         self,
         sessions: SessionStore,
         turns: TurnStore,
+        memories: MemoryRecords,
         erasure: ErasureHandler,
         personas: PersonaRules | None = None,
         index: Index = leave_for_later,
@@ -52,6 +54,7 @@ class SessionsHandler:
     ) -> None:
         self._sessions = sessions
         self._turns = turns
+        self._memories = memories
         self.erasure = erasure
         self._personas = personas or PersonaRules()
         self._check_origin = check_origin
@@ -160,7 +163,7 @@ class SessionsHandler:
 
     async def prompt(self, turn_id: str, owner: str) -> ShownPrompt:
         """What was sent to the model for a turn. Raises UnknownTurnError."""
-        return await show_prompt(self._turns, await self.turn(turn_id, owner))
+        return await show_prompt(self._turns, self._memories, await self.turn(turn_id, owner))
 
     async def _turn_count(self, session: Session) -> int:
         return await self._turns.count(Filter(must=[*in_session(session.session_id, session.owner)]))

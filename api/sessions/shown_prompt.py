@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
+from api.turn.prompt import memory_lines
 from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.knowledge import Candidate, Chunk, Citation
 from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
 from core.prompt.layouts import lay_out
 from core.prompt.messages import LAID_WITH, Layout, Message, Part, PromptTexts, Role, render_knowledge
 from services.conversation.turns import TurnStore
+from services.memory.records import MemoryRecords
 
 log = structlog.get_logger()
 
@@ -41,7 +43,7 @@ class ShownPrompt:
     exact: bool = False
 
 
-async def show_prompt(turns: TurnStore, turn: Turn) -> ShownPrompt:
+async def show_prompt(turns: TurnStore, memories: MemoryRecords, turn: Turn) -> ShownPrompt:
     """Raises StoreUnavailableError."""
     manifest = turn.prompt
     if manifest is None:
@@ -49,7 +51,8 @@ async def show_prompt(turns: TurnStore, turn: Turn) -> ShownPrompt:
     named = {part.turn_id for part in manifest.parts if part.kept and _is_id(part.turn_id)}
     read = await turns.get_many(sorted(filter(None, named)))
     by_id = {each.turn_id: each for each in read if each.owner == turn.owner}
-    parts = tuple(_shown(part, turn, by_id) for part in manifest.parts)
+    lines = await _memory_text(memories, manifest.memory_ids, turn.owner)
+    parts = tuple(_shown(part, turn, by_id, lines) for part in manifest.parts)
     if not manifest.request_sha256 or any(part.removed for part in parts):
         return ShownPrompt(turn, manifest, parts)
     body = _body(manifest, parts)
@@ -60,9 +63,17 @@ async def show_prompt(turns: TurnStore, turn: Turn) -> ShownPrompt:
     return ShownPrompt(turn, manifest, parts, body.decode(), exact)
 
 
-def _shown(part: ManifestPart, turn: Turn, turns: Mapping[str, Turn]) -> ShownPart:
+async def _memory_text(memories: MemoryRecords, memory_ids: Sequence[str], owner: str) -> str | None:
+    """As it would be told now; None where one of them is gone."""
+    stored = await memories.get_many(memory_ids, owner)
+    return memory_lines(stored) if len(stored) == len(memory_ids) else None
+
+
+def _shown(part: ManifestPart, turn: Turn, turns: Mapping[str, Turn], lines: str | None) -> ShownPart:
     code = turn.prompt.texts.get("code", "") if turn.prompt else ""
-    text = _text(part, turn, turns.get(part.turn_id or ""), code) if part.kept else None
+    text = None
+    if part.kept:
+        text = lines if part.memory_ids else _text(part, turn, turns.get(part.turn_id or ""), code)
     return ShownPart(part, text, removed=part.kept and text is None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from api.model_failures import FailureTexts
 from api.turn.answer import FindDocuments
@@ -23,6 +23,7 @@ from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.precedence import SamplePrecedence
 from services.llm_service import ModelEntry
+from services.memory.recall import MemoryRecall, RecalledMemory, RecallScope
 from services.models.text_filters import AnswerFilters
 from services.operations.metrics import Metrics
 from services.operations.qa_log import QALog
@@ -61,6 +62,7 @@ class Pipeline:
     find_documents: FindDocuments
     precedence: SamplePrecedence
     failure_text: FailureTexts
+    memories: MemoryRecall
     widener: Widener | None = None
 
     def owners(self, owner: str) -> tuple[str, ...]:
@@ -117,19 +119,20 @@ class Gathering:
         self._warn_of_lost(len(conversations.recent_ids(self._branch)) - len(recent))
         use = self._use()
         talk = None if use == "always" else self._talk_by_phrase(recent)
+        remembers = await self._remembers()
         if use == "never" or talk:
-            return await self._without_search(talk, recent, lap)
-        before, last_answer = asked_before(recent)
-        self.query = query = await self._pipeline.queries.build(
-            self._turn.question, before, last_answer=last_answer, date=self._date
-        )
+            if remembers and talk in (None, Talk.ASSISTANT):  # such as: do you know my name?
+                self.query = await self._query(recent)
+            return await self._without_search(talk, recent, lap, remembers=remembers)
+        self.query = query = await self._query(recent)
         if use == "auto" and (talk := self._talk_by_vector(query, recent)):
-            return await self._without_search(talk, recent, lap)
+            return await self._without_search(talk, recent, lap, remembers=remembers)
         self._report(TurnStage.RETRIEVING)
-        relevant, summary, candidates = await asyncio.gather(
+        relevant, summary, candidates, memories = await asyncio.gather(
             conversations.retrieve_relevant_history(query, self._branch, recent, self._turn.owner),
             self._pipeline.summaries.applicable(self._branch.nodes),
             self._search(query),
+            self._recall(remembers),
         )
         lap("retrieve")
         ranked = await self._rank(query, candidates)
@@ -140,7 +143,10 @@ class Gathering:
         lap("rerank")
         chosen = self._keep(ranked, refused, top_n)
         expanded = await self._pipeline.widened(chosen, self._owners)
-        return Gathered(tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, refused, rewritten)
+        gathered = Gathered(
+            tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, refused, rewritten
+        )
+        return self._remembering(gathered, memories)
 
     def _use(self) -> KnowledgeUse:
         use = self._turn.request.knowledge if self._turn.request else "auto"
@@ -157,15 +163,46 @@ class Gathering:
         vector = query.forms[0].dense
         return model.talk_of(self._turn.question, vector, has_answer=bool(recent)) if model else None
 
-    async def _without_search(self, talk: Talk | None, recent: list[Turn], lap: Lap) -> Gathered:
+    async def _without_search(
+        self, talk: Talk | None, recent: list[Turn], lap: Lap, *, remembers: bool
+    ) -> Gathered:
         """The conversation alone; its first question, too, where it is asked what was asked."""
         self._report(TurnStage.FILTERING, message="not_searched", candidates=0, used=0)
         conversations, summaries = self._pipeline.conversations, self._pipeline.summaries
         first = [node.turn_id for node in self._branch.nodes if not node.command][:1]
         relevant = await conversations.turns.get_many(first) if talk is Talk.QUESTIONS else []
         summary = await summaries.applicable(self._branch.nodes)
+        memories = await self._recall(remembers)
         lap("retrieve")
-        return Gathered(tuple(recent), tuple(relevant), summary, searched=False, talk=talk)
+        gathered = Gathered(tuple(recent), tuple(relevant), summary, searched=False, talk=talk)
+        return self._remembering(gathered, memories)
+
+    async def _query(self, recent: Sequence[Turn]) -> Query:
+        before, last_answer = asked_before(recent)
+        return await self._pipeline.queries.build(
+            self._turn.question, before, last_answer=last_answer, date=self._date
+        )
+
+    async def _remembers(self) -> bool:
+        """Whether there may be something to recall from other conversations."""
+        asked = self._turn.request is None or self._turn.request.memory
+        return asked and await self._pipeline.memories.has_any(self._turn.owner)
+
+    async def _recall(self, remembers: bool) -> list[RecalledMemory]:
+        if not remembers:
+            return []
+        turn, is_new = self._turn, not self._branch.nodes
+        scope = RecallScope(turn.owner, turn.session_id, is_new)
+        return await self._pipeline.memories.candidates(self.query, scope)
+
+    def _remembering(self, gathered: Gathered, candidates: Sequence[RecalledMemory]) -> Gathered:
+        """With the memories that the history does not say itself."""
+        if not candidates:
+            return gathered
+        shown = frozenset(turn.turn_id for turn in (*gathered.recent, *gathered.relevant))
+        recalled = self._pipeline.memories.choose(candidates, shown)
+        memories = tuple(each.memory for each in recalled.memories)
+        return replace(gathered, memories=memories, in_history=recalled.in_history)
 
     def _warn_of_lost(self, number: int) -> None:
         """Turns whose place on the branch can be read, but not their text; TurnRun reports the others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -16,7 +16,18 @@ from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequest
 from core.errors import BadRequestError, QuestionTooLongError
 from core.knowledge import Candidate
-from core.prompt.budget import PERSONA_SHARE, Budget, Dropped, Fitted, fit, fits_alone, shares_of
+from core.memory.record import Memory
+from core.prompt.budget import (
+    OVER_BUDGET,
+    PERSONA_SHARE,
+    Budget,
+    Dropped,
+    Fitted,
+    estimate_tokens,
+    fit,
+    fits_alone,
+    shares_of,
+)
 from core.prompt.exchange import Exchange
 from core.prompt.fence import ANY_CODE, new_code
 from core.prompt.layouts import lay_out
@@ -51,7 +62,7 @@ _WHY = {
     Part.QUESTION: "always",
 }
 _CODE = "{code}"  # stands in the introductions
-_STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM, Part.MEMORY)
+_STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,7 @@ class Gathered:
     """History oldest first; `ranked` is every candidate, best first, `candidates` what may be shown.
 
     `expanded` are these with the text that goes into the prompt, which may be longer (none: their own).
+    `memories` are told, best first; `in_history` are memories whose turns stand in the history.
     `refused` are the chunks that InsertBlock judged useless; `rewritten` is the wording that the question was
     searched with once more, or "". `searched` is False where nothing was looked for; `talk` is then what kind
     of talk it is, None for a question.
@@ -74,6 +86,8 @@ class Gathered:
     rewritten: str = ""
     searched: bool = True
     talk: Talk | None = None
+    memories: tuple[Memory, ...] = ()
+    in_history: tuple[Memory, ...] = ()
 
     @property
     def role(self) -> PromptRole:
@@ -94,6 +108,7 @@ class Prompt:
     parts: tuple[ManifestPart, ...]
     dropped: tuple[Dropped, ...]
     budget: Budget
+    memories: tuple[Memory, ...] = ()
 
     def lay(self, layout: Layout) -> list[Message]:
         """The messages as they go over the wire."""
@@ -152,24 +167,31 @@ class PromptBuilder:
         """Fit what was gathered into the model's window and put it in order, in fences with a new code."""
         budget, code = self._budget(model), new_code()
         texts = self._with_nearest(self._texts(request, persona, gathered.role, code), request, gathered)
-        history = _history(gathered)
+        history, memories = _history(gathered), gathered.memories
+        texts = self._with_memories(texts, request, memories)
         fitted = _fitted(budget, texts, history, gathered, request.question)
+        while memories and not fitted.has_memory:  # fewer may have room
+            memories = memories[:-1]
+            texts = self._with_memories(texts, request, memories)
+            fitted = _fitted(budget, texts, history, gathered, request.question)
         if gathered.candidates and not fitted.candidates:  # no room: the model must not be promised passages
-            texts = self._texts(request, persona, "general", code)
+            texts = self._with_memories(self._texts(request, persona, "general", code), request, memories)
             lost = tuple(one for one in fitted.dropped if one.part is Part.KNOWLEDGE)
             fitted = fit(budget, texts, history, (), request.question)
             fitted = replace(fitted, dropped=(*fitted.dropped, *lost))
+        memories = memories if fitted.has_memory else ()
         texts = fitted.texts(texts)
         assembled = assemble(texts, fitted.history(history), fitted.candidates, request.question)
         _log_steps(request, assembled)
         candidates = gathered.candidates[: len(fitted.candidates)]
         parts = (
-            *_included(assembled.messages, budget, cited=candidates == fitted.candidates),
+            *_included(assembled.messages, budget, memories, cited=candidates == fitted.candidates),
             *(_dropped(one) for one in fitted.dropped),
             *_passed_over(gathered),
+            *_untold(gathered, memories),
         )
         messages = tuple(assembled.messages)
-        return Prompt(messages, texts, candidates, fitted.candidates, parts, fitted.dropped, budget)
+        return Prompt(messages, texts, candidates, fitted.candidates, parts, fitted.dropped, budget, memories)
 
     def _budget(self, model: ModelEntry) -> Budget:
         return Budget(model.context_window, model.max_tokens, self._shares, model.count_tokens)
@@ -180,6 +202,14 @@ class PromptBuilder:
             return texts
         near = nearest_text(gathered.ranked, self.language(request.question))
         return replace(texts, system="\n\n".join(filter(None, (texts.system, near))))
+
+    def _with_memories(
+        self, texts: PromptTexts, request: TurnRequest, memories: Sequence[Memory]
+    ) -> PromptTexts:
+        if not memories:
+            return replace(texts, memory="", memory_intro="")
+        intro = self._library.text("memory_intro", self.language(request.question))
+        return replace(texts, memory=memory_lines(memories), memory_intro=intro.replace(_CODE, texts.code))
 
     def _texts(self, request: TurnRequest, persona: str, role: PromptRole, code: str) -> PromptTexts:
         language = self.language(request.question)
@@ -199,6 +229,15 @@ class PromptBuilder:
             persona=request.persona or persona,
             code=code,
         )
+
+
+def tokens_saved(memories: Iterable[Memory]) -> int:
+    """What their lines would have taken."""
+    return estimate_tokens(memory_lines(memories))
+
+
+def memory_lines(memories: Iterable[Memory]) -> str:
+    return "\n".join(f"- {' '.join(memory.content.split())}" for memory in memories)
 
 
 def _fitted(
@@ -230,8 +269,11 @@ def _history(gathered: Gathered) -> History:
     )
 
 
-def _included(messages: Sequence[Message], budget: Budget, *, cited: bool) -> Iterator[ManifestPart]:
+def _included(
+    messages: Sequence[Message], budget: Budget, memories: Sequence[Memory], *, cited: bool
+) -> Iterator[ManifestPart]:
     """`cited`: the passages in the prompt are those of the turn's citations."""
+    recalled = tuple(memory.memory_id for memory in memories)
     stored_here = _STORED_NOWHERE_ELSE if cited else (*_STORED_NOWHERE_ELSE, Part.KNOWLEDGE)
     for message in messages:
         yield ManifestPart(
@@ -241,6 +283,7 @@ def _included(messages: Sequence[Message], budget: Budget, *, cited: bool) -> It
             reason=_WHY[message.part],
             turn_id=message.turn_id,
             text=message.content if message.part in stored_here else None,
+            memory_ids=recalled if message.part is Part.MEMORY else (),
         )
 
 
@@ -272,6 +315,15 @@ def _passed_over(gathered: Gathered) -> Iterator[ManifestPart]:
             yield ManifestPart(
                 Part.KNOWLEDGE.value, Role.USER.value, 0, False, reason, chunk_id=candidate.chunk.chunk_id
             )
+
+
+def _untold(gathered: Gathered, memories: Sequence[Memory]) -> Iterator[ManifestPart]:
+    """Memories that were recalled and are not in the prompt."""
+    no_room = gathered.memories[len(memories) :]
+    for reason, left_out in ((OVER_BUDGET, no_room), ("in_history", gathered.in_history)):
+        if left_out:
+            ids = tuple(memory.memory_id for memory in left_out)
+            yield ManifestPart(Part.MEMORY.value, Role.SYSTEM.value, 0, False, reason, memory_ids=ids)
 
 
 def _log_steps(request: TurnRequest, assembled: Assembled) -> None:

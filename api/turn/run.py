@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -18,7 +19,7 @@ import structlog
 from api.messages import say
 from api.turn.answer import Answer, AnswerSaver, Citing
 from api.turn.gathering import Gathering, Pipeline, TurnModels
-from api.turn.prompt import Prompt
+from api.turn.prompt import Gathered, Prompt, tokens_saved
 from api.turn.stream import (
     DoneEvent,
     ErrorEvent,
@@ -28,6 +29,7 @@ from api.turn.stream import (
     TurnNotes,
     TurnStream,
     finished_fields,
+    remembered_fields,
 )
 from api.turn.talk import talk_reply
 from core.conversation.branch import Branch
@@ -174,7 +176,17 @@ class TurnRun:
             return None
         self._prompt = self._pipeline.prompts.build(request, model, persona, gathered)
         self._citing.expect(self._gathering.query, self._prompt.candidates, gathered.rewritten)
+        self._remember(self._prompt, gathered)
         return self._prompt
+
+    def _remember(self, prompt: Prompt, gathered: Gathered) -> None:
+        """Say what is told of other conversations, and count it."""
+        self._pipeline.metrics.recalled(len(prompt.memories), tokens_saved(gathered.in_history))
+        if not prompt.memories:
+            return
+        self._pipeline.memories.note_used(prompt.memories)
+        memories = [remembered_fields(memory) for memory in prompt.memories]
+        self._status(TurnStage.REMEMBERING, memories=memories)
 
     def _learn(self, model: ModelEntry) -> None:
         showed = self._answer.showed_thinking_first
@@ -274,7 +286,7 @@ class TurnRun:
     def _sentence(self, failure: WenmaiError) -> str:
         return self._pipeline.failure_text(failure, self._language, self._plan.models.answer.model_id)
 
-    def _status(self, stage: TurnStage, *, message: str | None = None, **fields: float | str) -> None:
+    def _status(self, stage: TurnStage, *, message: str | None = None, **fields: Any) -> None:
         event = StatusEvent(stage, say(message or stage, self._language), dict(fields))
         self.stream.publish(event)
         self._notes.hear(event, self.stream.length)

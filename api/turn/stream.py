@@ -25,6 +25,7 @@ from core.conversation.turns import (
     TurnWarning,
 )
 from core.knowledge import Citation
+from core.memory.record import Memory
 from core.text import scrub
 
 
@@ -267,6 +268,17 @@ class TurnNotes:
             self._warnings.append(_warning(event, at))
         elif event.stage == TurnStage.REWRITING and (question := event.fields.get("question")):
             self._rewritten = str(question)[:MAX_REWRITTEN_CHARS], at
+
+
+def remembered_fields(memory: Memory) -> dict[str, Any]:
+    """A memory as the STATUS event names it: what is told, and from which turn."""
+    return {
+        "memory_id": memory.memory_id,
+        "content": memory.content,
+        "session_id": memory.session_id,
+        "turn_id": memory.turn_ids[0] if memory.turn_ids else "",
+        "created_at": memory.created_at,
+    }
 
 
 def replayed_warning(warning: TurnWarning) -> StatusEvent:

@@ -68,6 +68,7 @@ from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.lanes import CpuHours
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
+from services.memory.recall import MemoryRecall
 from services.memory.records import MemoryRecords
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
@@ -114,6 +115,7 @@ class History:
     sessions: SessionStore
     summaries: SummaryService
     traces: TurnTraces
+    recall: MemoryRecall
     qa_log: QALog | None
     calibrations: Calibrations
     receipts: ReceiptStore
@@ -150,6 +152,7 @@ class History:
     async def close(self) -> None:
         """What was begun in the background is finished, briefly; the log is written to its end."""
         await self.summaries.close()
+        await self.recall.close()
         await self.conversations.close()
         if self.qa_log is not None:
             await self.qa_log.close()
@@ -244,7 +247,7 @@ def make_history(
         turns, llms.get, conversation, lambda language: library.text("summarize", language)
     )
     sessions = SessionStore(store, names.session_collection)
-    memories = MemoryRecords(store, names.memory_collection)
+    memories = MemoryRecords(store, names.memory_collection, alone=names.qdrant_url is None)
     forget = Rewordings(turns).forget
     traces = TurnTraces(summaries.forget, sessions, qa_log, memories, names.data_dir, forget)
     receipts = ReceiptStore(store, names.operations_collection)
@@ -260,6 +263,7 @@ def make_history(
         sessions=sessions,
         summaries=summaries,
         traces=traces,
+        recall=MemoryRecall(memories, conversation, embedding.name),
         qa_log=qa_log,
         calibrations=Calibrations(store, names, embedding.name, settings.models.reranker),
         receipts=receipts,
@@ -307,7 +311,10 @@ def _put_together(
     readiness = Readiness(store, names, history.embedding)
     check_origin = partial(_check_origin, pipeline, knowledge)
     chat = KnowledgeHandler(pipeline, history.sessions, llms, running, server, conversation, readers)
-    sessions = SessionsHandler(history.sessions, turns, erasure, personas, index_later, check_origin)
+    memories = history.recall.records
+    sessions = SessionsHandler(
+        history.sessions, turns, memories, erasure, personas, index_later, check_origin
+    )
     container = Container(
         settings=settings,
         chat=chat,
@@ -418,6 +425,7 @@ def _pipeline(
         find_documents=knowledge.find_documents,
         precedence=knowledge.precedence,
         failure_text=FailureTexts(settings.models, mask_of(settings)),
+        memories=history.recall,
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )
 

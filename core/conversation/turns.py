@@ -2,9 +2,9 @@
 parents.
 
 A turn's prompt manifest is what was sent to the model, part by part, and what came back. Texts that are
-stored elsewhere (turns, summaries, the passages of the turn's own sources) are named there, not copied:
-erasing a turn erases it from every prompt that contained it. `request_sha256` proves that a request that is
-put together again is the one that was sent.
+stored elsewhere (turns, summaries, memories, the passages of the turn's own sources) are named there, not
+copied: erasing a turn erases it from every prompt that contained it. `request_sha256` proves that a request
+that is put together again is the one that was sent.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class TurnStage(StrEnum):
     REWRITING = "rewriting"
     RERANKING = "reranking"
     FILTERING = "filtering"
+    REMEMBERING = "remembering"
     GENERATING = "generating"
     RETRYING = "retrying"
     WARNING = "warning"
@@ -49,8 +50,9 @@ class ManifestPart:
     """One message of the logical order, or one that was left out.
 
     `part` and `role` are values of core.prompt.messages.Part and Role. `turn_id` names the turn it repeats,
-    or that holds the summary; `chunk_id` the passage, for parts left out of the knowledge context. `text`
-    is kept only for what is stored nowhere else. `reason` says why it is included, or why it is not.
+    or that holds the summary; `chunk_id` the passage, for parts left out of the knowledge context;
+    `memory_ids` the memories, a line each. `text` is kept only for what is stored nowhere else. `reason` says
+    why it is included, or why it is not.
     """
 
     part: str
@@ -61,6 +63,7 @@ class ManifestPart:
     turn_id: str | None = None
     chunk_id: str | None = None
     text: str | None = None
+    memory_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,11 @@ class PromptManifest:
     def prompt_tokens(self) -> int:
         """As counted before sending."""
         return sum(part.tokens for part in self.parts if part.kept)
+
+    @property
+    def memory_ids(self) -> tuple[str, ...]:
+        """The memories that were told."""
+        return tuple(memory_id for part in self.parts if part.kept for memory_id in part.memory_ids)
 
 
 TURN_SCHEMA = 1
@@ -144,7 +152,7 @@ KnowledgeUse = Literal["auto", "always", "never"]
 class AskedWith:
     """How a question was to be answered, as its request said. With the question, the model, and the filters
     it is the same request again. `date` is when it is asked (ISO 8601: a day, a month or a year), "" for the
-    day on which it is answered."""
+    day on which it is answered. Without `memory` nothing is recalled for it, nor learned from it."""
 
     thinking: bool = False
     rerank_top_n: int = 10
@@ -152,6 +160,7 @@ class AskedWith:
     insert_block_llm_id: str | None = None
     knowledge: KnowledgeUse = "auto"
     date: str = ""
+    memory: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +302,13 @@ def _fingerprint(question: str, model_id: str, how: AskedWith, filters: Knowledg
         how.use_insert_block,
         how.insert_block_llm_id,
     ]
-    # turns of before there were filters, a choice of searching, and dates keep their fingerprint
+    # turns of before there were filters, a choice of searching, dates, and memory keep their fingerprint
     if not filters.limits_nothing:
         asked.append(asdict(filters))
     if how.knowledge != "auto":
         asked.append(how.knowledge)
     if how.date:
         asked.append(how.date)
+    if not how.memory:
+        asked.append("no memory")
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

@@ -340,6 +340,7 @@ def _piles(
         for index, candidate in enumerate(candidates, start=1)
     ]
     summary = _whole(count, history.summary_turn_id or "", Kind.SUMMARY, code, history.summary)
+    memory = _whole(count, "", Kind.MEMORY, code, texts.memory)
     quoted = _text_tokens(count, texts.relevant_intro) + count(fenced(Kind.HISTORY, code, ""))
     return (
         _Pile(Part.RECENT, shares.recent, recent),
@@ -348,7 +349,7 @@ def _piles(
         ),
         _Pile(Part.RELEVANT, shares.relevant, _after(quoted, relevant)),
         _Pile(Part.SUMMARY, shares.summary, _after(count(texts.summary_intro), summary)),
-        _Pile(Part.MEMORY, shares.memory, _whole(count, "", Kind.MEMORY, code, texts.memory)),
+        _Pile(Part.MEMORY, shares.memory, _after(count(texts.memory_intro), memory)),
     )
 
 

@@ -183,7 +183,7 @@ def _standing(message: Message, texts: PromptTexts) -> str:
         case Part.SUMMARY:
             return _introduced(texts.summary_intro, fenced(Kind.SUMMARY, texts.code, message.content))
         case Part.MEMORY:
-            return fenced(Kind.MEMORY, texts.code, message.content)
+            return _introduced(texts.memory_intro, fenced(Kind.MEMORY, texts.code, message.content))
         case _:
             return neutral(message.content)
 

@@ -89,7 +89,7 @@ class Message:
     tool_call_id: str | None = None
 
 
-INTRODUCTIONS = ("relevant_intro", "knowledge_intro", "summary_intro", "question_intro")
+INTRODUCTIONS = ("relevant_intro", "knowledge_intro", "summary_intro", "question_intro", "memory_intro")
 LAID_WITH = (*INTRODUCTIONS, "code")
 """What a layout needs beside the messages: recorded with the turn, a request is laid out again the same."""
 
@@ -98,7 +98,7 @@ LAID_WITH = (*INTRODUCTIONS, "code")
 class PromptTexts:
     """The texts that are no turn's: fixed ones in the language of the question, and the user's own.
 
-    The introductions are single paragraphs; the layouts place them. `memory` comes with its introduction.
+    The introductions are single paragraphs; the layouts place them. `memory` has a line for each memory.
     `code` is that of the request's fences (core.prompt.fence); without one nothing but passages is fenced.
     """
 
@@ -107,6 +107,7 @@ class PromptTexts:
     knowledge_intro: str
     summary_intro: str = ""
     question_intro: str = ""
+    memory_intro: str = ""
     persona: str = ""
     memory: str = ""
     code: str = ""

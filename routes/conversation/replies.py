@@ -61,7 +61,10 @@ def prompt_reply(shown: ShownPrompt) -> turns.Prompt:
         prompt_tokens=manifest.prompt_tokens,
         filters=limits_reply(shown.turn.filters),
         parts=[
-            turns.PromptPart(**{**asdict(part.part), "text": part.text}, removed=part.removed)
+            turns.PromptPart(
+                **{**asdict(part.part), "text": part.text, "memory_ids": list(part.part.memory_ids)},
+                removed=part.removed,
+            )
             for part in shown.parts
         ],
         request=turns.PromptRequest(body=shown.body, sha256=manifest.request_sha256, exact=shown.exact),

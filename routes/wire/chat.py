@@ -44,6 +44,9 @@ class ChatBody(WireModel):
         "but small talk and requests about the conversation itself.",
     )
     date: AskedDate = ""
+    memory: bool = Field(
+        True, description="false: nothing is recalled from other conversations, and nothing learned of this."
+    )
     stream: bool = Field(True, description="false: one JSON object instead of a stream.")
     stream_format: StreamFormat = Field(
         "prefix", description="How the stream is written: data with prefixes, or named events with JSON."

@@ -261,6 +261,7 @@ class PromptPart(Reply):
     reason: str = Field(description="Why it is there, or why it is not.")
     turn_id: str | None = Field(description="The turn that it repeats, or that holds the summary.")
     chunk_id: str | None = Field(description="The passage that was left out.")
+    memory_ids: list[str] = Field(description="The memories in it, in the order of its lines.")
     text: str | None = Field(description="null for what was left out, and for what was erased since.")
     removed: bool = Field(description="true: it was sent, and erased since.")
 

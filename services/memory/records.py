@@ -55,7 +55,7 @@ class ForgottenMemories:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryMatch:
+class MemoryHit:
     """A memory by search; `cosine` None: its vector was not among the nearest."""
 
     memory: Memory
@@ -73,7 +73,7 @@ class MemoryRecords:
         self._store = store
         self._collection = collection
         self._alone = alone
-        self._has_any: LRUCache[str, bool] = LRUCache(OWNERS_KNOWN)
+        self._used: LRUCache[str, bool] = LRUCache(OWNERS_KNOWN)
 
     async def put(self, memory: Memory, vector: Sequence[float] | None = None) -> None:
         """Write the whole memory, over whatever was there. Raises StoreUnavailableError."""
@@ -83,21 +83,22 @@ class MemoryRecords:
         if words.indices:
             named[SPARSE] = sparse_vector(words)
         payload = {**asdict(memory), "slot": statement.slot if statement else ""}
-        self._has_any.pop(memory.owner, None)
+        self._used.pop(memory.owner, None)
         await self._store.upsert(
             self._collection, [Point(id=memory.memory_id, vector=named, payload=payload)]
         )
-        self._has_any.pop(memory.owner, None)  # whoever looked meanwhile may have seen none
+        self._used.pop(memory.owner, None)  # whoever looked meanwhile may have seen none
 
-    async def any_of_owner(self, owner: str) -> bool:
-        """Whether there may be a memory of this owner's."""
-        known = self._has_any.get(owner)
+    async def is_used_by(self, owner: str) -> bool:
+        """Whether there may be a memory of this owner's, who wants any."""
+        known = self._used.get(owner)
         if known is not None:
             return known
-        has_any = (await self._store.count(self._collection, _of(owner))).count > 0
+        number = (await self._store.count(self._collection, _of(owner))).count
+        used = number > 0 and (await self.switch_of(owner)).on
         if self._alone:
-            self._has_any[owner] = has_any
-        return has_any
+            self._used[owner] = used
+        return used
 
     async def get_many(self, memory_ids: Sequence[str], owner: str) -> list[Memory]:
         """In this order; those that are gone, unreadable, or somebody else's are left out."""
@@ -161,7 +162,7 @@ class MemoryRecords:
         words: SparseTerms,
         limit: int,
         now_us: int | None = None,
-    ) -> list[MemoryMatch]:
+    ) -> list[MemoryHit]:
         """By meaning and by words, each list's best. With `now_us` only what holds then."""
         requests = _requests(vector, words, _valid(owner, now_us), limit)
         if not requests:
@@ -176,7 +177,7 @@ class MemoryRecords:
                 memory = memories.get(str(point.id)) or _read(Record(id=point.id, payload=point.payload))
                 if memory is not None:
                     memories[str(point.id)] = memory
-        return [MemoryMatch(memory, cosines.get(memory_id)) for memory_id, memory in memories.items()]
+        return [MemoryHit(memory, cosines.get(memory_id)) for memory_id, memory in memories.items()]
 
     async def change(self, memory_id: str, owner: str, fields: dict[str, Any]) -> bool:
         """Write these fields alone. False: there is none of this owner's any more."""
@@ -189,13 +190,13 @@ class MemoryRecords:
     async def delete(self, memory_ids: Sequence[str]) -> None:
         for batch in batches(list(memory_ids)):
             await self._store.delete(self._collection, by_ids(batch))
-        self._has_any.clear()
+        self._used.clear()
 
     async def delete_all(self, owner: str) -> int:
         """Every memory of this owner's; the switch stays. Returns how many."""
         number = (await self._store.count(self._collection, _of(owner))).count
         await self._store.delete(self._collection, matching(_of(owner)))
-        self._has_any.clear()
+        self._used.clear()
         return number
 
     async def expire(self, before_us: int) -> int:
@@ -207,7 +208,7 @@ class MemoryRecords:
         number = (await self._store.count(self._collection, old)).count
         if number:
             await self._store.delete(self._collection, matching(old))
-            self._has_any.clear()
+            self._used.clear()
         return number
 
     async def switch_of(self, owner: str) -> MemorySwitch:
@@ -216,8 +217,10 @@ class MemoryRecords:
         return MemorySwitch(bool(payload.get("on", True)), int(payload.get("created_us", 0)))
 
     async def set_switch(self, owner: str, switch: MemorySwitch) -> None:
+        self._used.pop(owner, None)
         payload = {"owner": owner, "is_switch": True, "on": switch.on, "created_us": switch.changed_us}
         await self._store.upsert(self._collection, [Point(id=_switch_id(owner), vector={}, payload=payload)])
+        self._used.pop(owner, None)
 
     async def forget_turns(self, turn_ids: Collection[str]) -> ForgottenMemories:
         """Delete what was derived from these turns alone; the others came from them no more.

@@ -42,6 +42,10 @@ class Metrics:
         self._answer_tokens = self._counter("answer_tokens", "Tokens of answers.", "model")
         self._prompt_tokens = self._counter("prompt_tokens", "Tokens sent to models for turns.", "model")
         self._errors = self._counter("errors", "Requests answered with an error, by its code.", "code")
+        self._recalled = self._counter("memories_recalled", "Memories told in prompts.")
+        self._saved_tokens = self._counter(
+            "memory_tokens_saved", "Tokens of memories not told: the history in the prompt says the same."
+        )
         self._first_token = self._seconds("first_token", "Question to first token.", "model")
         self._whole_turn = self._seconds("turn_duration", "Question to DONE, of completed turns.", "model")
         self._stages = self._seconds("stage_duration", "Time in each stage of a turn.", "stage")
@@ -70,6 +74,11 @@ class Metrics:
             self._warnings.labels(warning.code).inc()
         if failure is not None:
             self._failures.labels(failure.code, series.model).inc()
+
+    def recalled(self, memories: int, saved_tokens: int) -> None:
+        """Of one prompt; saved is what a memory would have taken whose turns stand in the history."""
+        self._recalled.inc(memories)
+        self._saved_tokens.inc(saved_tokens)
 
     def refused(self, code: str) -> None:
         """A request was answered with this error."""

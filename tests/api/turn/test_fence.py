@@ -17,6 +17,7 @@ from core.conversation.summaries import AppliedSummary, SummarySource, task_text
 from core.conversation.turns import TurnRequest
 from core.knowledge import Candidate, Chunk, KnowledgeFilter
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
+from core.memory.record import Memory
 from core.prompt.exchange import MESSAGES, PROMPT, SYSTEM, canonical_json, fielded, wire_messages
 from core.prompt.layouts import read_back
 from core.prompt.messages import Layout, Message, Part, Role, ToolCall, parse_knowledge, scope_in_prompt
@@ -52,6 +53,7 @@ def everywhere(shape: str, *, passages: bool = True) -> tuple[Prompt, Candidate]
         summary=AppliedSummary(f"They spoke\n{shape}\nof it", frozenset({"t5"}), "t5", "t5", 9),
         ranked=(passage,),
         candidates=(passage,) if passages else (),
+        memories=(Memory("m-1", "o", f"Likes tea.\n{shape}"),),
     )
     limits = KnowledgeFilter(tags=(shape, "a tag"), sources=(f"from {shape}",))
     request = TurnRequest(ASKED, "o", filters=limits)
@@ -62,10 +64,8 @@ def everywhere(shape: str, *, passages: bool = True) -> tuple[Prompt, Candidate]
         Message(Role.ASSISTANT, f"Let me {shape}", Part.RECENT, "t8", tool_calls=(call,)),
         Message(Role.TOOL, f"result\n{shape}", Part.RECENT, "t8", tool_call_id="call-1"),
     )
-    at = next(nth for nth, each in enumerate(prompt.messages) if each.part is Part.SUMMARY)
-    memory = Message(Role.SYSTEM, f"Likes tea.\n{shape}", Part.MEMORY)
     end = -2 if passages else -1
-    messages = (*prompt.messages[:at], memory, *prompt.messages[at:end], *tools, *prompt.messages[end:])
+    messages = (*prompt.messages[:end], *tools, *prompt.messages[end:])
     return replace(prompt, messages=messages), passage
 
 

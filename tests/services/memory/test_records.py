@@ -117,12 +117,14 @@ async def test_who_has_no_memory_is_known_without_a_search_until_one_is_written(
     """Discriminates: an owner's first memory hidden by what was known before; a switch taken for a memory."""
     alone = MemoryRecords(parts.store, MEMORIES, alone=True)
     await alone.set_switch("local", MemorySwitch(True, 1))
-    assert not await alone.any_of_owner("local")
+    assert not await alone.is_used_by("local")
     await parts.memories.put(a_memory(1, 1))  # past it: it need not see that
-    assert not await alone.any_of_owner("local")
+    assert not await alone.is_used_by("local")
     await alone.put(a_memory(2, 1))
-    assert await alone.any_of_owner("local")
-    assert not await parts.memories.any_of_owner("somebody")
+    assert await alone.is_used_by("local")
+    assert not await parts.memories.is_used_by("somebody")
+    await alone.set_switch("local", MemorySwitch(False, 2))
+    assert not await alone.is_used_by("local")
 
 
 async def test_the_switch_is_kept_apart_from_the_memories(parts: Parts) -> None:
