@@ -17,6 +17,7 @@ from api.admin.store_look import Readiness, StoreLook
 from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
 from api.knowledge_handler import KnowledgeHandler
+from api.memories import MemoriesHandler
 from api.search.handler import SearchHandler
 from api.sessions.foreign import ForeignImporter
 from api.sessions.handler import SessionsHandler
@@ -78,6 +79,7 @@ class Container:
     look: StoreLook
     calibration: CalibrationHandler
     model_check: ModelCheck
+    memories: MemoriesHandler
 
     @property
     def supported_formats(self) -> list[str]:
@@ -106,6 +108,7 @@ class Container:
         """What was begun beside the requests ends, while the store is still open."""
         await self.look.close()
         await self.sync.close()
+        await self.memories.learning.close()
 
     async def finish_erasures(self) -> None:
         """What a crash has cut; beside other workers only what none of them can still be at."""

@@ -13,7 +13,7 @@ from api.turn.run import RunningTurns, StreamSeats, TurnPlan, TurnRun
 from api.turn.stream import Event, TurnStream, replay
 from config.settings import ConversationSettings, ServerSettings
 from core.conversation.branch import Branch
-from core.conversation.sessions import Command, CommandName, Session, parse_command
+from core.conversation.sessions import Command, CommandName, Session, parse_command, plain_request
 from core.conversation.turns import UNSET, Turn, TurnRequest, TurnStatus, repeats
 from core.errors import (
     EmptyQuestionError,
@@ -156,11 +156,12 @@ class KnowledgeHandler:
         """The question cleaned and filtered; or the command that it is, which no filter sees."""
         question = preprocess_question(request.question)
         command = parse_command(question)
+        if command is None or command.name is CommandName.REMEMBER:  # what is kept is filtered as a question
+            question = preprocess_question(self._pipeline.question_filter(question))
+            command = parse_command(question) or plain_request(question)
         if command is not None:
             self._pipeline.commands.check(command)
             request = replace(request, filters=NO_LIMITS)  # they limit nothing here
-        else:
-            question = preprocess_question(self._pipeline.question_filter(question))
         if not question:
             raise EmptyQuestionError("question: must not be empty.")
         limit = self._conversation.max_question_chars

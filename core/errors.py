@@ -109,6 +109,16 @@ class UnreadableDocumentError(BadRequestError):
         self.code = code
 
 
+class MemoryRefusedError(BadRequestError):
+    """The write gate refuses; `reason` is one of core.memory.gate.Refusal."""
+
+    code = "memory_refused"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"content: it cannot be remembered ({reason}).")
+        self.reason = reason
+
+
 class NotFoundError(WenmaiError):
     code = "not_found"
 
@@ -131,6 +141,10 @@ class UnknownDocumentError(NotFoundError):
 
 class UnknownJobError(NotFoundError):
     code = "unknown_job"
+
+
+class UnknownMemoryError(NotFoundError):
+    code = "unknown_memory"
 
 
 class ConflictError(WenmaiError):

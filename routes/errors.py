@@ -181,7 +181,7 @@ def install_error_handlers(app: FastAPI, routers: Iterable[APIRouter]) -> None:
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
-UPLOADS = frozenset({"/documents", "/sessions/import", "/sessions/import/file"})
+UPLOADS = frozenset({"/documents", "/sessions/import", "/sessions/import/file", "/memories/import"})
 MAX_HISTORY_BYTES = 8_000_000  # below /v1: clients send the whole conversation
 MAX_DISCARDED_BYTES = 64_000_000
 MAX_BODY_BYTES = 1_000_000  # a question of the most characters that can be allowed takes 400,000

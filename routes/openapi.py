@@ -15,6 +15,7 @@ from routes.openai.wire import CompletionBody, CompletionChunk, EmbeddingBody
 from routes.wire.chat import ChatBody, StreamEvent
 from routes.wire.documents import DocumentPatch, DocumentUpload, Job
 from routes.wire.fields import ErrorResponse
+from routes.wire.memories import MemoryBody, MemoryChanges, MemoryImportBody, SwitchBody
 from routes.wire.operations import ReembedBody, SyncBody
 from routes.wire.search import CalibrationBody, SearchBody
 from routes.wire.shares import ShareBody
@@ -28,12 +29,13 @@ SCHEMAS = "#/components/schemas/"
 REQUESTS: tuple[type[BaseModel], ...] = (
     ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
     ReembedBody, CalibrationBody, DocumentPatch, DocumentUpload, CompletionBody,
-    EmbeddingBody, ShareBody,
+    EmbeddingBody, ShareBody, MemoryBody, MemoryChanges, MemoryImportBody, SwitchBody,
 )  # fmt: skip
 REPLIES: tuple[type[BaseModel], ...] = (StreamEvent, CompletionChunk, Job, ErrorResponse)
 TAGS = (
     ("conversation", "Ask, follow the answer as it is written, stop it."),
     ("sessions", "Conversations and their turns: list, read, rename, rate, erase, export, import."),
+    ("memories", "What is remembered of a person: list, write, change, forget, copy, switch off."),
     ("documents", "What questions are answered from: add, list, read, tag, erase."),
     ("openai", "The same in OpenAI's form, for clients that know no other."),
     ("search", "Retrieval alone: why a passage was chosen, or was not."),

@@ -161,7 +161,8 @@ class ConversationManager:
         return await self._retention.expire(days, reason, confirmed=True)
 
     async def cleanup_expired_conversations(self, *, unattended: bool = False) -> ExpiryReport:
-        """The nightly job: delete_old_conversations with CONVERSATION_EXPIRE_DAYS; prompts have their own.
+        """The nightly job: delete_old_conversations with CONVERSATION_EXPIRE_DAYS; prompts and memories have
+        limits of their own.
 
         Raises ConflictError, nothing deleted, when nobody attends and the clock is not believed
         (core.operations.expiry.trusts_clock).
@@ -170,6 +171,7 @@ class ConversationManager:
         report = await self._retention.expire(days, "schedule", confirmed=not unattended)
         # Afterwards: a clock that is not believed takes no prompts either.
         await self._retention.forget_prompts(self._settings.prompt_keep_days)
+        await self._retention.forget_memories(self._settings.memory_expire_days)
         return report
 
     async def recover_running(self, min_age_s: float = 0) -> list[Turn]:

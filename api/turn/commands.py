@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from api.turn.memory_commands import MemoryCommands
 from core.conversation.sessions import (
     Command,
     CommandLanguage,
@@ -13,6 +14,7 @@ from core.conversation.sessions import (
     PersonaRules,
     Session,
 )
+from core.conversation.turns import Turn
 from services.conversation.sessions import SessionStore
 
 _TEXTS: dict[str, tuple[str, str]] = {
@@ -22,13 +24,19 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "- `/clear`：从这里重新开始，之后的提问不再带上文；已有的轮次都保留\n"
         "- `/persona`：显示本会话的人设\n"
         "- `/persona 文字`：设置或替换本会话的人设，从下一轮起生效\n"
-        "- `/persona clear`：清除本会话的人设",
+        "- `/persona clear`：清除本会话的人设\n"
+        "- `/remember 文字`：记住关于你的一件事，在所有会话里都有效\n"
+        "- `/forget 词`：忘掉含有这些词的记忆\n"
+        "- `/memories`：列出记住的事",
         "Commands:\n"
         "- `/help`: shows this list\n"
         "- `/clear`: starts over here: later questions ignore the history, no turn is deleted\n"
         "- `/persona`: shows this session's persona\n"
         "- `/persona TEXT`: sets or replaces this session's persona, from the next turn on\n"
-        "- `/persona clear`: clears this session's persona",
+        "- `/persona clear`: clears this session's persona\n"
+        "- `/remember TEXT`: keeps something about you, for all sessions\n"
+        "- `/forget WORDS`: deletes the memories that have these words\n"
+        "- `/memories`: lists what is remembered",
     ),
     "clear": (
         "已重新开始：之后的提问不带上文。之前的轮次都还在。",
@@ -49,8 +57,11 @@ _BETWEEN = "\n\n"
 
 
 class CommandRunner:
-    def __init__(self, sessions: SessionStore, personas: PersonaRules | None = None) -> None:
+    def __init__(
+        self, sessions: SessionStore, memories: MemoryCommands, personas: PersonaRules | None = None
+    ) -> None:
         self._sessions = sessions
+        self._memories = memories
         self._personas = personas or PersonaRules()
 
     def check(self, command: Command) -> None:
@@ -58,7 +69,7 @@ class CommandRunner:
         if command.persona_text is not None:
             self._personas.checked(command.persona_text, "question")
 
-    async def run(self, command: Command, session: Session, owner: str, language: CommandLanguage) -> str:
+    async def run(self, command: Command, session: Session, turn: Turn, language: CommandLanguage) -> str:
         """Carry the command out and give the answer's text; the session must be stored already.
 
         The parent of the next turn after `/clear` is the branch's matter. Raises BadRequestError and
@@ -70,7 +81,9 @@ class CommandRunner:
             case CommandName.CLEAR:
                 return _say("clear", language)
             case CommandName.PERSONA:
-                return await self._persona(command, session.session_id, owner, language)
+                return await self._persona(command, session.session_id, turn.owner, language)
+            case CommandName.REMEMBER | CommandName.FORGET | CommandName.MEMORIES:
+                return await self._memories.run(command, turn, language)
             case _:
                 assert_never(command.name)
 

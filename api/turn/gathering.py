@@ -23,6 +23,7 @@ from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.precedence import SamplePrecedence
 from services.llm_service import ModelEntry
+from services.memory.learning import MemoryLearning
 from services.memory.recall import MemoryRecall, RecalledMemory, RecallScope
 from services.models.text_filters import AnswerFilters
 from services.operations.metrics import Metrics
@@ -63,6 +64,7 @@ class Pipeline:
     precedence: SamplePrecedence
     failure_text: FailureTexts
     memories: MemoryRecall
+    learning: MemoryLearning
     widener: Widener | None = None
 
     def owners(self, owner: str) -> tuple[str, ...]:
@@ -78,6 +80,7 @@ class Pipeline:
         reader."""
         self.metrics.turn_ended(turn, failure)
         self.conversations.after_turn(branch, turn)
+        self.learning.after_turn(turn, sum(node.recallable for node in branch.nodes))
         if self.qa_log is not None:
             self.qa_log.write(turn)
         if turn.status is TurnStatus.COMPLETED and not turn.command:

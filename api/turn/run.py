@@ -141,7 +141,7 @@ class TurnRun:
         """A slash command is answered without a model."""
         session = self._plan.session
         language = command_language(command, session.title, self._plan.request.language)
-        text = await self._pipeline.commands.run(command, session, self.turn.owner, language)
+        text = await self._pipeline.commands.run(command, session, self.turn, language)
         self.stream.publish(*self._answer.whole(text))
 
     async def _respond(self) -> None:

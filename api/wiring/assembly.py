@@ -25,6 +25,7 @@ from api.container import Container
 from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
 from api.knowledge_handler import KnowledgeHandler
+from api.memories import MemoriesHandler
 from api.model_failures import FailureTexts
 from api.search.handler import SearchHandler
 from api.search.why_not import WhyNot
@@ -33,6 +34,7 @@ from api.sessions.handler import SessionsHandler
 from api.sessions.shares import SharesHandler
 from api.turn.commands import CommandRunner
 from api.turn.gathering import Pipeline
+from api.turn.memory_commands import MemoryCommands
 from api.turn.prompt import PromptBuilder
 from api.turn.run import RunningTurns, StreamSeats
 from api.wiring.parts import (
@@ -68,8 +70,12 @@ from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.lanes import CpuHours
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
+from services.memory.extraction import Extraction
+from services.memory.learning import MemoryLearning, Reading
 from services.memory.recall import MemoryRecall
 from services.memory.records import MemoryRecords
+from services.memory.unread import UnreadTurns
+from services.memory.writing import MemoryWriter
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
 from services.operations.backup.making import Backups, Snapshots
@@ -116,6 +122,7 @@ class History:
     summaries: SummaryService
     traces: TurnTraces
     recall: MemoryRecall
+    activity: Activity
     qa_log: QALog | None
     calibrations: Calibrations
     receipts: ReceiptStore
@@ -172,7 +179,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
         llms = LLMService(await open_llms(settings, stack))
-        _check_summary_model(settings, llms)
+        _check_named_models(settings, llms)
         reranker = open_reranker(settings, embedding.name, stack)
         await _settle_folders(settings, embedding, partial(open_store, settings.store))
         store = await stack.enter_async_context(open_store(settings.store))
@@ -237,6 +244,7 @@ def make_history(
     snapshots: Snapshots | None = None,
 ) -> History:
     conversation, names = settings.conversation, settings.store
+    activity = activity or Activity()
     cache_s = 0.0 if names.qdrant_url else HISTORY_CACHE_S  # other workers write there, too
     turns = TurnStore(store, names.conversation_collection, cache_s)
     qa_log = QALog(conversation.qa_log) if conversation.qa_log else None
@@ -249,7 +257,10 @@ def make_history(
     sessions = SessionStore(store, names.session_collection)
     memories = MemoryRecords(store, names.memory_collection, alone=names.qdrant_url is None)
     forget = Rewordings(turns).forget
-    traces = TurnTraces(summaries.forget, sessions, qa_log, memories, names.data_dir, forget)
+    traces = TurnTraces(
+        summaries.forget, sessions, qa_log, memories, names.data_dir, forget,
+        memories_outlive=conversation.memory_outlives_turns,
+    )  # fmt: skip
     receipts = ReceiptStore(store, names.operations_collection)
     space = StoreSpace(store, [spec.name for spec in collection_specs(names)], receipts, utc_now_us)
     retention = Retention(turns, SessionRecords(store, names.session_collection), traces, receipts, space)
@@ -264,6 +275,7 @@ def make_history(
         summaries=summaries,
         traces=traces,
         recall=MemoryRecall(memories, conversation, embedding.name),
+        activity=activity,
         qa_log=qa_log,
         calibrations=Calibrations(store, names, embedding.name, settings.models.reranker),
         receipts=receipts,
@@ -302,7 +314,8 @@ def _put_together(
     prompts = PromptBuilder(PromptLibrary(), conversation)
     personas = PersonaRules(lambda text: prompts.check_persona(text, llms.get(DEFAULT_MODEL_ID)))
     metrics = Metrics(entry.model_id for entry in llms.entries())
-    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics)
+    memories = _memories(history, metrics)
+    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories)
     search = _search(history, knowledge, pipeline)
     readers = _seats(server, 2)  # who asked and who came back: a lost connection may not have been missed yet
     turns, index_later = history.conversations.turns, history.conversations.index_later
@@ -311,9 +324,8 @@ def _put_together(
     readiness = Readiness(store, names, history.embedding)
     check_origin = partial(_check_origin, pipeline, knowledge)
     chat = KnowledgeHandler(pipeline, history.sessions, llms, running, server, conversation, readers)
-    memories = history.recall.records
     sessions = SessionsHandler(
-        history.sessions, turns, memories, erasure, personas, index_later, check_origin
+        history.sessions, turns, history.recall.records, erasure, personas, index_later, check_origin
     )
     container = Container(
         settings=settings,
@@ -345,6 +357,7 @@ def _put_together(
         look=StoreLook(WatchedStore(store, names, readiness, disk, history.receipts, history.space, sync)),
         calibration=CalibrationHandler(search, history.calibrations, pipeline.threshold),
         model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
+        memories=memories,
     )
     metrics.registry.register(Gauges(container))
     return container
@@ -386,6 +399,27 @@ def _search(history: History, knowledge: KnowledgeBase, pipeline: Pipeline) -> S
     )
 
 
+def _memories(history: History, metrics: Metrics) -> MemoriesHandler:
+    records, embedding = history.recall.records, history.embedding
+    writer = MemoryWriter(records, embedding.embed_passages, embedding.name, metrics.memory_refused)
+    on = history.settings.conversation.memory_recall != "off"
+    learning = MemoryLearning(records, writer, on=on, reading=_memory_reading(history))
+    return MemoriesHandler(records, writer, learning)
+
+
+def _memory_reading(history: History) -> Reading | None:
+    """None: MEMORY_MIN_MESSAGES is 0, or the model only quotes."""
+    settings, library = history.settings, PromptLibrary()
+    conversation, names = settings.conversation, settings.store
+    model = history.llms.get(conversation.memory_model_id)
+    if not conversation.memory_min_messages or not model.generative:
+        return None
+    extraction = Extraction(model.reply, partial(library.text, "remember"))
+    unread = UnreadTurns(history.store, names.conversation_collection)
+    min_turns = math.ceil(conversation.memory_min_messages / 2)  # a turn is two messages
+    return Reading(unread, extraction, history.activity, min_turns)
+
+
 def _pipeline(
     history: History,
     knowledge: KnowledgeBase,
@@ -393,6 +427,7 @@ def _pipeline(
     prompts: PromptBuilder,
     personas: PersonaRules,
     metrics: Metrics,
+    memories: MemoriesHandler,
 ) -> Pipeline:
     settings, store, library = history.settings, history.store, PromptLibrary()
     neighbours = Neighbours(store, settings.store.knowledge_collection)
@@ -410,7 +445,7 @@ def _pipeline(
             lambda language: library.text("rewrite", language), settings.retrieval.rewrite_timeout_s
         ),
         prompts=prompts,
-        commands=CommandRunner(history.sessions, personas),
+        commands=CommandRunner(history.sessions, MemoryCommands(memories), personas),
         metrics=metrics,
         question_filter=load_question_filters(settings.conversation.question_filters),
         answer_filters=load_answer_filters(settings.conversation.answer_filters),
@@ -426,6 +461,7 @@ def _pipeline(
         precedence=knowledge.precedence,
         failure_text=FailureTexts(settings.models, mask_of(settings)),
         memories=history.recall,
+        learning=memories.learning,
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )
 
@@ -433,12 +469,13 @@ def _pipeline(
 # Before and beside the first questions.
 
 
-def _check_summary_model(settings: Settings, llms: LLMService) -> None:
+def _check_named_models(settings: Settings, llms: LLMService) -> None:
     """Raises StartRefusedError."""
-    try:
-        llms.get(settings.conversation.summary_model_id)
-    except UnknownModelError as error:
-        raise StartRefusedError(f"SUMMARY_MODEL_ID names no model. {error}") from error
+    for name in ("summary_model_id", "memory_model_id"):
+        try:
+            llms.get(getattr(settings.conversation, name))
+        except UnknownModelError as error:
+            raise StartRefusedError(f"{name.upper()} names no model. {error}") from error
 
 
 def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from core.dates import rfc3339
 from core.errors import BadRequestError
+from core.memory.requests import explicit_request
 from core.text import Language, fold_width, is_mostly_chinese, preprocess_question
 
 MAX_NAME_CHARS = 200
@@ -130,6 +131,9 @@ class CommandName(StrEnum):
     HELP = "help"
     CLEAR = "clear"
     PERSONA = "persona"
+    REMEMBER = "remember"
+    FORGET = "forget"
+    MEMORIES = "memories"
 
 
 _NAMES = {f"/{name.value}": name for name in CommandName}
@@ -149,6 +153,12 @@ class Command:
         return self.name is CommandName.PERSONA and self.argument.lower() == "clear"
 
     @property
+    def text(self) -> str:
+        """What somebody wrote in it; "" for what only names a command."""
+        brings = self.name in (CommandName.REMEMBER, CommandName.FORGET)
+        return self.argument if brings else self.persona_text or ""
+
+    @property
     def persona_text(self) -> str | None:
         """The persona that is to be set; None when it is shown, cleared, or another command."""
         sets = self.name is CommandName.PERSONA and self.argument and not self.clears_persona
@@ -164,10 +174,19 @@ def parse_command(question: str) -> Command | None:
     return Command(name, words[1].strip() if len(words) > 1 else "") if name else None
 
 
+def plain_request(question: str) -> Command | None:
+    """A message that is nothing but the wish that something be remembered or forgotten, in plain words: it
+    is carried out like the command. None for a question."""
+    request = explicit_request(question)
+    if request is None or not request.whole:
+        return None
+    return Command(CommandName.FORGET if request.forget else CommandName.REMEMBER, request.content)
+
+
 def command_language(command: Command, earlier: str = "", reader: CommandLanguage = None) -> CommandLanguage:
-    """The language to answer in: that of the persona's text, else the reader's where it is known, else that
+    """The language to answer in: that of the text it brings, else the reader's where it is known, else that
     of an earlier question of the session."""
-    return _language_of(command.persona_text or "") or reader or _language_of(earlier)
+    return _language_of(command.text) or reader or _language_of(earlier)
 
 
 def _language_of(text: str) -> CommandLanguage:

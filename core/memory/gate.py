@@ -29,6 +29,7 @@ class Refusal(StrEnum):
     NO_SOURCE = "no_source"
     UNSUPPORTED = "unsupported"
     TOO_MANY = "too_many"
+    UNREADABLE = "unreadable"
 
 
 # Kinds of statements.
@@ -171,7 +172,14 @@ _PASSING = re.compile(
     r"|希望(?:了解|知道)|感谢|打招呼|咨询|提到[了过]?$|的(?:问题|提问)是)",
     re.I,
 )  # fmt: skip
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?|[二两三四五六七八九十百千万亿]+")
+_ASKS = re.compile(
+    r"[?？]\s*$|什么|怎么|怎样|如何|哪|多少|几[^乎]|谁|为何|[吗呢]\s*$|是不是|是否|有没有"
+    r"|^\s*(?:and |so |but )?(?:what|where|who|whose|which|how|when|why|(?:do|did|am|is|are|was|can|could"
+    r"|should|would|will) "
+    r"(?:i|my|it|there))\b",
+    re.I,
+)
 _NEGATION = re.compile(r"不|没|无|别|非(?!常)|\b(?:not|no|never|n't|without)\b|n['’]t\b", re.I)
 _SOMEBODY = re.compile(
     r"妻子|老婆|丈夫|老公|爱人|妈|爸|母亲|父亲|哥|姐|弟|妹|儿子|女儿|孩子|同事|朋友|老板|经理|室友|同学|邻居"
@@ -238,9 +246,7 @@ def _supports(claim: str, source: str) -> bool:
     of_others = {each.lower() for each in _SOMEBODY.findall(said)} - {
         each.lower() for each in _SOMEBODY.findall(claim)
     }
-    return (
-        same_side and not of_others and not _UNREAL.search(said) and not said.rstrip().endswith(("?", "？"))
-    )
+    return same_side and not of_others and not _UNREAL.search(said) and not _ASKS.search(said)
 
 
 _FRAME = frozenset(

@@ -29,6 +29,7 @@ def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:
         "filters": None if turn.filters.limits_nothing else limits_reply(turn.filters),
         "warnings": [warning_reply(warning) for warning in turn.warnings],
         "rewritten_question": turn.rewritten.text if turn.rewritten else None,
+        "memory_ids": list(turn.prompt.memory_ids) if turn.prompt else None,
     }
     body = {
         name: value

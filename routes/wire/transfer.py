@@ -141,6 +141,7 @@ class ImportRequest(WireModel):
     insert_block_llm_id: Name | None = Field(None, description="Which model judged.")
     knowledge: KnowledgeUse = Field("auto", description="Whether the documents were to be searched.")
     date: IsoDate = Field("", description="When it was asked, as its request said.")
+    memory: bool = Field(True, description="Whether memories were to be used.")
 
     def to_asked(self) -> AskedWith:
         return AskedWith(**self.model_dump())

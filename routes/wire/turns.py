@@ -164,6 +164,7 @@ class Turn(Reply):
     feedback: Feedback | None = absent("What its reader thinks of the answer.")
     warnings: list[TurnWarning] | None = absent("What its reader was warned of.")
     rewritten_question: str | None = absent("The wording that the documents were searched with once more.")
+    memory_ids: list[str] | None = absent("What its prompt was told of other conversations.")
 
 
 class Branch(Reply):

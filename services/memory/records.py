@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -77,17 +76,13 @@ class MemoryRecords:
 
     async def put(self, memory: Memory, vector: Sequence[float] | None = None) -> None:
         """Write the whole memory, over whatever was there. Raises StoreUnavailableError."""
-        statement = statement_of(memory.content)
-        named: dict[str, Any] = {} if vector is None else {DENSE: list(vector)}
-        words = await asyncio.to_thread(encode_document, memory.content)
-        if words.indices:
-            named[SPARSE] = sparse_vector(words)
-        payload = {**asdict(memory), "slot": statement.slot if statement else ""}
-        self._used.pop(memory.owner, None)
-        await self._store.upsert(
-            self._collection, [Point(id=memory.memory_id, vector=named, payload=payload)]
-        )
-        self._used.pop(memory.owner, None)  # whoever looked meanwhile may have seen none
+        await self.put_many([(memory, vector)])
+
+    async def put_many(self, memories: Sequence[tuple[Memory, Sequence[float] | None]]) -> None:
+        points = [_point(memory, vector) for memory, vector in memories]
+        self._used.clear()
+        await self._store.upsert(self._collection, points)
+        self._used.clear()  # whoever looked meanwhile may have seen none
 
     async def is_used_by(self, owner: str) -> bool:
         """Whether there may be a memory of this owner's, who wants any."""
@@ -117,6 +112,10 @@ class MemoryRecords:
         """All that says something of this kind, oldest first."""
         return await self.of_owner(owner, equals("slot", slot))
 
+    async def superseded_by(self, owner: str, memory_ids: Collection[str]) -> list[Memory]:
+        """Those whose place one of these took, oldest first."""
+        return await self.of_owner(owner, any_of("superseded_by", memory_ids))
+
     async def newest(
         self,
         owner: str,
@@ -124,14 +123,16 @@ class MemoryRecords:
         before_us: int | None = None,
         memory_type: MemoryType | None = None,
         text: str = "",
+        now_us: int | None = None,
     ) -> tuple[list[Memory], int | None]:
         """At most `limit`, newest first, those alone that have `text` in them (case and width make no
-        difference); and where the next page begins, None at the end."""
+        difference), with `now_us` those that hold then; and where the next page begins, None at the end."""
         memories: list[Memory] = []
         async for memory in self._newest(owner, before_us, memory_type):
             if len(memories) == limit:
                 return memories, memories[-1].created_us
-            if alike(text) in alike(memory.content):
+            holds = now_us is None or memory.holds_at(now_us)
+            if holds and alike(text) in alike(memory.content):
                 memories.append(memory)
         return memories, None
 
@@ -262,6 +263,16 @@ class _Payload(BaseModel):
     superseded_by: str | None = None
     last_used_us: int = 0
     uses: int = 0
+
+
+def _point(memory: Memory, vector: Sequence[float] | None) -> Point:
+    statement = statement_of(memory.content)
+    named: dict[str, Any] = {} if vector is None else {DENSE: list(vector)}
+    words = encode_document(memory.content)
+    if words.indices:
+        named[SPARSE] = sparse_vector(words)
+    payload = {**asdict(memory), "slot": statement.slot if statement else ""}
+    return Point(id=memory.memory_id, vector=named, payload=payload)
 
 
 def _of(owner: str, *conditions: Condition) -> Filter:

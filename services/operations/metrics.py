@@ -46,6 +46,9 @@ class Metrics:
         self._saved_tokens = self._counter(
             "memory_tokens_saved", "Tokens of memories not told: the history in the prompt says the same."
         )
+        self._memories_refused = self._counter(
+            "memory_refused", "What the write gate did not let be remembered, by why.", "reason"
+        )
         self._first_token = self._seconds("first_token", "Question to first token.", "model")
         self._whole_turn = self._seconds("turn_duration", "Question to DONE, of completed turns.", "model")
         self._stages = self._seconds("stage_duration", "Time in each stage of a turn.", "stage")
@@ -79,6 +82,10 @@ class Metrics:
         """Of one prompt; saved is what a memory would have taken whose turns stand in the history."""
         self._recalled.inc(memories)
         self._saved_tokens.inc(saved_tokens)
+
+    def memory_refused(self, reason: str) -> None:
+        """By the write gate; a reason is a name of ours."""
+        self._memories_refused.labels(reason).inc()
 
     def refused(self, code: str) -> None:
         """A request was answered with this error."""

@@ -100,6 +100,12 @@ class Retention:
         limits = await self._records.limits(now_us, days) if self._records else None
         return await forget_old_prompts(self._turns, now_us, days, limits.held if limits else ())
 
+    async def forget_memories(self, days: int | None) -> int:
+        """Those neither learned nor used for `days`; None keeps them. Returns how many."""
+        if days is None or self._traces is None:
+            return 0
+        return await self._traces.expire_memories(self._clock() - days * DAY_US)
+
     def _run(self, now_us: int, days: int) -> ExpiryRun:
         return ExpiryRun(self._turns, AgeLimits(now_us, days), self._records, self._traces)
 

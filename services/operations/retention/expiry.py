@@ -307,7 +307,7 @@ class ExpiryRun:
         if not chunk:
             return
         if self._traces is not None:
-            self._erased += await self._traces.erase_stored(_by_session(chunk))
+            self._erased += await self._traces.expire_stored(_by_session(chunk))
             failpoint("expiry.traces")
         points = has_id([old.point for old in chunk])
         before = await self._turns.count(Filter(must=[points]))

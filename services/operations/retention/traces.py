@@ -38,7 +38,8 @@ class ErasedTraces:
 
 class TurnTraces:
     """`forget_summaries` takes session, owner (None: any) and turns, `forget_rewordings` session and turns;
-    `qa_log` is None when it is off, `data_dir` where earlier versions left no undo files."""
+    `qa_log` is None when it is off, `data_dir` where earlier versions left no undo files. With
+    `memories_outlive` those of expired turns stay."""
 
     def __init__(
         self,
@@ -48,6 +49,8 @@ class TurnTraces:
         memories: MemoryRecords | None = None,
         data_dir: Path | None = None,
         forget_rewordings: ForgetRewordings | None = None,
+        *,
+        memories_outlive: bool = False,
     ) -> None:
         self._forget_summaries = forget_summaries
         self._sessions = sessions
@@ -55,6 +58,7 @@ class TurnTraces:
         self._memories = memories
         self._data_dir = data_dir
         self._forget_rewordings = forget_rewordings
+        self._memories_outlive = memories_outlive
 
     async def erase(self, turns: Mapping[str, Collection[str]]) -> ErasedTraces:
         """Erase every trace of these turns, given by session. Raises StoreUnavailableError.
@@ -62,23 +66,31 @@ class TurnTraces:
         Done before the turns go: a crash in between leaves turns that can be erased again, and no trace
         of turns that are gone.
         """
-        stored = await self.erase_stored(turns)
+        stored = await self._erase_stored(turns, memories=True)
         lines = await self.erase_log({turn_id for ids in turns.values() for turn_id in ids}) if turns else 0
         return stored + ErasedTraces(log_lines=lines)
 
-    async def erase_stored(self, turns: Mapping[str, Collection[str]]) -> ErasedTraces:
-        """Those in the store. The log is read whole, however few turns it is asked for."""
-        summaries = memories = rewordings = 0
+    async def expire_stored(self, turns: Mapping[str, Collection[str]]) -> ErasedTraces:
+        """Those in the store, of turns that are too old: memories may outlive them. The log is read whole,
+        however few turns it is asked for."""
+        return await self._erase_stored(turns, memories=not self._memories_outlive)
+
+    async def expire_memories(self, before_us: int) -> int:
+        """Those neither learned nor used since. Returns how many."""
+        return 0 if self._memories is None else await self._memories.expire(before_us)
+
+    async def _erase_stored(self, turns: Mapping[str, Collection[str]], *, memories: bool) -> ErasedTraces:
+        summaries = forgotten = rewordings = 0
         for session_id, turn_ids in turns.items():
             summaries += await self._forget_summaries(session_id, None, turn_ids)
             rewordings += await self.erase_rewordings(session_id, turn_ids)
             await self._sessions.unname(session_id, turn_ids)
-        if self._memories is not None and turns:
-            gone = [turn_id for ids in turns.values() for turn_id in ids]
-            memories = (await self._memories.forget_turns(gone)).deleted
+        if self._memories is not None and turns and memories:
+            turn_ids = [turn_id for ids in turns.values() for turn_id in ids]
+            forgotten = (await self._memories.forget_turns(turn_ids)).deleted
         if self._data_dir is not None and turns:
             await delete_undo_files(self._data_dir)
-        return ErasedTraces(summaries, memories, rewordings=rewordings)
+        return ErasedTraces(summaries, forgotten, rewordings=rewordings)
 
     async def erase_rewordings(self, session_id: str, turn_ids: Collection[str]) -> int:
         """The questions of other turns that were rewritten with the words of these. Returns how many."""

@@ -8,10 +8,20 @@ from pathlib import Path
 import pytest
 
 from api.turn.commands import CommandRunner
-from core.conversation.sessions import CommandLanguage, PersonaDraft, PersonaRules, Session, parse_command
+from api.turn.memory_commands import MemoryCommands
+from core.conversation.sessions import (
+    CommandLanguage,
+    CommandName,
+    PersonaDraft,
+    PersonaRules,
+    Session,
+    parse_command,
+)
+from core.conversation.turns import Turn, TurnStatus
 from core.errors import BadRequestError
 from services.conversation.sessions import SessionStore
 from tests.services.conversation.stores import SESSIONS, open_edge, uid
+from tests.services.memory.parts import memories_of
 
 
 @pytest.fixture
@@ -20,10 +30,18 @@ async def sessions(tmp_path: Path) -> AsyncIterator[SessionStore]:
         yield SessionStore(store, SESSIONS)
 
 
+TURN = Turn(uid(9), uid(1), "local", "/help", 1, TurnStatus.RUNNING, command="help")
+
+
+def runner_of(sessions: SessionStore, personas: PersonaRules | None = None) -> CommandRunner:
+    memories = memories_of(sessions._store)
+    return CommandRunner(sessions, MemoryCommands(memories), personas)
+
+
 async def run(sessions: SessionStore, session: Session, text: str, language: CommandLanguage = "en") -> str:
     command = parse_command(text)
     assert command is not None
-    return await CommandRunner(sessions).run(command, session, "local", language)
+    return await runner_of(sessions).run(command, session, TURN, language)
 
 
 async def test_help_names_every_command_in_the_language_asked_for(sessions: SessionStore) -> None:
@@ -33,7 +51,7 @@ async def test_help_names_every_command_in_the_language_asked_for(sessions: Sess
         await run(sessions, session, "/help", "en"),
     )
     for text in (chinese, english):
-        assert all(f"`/{name}" in text for name in ("help", "clear", "persona"))
+        assert all(f"`/{name}" in text for name in CommandName)
     assert ("可用的命令" in chinese, "可用的命令" in english) == (True, False)
     assert await run(sessions, session, "/help", None) == f"{chinese}\n\n{english}"
 
@@ -69,11 +87,11 @@ async def test_clear_changes_no_record(sessions: SessionStore) -> None:
 async def test_a_persona_over_the_limit_is_refused_before_anything_is_written(sessions: SessionStore) -> None:
     """Discriminates: checking only in `check`, or only in `run`."""
     session = await sessions.create(uid(1), "local")
-    runner = CommandRunner(sessions, PersonaRules(max_chars=5))
+    runner = runner_of(sessions, PersonaRules(max_chars=5))
     command = parse_command("/persona too long")
     assert command is not None
     with pytest.raises(BadRequestError, match=r"^question: "):
         runner.check(command)
     with pytest.raises(BadRequestError):
-        await runner.run(command, session, "local", "en")
+        await runner.run(command, session, TURN, "en")
     assert (await sessions.get(uid(1), "local")).persona is None

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.conversation.sessions import Command, CommandName, PersonaRules, command_language, parse_command
+from core.conversation.sessions import (
+    Command,
+    CommandName,
+    PersonaRules,
+    command_language,
+    parse_command,
+    plain_request,
+)
 from core.errors import BadRequestError
 
 HELP, CLEAR, PERSONA = CommandName.HELP, CommandName.CLEAR, CommandName.PERSONA
@@ -23,6 +30,9 @@ HELP, CLEAR, PERSONA = CommandName.HELP, CommandName.CLEAR, CommandName.PERSONA
         ("/clear", Command(CLEAR)),
         ("/persona", Command(PERSONA)),
         ("/persona clear", Command(PERSONA, "clear")),
+        ("/remember I like tea", Command(CommandName.REMEMBER, "I like tea")),
+        ("/FORGET tea", Command(CommandName.FORGET, "tea")),
+        ("/memories", Command(CommandName.MEMORIES)),
         ("/Persona\u3000你是一位老师", Command(PERSONA, "你是一位老师")),
         ("/persona\nYou are a pirate.\n\nSay arr.", Command(PERSONA, "You are a pirate.\n\nSay arr.")),
     ],
@@ -68,6 +78,15 @@ def test_the_answer_is_in_the_language_of_the_text_or_else_of_the_session_or_els
     assert command_language(Command(HELP), earlier="清理什么时候运行?", reader="en") == "en"
     assert command_language(Command(PERSONA, "你是老师"), reader="en") == "zh"
     assert command_language(Command(CLEAR)) is None
+    assert command_language(Command(CommandName.REMEMBER, "我喜欢茶"), earlier="Hello", reader="en") == "zh"
+
+
+def test_a_whole_message_in_plain_words_is_the_command_that_it_asks_for() -> None:
+    """Discriminates: a request with a question behind it, which a model must answer."""
+    assert plain_request("记住：我喜欢茶") == Command(CommandName.REMEMBER, "我喜欢茶")
+    assert plain_request("forget my address") == Command(CommandName.FORGET, "my address")
+    assert plain_request("请记住我喜欢茶。推荐一种？") is None
+    assert plain_request("我喜欢茶") is None
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\u200b", "a\0b", "x" * 11])

@@ -30,16 +30,14 @@ def scripted(*script: str | float, record_as: str = "", **table: Any) -> dict[st
 
 
 def make_settings(data_dir: Path, **sections: dict[str, Any]) -> Settings:
-    """Embedded store in `data_dir`, hashing embedding, no sample; sections are laid over that."""
+    """Embedded store in `data_dir`, hashing embedding, no sample, and no call of a model but the turns' own;
+    sections are laid over that."""
     return load_settings(
         store={"data_dir": data_dir, **sections.get("store", {})},
         models={"embedding": HASHING, **sections.get("models", {})},
         knowledge={"load_sample": False, **sections.get("knowledge", {})},
-        **{
-            name: values
-            for name, values in sections.items()
-            if name in ("server", "conversation", "retrieval")
-        },
+        conversation={"memory_min_messages": 0, **sections.get("conversation", {})},
+        **{name: values for name, values in sections.items() if name in ("server", "retrieval")},
     )
 
 

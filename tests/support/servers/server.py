@@ -18,6 +18,7 @@ import httpx
 
 ROOT = Path(__file__).parents[3]
 START_LIMIT_S = 60
+QUIET = {"MEMORY_MIN_MESSAGES": "0"}  # no call of a model but the turns' own
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
@@ -76,7 +77,7 @@ def stop_server(server: RunningServer) -> None:
 def clean_environment(values: Mapping[str, str]) -> dict[str, str]:
     """What a process needs, and nothing that would configure it from outside the test."""
     remaining = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    return {**remaining, "PYTHONPATH": str(ROOT), "WENMAI_CONFIG": "", **values}
+    return {**remaining, "PYTHONPATH": str(ROOT), "WENMAI_CONFIG": "", **QUIET, **values}
 
 
 def _read(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> None:

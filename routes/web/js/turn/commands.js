@@ -7,9 +7,12 @@ const COMMANDS = [
   { text: "/persona", does: "commandPersona" },
   { text: "/persona ", argument: "commandPersonaText", does: "commandPersonaSet" },
   { text: "/persona clear", does: "commandPersonaClear" },
+  { text: "/remember ", argument: "commandPersonaText", does: "commandRemember" },
+  { text: "/forget ", argument: "commandForgetWords", does: "commandForget" },
+  { text: "/memories", does: "commandMemories" },
 ];
-const NAMES = ["help", "clear", "persona"];
-const LONGEST_NAME = "/persona".length;
+const NAMES = ["help", "clear", "persona", "remember", "forget", "memories"];
+const LONGEST_NAME = "/remember".length;
 const LONGEST = "/persona clear".length;
 
 /** The command's name, or "" for a question. */
@@ -24,6 +27,6 @@ export function commandOf(question) {
 export function completions(text) {
   if (!/^[/\uff0f]/.test(text) || text.length > LONGEST) return [];
   const begun = text.normalize("NFKC").toLowerCase();
-  if (begun === "/persona ") return [];
+  if (["/persona ", "/remember ", "/forget "].includes(begun)) return [];
   return COMMANDS.filter((command) => command.text.startsWith(begun));
 }

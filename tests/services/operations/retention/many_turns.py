@@ -186,7 +186,11 @@ async def vectors(turn: Turn) -> TurnVectors:
 @asynccontextmanager
 async def open_world(folder: Path) -> AsyncIterator[World]:
     """The services as the server puts them together, over the embedded store."""
-    conversation = {"qa_log": folder / "qa", "prompt_keep_days": 365}  # prompts go with their turns only
+    conversation = {
+        "qa_log": folder / "qa",
+        "prompt_keep_days": 365,
+        "memory_outlives_turns": False,
+    }  # prompts go with their turns only
     settings = make_settings(folder, conversation=conversation)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_edge_client(folder / "store"))

@@ -1,0 +1,135 @@
+"""What is remembered of an owner: listed, written, changed, forgotten, copied, switched off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from core.errors import UnknownMemoryError
+from core.memory.gate import slot_named, statement_of
+from core.memory.record import Memory, MemoryDraft, MemoryType
+from core.relevance.sparse import question_terms, terms
+from services.memory.learning import MemoryLearning
+from services.memory.records import MemoryRecords, MemorySwitch
+from services.memory.writing import ImportCounts, MemoryWriter, Written
+from services.store.clock import Clock, utc_now_us
+
+_OF_ME = re.compile(r"^(?:我的?|my |the user's )", re.I)
+
+
+MOST_HISTORY = 50
+
+
+class MemoriesHandler:
+    """Somebody else's memory answers as unknown."""
+
+    def __init__(
+        self,
+        records: MemoryRecords,
+        writer: MemoryWriter,
+        learning: MemoryLearning,
+        clock: Clock = utc_now_us,
+    ) -> None:
+        self._records = records
+        self._writer = writer
+        self.learning = learning
+        self._clock = clock
+
+    async def page(
+        self,
+        owner: str,
+        limit: int,
+        before_us: int | None = None,
+        memory_type: MemoryType | None = None,
+        text: str = "",
+        *,
+        current: bool = False,
+    ) -> tuple[list[Memory], int | None]:
+        """Newest first, and where the next page begins; `current`: without what no longer holds."""
+        now = self._clock() if current else None
+        return await self._records.newest(owner, limit, before_us, memory_type, text, now)
+
+    async def all(self, owner: str) -> list[Memory]:
+        """Oldest first."""
+        return await self._records.of_owner(owner)
+
+    async def get_many(self, memory_ids: Sequence[str], owner: str) -> list[Memory]:
+        return await self._records.get_many(memory_ids, owner)
+
+    async def history(self, memory_id: str, owner: str) -> tuple[Memory, list[Memory], Memory | None]:
+        """The memory, what it took the place of (the newest first), and what took its place.
+
+        Raises UnknownMemoryError.
+        """
+        memory = await self._get(memory_id, owner)
+        before: list[Memory] = []
+        ids = {memory_id}
+        while ids and len(before) < MOST_HISTORY:
+            earlier = await self._records.superseded_by(owner, ids)
+            before += [each for each in earlier if each not in before]
+            ids = {each.memory_id for each in earlier}
+        after = await self._records.get_many([memory.superseded_by], owner) if memory.superseded_by else []
+        before.sort(key=lambda each: -(each.valid_until or 0))
+        return memory, before, after[0] if after else None
+
+    async def edit(
+        self, memory_id: str, owner: str, content: str | None, memory_type: MemoryType | None
+    ) -> Memory:
+        """Raises UnknownMemoryError, MemoryRefusedError, EmbeddingUnavailableError."""
+        memory = await self._get(memory_id, owner)
+        text = memory.content if content is None else content
+        return await self._writer.edit(memory, text, memory_type or memory.type)
+
+    async def delete(self, memory_id: str, owner: str) -> int:
+        """Returns how many of it are left. Raises UnknownMemoryError."""
+        await self._get(memory_id, owner)
+        await self._records.delete([memory_id])
+        return len(await self._records.get_many([memory_id], owner))
+
+    async def delete_all(self, owner: str) -> tuple[int, int]:
+        """Returns how many went, and how many are left."""
+        erased = await self._records.delete_all(owner)
+        return erased, len(await self._records.of_owner(owner))
+
+    async def bring_in(self, owner: str, drafts: Sequence[tuple[MemoryDraft, int | None]]) -> ImportCounts:
+        """Each with its end, None while it holds. Raises EmbeddingUnavailableError."""
+        return await self._writer.bring_in(owner, drafts)
+
+    async def set_switch(self, owner: str, on: bool) -> MemorySwitch:
+        """Off: nothing is recalled and nothing learned; what is remembered stays until it is deleted."""
+        switch = await self._records.switch_of(owner)
+        if switch.on != on:
+            switch = MemorySwitch(on, self._clock())
+            await self._records.set_switch(owner, switch)
+        return switch
+
+    async def _get(self, memory_id: str, owner: str) -> Memory:
+        memories = await self._records.get_many([memory_id], owner)
+        if not memories:
+            raise UnknownMemoryError("memory_id: there is no such memory.")
+        return memories[0]
+
+    async def switch_of(self, owner: str) -> MemorySwitch:
+        return await self._records.switch_of(owner)
+
+    async def write(self, owner: str, draft: MemoryDraft) -> Written:
+        """Raises MemoryRefusedError, EmbeddingUnavailableError."""
+        return await self._writer.write(owner, draft)
+
+    async def forget(self, owner: str, words: str) -> list[Memory]:
+        """Delete what has all these words in it, or is what they name (my address); returns what went."""
+        asked = {term.text for term in question_terms(words)}
+        slot = slot_named(_OF_ME.sub("", words).strip())
+        memories = await self._records.of_owner(owner)
+        forgotten = [
+            memory
+            for memory in memories
+            if (asked and asked <= set(terms(memory.content))) or _is_of(slot, memory)
+        ]
+        await self._records.delete([memory.memory_id for memory in forgotten])
+        return forgotten
+
+
+def _is_of(slot: str, memory: Memory) -> bool:
+    statement = statement_of(memory.content)
+    return statement is not None and statement.slot == slot

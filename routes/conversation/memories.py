@@ -1,0 +1,182 @@
+"""Memories: list, read with their history, write, change, forget, copy, and the owner's switch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import ValidationError
+
+from core.dates import parse_time, rfc3339
+from core.memory.record import Memory, MemoryDraft, MemoryType
+from core.memory.requests import type_of
+from routes.dependencies import ContainerDep, Owner, body_schema, json_body
+from routes.openapi import WireRoute, errors
+from routes.wire import memories as wire
+from routes.wire.fields import AtMost, PlainText
+
+router = APIRouter(tags=["memories"], responses=errors(401, 422, 503), route_class=WireRoute)
+
+Words = Annotated[
+    PlainText, AtMost(200), Query(description="Words that it has in it; case and width make no difference.")
+]
+
+
+@router.get("/memories")
+async def list_memories(
+    container: ContainerDep,
+    owner: Owner,
+    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
+    before: Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the page before")] = None,
+    q: Words = "",
+    type: Annotated[MemoryType | None, Query(description="Of this kind alone.")] = None,
+    current: Annotated[bool, Query(description="true: without what no longer holds.")] = False,
+) -> wire.MemoryPage:
+    """Newest first, paged; what no longer holds is among them, with its end."""
+    memories, following = await container.memories.page(
+        owner, limit, before, type, q.strip(), current=current
+    )
+    switch = await container.memories.switch_of(owner)
+    return wire.MemoryPage(memories=list(map(memory_reply, memories)), next=following, on=switch.on)
+
+
+@router.get("/memories/export")
+async def export_memories(container: ContainerDep, owner: Owner) -> wire.MemoryList:
+    """All of them, oldest first, as POST /memories/import takes them."""
+    return wire.MemoryList(memories=list(map(memory_reply, await container.memories.all(owner))))
+
+
+@router.put("/memories/switch", openapi_extra=body_schema(wire.SwitchBody), responses=errors(400, 413, 415))
+async def switch_memory(
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[wire.SwitchBody, Depends(json_body(wire.SwitchBody))],
+) -> wire.Switch:
+    """Off: nothing is recalled and nothing learned, also not later of what was said meanwhile."""
+    return wire.Switch(on=(await container.memories.set_switch(owner, body.on)).on)
+
+
+@router.post(
+    "/memories/import",
+    openapi_extra=body_schema(wire.MemoryImportBody),
+    responses=errors(400, 413, 415),
+)
+async def import_memories(
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[wire.MemoryImportBody, Depends(json_body(wire.MemoryImportBody))],
+) -> wire.ImportedMemories:
+    """The good ones are in when this answers; the others are counted."""
+    read = [_imported(item) for item in body.memories]
+    good = [each for each in read if each is not None]
+    counts = await container.memories.bring_in(owner, good)
+    return wire.ImportedMemories(broken=len(read) - len(good), **asdict(counts))
+
+
+@router.get("/memories/{memory_id}", responses=errors(404))
+async def get_memory(memory_id: UUID, container: ContainerDep, owner: Owner) -> wire.MemoryWithHistory:
+    """With what it took the place of, and what took its place."""
+    memory, before, after = await container.memories.history(str(memory_id), owner)
+    return wire.MemoryWithHistory(
+        **memory_reply(memory).model_dump(),
+        before=list(map(memory_reply, before)),
+        after=memory_reply(after) if after else None,
+    )
+
+
+@router.post(
+    "/memories",
+    status_code=201,
+    openapi_extra=body_schema(wire.MemoryBody),
+    responses={
+        200: {"model": wire.WrittenMemory, "description": "It was remembered already."},
+        **errors(400, 413, 415),
+    },
+)
+async def write_memory(
+    container: ContainerDep,
+    owner: Owner,
+    response: Response,
+    body: Annotated[wire.MemoryBody, Depends(json_body(wire.MemoryBody))],
+) -> wire.WrittenMemory:
+    """What contradicts it ends; what says the same is answered with 200 and not written again."""
+    draft = MemoryDraft(body.content, body.type or type_of(body.content))
+    written = await container.memories.write(owner, draft)
+    if not written.is_new:
+        response.status_code = 200
+    return wire.WrittenMemory(
+        memory=memory_reply(written.memory),
+        is_new=written.is_new,
+        ended=list(map(memory_reply, written.ended)),
+    )
+
+
+@router.patch(
+    "/memories/{memory_id}",
+    openapi_extra=body_schema(wire.MemoryChanges),
+    responses=errors(400, 404, 413, 415),
+)
+async def change_memory(
+    memory_id: UUID,
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[wire.MemoryChanges, Depends(json_body(wire.MemoryChanges))],
+) -> wire.Memory:
+    """Its words, its kind, or both."""
+    return memory_reply(await container.memories.edit(str(memory_id), owner, body.content, body.type))
+
+
+@router.delete("/memories/{memory_id}", responses=errors(404))
+async def delete_memory(memory_id: UUID, container: ContainerDep, owner: Owner) -> wire.ErasedMemories:
+    """Deleted for good; `left` says how many of it can still be read."""
+    return wire.ErasedMemories(erased=1, left=await container.memories.delete(str(memory_id), owner))
+
+
+@router.delete("/memories")
+async def delete_all_memories(
+    container: ContainerDep,
+    owner: Owner,
+    confirm: Annotated[str, Query(pattern="^all$", description="all: so that no slip deletes everything.")],
+) -> wire.ErasedMemories:
+    """Everything that is remembered of the caller; the switch stays as it is."""
+    erased, left = await container.memories.delete_all(owner)
+    return wire.ErasedMemories(erased=erased, left=left)
+
+
+@router.get("/turns/{turn_id}/memories", responses=errors(404))
+async def memories_of_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> wire.MemoryList:
+    """What the turn's prompt was told, of that what is still remembered; as long as the prompt is kept."""
+    turn = await container.sessions.turn(str(turn_id), owner)
+    ids = turn.prompt.memory_ids if turn.prompt else ()
+    return wire.MemoryList(memories=list(map(memory_reply, await container.memories.get_many(ids, owner))))
+
+
+def memory_reply(memory: Memory) -> wire.Memory:
+    return wire.Memory(
+        memory_id=memory.memory_id,
+        content=memory.content,
+        type=memory.type,
+        turn_ids=list(memory.turn_ids),
+        session_id=memory.session_id,
+        created_at=memory.created_at,
+        valid_from=rfc3339(memory.valid_from or memory.created_us),
+        valid_until=rfc3339(memory.valid_until) if memory.valid_until is not None else None,
+        superseded_by=memory.superseded_by,
+        last_used_at=rfc3339(memory.last_used_us) if memory.last_used_us else None,
+        uses=memory.uses,
+    )
+
+
+def _imported(item: object) -> tuple[MemoryDraft, int | None] | None:
+    """With its end; None for what cannot be read."""
+    try:
+        read = wire.ImportedMemory.model_validate(item)
+    except ValidationError:
+        return None
+    said_us, until_us = (parse_time(text, UTC) if text else 0 for text in (read.valid_from, read.valid_until))
+    if said_us is None or until_us is None:
+        return None
+    return MemoryDraft(read.content, read.type or type_of(read.content), said_us=said_us), until_us or None

@@ -1,0 +1,160 @@
+"""What is remembered of a person: replies and bodies of /memories."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from core.memory.record import MAX_CONTENT_CHARS, MemoryType
+from routes.wire.fields import AtMost, Moment, PlainText, Reply, WireModel, example
+from routes.wire.turns import SESSION_ID, TURN_ID
+
+MAX_IMPORTED = 10_000
+MEMORY_ID = "7c0a3a52-6a51-4f0e-9a44-1f7f2f1a9c11"
+Content = Annotated[PlainText, AtMost(MAX_CONTENT_CHARS)]
+_MEMORY = {
+    "memory_id": MEMORY_ID,
+    "content": "用户的名字是李四",
+    "type": "fact",
+    "turn_ids": [TURN_ID],
+    "session_id": SESSION_ID,
+    "created_at": "2026-03-03T09:30:00.000000Z",
+    "valid_from": "2026-03-03T09:29:58.000000Z",
+    "valid_until": None,
+    "superseded_by": None,
+    "last_used_at": None,
+    "uses": 0,
+}
+
+
+class Memory(Reply):
+    """One thing that is remembered."""
+
+    model_config = example(_MEMORY)
+
+    memory_id: str = Field(description="Its id.")
+    content: str = Field(description="What is remembered.")
+    type: MemoryType = Field(description="What kind of thing it is; an instruction holds whatever is asked.")
+    turn_ids: list[str] = Field(description="The turns it comes from; empty for what was written by hand.")
+    session_id: str = Field(description='The conversation it was said in; "" for none.')
+    created_at: Moment = Field(description="When it was remembered.")
+    valid_from: Moment = Field(description="Since when it holds: when it was said.")
+    valid_until: Moment | None = Field(description="When it ended; null: it still holds.")
+    superseded_by: str | None = Field(description="The memory that took its place.")
+    last_used_at: Moment | None = Field(description="When it was last told or said again.")
+    uses: int = Field(description="In how many prompts it stood.")
+
+
+class MemoryPage(Reply):
+    """A page of memories."""
+
+    model_config = example({"memories": [_MEMORY], "next": None, "on": True})
+
+    memories: list[Memory] = Field(description="Newest first.")
+    next: int | None = Field(description="`before` of the next page; null: this is the last one.")
+    on: bool = Field(description="Whether anything is remembered and recalled at present.")
+
+
+class MemoryList(Reply):
+    """Memories in their order."""
+
+    model_config = example({"memories": [_MEMORY]})
+
+    memories: list[Memory] = Field(description="The memories.")
+
+
+class MemoryWithHistory(Memory):
+    """A memory with what it took the place of, newest first, and what took its place."""
+
+    model_config = example({**_MEMORY, "before": [], "after": None})
+
+    before: list[Memory] = Field(description="What held before it, the newest first.")
+    after: Memory | None = Field(description="What took its place.")
+
+
+class WrittenMemory(Reply):
+    """A memory that was written by hand."""
+
+    model_config = example({"memory": _MEMORY, "is_new": True, "ended": []})
+
+    memory: Memory = Field(description="The memory.")
+    is_new: bool = Field(description="false: this was remembered already.")
+    ended: list[Memory] = Field(description="Those that hold no longer, since this one contradicts them.")
+
+
+class MemoryBody(WireModel):
+    """What POST /memories takes."""
+
+    model_config = example({"content": "The user's desk is 302", "type": "fact"})
+
+    content: Content = Field(description="What to remember; 1 to 500 characters.")
+    type: MemoryType | None = Field(None, strict=False, description="Absent: by its words.")
+
+
+class MemoryChanges(WireModel):
+    """What PATCH /memories/{id} takes; absent fields stay as they are."""
+
+    model_config = example({"content": "The user's desk is 303"})
+
+    content: Content | None = Field(None, description="Its new words.")
+    type: MemoryType | None = Field(None, strict=False, description="Its new kind.")
+
+
+class SwitchBody(WireModel):
+    """What PUT /memories/switch takes."""
+
+    model_config = example({"on": False})
+
+    on: bool = Field(description="false: nothing is recalled, and nothing learned. What is there stays.")
+
+
+class Switch(Reply):
+    """Whether anything is remembered."""
+
+    model_config = example({"on": True})
+
+    on: bool = Field(description="Whether memory is on.")
+
+
+class ErasedMemories(Reply):
+    """What was deleted."""
+
+    model_config = example({"erased": 1, "left": 0})
+
+    erased: int = Field(description="How many memories.")
+    left: int = Field(description="How many of them can still be read: 0.")
+
+
+class MemoryImportBody(WireModel):
+    """What POST /memories/import takes: what GET /memories/export gives, or less."""
+
+    model_config = example({"memories": [{"content": "The user's desk is 302"}]})
+
+    memories: list[Any] = Field(
+        max_length=MAX_IMPORTED,
+        description="Objects with content, and if they have them type, valid_from and valid_until. One that "
+        "cannot be read is counted and left out.",
+    )
+
+
+class ImportedMemories(Reply):
+    """What became of an import."""
+
+    model_config = example({"imported": 9, "known": 1, "broken": 0, "refused": {"secret": 1}})
+
+    imported: int = Field(description="How many are new.")
+    known: int = Field(description="How many were remembered already, or came twice.")
+    broken: int = Field(description="How many could not be read.")
+    refused: dict[str, int] = Field(description="How many were refused, by why.")
+
+
+class ImportedMemory(WireModel):
+    """One memory of an import; other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [{"content": "I keep bees"}]})
+
+    content: Content = Field(description="What to remember.")
+    type: MemoryType | None = Field(None, strict=False, description="Absent: by its words.")
+    valid_from: str | None = Field(None, description="Since when it holds; absent: since now.")
+    valid_until: str | None = Field(None, description="When it ended; absent: it still holds.")

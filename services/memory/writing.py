@@ -1,0 +1,236 @@
+"""Writing through the gate: what is to be remembered becomes a memory, gains one a turn, or is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import structlog
+
+from core.conversation.recall import spread_of
+from core.errors import MemoryRefusedError
+from core.memory.gate import Neighbour, decide, is_same, refused_always, statement_of
+from core.memory.record import Memory, MemoryDraft, MemoryType
+from core.relevance.sparse import encode_query
+from core.text import alike
+from services.memory.records import MemoryRecords
+from services.store.clock import Clock, utc_now_us
+from services.store.pages import batches
+
+log = structlog.get_logger()
+
+NEIGHBOURS = 20
+IMPORTED_AT_ONCE = 32
+_IDS = uuid.UUID("3b0c8a54-2a5e-4f1e-9d55-6a7c1f2e8b40")
+
+Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
+"""Passages to vectors. Raises EmbeddingUnavailableError."""
+
+
+def count_nothing(reason: str) -> None:
+    """Who counts no refusals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """`is_new` is False where a memory said it already; `ended` are those whose place it took."""
+
+    memory: Memory
+    is_new: bool
+    ended: tuple[Memory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ImportCounts:
+    """`known`: remembered already, or twice in the import. `refused` by why."""
+
+    imported: int
+    known: int
+    refused: dict[str, int]
+
+
+class MemoryWriter:
+    """One write of an owner at a time in this process. What two workers write at one moment can be there
+    twice; never the same turn's, whose memories have ids of their own."""
+
+    def __init__(
+        self,
+        records: MemoryRecords,
+        embed: Embed,
+        embedding: str,
+        on_refused: Callable[[str], None] = count_nothing,
+        clock: Clock = utc_now_us,
+    ) -> None:
+        self._records = records
+        self._embed = embed
+        self._spread = spread_of(embedding)
+        self._on_refused = on_refused
+        self._clock = clock
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._waiting: Counter[str] = Counter()
+
+    async def write(self, owner: str, draft: MemoryDraft) -> Written:
+        """Raises MemoryRefusedError, EmbeddingUnavailableError, StoreUnavailableError."""
+        draft = replace(
+            draft, content=" ".join(draft.content.split()), said_us=draft.said_us or self._clock()
+        )
+        self.check(draft.content)
+        async with self._alone(owner):
+            (vector,) = await self._embed([draft.content])
+            return await self._write(owner, draft, vector)
+
+    async def edit(self, memory: Memory, content: str, memory_type: MemoryType) -> Memory:
+        """What a person makes of a memory; it is theirs, and is compared with nothing. Raises as `write`."""
+        content = " ".join(content.split())
+        self.check(content)
+        async with self._alone(memory.owner):
+            (vector,) = await self._embed([content])
+            changed = replace(memory, content=content, type=memory_type)
+            await self._records.put(changed, vector)
+            return changed
+
+    async def bring_in(self, owner: str, drafts: Sequence[tuple[MemoryDraft, int | None]]) -> ImportCounts:
+        """Many at once, each with its end: compared by words and kind alone, and with each other."""
+        async with self._alone(owner):
+            among = Among(await self._records.of_owner(owner))
+            refused: Counter[str] = Counter()
+            fresh: dict[str, Memory] = {}
+            for draft, until_us in drafts:
+                content = " ".join(draft.content.split())
+                if refusal := refused_always(content):
+                    self.refuse(refusal)
+                    refused[refusal] += 1
+                elif not among.holds(content):
+                    memory = _memory_of(owner, replace(draft, content=content), until_us, self._clock())
+                    fresh |= {each.memory_id: each for each in among.add(memory)}
+            for batch in batches(list(fresh.values()), IMPORTED_AT_ONCE):
+                vectors = await self._embed([memory.content for memory in batch])
+                await self._records.put_many(list(zip(batch, vectors, strict=True)))
+            new = len(among.added)
+            return ImportCounts(new, len(drafts) - new - refused.total(), dict(refused))
+
+    def check(self, content: str) -> None:
+        """Raises MemoryRefusedError."""
+        if refusal := refused_always(content):
+            self.refuse(refusal)
+            raise MemoryRefusedError(refusal)
+
+    def refuse(self, reason: str) -> None:
+        self._on_refused(reason)
+        log.info("memory_refused", reason=reason)
+
+    async def _write(self, owner: str, draft: MemoryDraft, vector: Sequence[float]) -> Written:
+        memory_id = _id_of(owner, draft)
+        known = await self._records.get_many([memory_id], owner)
+        if known:  # this turn said so before: it is read again after a crash
+            return Written(known[0], is_new=False)
+        decision = decide(draft, await self._neighbours(owner, draft.content, vector))
+        if decision.same is not None:
+            return Written(await self._confirmed(decision.same, draft), is_new=False)
+        later = decision.ended_by
+        memory = Memory(
+            memory_id,
+            owner,
+            draft.content,
+            draft.type,
+            draft.turn_ids,
+            draft.session_id,
+            created_us=self._clock(),
+            valid_from=draft.said_us,
+            valid_until=later.valid_from if later else None,
+            superseded_by=later.memory_id if later else None,
+        )
+        await self._records.put(memory, vector)
+        for old in decision.ends:
+            end = {"valid_until": memory.valid_from, "superseded_by": memory_id}
+            await self._records.change(old.memory_id, owner, end)
+        return Written(memory, is_new=True, ended=decision.ends)
+
+    async def _confirmed(self, memory: Memory, draft: MemoryDraft) -> Memory:
+        """It was said again: the record gains the turns, and is fresh."""
+        turn_ids = tuple(dict.fromkeys((*memory.turn_ids, *draft.turn_ids)))
+        fresh = replace(memory, turn_ids=turn_ids, last_used_us=self._clock())
+        fields = {"turn_ids": list(turn_ids), "last_used_us": fresh.last_used_us}
+        await self._records.change(memory.memory_id, memory.owner, fields)
+        return fresh
+
+    async def _neighbours(self, owner: str, content: str, vector: Sequence[float]) -> list[Neighbour]:
+        statement = statement_of(content)
+        hits = await self._records.search(owner, vector, encode_query(content), NEIGHBOURS)
+        near = {hit.memory.memory_id: Neighbour(hit.memory, self._z(hit.cosine)) for hit in hits}
+        of_slot = await self._records.of_slot(owner, statement.slot) if statement else []
+        return [*near.values(), *[Neighbour(each) for each in of_slot if each.memory_id not in near]]
+
+    def _z(self, cosine: float | None) -> float | None:
+        return None if cosine is None else (cosine - self._spread.unrelated) / self._spread.width
+
+    @asynccontextmanager
+    async def _alone(self, owner: str) -> AsyncIterator[None]:
+        lock = self._locks.setdefault(owner, asyncio.Lock())
+        self._waiting[owner] += 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._waiting[owner] -= 1
+            if not self._waiting[owner]:
+                del self._waiting[owner], self._locks[owner]
+
+
+class Among:
+    """What an owner's memories say, while many are added: by words, and by kind what holds."""
+
+    def __init__(self, memories: Sequence[Memory]) -> None:
+        self._texts = {alike(memory.content) for memory in memories}
+        self._holding: dict[str, Memory] = {}
+        self.added: set[str] = set()
+        for memory in memories:
+            self._take(memory)
+
+    def holds(self, content: str) -> bool:
+        statement = statement_of(content)
+        current = self._holding.get(statement.slot) if statement and statement.single else None
+        return alike(content) in self._texts or bool(current and is_same(content, current.content, None))
+
+    def add(self, memory: Memory) -> list[Memory]:
+        """What is to be written for it: itself, and what it ends."""
+        self._texts.add(alike(memory.content))
+        self.added.add(memory.memory_id)
+        return self._take(memory)
+
+    def _take(self, memory: Memory) -> list[Memory]:
+        statement = statement_of(memory.content)
+        if statement is None or not statement.single or memory.valid_until is not None:
+            return [memory]
+        other = self._holding.get(statement.slot)
+        if other is None:
+            self._holding[statement.slot] = memory
+            return [memory]
+        older, newer = sorted((other, memory), key=lambda each: each.valid_from)
+        older = replace(older, valid_until=newer.valid_from, superseded_by=newer.memory_id)
+        self._holding[statement.slot] = newer
+        return [older, newer]
+
+
+def _memory_of(owner: str, draft: MemoryDraft, until_us: int | None, now_us: int) -> Memory:
+    said_us = draft.said_us or now_us
+    return Memory(
+        str(uuid.uuid4()),
+        owner,
+        draft.content,
+        draft.type,
+        created_us=now_us,
+        valid_from=said_us,
+        valid_until=until_us,
+    )
+
+
+def _id_of(owner: str, draft: MemoryDraft) -> str:
+    """The same for the same words of the same turn, so that a turn that is read twice writes once."""
+    if not draft.turn_ids:
+        return str(uuid.uuid4())
+    return str(uuid.uuid5(_IDS, "\n".join((owner, draft.turn_ids[0], draft.content))))

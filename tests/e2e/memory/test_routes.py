@@ -1,0 +1,204 @@
+"""/memories over HTTP: listed, written, changed, deleted, copied, switched off; nobody else's; erased."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.memory.test_commands import contents, settled
+from tests.e2e.memory.test_recall import lines_of, settings_of
+from tests.support.servers.app import App, open_app
+
+
+async def write(app: App, content: str, **body: Any) -> httpx.Response:
+    return await app.client.post("/memories", json={"content": content, **body})
+
+
+async def listed(app: App, **params: Any) -> list[str]:
+    body = (await app.client.get("/memories", params=params)).json()
+    return [memory["content"] for memory in body["memories"]]
+
+
+async def test_a_memory_is_written_read_changed_and_deleted(tmp_path: Path) -> None:
+    async with open_app(settings_of(tmp_path, "written")) as app:
+        made = await write(app, "The user's desk is 302")
+        assert made.status_code == 201
+        memory = made.json()["memory"]
+        assert (memory["turn_ids"], memory["session_id"], memory["valid_until"]) == ([], "", None)
+        again = await write(app, "the user's desk is 302.")
+        assert (again.status_code, again.json()["is_new"]) == (200, False)
+        moved = (await write(app, "The user's desk is 303")).json()
+        assert [ended["memory_id"] for ended in moved["ended"]] == [memory["memory_id"]]
+        path = f"/memories/{moved['memory']['memory_id']}"
+        history = (await app.client.get(path)).json()
+        assert [each["content"] for each in history["before"]] == ["The user's desk is 302"]
+        old = (await app.client.get(f"/memories/{memory['memory_id']}")).json()
+        assert old["after"]["content"] == "The user's desk is 303"
+        assert await listed(app) == ["The user's desk is 303", "The user's desk is 302"]
+        assert await listed(app, current=True) == ["The user's desk is 303"]
+        changed = await app.client.patch(
+            path, json={"content": "The user's desk is 304", "type": "preference"}
+        )
+        assert (changed.json()["content"], changed.json()["type"]) == ("The user's desk is 304", "preference")
+        await app.ask("What is my desk?")
+        assert lines_of("written") == ["- The user's desk is 304"]
+        assert (await app.client.delete(path)).json() == {"erased": 1, "left": 0}
+        assert (await app.client.get(path)).status_code == 404
+        gone = await app.client.delete("/memories", params={"confirm": "all"})
+        assert gone.json() == {"erased": 1, "left": 0}
+        assert await listed(app) == []
+        assert (await app.client.delete("/memories")).status_code == 422
+
+
+async def test_the_list_is_paged_searched_and_by_type(tmp_path: Path) -> None:
+    async with open_app(settings_of(tmp_path, "paged")) as app:
+        for number in range(5):
+            await write(app, f"Bee hive number {number}")
+        await write(app, "always answer in French")
+        first = (await app.client.get("/memories", params={"limit": 4})).json()
+        rest = (await app.client.get("/memories", params={"limit": 4, "before": first["next"]})).json()
+        assert (len(first["memories"]), len(rest["memories"]), rest["next"]) == (4, 2, None)
+        assert await listed(app, q="HIVE number 3") == ["Bee hive number 3"]
+        assert await listed(app, type="instruction") == ["always answer in French"]
+
+
+BAD: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"content": ""}, "memory_refused"),
+    ({"content": "   "}, "memory_refused"),
+    ({"content": "x" * 501}, "invalid_field"),
+    ({"content": "my password is hunter2"}, "memory_refused"),
+    ({"content": "a\0b"}, "invalid_field"),
+    ({"content": "x", "type": "rumour"}, "invalid_field"),
+    ({"content": "x", "owner": "somebody"}, "unknown_field"),
+    ({}, "missing_field"),
+)
+
+
+async def test_a_bad_memory_is_422_and_nothing_is_kept(tmp_path: Path) -> None:
+    async with open_app(settings_of(tmp_path, "bad")) as app:
+        for body, code in BAD:
+            refused = await app.client.post("/memories", json=body)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (422, code), body
+        assert await listed(app) == []
+
+
+async def test_another_owner_meets_nothing_on_any_route(tmp_path: Path) -> None:
+    """(e) Discriminates: a route that reads or writes by the id alone."""
+    settings = settings_of(tmp_path, "strangers", server={"api_keys": ("alice", "bob")})
+    async with open_app(settings) as app:
+        app.client.headers["Authorization"] = "Bearer alice"
+        made = (await write(app, "The user's name is Alice")).json()["memory"]
+        turn = await app.ask("What is my name?")
+        turn_id = turn.finished["turn_id"]
+        mine = (await app.client.get(f"/turns/{turn_id}/memories")).json()["memories"]
+        assert [memory["memory_id"] for memory in mine] == [made["memory_id"]]
+        app.client.headers["Authorization"] = "Bearer bob"
+        path = f"/memories/{made['memory_id']}"
+        for method, where, body in (
+            ("GET", path, None), ("PATCH", path, {"content": "x"}), ("DELETE", path, None),
+            ("GET", f"/turns/{turn_id}/memories", None), ("GET", f"/memories/{uuid.uuid4()}", None),
+        ):  # fmt: skip
+            response = await app.client.request(method, where, json=body)
+            assert response.status_code == 404, (method, where)
+        assert await listed(app) == []
+        assert await listed(app, q="Alice") == []
+        assert (await app.client.get("/memories/export")).json() == {"memories": []}
+        assert (await app.client.delete("/memories", params={"confirm": "all"})).json()["erased"] == 0
+        assert "nothing" in (await app.ask("/forget Alice")).answer.lower()
+        await app.ask("What is my name?")
+        assert lines_of("strangers") == []
+        app.client.headers["Authorization"] = "Bearer alice"
+        assert await listed(app) == ["The user's name is Alice"]
+
+
+async def test_an_import_counts_what_is_new_known_broken_and_refused(tmp_path: Path) -> None:
+    async with open_app(settings_of(tmp_path, "imported")) as app:
+        await write(app, "The user's name is Alex")
+        items: list[Any] = [{"content": f"Bee hive number {number}"} for number in range(900)]
+        items += [{"content": "bee HIVE number 5"}, {"content": "My name is Alex"}]
+        items += [{"content": 7}, {}, "a line", None, {"content": "x", "valid_from": "yesterday"}]
+        items += [{"content": "my password is hunter2"}, {"content": ""}]
+        items += [{"content": "The user lives in Oslo", "valid_from": "2025-01-01T00:00:00Z"}]
+        items += [{"content": "The user lives in Rome", "valid_from": "2024-01-01T00:00:00Z"}]
+        reply = await app.client.post("/memories/import", json={"memories": items})
+        assert reply.json() == {
+            "imported": 902, "known": 2, "broken": 5, "refused": {"secret": 1, "empty": 1},
+        }  # fmt: skip
+        assert await listed(app, current=True, q="lives") == ["The user lives in Oslo"]
+        (rome,) = [
+            memory
+            for memory in (await app.client.get("/memories/export")).json()["memories"]
+            if memory["content"].endswith("Rome")
+        ]
+        assert rome["valid_until"] == "2025-01-01T00:00:00.000000Z"
+        copy = (await app.client.get("/memories/export")).json()
+        twice = await app.client.post("/memories/import", json=copy)
+        assert (twice.json()["imported"], twice.json()["known"]) == (0, len(copy["memories"]))
+
+
+async def test_the_switch_stops_recall_and_learning_and_keeps_what_is_there(tmp_path: Path) -> None:
+    async with open_app(settings_of(tmp_path, "switch")) as app:
+        await write(app, "用户的名字是张三")
+        assert (await app.client.put("/memories/switch", json={"on": False})).json() == {"on": False}
+        assert (await app.client.get("/memories")).json()["on"] is False
+        await app.ask("我叫什么？")
+        assert lines_of("switch") == []
+        await app.ask("我住在上海", knowledge="always")
+        await settled(app)
+        assert "关闭" in (await app.ask("记住：我喜欢茶")).answer
+        assert await contents(app) == ["用户的名字是张三"]
+        await app.client.put("/memories/switch", json={"on": True})
+        await app.ask("我叫什么？")
+        assert lines_of("switch") == ["- 用户的名字是张三"]
+
+
+@pytest.mark.parametrize("what", ["turns", "sessions", "owner"])
+async def test_what_is_erased_takes_its_memories_with_the_proof(tmp_path: Path, what: str) -> None:
+    """(f) Discriminates: a memory that stays, or a proof that does not look for it."""
+    async with open_app(settings_of(tmp_path, f"erased_{what}")) as app:
+        said = await app.ask("我叫张三", knowledge="always")
+        commanded = await app.ask("/remember 我养蜜蜂", session_id=said.session_id)
+        await settled(app)
+        assert sorted(await contents(app)) == ["我养蜜蜂", "用户的名字是张三"]
+        paths = {
+            "turns": [f"/turns/{each.finished['turn_id']}" for each in (said, commanded)],
+            "sessions": [f"/sessions/{said.session_id}"],
+            "owner": ["/admin/owners/local?confirm=local"],
+        }
+        for path in paths[what]:
+            erased = await app.client.delete(path, params={"proof": "full"} if what != "owner" else None)
+            proof = erased.json()["proof"]
+            assert (proof["hits"], proof["complete"]) == (0, True)
+            assert any(place["place"].startswith("memories") for place in proof["searched"])
+        assert await contents(app) == []
+        await app.ask("我叫什么？")
+        assert lines_of(f"erased_{what}") == []
+
+
+@pytest.mark.parametrize("outlives", [True, False])
+async def test_a_memory_outlives_its_expired_turn_only_where_that_is_allowed(
+    tmp_path: Path, outlives: bool
+) -> None:
+    settings = settings_of(tmp_path, "expired", conversation={"memory_outlives_turns": outlives})
+    async with open_app(settings) as app:
+        said = await app.ask("我叫张三", knowledge="always")
+        await settled(app)
+        old = {"created_us": 1_000_000_000_000_000}
+        await app.container.store.set_payload("conversations", old, points=[said.finished["turn_id"]])
+        report = await app.container.conversations.delete_old_conversations(30)
+        assert report.deleted == 1
+        assert await contents(app) == (["用户的名字是张三"] if outlives else [])
+
+
+async def test_memories_expire_by_a_limit_of_their_own(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "aged", conversation={"memory_expire_days": 30})
+    async with open_app(settings) as app:
+        old = (await write(app, "Bee hive number 1")).json()["memory"]["memory_id"]
+        await write(app, "Bee hive number 2")
+        await app.container.store.set_payload("memories", {"created_us": 1_000_000_000_000_000}, points=[old])
+        await app.container.conversations.cleanup_expired_conversations()
+        assert await contents(app) == ["Bee hive number 2"]

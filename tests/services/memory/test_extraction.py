@@ -1,0 +1,250 @@
+"""What a model proposes: what it reads, what is made of its reply, and that each turn is read once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.conversation.turns import AskedWith, Turn, TurnStatus
+from core.errors import LLMUnavailableError
+from core.memory.gate import Refusal
+from core.memory.record import MemoryType
+from core.prompt.messages import Message
+from services.conversation.turns import TurnStore, TurnVectors
+from services.memory.extraction import Extraction, read_proposals, task_of
+from services.memory.learning import MemoryLearning, Reading
+from services.memory.records import MemoryRecords, MemorySwitch
+from services.memory.unread import AT_ONCE, UnreadTurn, UnreadTurns
+from services.memory.writing import MemoryWriter
+from services.store.clock import Activity
+from services.store.dialect import VectorStore
+from tests.services.conversation.stores import (
+    TURNS,
+    open_edge,
+    open_memory,
+    turn_store,
+    uid,
+)
+from tests.services.memory.parts import embed, make_collection
+from tests.services.operations.retention.parts import MEMORIES
+
+
+def said(number: int, question: str, answer: str = "好的") -> UnreadTurn:
+    return UnreadTurn(uid(number), question, answer, number, number, skipped=False)
+
+
+def reply_of(*items: dict[str, Any]) -> str:
+    return json.dumps(list(items), ensure_ascii=False)
+
+
+def test_the_model_reads_what_the_person_said_and_of_the_answers_what_was_confirmed() -> None:
+    """Discriminates: answers, which repeat what was recalled and what documents say, as a source."""
+    turns = [
+        said(1, "我叫张三", "张三你好，资料说火星有水"),
+        said(2, "年假几天", "您在财务部吗？"),
+        said(3, "对，是的", "好"),
+    ]
+    task = json.loads(task_of(turns))
+    assert [turn["said"] for turn in task["turns"]] == ["我叫张三", "年假几天", "对，是的"]
+    assert [turn.get("confirms") for turn in task["turns"]] == [None, None, "您在财务部吗？"]
+    assert "火星" not in json.dumps(task, ensure_ascii=False)
+
+
+def test_what_passes_names_its_turns_and_when_it_was_said() -> None:
+    turns = [said(1, "我叫张三"), said(2, "我喜欢红茶"), said(3, "以后请用英文回答")]
+    reply = reply_of(
+        {"content": "用户的名字是张三", "type": "fact", "turn_ids": [1]},
+        {"content": "用户喜欢红茶", "type": "preference", "turn_ids": ["2"]},
+        {"content": "用户要求以后用英文回答", "type": "instruction", "turn_ids": 3},
+    )
+    proposals = read_proposals(f"Here you are:\n```json\n{reply}\n```", "s", turns)
+    assert proposals.refused == ()
+    assert [(each.content, each.type, each.turn_ids, each.said_us) for each in proposals.drafts] == [
+        ("用户的名字是张三", MemoryType.FACT, (uid(1),), 1),
+        ("用户喜欢红茶", MemoryType.PREFERENCE, (uid(2),), 2),
+        ("用户要求以后用英文回答", MemoryType.INSTRUCTION, (uid(3),), 3),
+    ]
+
+
+def test_what_the_assistant_said_counts_where_the_person_confirmed_it() -> None:
+    turns = [said(1, "年假几天", "您在财务部工作，对吗？"), said(2, "对")]
+    supported = {"content": "用户在财务部工作", "turn_ids": [2]}
+    assert len(read_proposals(reply_of(supported), "s", turns).drafts) == 1
+    unconfirmed = [turns[0], said(2, "谢谢")]
+    assert read_proposals(reply_of(supported), "s", unconfirmed).refused == (Refusal.UNSUPPORTED,)
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        ({"content": "用户住在巴黎", "turn_ids": [1]}, Refusal.UNSUPPORTED),
+        ({"content": "用户的名字是张三", "turn_ids": []}, Refusal.NO_SOURCE),
+        ({"content": "用户的名字是张三", "turn_ids": [7]}, Refusal.NO_SOURCE),
+        ({"content": "用户的名字是张三", "turn_ids": ["x", None, -1]}, Refusal.NO_SOURCE),
+        ({"content": "", "turn_ids": [1]}, Refusal.EMPTY),
+        ({"turn_ids": [1]}, Refusal.EMPTY),
+        ({"content": {"a": 1}, "turn_ids": [1]}, Refusal.NOT_ABOUT_PERSON),
+        ({"content": "张" * 600, "turn_ids": [1]}, Refusal.TOO_LONG),
+    ],
+)
+def test_what_does_not_pass_is_refused_with_its_reason(item: dict[str, Any], why: Refusal) -> None:
+    proposals = read_proposals(reply_of(item), "s", [said(1, "我叫张三")])
+    assert (proposals.drafts, proposals.refused) == ((), (why,))
+
+
+def test_broken_replies_are_read_as_far_as_they_can_be_and_bounded() -> None:
+    turns = [said(1, "我叫张三")]
+    name = '{"content": "用户的名字是张三", "type": "fact", "turn_ids": [1]}'
+    single = name.replace('"', "'")
+    for reply in (f"[{name},]", f'[{name}, {{"content": ', f"sure: {name}", f"[{single}]"):
+        (draft,) = read_proposals(reply, "s", turns).drafts
+        assert draft.content == "用户的名字是张三"
+    for reply in ("", "I am sorry.", "[" * 5_000, "x" * 9_000, "{}", "null"):
+        assert read_proposals(reply, "s", turns).refused == (Refusal.UNREADABLE,), reply[:20]
+    assert read_proposals("[]", "s", turns).refused == ()
+    many = read_proposals(f"[{','.join([name] * 14)}]", "s", turns)
+    assert (len(many.drafts), many.refused) == (10, (Refusal.TOO_MANY,) * 4)
+
+
+@dataclass
+class Model:
+    """Notes what it was sent, and says `replies` in turn; "!" is a model that is down."""
+
+    replies: list[str] = field(default_factory=list)
+    numbers: list[list[str]] = field(default_factory=list)
+
+    async def __call__(self, messages: Sequence[Message]) -> str:
+        task = json.loads(messages[-1].content)
+        reply = self.replies.pop(0) if self.replies else "[]"
+        if reply == "!":
+            raise LLMUnavailableError("down")
+        self.numbers.append([turn["said"] for turn in task["turns"]])
+        await asyncio.sleep(0)
+        return reply
+
+    @property
+    def read(self) -> list[str]:
+        return [text for call in self.numbers for text in call]
+
+
+@dataclass
+class Bench:
+    store: VectorStore
+    turns: TurnStore
+    model: Model = field(default_factory=Model)
+
+    def worker(self, min_turns: int = 2) -> MemoryLearning:
+        records = MemoryRecords(self.store, MEMORIES)
+        extraction = Extraction(self.model, lambda language: "find")
+        reading = Reading(UnreadTurns(self.store, TURNS), extraction, Activity(), min_turns)
+        return MemoryLearning(records, MemoryWriter(records, embed, "hashing"), on=True, reading=reading)
+
+    async def answered(self, number: int, **fields: Any) -> Turn:
+        turn = Turn(
+            **{
+                "turn_id": uid(number), "session_id": uid(500), "owner": "local",
+                "question": f"问题 {number}",
+                "created_us": number, "status": TurnStatus.COMPLETED, "seq": number, **fields,
+            }
+        )  # fmt: skip
+        await self.turns.put(turn, TurnVectors())
+        return turn
+
+
+@pytest.fixture(params=["edge", "reference"])
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
+    opened = open_edge(tmp_path) if request.param == "edge" else open_memory()
+    async with opened as store:
+        await make_collection(store)
+        yield Bench(store, turn_store(store))
+
+
+async def test_each_turn_is_read_once_by_two_workers_and_over_restarts(bench: Bench) -> None:
+    """(c) Discriminates: two workers that look at one moment; a restart that reads from the beginning."""
+    workers = [bench.worker(), bench.worker()]
+    for number in range(1, 41):
+        turn = await bench.answered(number)
+        for worker in workers:
+            worker.after_turn(turn, earlier=number - 1)
+        if number == 20:
+            for worker in workers:
+                await worker.close()
+            workers = [bench.worker(), bench.worker()]
+    for worker in workers:
+        await worker.idle()
+    assert sorted(bench.model.read) == sorted(f"问题 {number}" for number in range(1, 41))
+    assert max(map(len, bench.model.numbers)) <= AT_ONCE
+
+
+async def test_what_has_been_claimed_by_a_worker_that_was_killed_is_not_read_again(bench: Bench) -> None:
+    await bench.answered(1)
+    await UnreadTurns(bench.store, TURNS).claim(uid(500), "local", 0)  # and then it was killed
+    worker = bench.worker()
+    worker.after_turn(await bench.answered(2), earlier=1)
+    await worker.idle()
+    assert bench.model.read == ["问题 2"]
+
+
+async def test_nothing_is_asked_before_there_are_as_many_messages_as_it_takes(bench: Bench) -> None:
+    """(b) Discriminates: a call after the first turn."""
+    worker = bench.worker()
+    worker.after_turn(await bench.answered(1), earlier=0)
+    await worker.idle()
+    assert bench.model.numbers == []
+    worker.after_turn(await bench.answered(2), earlier=1)
+    await worker.idle()
+    assert bench.model.numbers == [["问题 1", "问题 2"]]
+
+
+async def test_what_is_cut_failed_a_command_or_asked_without_memory_is_not_read(bench: Bench) -> None:
+    worker = bench.worker(min_turns=1)
+    kinds: tuple[dict[str, Any], ...] = (
+        {"status": TurnStatus.CANCELLED},
+        {"status": TurnStatus.FAILED},
+        {"status": TurnStatus.INTERRUPTED},
+        {"command": "help"},
+        {"request": AskedWith(memory=False)},
+        {"owner": "somebody"},
+        {},
+    )
+    for number, fields in enumerate(kinds, start=1):
+        turn = await bench.answered(number, **fields)
+    worker.after_turn(turn, earlier=6)
+    await worker.idle()
+    assert bench.model.read == ["问题 7"]
+
+
+async def test_a_model_that_is_down_loses_no_turn_and_doubles_nothing(bench: Bench) -> None:
+    """(h) Discriminates: turns that count as read though nobody read them; a memory for each attempt."""
+    worker = bench.worker(min_turns=1)
+    bench.model.replies = ["!", "I am not sure, sorry"]
+    worker.after_turn(await bench.answered(1, question="我叫张三"), earlier=0)
+    await worker.idle()
+    assert bench.model.read == []
+    worker.after_turn(await bench.answered(2, question="谢谢"), earlier=1)  # it babbles
+    await worker.idle()
+    bench.model.replies = [reply_of({"content": "用户的名字是张三", "turn_ids": [1]})]
+    worker.after_turn(await bench.answered(3, question="我叫张三"), earlier=2)
+    await worker.idle()
+    assert bench.model.read == ["我叫张三", "谢谢", "我叫张三"]
+    (memory,) = await MemoryRecords(bench.store, MEMORIES).of_owner("local")
+    assert memory.turn_ids == (uid(1), uid(3))
+
+
+async def test_what_is_said_while_memory_is_off_is_never_learned(bench: Bench) -> None:
+    """Discriminates: a switch that only delays the reading."""
+    records = MemoryRecords(bench.store, MEMORIES)
+    worker = bench.worker(min_turns=1)
+    await records.set_switch("local", MemorySwitch(False, 1))
+    worker.after_turn(await bench.answered(2), earlier=0)
+    await worker.idle()
+    await records.set_switch("local", MemorySwitch(True, 3))
+    worker.after_turn(await bench.answered(4), earlier=1)
+    await worker.idle()
+    assert bench.model.read == ["问题 4"]
