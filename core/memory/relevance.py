@@ -28,7 +28,7 @@ _ASKED_EN = re.compile(r"\bmy (?P<a>[\w' -]{2,30}?)(?= (?:is|are|was|called|agai
 _ASKED_OF = (
     (re.compile(r"我(?:现在)?(?:叫|是)(?:什么|谁|啥)(?!部|组)|怎么称呼我|我是谁|\bwho am i\b|\bmy name\b"
                 r"|call me\b.*\?|what .*\bcall me\b", re.I), "name"),
-    (re.compile(r"我(?:是|在|属于)(?:哪个|什么|哪)(?:一个)?(?:部门?|组|团队|科)|\b(?:which|what) "
+    (re.compile(r"(?:是|在|属于)(?:哪个|什么|哪)(?:一个)?(?:部门?|组|团队|科)|\b(?:which|what) "
                 r"(?:department|team|group)\b.*\bi\b", re.I), "department"),
     (re.compile(r"我(?:现在|目前)?(?:住|家)在?(?:哪|什么)|我在哪(?:个|座)?(?:城市|里)|\bwhere (?:do|am) i "
                 r"(?:live|living|based)\b|\bi live\b.*\?", re.I), "place"),

@@ -16,6 +16,7 @@ import { DocumentsPanel } from "./documents/panel.js";
 import { setUpShortcuts, showKeys } from "./frame/keys.js";
 import { Sidebar } from "./frame/sidebar.js";
 import { setUpThemeMenu } from "./frame/theme.js";
+import { MemoryPanel } from "./memory/panel.js";
 import { SessionHead } from "./sessions/head.js";
 import { SessionList } from "./sessions/list.js";
 import { SessionSearch } from "./sessions/search.js";
@@ -45,6 +46,7 @@ const sessions = new SessionList(find("#sessions"), {
 const head = new SessionHead(sessions, { main: find("main"), topbar: find("#topbar") });
 const search = new SessionSearch(find("#session-search"), (text) => sessions.search(text));
 const documents = new DocumentsPanel(find("#documents"), { onCount: showDocumentCount, onReading: showReading, announce });
+const memory = new MemoryPanel(find("#memories"));
 const composer = new Desk(find("#composer"), { ask: (question) => chat.ask(question), stop: () => chat.stop(), openSession });
 const chat = new Chat(find("#thread"), follower, {
   branchLine: find("#branches"),
@@ -124,6 +126,12 @@ function openDocuments() {
   documents.open();
 }
 
+/** `which`: one that is to be put right, as an answer used it. */
+function openMemory(which) {
+  sidebar.close();
+  memory.open(which);
+}
+
 function openPassage({ documentId, chunkId }) {
   sidebar.close();
   documents.openPassage(documentId, chunkId);
@@ -147,6 +155,8 @@ for (const button of document.querySelectorAll(".example")) {
 }
 find("#language").addEventListener("click", toggleLanguage);
 hear("open-passage", (passage) => openPassage(passage));
+find("#open-memory").addEventListener("click", () => openMemory());
+hear("open-memory", openMemory);
 hear("edit-last", () => chat.acts.editLast());
 hear("language", () => {
   sessions.draw();

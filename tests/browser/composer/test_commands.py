@@ -25,10 +25,10 @@ async def test_a_command_is_chosen_with_the_keyboard_alone(page: Page, server_ur
     """Discriminates: Enter that sends what is half typed."""
     await opened(page, server_url)
     await page.type(BOX, "/")
-    assert await page.locator(OPTIONS).count() == 5
+    assert await page.locator(OPTIONS).count() == 8
     assert await active(page) == "/help"
     await page.keyboard.press("ArrowUp")
-    assert await active(page) == "/persona clear"
+    assert await active(page) == "/memories"
     await page.keyboard.press("ArrowDown")
     await page.keyboard.press("ArrowDown")
     assert await active(page) == "/clear"

@@ -6,6 +6,7 @@ import { copyText } from "../base/clipboard.js";
 import { el } from "../base/dom.js";
 import { hasWords } from "../base/i18n.js";
 import { passageAt } from "../base/passage-link.js";
+import { UsedMemories } from "../memory/used.js";
 import { SourcesView } from "../sources/cards.js";
 import { TurnActions } from "./actions.js";
 import { commandOf } from "./commands.js";
@@ -30,6 +31,7 @@ export class TurnView {
     this.answer = new AnswerView();
     this.progress = new ProgressLine();
     this.notes = new Notes();
+    this.memories = new UsedMemories();
     this.actions = new TurnActions(this, acts);
     this.element = el("article", { class: "turn", "data-turn": turnId });
     this.state = new TurnState(this.element);
@@ -47,6 +49,7 @@ export class TurnView {
     this.#clear();
     this.command = turn.command ?? "";
     this.notes.showStored(turn);
+    this.memories.showStored(turn.turn_id, turn.memory_ids);
     this.thinking.showStored(turn.thinking ?? "", turn.timings_ms?.thinking);
     this.answer.append(turn.answer ?? "");
     this.answer.end();
@@ -74,6 +77,7 @@ export class TurnView {
   /** A STATUS event of a stage or a warning. */
   stage(value) {
     if (value.stage === "warning") return this.notes.warn(value);
+    if (value.stage === "remembering") this.memories.show(value.memories);
     if (value.stage === "rewriting" && value.question) this.notes.rewritten(value.question);
     this.progress.stage(value);
     if (value.stage === "retrying") this.state.set("retrying", this.progress.words);
@@ -170,6 +174,7 @@ export class TurnView {
     this.thinking = new ThinkingView();
     this.answer = new AnswerView();
     this.notes = new Notes();
+    this.memories = new UsedMemories();
     this.#sourceBox.replaceChildren();
     this.#errorBox.replaceChildren();
     this.actions.rating.show(); // it was of the answer that goes
@@ -182,7 +187,7 @@ export class TurnView {
       el("h2", { class: "asked", text: this.question }),
       el("div", { class: "meta" }, this.progress.element, this.actions.element),
       this.progress.folded, this.notes.element,
-      this.thinking.element, this.answer.element, this.#errorBox, this.#sourceBox);
+      this.thinking.element, this.answer.element, this.#errorBox, this.memories.element, this.#sourceBox);
   }
 
   #click(event) {
