@@ -14,6 +14,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from routes.openai.wire import CompletionBody, CompletionChunk, EmbeddingBody
 from routes.wire.chat import ChatBody, StreamEvent
 from routes.wire.documents import DocumentPatch, DocumentUpload, Job
+from routes.wire.earlier import EarlierChatBody, EarlierEvent
 from routes.wire.fields import ErrorResponse
 from routes.wire.memories import MemoryBody, MemoryChanges, MemoryImportBody, SwitchBody
 from routes.wire.operations import ReembedBody, SyncBody
@@ -29,9 +30,11 @@ SCHEMAS = "#/components/schemas/"
 REQUESTS: tuple[type[BaseModel], ...] = (
     ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
     ReembedBody, CalibrationBody, DocumentPatch, DocumentUpload, CompletionBody,
-    EmbeddingBody, ShareBody, MemoryBody, MemoryChanges, MemoryImportBody, SwitchBody,
+    EmbeddingBody, EarlierChatBody, ShareBody, MemoryBody, MemoryChanges, MemoryImportBody, SwitchBody,
 )  # fmt: skip
-REPLIES: tuple[type[BaseModel], ...] = (StreamEvent, CompletionChunk, Job, ErrorResponse)
+REPLIES: tuple[type[BaseModel], ...] = (
+    StreamEvent, CompletionChunk, EarlierEvent, Job, ErrorResponse,
+)  # fmt: skip
 TAGS = (
     ("conversation", "Ask, follow the answer as it is written, stop it."),
     ("sessions", "Conversations and their turns: list, read, rename, rate, erase, export, import."),
@@ -106,6 +109,7 @@ def event_stream(event: str, description: str) -> dict[str, Any]:
 
 
 TURN_STREAM = event_stream("StreamEvent", STREAM_GRAMMAR)
+EARLIER_STREAM = event_stream("EarlierEvent", "Server-Sent Events, the data of each one line of JSON.")
 JOB_STREAM = event_stream("Job", "Server-Sent Events, `event: job` each, its data one line of JSON.")
 
 
