@@ -44,6 +44,9 @@ _ATTRIBUTES = {
     "phone": "电话 手机 手机号 手机号码 电话号码 联系电话 phone phone_number mobile mobile_number telephone",
     "email": "邮箱 邮件地址 电子邮箱 email email_address e-mail",
     "age": "年龄 岁数 age",
+    "desk": "工位 工位号 座位 座位号 desk desk_number seat seat_number",
+    "manager": "主管 上级 领导 上司 老板 经理 manager boss supervisor line_manager",
+    "extension": "分机 分机号 extension extension_number",
     "birthday": "生日 出生日期 birthday date_of_birth birth_date",
 }  # fmt: skip
 _SLOT_OF = {word.replace("_", " "): slot for slot, words in _ATTRIBUTES.items() for word in words.split()}
@@ -69,6 +72,8 @@ _ZH_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^在(?P<v>.{2,20}?)(?:工作|上班|任职|就职)$"), "employer"),
     (re.compile(r"^是(?:一名|一位|一个)(?P<v>.+)$"), "role"),
     (re.compile(r"^(?:今年)?(?P<v>\d{1,3})岁$"), "age"),
+    (re.compile(r"^毕业于(?P<v>.+)$"), "school"),
+    (re.compile(r"^(?:每天)?(?:坐|骑|开|乘)(?P<v>.{1,8}?)(?:上班|去公司|通勤)$"), "commute"),
 )  # fmt: skip
 _EN_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^(?:is |am )?(?:now )?(?:called|named|goes by|go by) (?P<v>.+)$", re.I), "name"),
@@ -78,13 +83,21 @@ _EN_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^works? (?:at|for) (?P<v>.+)$", re.I), "employer"),
     (re.compile(r"^(?:works? as|is|am) an? (?P<v>[\w -]{3,40})$", re.I), "role"),
     (re.compile(r"^(?:is|am) (?P<v>\d{1,3})(?: years old)?$", re.I), "age"),
+    (re.compile(r"^graduated from (?P<v>.+)$", re.I), "school"),
+    (re.compile(r"^(?:commutes?|(?:gets?|goes?) to work) by (?P<v>.+)$", re.I), "commute"),
 )  # fmt: skip
 _ZH_ATTRIBUTE = re.compile(
-    r"^(?:现在|目前)?的(?P<a>[^是为叫：:，,。]{1,14}?)(?:现在|已经|已)?(?:改为|改成|变成|换成了?|是|为|叫|："
-    r"|:)(?P<v>.+)$"
+    r"^(?:现在|目前)?(?:的|(?P<verb>[^的是，,。]{1,6}的))(?P<a>[^是为叫：:，,。]{1,14}?)"
+    r"(?:现在|已经|已)?(?:改为|改成|变成|换成了?|是|为|叫|：|:)(?P<v>.+)$"
 )
 _EN_ATTRIBUTE = re.compile(
     r"^(?P<a>[\w' -]{2,40}?) (?:is now|is called|is|are|was changed to|:) (?P<v>.+)$", re.I
+)
+# What recurs: every Tuesday something, by something to work.
+_RECURS = re.compile(
+    r"^每(?:个?月|周|星期)(?P<v>[一二三四五六日天\d]+号?)(?P<a>.{1,8})$|^has (?:a |an "
+    r")?(?P<a2>[\w -]{2,30}?) every (?P<v2>.+)$",
+    re.I,
 )
 _LIKES_ZH = re.compile(
     r"^(?P<no>不太?|没那么)?(?:很|非常|特别|最|更)?(?P<verb>喜欢|爱吃|爱喝|爱|喜爱|偏好|讨厌|厌恶|吃"
@@ -115,7 +128,11 @@ def statement_of(content: str) -> Statement | None:
     if person is None:
         return None
     rest = text[person.end() :].strip()
-    return _liking(rest) or (_chinese(rest) if person["zh"] else _english(rest, owned=bool(person["of"])))
+    return (
+        _liking(rest)
+        or _recurring(rest)
+        or (_chinese(rest) if person["zh"] else _english(rest, owned=bool(person["of"])))
+    )
 
 
 def slot_named(attribute: str) -> str:
@@ -130,6 +147,13 @@ def _liking(rest: str) -> Statement | None:
         return None
     negative = bool(match["no"]) != (match["verb"].lower() in _AVERSE)
     return Statement(f"like:{_plain(match['v'])}", "no" if negative else "yes")
+
+
+def _recurring(rest: str) -> Statement | None:
+    match = _RECURS.match(rest)
+    if match is None:
+        return None
+    return Statement(f"every:{_plain(match['a'] or match['a2'])}", _plain(match["v"] or match["v2"]))
 
 
 def _chinese(rest: str) -> Statement | None:
@@ -150,7 +174,9 @@ def _by_form(rest: str, forms: Sequence[tuple[re.Pattern[str], str]]) -> Stateme
 def _attribute(match: re.Match[str] | None) -> Statement | None:
     if match is None:
         return None
-    return Statement(slot_named(match["a"]), _plain(match["v"]), single=not _SEVERAL.search(match["a"]))
+    verb = match.groupdict().get("verb") or ""
+    slot = f"{verb}{match['a']}" if verb else slot_named(match["a"])
+    return Statement(slot, _plain(match["v"]), single=bool(verb) or not _SEVERAL.search(match["a"]))
 
 
 def _plain(value: str) -> str:
@@ -168,7 +194,8 @@ _PASSING = re.compile(
     r"|query)|"
     r"\b(?:this time|right now|in this (?:conversation|chat|session)|just now|current(?:ly)? (?:question"
     r"|asking))\b|"
-    r"^用户(?:想(?:要)?(?:知道|了解|问)|询问|问[了到过]?|正在|请求|要求(?:总结|概括|翻译|解释|列出)"
+    r"^用户(?:想(?:要)?(?:知道|了解|问)|询问|问[了到过]?|正在(?:问|找|看|等|咨询|询问|了解)|请求|要求(?:总结"
+    r"|概括|翻译|解释|列出)"
     r"|希望(?:了解|知道)|感谢|打招呼|咨询|提到[了过]?$|的(?:问题|提问)是)",
     re.I,
 )  # fmt: skip

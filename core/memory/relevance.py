@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from core.memory.gate import slot_named, statement_of
 from core.memory.record import Memory
 from core.relevance.sparse import question_terms, terms
 from core.text import is_mostly_chinese
 
-# A memory belongs to the question with the probability sigmoid(z + 3 coverage + 4 same kind − 3.6): z is how
-# many widths its cosine lies above unrelated texts, coverage the share of the question's words that it has.
+# A memory belongs to the question with the probability sigmoid(.15 z + 3.9 lead + 3 coverage + 3.6 kind
+# + 2.9 self − 2): z is how many widths its cosine lies above unrelated texts, lead how many below the best of
+# those searched (so it is 0 or less), coverage the share of the question's words that it has in its own
+# language, kind whether it is the kind of statement that is asked for, self whether the question speaks of
+# the person. Fitted with multilingual-e5-small on half of the attributes of benchmarks/memory, and rounded;
+# figures: docs/decisions/0043. Small embedders put all that is said of a person close together: the height
+# of a cosine says little there, its order a lot.
+Z_WEIGHT = 0.15
+LEAD_WEIGHT = 3.9
 COVERAGE_WEIGHT = 3.0
-KIND_WEIGHT = 4.0
-INTERCEPT = -3.6
-THRESHOLD = 0.5
-UNKNOWN_Z = 0.3  # of a memory whose vector was not among the nearest: as of unrelated texts
-LOWEST_Z = 0.0
-FOREIGN_COVERAGE = 0.25
+KIND_WEIGHT = 3.6
+SELF_WEIGHT = 2.9
+INTERCEPT = -2.0
+THRESHOLD = 0.15
+UNKNOWN_LEAD = -1.0  # of a memory that only shares words with the question
 
+_SELF = re.compile(r"我(?!们公司)|\b(?:my|mine|me|i|i['’]m|i['’]ve)\b", re.I)
+_ONLY_ASKS = re.compile(  # the writer as the one who asks, not as what is asked about
+    r"(?:帮|给|替|为|告诉|教|请)我|\bhow (?:do|can|should|could|would|must) i\b"
+    r"|\b(?:tell|give|show|help|teach) me\b|\b(?:can|may|could|should) i\b",
+    re.I,
+)
 _ASKED_ZH = re.compile(
     r"我的?(?P<a>[^的是叫在有，,。？?\s]{1,12}?)(?:现在)?(?:是|叫|在|有)?(?:什么|多少|哪"
     r"|谁|几|怎么)"
@@ -34,6 +47,8 @@ _ASKED_OF = (
                 r"(?:live|living|based)\b|\bi live\b.*\?", re.I), "place"),
     (re.compile(r"我是做什么|我的?(?:工作|职业)是|\bwhat (?:do i do|is my (?:job|work))\b", re.I), "role"),
     (re.compile(r"我在(?:哪|什么)(?:家|个)?(?:公司|单位)|\b(?:where|who) do i work\b", re.I), "employer"),
+    (re.compile(r"我坐在?哪|\bwhere (?:do i sit|is my (?:desk|seat))\b", re.I), "desk"),
+    (re.compile(r"谁是我的?(?:领导|上级|上司|老板|主管)|\bwho(?:m)? do i report to\b", re.I), "manager"),
     (re.compile(r"我(?:今年)?(?:多大|几岁)|\bhow old am i\b", re.I), "age"),
 )  # fmt: skip
 
@@ -54,21 +69,36 @@ class MemoryRelevance:
         self._chinese = is_mostly_chinese(question)
         self._weights = {term.text: term.weight for term in question_terms(question)}
         self._kinds = kinds_asked(question)
+        self._of_self = bool(_SELF.search(_ONLY_ASKS.sub(" ", question)))
 
-    def chance(self, cosine: float | None, memory: Memory) -> float:
-        """The probability 0…1."""
-        z = UNKNOWN_Z if cosine is None else (cosine - self._unrelated) / self._width
-        z = max(z, LOWEST_Z)  # two texts of a few words can be as far apart as one likes
-        statement = statement_of(memory.content)
-        same_kind = statement is not None and statement.slot in self._kinds
-        total = z + COVERAGE_WEIGHT * self._coverage(memory.content) + KIND_WEIGHT * same_kind + INTERCEPT
+    def chances(self, searched: Sequence[tuple[Memory, float | None]]) -> list[float]:
+        """The probabilities 0…1 of all that was searched for the question, each with its cosine."""
+        best = max((cosine for _, cosine in searched if cosine is not None), default=0.0)
+        kinds = [self._is_of_kind(memory) for memory, _ in searched]
+        # where what is asked for is there, the rest is not told only because the question is about the person
+        of_self = self._of_self and not any(kinds)
+        return [
+            self._chance(memory, cosine, best, is_of_kind=kind, of_self=of_self or (kind and self._of_self))
+            for (memory, cosine), kind in zip(searched, kinds, strict=True)
+        ]
+
+    def _chance(
+        self, memory: Memory, cosine: float | None, best: float, *, is_of_kind: bool, of_self: bool
+    ) -> float:
+        z, lead = 0.0, UNKNOWN_LEAD
+        if cosine is not None:
+            z, lead = (cosine - self._unrelated) / self._width, (cosine - best) / self._width
+        meaning = Z_WEIGHT * z + LEAD_WEIGHT * lead + COVERAGE_WEIGHT * self._coverage(memory.content)
+        total = meaning + KIND_WEIGHT * is_of_kind + SELF_WEIGHT * of_self + INTERCEPT
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, total))))
+
+    def _is_of_kind(self, memory: Memory) -> bool:
+        statement = statement_of(memory.content)
+        return statement is not None and statement.slot in self._kinds
 
     def _coverage(self, content: str) -> float:
         possible = sum(self._weights.values())
-        if not possible:
+        if not possible or is_mostly_chinese(content) != self._chinese:
             return 0.0
         shared = set(terms(content)) & self._weights.keys()
-        coverage = sum(self._weights[term] for term in shared) / possible
-        foreign = is_mostly_chinese(content) != self._chinese
-        return max(coverage, FOREIGN_COVERAGE) if foreign else coverage
+        return sum(self._weights[term] for term in shared) / possible

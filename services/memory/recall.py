@@ -17,11 +17,10 @@ from core.relevance.query import Query
 from core.relevance.sparse import SparseTerms
 from services.memory.records import MemoryRecords
 from services.store.clock import Clock, utc_now_us
-from services.store.filters import equals
 
 log = structlog.get_logger()
 
-DEPTH = 20  # of each list
+DEPTH = 24  # of each list, what no longer holds among it
 MOST_INSTRUCTIONS = 2  # of the places: they hold whatever is asked
 CLOSE_S = 2.0
 NO_WORDS = SparseTerms([], [])
@@ -108,7 +107,7 @@ class MemoryRecall:
 
     async def _standing(self, owner: str) -> list[RecalledMemory]:
         """Instructions that hold now, newest first."""
-        instructions = await self.records.of_owner(owner, equals("type", MemoryType.INSTRUCTION.value))
+        instructions = await self.records.instructions(owner)
         now = self._clock()
         return [RecalledMemory(memory, 1.0) for memory in reversed(instructions) if memory.holds_at(now)]
 
@@ -118,7 +117,8 @@ class MemoryRecall:
         form = query.forms[0]
         hits = await self.records.search(owner, form.dense, form.sparse, DEPTH, self._clock())
         relevance = MemoryRelevance(query.question, self._spread.unrelated, self._spread.width)
-        judged = [RecalledMemory(hit.memory, relevance.chance(hit.cosine, hit.memory)) for hit in hits]
+        chances = relevance.chances([(hit.memory, hit.cosine) for hit in hits])
+        judged = [RecalledMemory(hit.memory, chance) for hit, chance in zip(hits, chances, strict=True)]
         good = [
             each
             for each in judged

@@ -107,7 +107,7 @@ def test_a_proposal_without_a_source_is_refused() -> None:
         "salesteam"),
         ("用户住在上海", "place", "上海"), ("I live in Berlin", "place", "berlin"), ("用户的地址是上海",
         "place", "上海"),
-        ("我的工位是302", "工位", "302"), ("my locker number is 12", "locker number", "12"),
+        ("我的工位是302", "desk", "302"), ("my locker number is 12", "locker number", "12"),
         ("用户不喜欢红茶", "like:红茶", "no"), ("The user likes green tea", "like:greentea", "yes"),
         ("用户讨厌香菜", "like:香菜", "no"), ("用户今年30岁", "age", "30"),
     ],
@@ -116,6 +116,22 @@ def test_a_memory_is_read_as_a_statement_of_a_kind(content: str, slot: str, valu
     statement = statement_of(content)
     assert statement is not None
     assert (statement.slot, statement.value) == (slot, value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("用户毕业于浙江大学", "用户毕业于武汉大学"),
+        ("用户每周二开组会", "用户每周四开组会"),
+        ("用户用的电脑是ThinkPad", "用户用的电脑是MacBook"),
+        ("用户每天坐地铁上班", "用户每天坐班车上班"),
+        ("The user has a team meeting every Tuesday", "The user has a team meeting every Thursday"),
+        ("The user graduated from MIT", "I graduated from Leiden University"),
+    ],
+)
+def test_what_recurs_or_has_an_owner_of_its_own_has_one_value_too(one: str, other: str) -> None:
+    assert contradicts(one, other)
+    assert is_same(one, one, None)
 
 
 def test_what_is_of_no_kind_is_no_statement() -> None:

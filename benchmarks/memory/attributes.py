@@ -1,0 +1,126 @@
+"""Twenty things that people say of themselves, each with how it is asked for in other words, and questions
+that have nothing to do with any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """`said` takes the value; `asked` are questions for it, none in the words of the statement."""
+
+    name: str
+    said_zh: str
+    said_en: str
+    values_zh: tuple[str, ...]
+    values_en: tuple[str, ...]
+    asked_zh: tuple[str, ...]
+    asked_en: tuple[str, ...]
+
+
+ATTRIBUTES: tuple[Attribute, ...] = (
+    Attribute("name", "用户的名字是{}", "The user's name is {}", ("张三", "李四", "王芳", "陈静"), ("Alex",
+    "Sam", "Maria", "Chen"), ("我叫什么？", "你知道怎么称呼我吗"), ("What am I called?", "Who am I?")),
+    Attribute("department", "用户的部门是{}", "The user's department is {}", ("财务部", "市场部", "法务部"),
+    ("Finance", "Legal", "Marketing"), ("我在哪个部门？", "我属于什么团队"), ("Which team am I in?",
+    "What department do I belong to?")),
+    Attribute("place", "用户住在{}", "The user lives in {}", ("上海", "成都", "杭州"), ("Berlin", "Oslo",
+    "Porto"), ("我家在哪里？", "我住在哪个城市"), ("Where is my home?", "Which city do I live in?")),
+    Attribute("role", "用户的职位是{}", "The user's job is {}", ("工程师", "会计", "采购经理"), ("nurse",
+    "accountant", "buyer"), ("我是做什么工作的？", "我的岗位是什么"), ("What do I do for a living?",
+    "What is my profession?")),
+    Attribute("desk", "用户的工位是{}", "The user's desk is {}", ("302", "415"), ("302", "415"),
+    ("我坐在哪里办公？", "我的座位号是多少"), ("Where do I sit at work?", "What is my seat number?")),
+    Attribute("allergy", "用户对{}过敏", "The user is allergic to {}", ("花生", "海鲜", "青霉素"), ("peanuts",
+    "seafood", "penicillin"), ("我有什么不能吃的？", "我对什么东西过敏"), ("What must I not eat?",
+    "What am I allergic to?")),
+    Attribute("drink", "用户喜欢喝{}", "The user likes to drink {}", ("红茶", "美式咖啡"), ("black tea",
+    "espresso"), ("我爱喝什么？", "给我点杯我喜欢的饮料"), ("What is my favourite drink?",
+    "Order me a drink I like")),
+    Attribute("birthday", "用户的生日是{}", "The user's birthday is {}", ("三月三日", "十月一日"), ("3 March",
+    "1 October"), ("我哪天出生？", "我什么时候过生日"), ("When was I born?",
+    "When do I celebrate my birthday?")),
+    Attribute("manager", "用户的主管是{}", "The user's manager is {}", ("刘洋", "周敏"), ("Olivia", "Daniel"),
+    ("我的上级是谁？", "谁是我的领导"), ("Who is my boss?", "Who do I report to?")),
+    Attribute("pet", "用户养了一只叫{}的猫", "The user has a cat called {}", ("咪咪", "团子"), ("Otto",
+    "Luna"), ("我的宠物叫什么？", "我家猫的名字"), ("What is my pet called?", "What is the name of my cat?")),
+    Attribute("phone", "用户的分机号是{}", "The user's extension is {}", ("8012", "8377"), ("8012", "8377"),
+    ("打我办公室电话拨几号？", "我的分机是多少"), ("Which number reaches my office phone?",
+    "What is my extension?")),
+    Attribute("project", "用户负责的项目是{}", "The user's project is {}", ("星河计划", "北极星"),
+    ("Northstar", "Blue Harbor"), ("我在做哪个项目？", "我手上的项目叫什么"),
+    ("What project am I working on?", "Which project do I run?")),
+    Attribute("commute", "用户每天坐{}上班", "The user commutes by {}", ("地铁", "班车"), ("train",
+    "bicycle"), ("我怎么去公司？", "我上班用什么交通工具"), ("How do I get to work?",
+    "What do I ride to the office?")),
+    Attribute("school", "用户毕业于{}", "The user graduated from {}", ("浙江大学", "武汉大学"),
+    ("Leiden University", "MIT"), ("我在哪儿上的大学？", "我的母校是哪所"), ("Where did I go to university?",
+    "What is my alma mater?")),
+    Attribute("language", "用户正在学{}", "The user is learning {}", ("西班牙语", "日语"), ("Spanish",
+    "Japanese"), ("我在学什么语言？", "我最近学哪门外语"), ("What language am I studying?",
+    "Which foreign language do I study?")),
+    Attribute("meeting", "用户每周{}开组会", "The user has a team meeting every {}", ("二", "四"), ("Tuesday",
+    "Thursday"), ("我的组会在星期几？", "我们组什么时候开会"), ("On which day is my team meeting?",
+    "When does my team meet?")),
+    Attribute("car", "用户的车牌是{}", "The user's licence plate is {}", ("浙A12345", "沪B67890"),
+    ("AB-123-C", "XY-987-Z"), ("我车的牌照号是多少？", "我的车牌号"), ("What is the plate of my car?",
+    "What is my licence plate?")),
+    Attribute("computer", "用户用的电脑是{}", "The user's laptop is a {}", ("ThinkPad X1", "MacBook Air"),
+    ("ThinkPad X1", "MacBook Air"), ("我的笔记本是什么型号？", "我用哪款电脑"), ("Which laptop do I have?",
+    "What computer do I use?")),
+    Attribute("sport", "用户周末去{}", "The user goes {} at weekends", ("爬山", "游泳"), ("climbing",
+    "swimming"), ("我周末做什么运动？", "我休息日有什么爱好"), ("What sport do I do at the weekend?",
+    "What do I do on Saturdays?")),
+    Attribute("format", "用户喜欢用{}看资料", "The user prefers to read {}", ("表格", "要点列表"), ("tables",
+    "bullet points"), ("我喜欢哪种排版？", "我偏好什么形式的资料"), ("Which format do I prefer?",
+    "How do I like to read things?")),
+)  # fmt: skip
+
+UNRELATED_ZH = (
+    "巴黎圣母院是哪一年建成的？", "怎么报销差旅费？", "解释一下父子链", "帮我写一封道歉信", "光速是多少？",
+    "公司的退货政策是什么？",
+    "Python 里怎么读取文件？", "会议室怎么预订？", "一公里等于多少米？", "请翻译这句话", "年假怎么申请？",
+    "这份合同的违约金是多少？",
+    "数据库怎么备份？", "明天会下雨吗？", "什么是量子纠缠？", "发票抬头写什么？", "推荐一部电影",
+    "服务器端口是多少？",
+)  # fmt: skip
+UNRELATED_EN = (
+    "When was the Eiffel Tower built?", "How do I claim travel expenses?", "Explain the parent chain",
+    "Write an apology letter",
+    "What is the speed of light?", "What is the refund policy?", "How do I read a file in Python?",
+    "How do I book a meeting room?",
+    "How many metres are in a mile?", "Translate this sentence", "How do I apply for leave?",
+    "What is the penalty in this contract?",
+    "How do I back up the database?", "Will it rain tomorrow?", "What is quantum entanglement?",
+    "What goes on the invoice?",
+    "Recommend a film", "What port does the server use?",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """`facts` by the attribute's name, in one language."""
+
+    owner: str
+    chinese: bool
+    facts: dict[str, str]
+
+
+def people(number: int, random: Random) -> Sequence[Person]:
+    """Every other one speaks Chinese."""
+    return [
+        Person(
+            f"person-{at}",
+            at % 2 == 0,
+            {
+                each.name: (each.said_zh if at % 2 == 0 else each.said_en).format(
+                    random.choice(each.values_zh if at % 2 == 0 else each.values_en)
+                )
+                for each in ATTRIBUTES
+            },
+        )
+        for at in range(number)
+    ]

@@ -1,0 +1,98 @@
+"""Facts asked for in other words: `python -m benchmarks.memory.facts [--people 100]`.
+
+Each person has twenty memories. Each is asked for in two wordings of the person's own language and two of the
+other: is the right one among those told? And how often is anything told that a question has nothing to do
+with?
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+
+from api.wiring.parts import open_embedding, open_store
+from benchmarks.memory.attributes import ATTRIBUTES, UNRELATED_EN, UNRELATED_ZH, Person, people
+from config.settings import Settings, load_settings
+from core.memory.record import MemoryDraft
+from services.memory.recall import MemoryRecall, RecallScope
+from services.memory.records import MemoryRecords
+from services.memory.writing import MemoryWriter
+from services.retrieval.query_forms import QueryBuilder
+from services.store.collections import ensure_collections
+
+
+class Bench:
+    def __init__(self, recall: MemoryRecall, queries: QueryBuilder) -> None:
+        self._recall, self._queries = recall, queries
+
+    async def told(self, question: str, owner: str) -> list[str]:
+        """The memories that the prompt would have, best first."""
+        query = await self._queries.build(question, [])
+        candidates = await self._recall.candidates(query, RecallScope(owner, "another session", is_new=True))
+        chosen = self._recall.choose(candidates, frozenset())
+        return [each.memory.content for each in chosen.memories]
+
+
+async def measure(settings: Settings, number: int, *, shows: bool) -> dict[str, float]:
+    async with AsyncExitStack() as stack:
+        embedding = await stack.enter_async_context(open_embedding(settings.models))
+        store = await stack.enter_async_context(open_store(settings.store))
+        await ensure_collections(
+            store, settings.store, embedding_name=embedding.name, dimension=embedding.dimension
+        )
+        records = MemoryRecords(store, settings.store.memory_collection, alone=True)
+        writer = MemoryWriter(records, embedding.embed_passages, embedding.name)
+        recall = MemoryRecall(records, settings.conversation, embedding.name)
+        bench = Bench(recall, QueryBuilder(embedding))
+        counts: Counter[str] = Counter()
+        for person in people(number, Random(7)):
+            for content in person.facts.values():
+                await writer.write(person.owner, MemoryDraft(content))
+            await _ask(bench, person, counts, shows=shows)
+        return {
+            "right_same_language": counts["right_own"] / counts["asked_own"],
+            "right_other_language": counts["right_other"] / counts["asked_other"],
+            "wrongly_told": counts["wrong"] / counts["unrelated"],
+            "told_per_question": counts["told"] / (counts["asked_own"] + counts["asked_other"]),
+        }
+
+
+async def _ask(bench: Bench, person: Person, counts: Counter[str], *, shows: bool) -> None:
+    for attribute in ATTRIBUTES:
+        for chinese, questions in ((True, attribute.asked_zh), (False, attribute.asked_en)):
+            kind = "own" if chinese == person.chinese else "other"
+            for question in questions:
+                told = await bench.told(question, person.owner)
+                right = person.facts[attribute.name] in told
+                counts[f"asked_{kind}"] += 1
+                counts[f"right_{kind}"] += right
+                counts["told"] += len(told)
+                if shows and not right:
+                    print(f"missed  {question} · {person.facts[attribute.name]}")
+    for question in (*UNRELATED_ZH, *UNRELATED_EN):
+        told = await bench.told(question, person.owner)
+        counts["unrelated"] += 1
+        counts["wrong"] += bool(told)
+        if shows and told:
+            print(f"wrongly  {question} · {told}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--people", type=int, default=100)
+    parser.add_argument("--show", action="store_true", help="name what was missed and wrongly told")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = load_settings(store={"data_dir": Path(folder)})
+        figures = asyncio.run(measure(settings, options.people, shows=options.show))
+    for name, value in figures.items():
+        print(f"{name:24}{value:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Whether a question is about a memory: by kind, by meaning within the list, by words, and by whom it is "
+"about."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.memory.record import Memory
+from core.memory.relevance import THRESHOLD, MemoryRelevance, kinds_asked
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("我叫什么？", "name"), ("What is my name?", "name"), ("Who am I?", "name"), ("我是哪个部门的",
+        "department"),
+        ("我叫什么，在哪个部门？", "department"), ("where do I live?", "place"), ("我的工位是多少", "desk"),
+        ("What is my locker number?", "locker number"), ("我今年多大", "age"),
+    ],
+)  # fmt: skip
+def test_a_question_asks_for_kinds_of_statements(question: str, kind: str) -> None:
+    assert kind in kinds_asked(question)
+
+
+def test_a_question_of_something_else_asks_for_none() -> None:
+    assert kinds_asked("年假怎么申请？") == frozenset()
+    assert kinds_asked("How do I claim travel expenses?") == frozenset()
+
+
+def _told(question: str, *searched: tuple[str, float | None]) -> list[str]:
+    memories = [(Memory(content, "o", content), cosine) for content, cosine in searched]
+    chances = MemoryRelevance(question, 0.8, 0.036).chances(memories)
+    return [
+        memory.content for (memory, _), chance in zip(memories, chances, strict=True) if chance >= THRESHOLD
+    ]
+
+
+def test_what_is_asked_for_is_told_and_not_what_is_only_about_the_same_person() -> None:
+    """Discriminates: everything about a person told whenever a question says "my"."""
+    assert _told("我叫什么？", ("用户的名字是张三", 0.84), ("用户养了一只鹦鹉", 0.85)) == ["用户的名字是张三"]
+
+
+def test_of_a_person_the_nearest_are_told_and_nothing_for_a_question_of_something_else() -> None:
+    pet, food = ("The user has a cat called Otto", 0.86), ("The user is allergic to peanuts", 0.80)
+    assert _told("What is my animal called?", pet, food) == [pet[0]]
+    assert _told("When was the Eiffel Tower built?", pet, food) == []
+    assert _told("How do I claim travel expenses?", pet, food) == []
+    assert _told("What is my animal called?", (food[0], None)) == []
