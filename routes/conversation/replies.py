@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from api.sessions.shown_prompt import ShownPrompt
+from api.sessions.shown_prompt import ShownPart, ShownPrompt
 from core.citing.citations import KnownDocuments
 from core.conversation.sessions import Session
 from core.conversation.turns import Summary, Turn
@@ -43,6 +43,13 @@ def _summary(summary: Summary) -> turns.Summary:
     return turns.Summary(text=summary.text, start=summary.start, covers=len(summary.covers))
 
 
+def _part_reply(shown: ShownPart) -> turns.PromptPart:
+    fields = {**asdict(shown.part), "text": shown.text, "memory_ids": list(shown.part.memory_ids)}
+    if not shown.part.memory_ids:
+        del fields["memory_ids"]
+    return turns.PromptPart(**fields, removed=shown.removed)
+
+
 def limits_reply(filters: KnowledgeFilter) -> turns.Limits:
     """Only what limits."""
     return turns.Limits(**{name: value for name, value in asdict(filters).items() if value})
@@ -61,13 +68,7 @@ def prompt_reply(shown: ShownPrompt) -> turns.Prompt:
         answer_tokens=manifest.answer_tokens,
         prompt_tokens=manifest.prompt_tokens,
         filters=limits_reply(shown.turn.filters),
-        parts=[
-            turns.PromptPart(
-                **{**asdict(part.part), "text": part.text, "memory_ids": list(part.part.memory_ids)},
-                removed=part.removed,
-            )
-            for part in shown.parts
-        ],
+        parts=[_part_reply(part) for part in shown.parts],
         request=turns.PromptRequest(body=shown.body, sha256=manifest.request_sha256, exact=shown.exact),
         response=manifest.response,
     )

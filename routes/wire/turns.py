@@ -111,6 +111,7 @@ class AskedWith(Reply):
     insert_block_llm_id: str | None = Field(description="Which model judged.")
     knowledge: KnowledgeUse = Field(description="Whether the documents were to be searched.")
     date: str = Field(description='When it was asked, as its request said; "" for the day it was answered.')
+    memory: bool = Field(True, description="Whether memories were to be used.")
 
 
 class Feedback(Reply):
@@ -262,7 +263,7 @@ class PromptPart(Reply):
     reason: str = Field(description="Why it is there, or why it is not.")
     turn_id: str | None = Field(description="The turn that it repeats, or that holds the summary.")
     chunk_id: str | None = Field(description="The passage that was left out.")
-    memory_ids: list[str] = Field(description="The memories in it, in the order of its lines.")
+    memory_ids: list[str] | None = absent("The memories in it, in the order of its lines.")
     text: str | None = Field(description="null for what was left out, and for what was erased since.")
     removed: bool = Field(description="true: it was sent, and erased since.")
 

@@ -18,11 +18,11 @@ from tests.support.wire.sse import Streamed, frames
 
 OPTIONS = {
     "thinking": True, "rerank_top_n": 3, "use_insert_block": True, "insert_block_llm_id": "judge",
-    "knowledge": "always", "date": "2020-05",
+    "knowledge": "always", "date": "2020-05", "memory": False,
 }  # fmt: skip
 DEFAULTS = {
     "thinking": False, "rerank_top_n": 10, "use_insert_block": False, "insert_block_llm_id": None,
-    "knowledge": "auto", "date": "",
+    "knowledge": "auto", "date": "", "memory": True,
 }  # fmt: skip
 
 
@@ -155,7 +155,8 @@ async def test_another_request_under_the_id_is_refused_as_ever(tmp_path: Path) -
         turn = await read(app, failed.finished["turn_id"])
         others = (
             {"question": "Else."}, {"thinking": False}, {"rerank_top_n": 4}, {"use_insert_block": False},
-            {"insert_block_llm_id": None}, {"knowledge": "auto"}, {"date": ""}, {"model_id": "judge"},
+            {"insert_block_llm_id": None}, {"knowledge": "auto"}, {"date": ""}, {"memory": True},
+            {"model_id": "judge"},
             {"filters": {"tags": ["b"]}},
             {"session_id": str(uuid.uuid4())},
         )  # fmt: skip

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -180,6 +180,34 @@ async def test_each_turn_is_read_once_by_two_workers_and_over_restarts(bench: Be
         await worker.idle()
     assert sorted(bench.model.read) == sorted(f"问题 {number}" for number in range(1, 41))
     assert max(map(len, bench.model.numbers)) <= AT_ONCE
+
+
+class Late:
+    """A worker's way to the store on which its first write is held up until `gate` opens."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self.arrived, self.gate = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def set_payload(self, *args: Any, **kwargs: Any) -> Any:
+        self.arrived.set()
+        await self.gate.wait()
+        return await self._store.set_payload(*args, **kwargs)
+
+
+async def test_of_two_that_saw_the_same_turns_the_first_to_write_reads_them(bench: Bench) -> None:
+    """Discriminates: a claim that is written over another's."""
+    await bench.answered(1)
+    late = Late(bench.store)
+    second = asyncio.create_task(UnreadTurns(cast(VectorStore, late), TURNS).claim(uid(500), "local", 0))
+    await late.arrived.wait()
+    first = await UnreadTurns(bench.store, TURNS).claim(uid(500), "local", 0)
+    late.gate.set()
+    assert [turn.turn_id for turn in first] == [uid(1)]
+    assert await second == []
 
 
 async def test_what_has_been_claimed_by_a_worker_that_was_killed_is_not_read_again(bench: Bench) -> None:
