@@ -12,9 +12,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from routes.openai.wire import CompletionBody, CompletionChunk, EmbeddingBody
-from routes.wire.chat import ChatBody, StreamEvent
+from routes.wire.chat import ChatBody, EarlierChatBody, EarlierEvent, StreamEvent
 from routes.wire.documents import DocumentPatch, DocumentUpload, Job
-from routes.wire.earlier import EarlierChatBody, EarlierEvent
 from routes.wire.fields import ErrorResponse
 from routes.wire.memories import MemoryBody, MemoryChanges, MemoryImportBody, SwitchBody
 from routes.wire.operations import ReembedBody, SyncBody

@@ -70,11 +70,10 @@ from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
 from services.knowledge.jobs.lanes import CpuHours
 from services.llm_service import DEFAULT_MODEL_ID, LLMService
-from services.memory.extraction import Extraction
+from services.memory.extraction import Extraction, UnreadTurns
 from services.memory.learning import MemoryLearning, Reading
 from services.memory.recall import MemoryRecall
 from services.memory.records import MemoryRecords
-from services.memory.unread import UnreadTurns
 from services.memory.writing import MemoryWriter
 from services.models.embedding import EmbeddingService
 from services.models.text_filters import load_answer_filters, load_question_filters
@@ -318,15 +317,10 @@ def _put_together(
     pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories)
     search = _search(history, knowledge, pipeline)
     readers = _seats(server, 2)  # who asked and who came back: a lost connection may not have been missed yet
-    turns, index_later = history.conversations.turns, history.conversations.index_later
-    erasure = ErasureHandler(history.make_erasure(knowledge, running), history.sessions, turns, knowledge)
     disk, sync = DiskWatch(store, names.low_disk_mb << 20), _folder_sync(history, knowledge)
     readiness = Readiness(store, names, history.embedding)
-    check_origin = partial(_check_origin, pipeline, knowledge)
     chat = KnowledgeHandler(pipeline, history.sessions, llms, running, server, conversation, readers)
-    sessions = SessionsHandler(
-        history.sessions, turns, history.recall.records, erasure, personas, index_later, check_origin
-    )
+    sessions = _sessions(history, knowledge, running, pipeline, personas)
     container = Container(
         settings=settings,
         chat=chat,
@@ -337,7 +331,9 @@ def _put_together(
         shares=SharesHandler(sessions, history.sessions),
         search=search,
         knowledge=knowledge,
-        sample=SampleHandler(knowledge, erasure, SAMPLE_FOLDER, partial(mark_sample_loaded, names.data_dir)),
+        sample=SampleHandler(
+            knowledge, sessions.erasure, SAMPLE_FOLDER, partial(mark_sample_loaded, names.data_dir)
+        ),
         conversations=history.conversations,
         summaries=history.summaries,
         backfill=history.backfill,
@@ -361,6 +357,21 @@ def _put_together(
     )
     metrics.registry.register(Gauges(container))
     return container
+
+
+def _sessions(
+    history: History,
+    knowledge: KnowledgeBase,
+    running: RunningTurns,
+    pipeline: Pipeline,
+    personas: PersonaRules,
+) -> SessionsHandler:
+    turns, index_later = history.conversations.turns, history.conversations.index_later
+    erasure = ErasureHandler(history.make_erasure(knowledge, running), history.sessions, turns, knowledge)
+    check_origin = partial(_check_origin, pipeline, knowledge)
+    return SessionsHandler(
+        history.sessions, turns, history.recall.records, erasure, personas, index_later, check_origin
+    )
 
 
 async def _check_origin(

@@ -26,9 +26,8 @@ from benchmarks.memory.attributes import ATTRIBUTES, UNRELATED_ZH
 from config.settings import Settings, load_settings
 from core.errors import MemoryRefusedError
 from core.memory.secrets import holds_secret
-from services.memory.extraction import read_proposals
+from services.memory.extraction import UnreadTurn, read_proposals
 from services.memory.records import MemoryRecords
-from services.memory.unread import UnreadTurn
 from services.memory.writing import MemoryWriter
 from services.store.collections import ensure_collections
 

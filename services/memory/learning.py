@@ -15,9 +15,8 @@ from core.conversation.turns import Turn, TurnStatus
 from core.errors import MemoryRefusedError, WenmaiError
 from core.memory.record import MemoryDraft
 from core.memory.requests import explicit_request, self_statements, type_of
-from services.memory.extraction import Extraction
+from services.memory.extraction import Extraction, UnreadTurns
 from services.memory.records import MemoryRecords
-from services.memory.unread import UnreadTurns
 from services.memory.writing import MemoryWriter
 from services.store.clock import Activity
 

@@ -17,10 +17,9 @@ from core.memory.gate import Refusal
 from core.memory.record import MemoryType
 from core.prompt.messages import Message
 from services.conversation.turns import TurnStore, TurnVectors
-from services.memory.extraction import Extraction, read_proposals, task_of
+from services.memory.extraction import AT_ONCE, Extraction, UnreadTurn, UnreadTurns, read_proposals, task_of
 from services.memory.learning import MemoryLearning, Reading
 from services.memory.records import MemoryRecords, MemorySwitch
-from services.memory.unread import AT_ONCE, UnreadTurn, UnreadTurns
 from services.memory.writing import MemoryWriter
 from services.store.clock import Activity
 from services.store.dialect import VectorStore
