@@ -210,7 +210,7 @@ class ConversationSettings(Section):
     memory_recall_limit: int = Field(5, ge=1, le=20)
     memory_min_messages: int = Field(4, ge=0, le=1_000)
     memory_model_id: str = "default"
-    memory_expire_days: int | None = Field(None, ge=1, le=36_500)
+    memory_expire_days: Annotated[int | None, BLANK_IS_UNSET] = Field(None, ge=1, le=36_500)
     memory_outlives_turns: bool = True
     prompt_keep_days: int = Field(30, ge=0, le=36_500)
     qa_log: OptionalPath = None

@@ -12,13 +12,15 @@ WenmaiError
 │   ├── InvalidParentError
 │   ├── UnsupportedMediaError
 │   ├── EmptyFileError
-│   └── UnreadableDocumentError
+│   ├── UnreadableDocumentError
+│   └── MemoryRefusedError           a secret, nothing, or too long
 ├── NotFoundError                    unknown, or another owner's: the reply is the same
 │   ├── UnknownSessionError
 │   ├── UnknownTurnError
 │   ├── UnknownModelError
 │   ├── UnknownDocumentError
-│   └── UnknownJobError
+│   ├── UnknownJobError
+│   └── UnknownMemoryError
 ├── ConflictError                    clashes with what is stored or running
 │   ├── TurnConflictError
 │   └── SessionBusyError

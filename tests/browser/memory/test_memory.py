@@ -35,10 +35,9 @@ async def test_the_panel_adds_searches_forgets_and_switches_off(page: Page, stub
         await page.goto(stubbed.url)
         await page.click("#open-memory")
         await expect(page.locator("#memories .faint >> text=没有记住的事")).to_be_visible()
-        for content in ("我养蜜蜂", "我喜欢红茶", "我的密码是hunter2"):
+        for content in ("我养蜜蜂", "我喜欢红茶", "我的密码是hunter2"):  # each typed while the last is added
             await page.fill(".memory-add input", content)
             await page.click(".memory-add .button")
-            await page.wait_for_load_state("networkidle")
         await expect(page.locator(".memory-notice")).to_have_text("这件事不能记住。")
         await expect(page.locator(".memory-list li")).to_have_count(2)
         await page.fill("#memories input[type=search]", "蜜蜂")
@@ -46,8 +45,8 @@ async def test_the_panel_adds_searches_forgets_and_switches_off(page: Page, stub
         await page.click(".memory-list li >> text=忘掉")
         await page.click("dialog.small-dialog .danger")
         await expect(page.locator(".memory-list li")).to_have_count(0)
-        await page.uncheck(".memory-switch input")
-        await page.wait_for_load_state("networkidle")
+        async with page.expect_response("**/memories/switch"):
+            await page.uncheck(".memory-switch input")
         body = (await client.get("/memories")).json()
         assert ([memory["content"] for memory in body["memories"]], body["on"]) == (["我喜欢红茶"], False)
         await client.put("/memories/switch", json={"on": True})

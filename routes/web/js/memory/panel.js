@@ -10,6 +10,7 @@ import { originOf } from "./origin.js";
 export class MemoryPanel {
   #next = null;
   #query = "";
+  #refreshes = 0;
 
   constructor(dialog) {
     this.dialog = dialog;
@@ -41,15 +42,16 @@ export class MemoryPanel {
 
   refresh() {
     this.#next = null;
+    this.#refreshes += 1;
     this.list.replaceChildren();
     return this.#load();
   }
 
   async #load() {
-    const query = this.#query;
+    const refreshes = this.#refreshes;
     await this.#try(async () => {
-      const page = await listMemories({ before: this.#next, query });
-      if (query !== this.#query) return; // something else is searched for by now
+      const page = await listMemories({ before: this.#next, query: this.#query });
+      if (refreshes !== this.#refreshes) return; // something else is asked for by now
       this.list.append(...page.memories.map((memory) => this.#item(memory)));
       this.#next = page.next;
       this.more.hidden = page.next === null;
@@ -64,7 +66,7 @@ export class MemoryPanel {
   }
 
   async #switch() {
-    await this.#try(async () => (this.on.checked = await switchMemory(this.on.checked)));
+    await this.#act(async () => (this.on.checked = await switchMemory(this.on.checked)));
   }
 
   #form() {
@@ -72,9 +74,10 @@ export class MemoryPanel {
       "data-i18n-placeholder": "memoryAddLabel" });
     const add = async (event) => {
       event.preventDefault();
-      await this.#try(async () => {
-        await addMemory(field.value);
-        field.value = "";
+      const content = field.value;
+      await this.#act(async () => {
+        await addMemory(content);
+        if (field.value === content) field.value = ""; // else the next one is being typed
         await this.refresh();
       });
     };
@@ -99,7 +102,7 @@ export class MemoryPanel {
     const field = el("input", { maxlength: "500", value: memory.content, label: "memoryChangeLabel" });
     const keep = async (event) => {
       event.preventDefault();
-      await this.#try(async () => item.replaceWith(this.#item(await changeMemory(memory.memory_id, field.value))));
+      await this.#act(async () => item.replaceWith(this.#item(await changeMemory(memory.memory_id, field.value))));
     };
     queueMicrotask(() => field.focus());
     return [el("form", { class: "memory-add", on: { submit: keep } }, field,
@@ -109,15 +112,19 @@ export class MemoryPanel {
 
   async #forget(memory) {
     if (!(await confirmRemoval("memoryForgetAsk", { content: memory.content }))) return;
-    await this.#try(async () => {
+    await this.#act(async () => {
       await deleteMemory(memory.memory_id);
       await this.refresh();
     });
   }
 
+  #act(work) {
+    this.notice.textContent = "";
+    return this.#try(work);
+  }
+
   /** What goes wrong is said in the panel, and nothing is lost of what was typed. */
   async #try(work) {
-    this.notice.textContent = "";
     try {
       await work();
     } catch (error) {

@@ -158,7 +158,7 @@ class World:
             named_by = uid(number * EACH) if number % 2 else None
             await self.history.sessions.put(self.conversations.session(number), named_by)
             for memory in self.conversations.memories(number):
-                await self.memories.put(memory, vector(memory.text))
+                await self.memories.put(memory, vector(memory.content))
 
     async def everything(self) -> dict[str, dict[str, models.Record]]:
         """Every point of every collection, with payload and vectors."""
