@@ -397,20 +397,24 @@ def _shared_mappings(folder: Path) -> Iterator[tuple[int, int]]:
 _NOBODY = str(UUID(int=0))  # no point has this id
 _NUMBER = edge.UpdateOperation.delete_points([_NOBODY])
 """An operation that only takes a number."""
+_MOST_NUMBERS = 1 << 24  # 1.5 µs each; a point whose number is beyond has a damaged one
 
 
-def number_on(folder: Path, shard: edge.EdgeShard) -> None:
+def number_on(folder: Path, shard: edge.EdgeShard) -> str:
     """The engine numbers operations by its log, and passes over one whose number is below that of the point's
     last, without a word. Where the log was lost or cut, all that follow would be: so numbers are taken until
-    a new point's is the newest of all. Flushes; a point that a kill leaves here goes with the next call."""
+    a new point's is the newest of all. Flushes; a point that a kill leaves here goes with the next call.
+    Returns what is wrong with the numbers of its points, "" for nothing."""
     newest = _newest_version(folder)
     shard.update(edge.UpdateOperation.upsert_points([edge.Point(_NOBODY, {}, {})]))
     shard.flush()
-    if newest and _newest_version(folder) == newest:
+    behind = newest if newest and _newest_version(folder) == newest else 0
+    if 0 < behind <= _MOST_NUMBERS:
         print(f"store: {folder.name}: its log was lost: {newest} numbers are taken", file=sys.stderr)  # noqa: T201
-        for _ in range(newest + 2):  # 1.5 µs each
+        for _ in range(newest + 2):
             shard.update(_NUMBER)
     shard.update(_NUMBER)
+    return f"the number of a point's last change cannot be {behind}" if behind > _MOST_NUMBERS else ""
 
 
 def _newest_version(folder: Path) -> int:

@@ -269,7 +269,9 @@ class Shards:
         for name, collection in self._collections.items():
             if name not in self._left or not self._left[name].sealed:
                 with unreadable_unless_done(name):
-                    number_on(self._folder / name, collection.shard)
+                    doubt = number_on(self._folder / name, collection.shard)
+                if doubt:
+                    self._integrity.lost[name] = doubt
 
     def _repeat(self, change: wire.Request) -> None:
         """What was refused when it came is refused again."""
@@ -430,10 +432,11 @@ class Shards:
         lost = self._integrity.lines(whole=True)
         if not lost:
             return []
+        for name in sorted(self._collections.keys() - self._stand_ins):
+            if doubt := number_on(self._folder / name, self._collections[name].shard):
+                raise Refusal(wire.Verdict.REFUSED, f"{name}: {doubt}: put it back from a backup")
         for name in sorted(self._stand_ins):
             self._put_in_place(name)
-        for name, collection in self._collections.items():
-            number_on(self._folder / name, collection.shard)
         for name, ids in self._integrity.damaged_points():
             self._collections[name].shard.update(edge.UpdateOperation.delete_points(list(ids)))
         for name, collection in self._collections.items():

@@ -14,6 +14,7 @@ from qdrant_client import models
 from core.errors import StoreReadOnlyError
 from services.adapters.edge.client import EdgeClient, open_edge_client
 from services.adapters.edge.journal import FILE, Journal
+from services.store.dialect import StoreRequestError
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, numbers, thing
 from tests.support.waiting import until
 
@@ -232,6 +233,23 @@ async def test_a_journal_without_its_end_is_not_replayed_over_what_came_behind(t
         assert condition.read_only
         assert f"{FILE} cannot be read (the changes" in condition.damage[0]
         assert await read(client) == stored
+
+
+async def test_a_number_that_cannot_be_is_named_and_not_counted_up_to(tmp_path: Path) -> None:
+    """Discriminates: a start that takes numbers for years."""
+    await flushed_store(tmp_path)
+    stored = await change_and_die(tmp_path)
+    numbers_file = next((tmp_path / COLLECTION).glob("shard/segments/*/mutable_id_tracker.versions"))
+    whole = bytearray(numbers_file.read_bytes())
+    whole[6] ^= 32
+    numbers_file.write_bytes(whole)
+    async with open_edge_client(tmp_path) as client:
+        condition = await client.condition()
+        assert condition.read_only
+        assert "cannot be" in condition.damage[0]
+        assert await read(client) == stored
+        with pytest.raises(StoreRequestError, match="backup"):
+            await client.accept_loss()
 
 
 def test_a_change_that_was_taken_back_is_not_missed(tmp_path: Path) -> None:
