@@ -179,7 +179,7 @@ class ErrorBody(Reply):
     retryable: bool = Field(description="Whether the same request may succeed later.")
     request_id: str = Field(description="The request's id in the server's log; X-Request-Id has it, too.")
     type: str = absent("Below /v1: the kind of error as OpenAI's clients know it.")
-    param: str | None = absent("Below /v1: the parameter that was refused.")
+    param: str | None = Field(None, description="Below /v1: the parameter that was refused, or null.")
 
 
 class ErrorResponse(Reply):
