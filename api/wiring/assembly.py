@@ -197,6 +197,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         )  # fmt: skip
         stack.push_async_callback(reembedding.close)
         container = _put_together(history, knowledge, running, schedule, reembedding, reranker)
+        container.metrics.registry.register(Gauges(container))
         await container.readiness.prepare(*container.recoveries)
         if kind := await asyncio.to_thread(_forgetful, settings.store):
             log.warning("flush_promises_little", file_system=kind, data_dir=str(settings.store.data_dir))
@@ -309,19 +310,16 @@ def _put_together(
     reranker: BaseNodePostprocessor | None,
 ) -> Container:
     settings, store, llms = history.settings, history.store, history.llms
-    names, server, conversation = settings.store, settings.server, settings.conversation
-    prompts = PromptBuilder(PromptLibrary(), conversation)
-    personas = PersonaRules(lambda text: prompts.check_persona(text, llms.get(DEFAULT_MODEL_ID)))
+    names = settings.store
     metrics = Metrics(entry.model_id for entry in llms.entries())
     memories = _memories(history, metrics)
+    prompts, personas = _prompts(history)
     pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories)
-    search = _search(history, knowledge, pipeline)
-    readers = _seats(server, 2)  # who asked and who came back: a lost connection may not have been missed yet
+    search, chat = _search(history, knowledge, pipeline), _chat(history, pipeline, running)
     disk, sync = DiskWatch(store, names.low_disk_mb << 20), _folder_sync(history, knowledge)
     readiness = Readiness(store, names, history.embedding)
-    chat = KnowledgeHandler(pipeline, history.sessions, llms, running, server, conversation, readers)
     sessions = _sessions(history, knowledge, running, pipeline, personas)
-    container = Container(
+    return Container(
         settings=settings,
         chat=chat,
         conversation_door=ConversationDoor(chat, sessions, history.conversations, pipeline.question_filter),
@@ -331,9 +329,7 @@ def _put_together(
         shares=SharesHandler(sessions, history.sessions),
         search=search,
         knowledge=knowledge,
-        sample=SampleHandler(
-            knowledge, sessions.erasure, SAMPLE_FOLDER, partial(mark_sample_loaded, names.data_dir)
-        ),
+        sample=_sample(history, knowledge, sessions),
         conversations=history.conversations,
         summaries=history.summaries,
         backfill=history.backfill,
@@ -355,8 +351,24 @@ def _put_together(
         model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
         memories=memories,
     )
-    metrics.registry.register(Gauges(container))
-    return container
+
+
+def _prompts(history: History) -> tuple[PromptBuilder, PersonaRules]:
+    prompts = PromptBuilder(PromptLibrary(), history.settings.conversation)
+    return prompts, PersonaRules(lambda text: prompts.check_persona(text, history.llms.get(DEFAULT_MODEL_ID)))
+
+
+def _chat(history: History, pipeline: Pipeline, running: RunningTurns) -> KnowledgeHandler:
+    server = history.settings.server
+    readers = _seats(server, 2)  # who asked and who came back: a lost connection may not have been missed yet
+    return KnowledgeHandler(
+        pipeline, history.sessions, history.llms, running, server, history.settings.conversation, readers
+    )
+
+
+def _sample(history: History, knowledge: KnowledgeBase, sessions: SessionsHandler) -> SampleHandler:
+    loaded = partial(mark_sample_loaded, history.settings.store.data_dir)
+    return SampleHandler(knowledge, sessions.erasure, SAMPLE_FOLDER, loaded)
 
 
 def _sessions(
