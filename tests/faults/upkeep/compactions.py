@@ -20,6 +20,7 @@ from pathlib import Path
 
 from core.errors import StoreUnavailableError
 from services.adapters.edge.client import EdgeClient, open_edge_client
+from services.adapters.edge.journal import FILE
 from tests.faults.outcome import Fault, Outcome
 from tests.services.adapters.edge.stores import COLLECTION, make_things, nth_id, thing
 from tests.support.servers.server import ROOT
@@ -100,8 +101,8 @@ class Killing:
         self._outcome.expect(not lost, f"{where}: {len(lost)} acknowledged points are lost")
         self._outcome.expect(not back, f"{where}: {len(back)} deleted points are back")
         self._outcome.expect(len(existing) == len(set(existing)), f"{where}: a point is there twice")
-        journal = {"journal.db", "journal.db-wal", "journal.db-shm", "journal.db.made"}
-        left = {entry.name for entry in self._folder.iterdir()} - journal - {"lock", COLLECTION}
+        entries = {entry.name for entry in self._folder.iterdir() if not entry.name.startswith(FILE)}
+        left = entries - {"lock", COLLECTION}
         self._outcome.expect(not left, f"{where}: {left} was left behind")
         self._acknowledged.open.clear()
         self._acknowledged.present = set(existing)
