@@ -26,6 +26,7 @@ const find = (selector) => document.querySelector(selector);
 const UUID = "[0-9a-f-]{36}";
 /** `#/s/<session>`, or `#/s/<session>/<turn>` for the branch through that turn; one that the page itself wrote ends there. */
 const placeInUrl = () => new RegExp(`^#/s/(${UUID})(?:/(${UUID}))?$`, "i").exec(location.hash) ?? [];
+const sessionInUrl = () => placeInUrl()[1] ?? null;
 const hashOf = (sessionId, leaf) =>
   sessionId ? `#/s/${sessionId}${new RegExp(`^${UUID}$`, "i").test(leaf) ? `/${leaf}` : ""}` : "#/";
 
@@ -91,9 +92,12 @@ function show() {
   if (chat.sessionId && matchMedia("(pointer: coarse)").matches) head.focus();
 }
 
-/** The address names the branch that is shown; its state, which a reload keeps and a copied link lacks, that it ends there. */
+/**
+ * The address names the branch that is shown; its state, which a reload keeps and a copied link lacks, that it ends there.
+ * One that names another session was changed just now: its event is on its way, and leads there.
+ */
 function placed(sessionId, leaf, isStep = false) {
-  if (hashOf(sessionId, leaf) === location.hash) return;
+  if (sessionInUrl() !== sessionId || hashOf(sessionId, leaf) === location.hash) return;
   history[isStep ? "pushState" : "replaceState"]({ ends: true }, "", hashOf(sessionId, leaf));
 }
 
@@ -104,7 +108,7 @@ function urlChanged() {
 
 /** A new conversation got its id: the address names it, without a new step in the history. */
 function started(sessionId) {
-  history.replaceState(null, "", `#/s/${sessionId}`);
+  if (!sessionInUrl()) history.replaceState(null, "", `#/s/${sessionId}`);
   composer.begun(sessionId);
   sessions.current = sessionId;
   sessions.refresh();

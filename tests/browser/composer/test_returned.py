@@ -114,6 +114,29 @@ async def test_an_edit_left_by_switching_or_reload_is_in_its_conversations_box(
 
 
 @pytest.mark.full("a journey of seconds in a real browser")
+async def test_a_conversation_that_arrives_late_leaves_the_address_of_the_next_one(
+    page: Page, bare_url: str
+) -> None:
+    """Discriminates: its own address written over the one just chosen, whose event then changes nothing."""
+    first, second = await two_conversations(page, bare_url)
+    sessions, now = page.url.split("#/s/")[0], asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await now.wait()
+        await route.continue_()
+
+    await page.route(f"{sessions}sessions/{second.split('/s/')[1]}/**", late)
+    await page.goto(second)
+    await page.evaluate("(address) => history.pushState(null, '', address)", first)  # no event yet
+    async with page.expect_response(lambda response: second.split("/s/")[1] in response.url):
+        now.set()
+    await shows(page, "of B")
+    assert page.url == first
+    await page.evaluate("dispatchEvent(new HashChangeEvent('hashchange'))")
+    await shows(page, "of A")
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
 async def test_a_question_given_back_is_taken_back_when_it_is_tried_again(page: Page, bare_url: str) -> None:
     """Discriminates: taken back only when it is answered; lost when refused again."""
     await opened(page, bare_url)
