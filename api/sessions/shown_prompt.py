@@ -6,7 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -15,7 +15,16 @@ from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.knowledge import Candidate, Chunk, Citation
 from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
 from core.prompt.layouts import lay_out
-from core.prompt.messages import LAID_WITH, Layout, Message, Part, PromptTexts, Role, render_knowledge
+from core.prompt.messages import (
+    LAID_WITH,
+    Layout,
+    Message,
+    Part,
+    PromptTexts,
+    Role,
+    answer_in_history,
+    render_knowledge,
+)
 from services.conversation.turns import TurnStore
 from services.memory.records import MemoryRecords
 
@@ -51,8 +60,28 @@ async def show_prompt(turns: TurnStore, memories: MemoryRecords, turn: Turn) -> 
     named = {part.turn_id for part in manifest.parts if part.kept and _is_id(part.turn_id)}
     read = await turns.get_many(sorted(filter(None, named)))
     by_id = {each.turn_id: each for each in read if each.owner == turn.owner}
-    lines = await _memory_text(memories, manifest.memory_ids, turn.owner)
-    parts = tuple(_shown(part, turn, by_id, lines) for part in manifest.parts)
+    stored = _Stored(turn, by_id, await _memory_text(memories, manifest.memory_ids, turn.owner))
+    shown = _put_together(manifest, stored)
+    if shown.body is None or shown.exact:
+        return shown
+    before = _put_together(manifest, replace(stored, with_marks=True))
+    return before if before.exact else shown
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the parts' texts are taken from: the turn, those it names, the lines of its memories (None where
+    one is gone). `with_marks`: as versions sent it that left the marks in earlier answers."""
+
+    turn: Turn
+    named: Mapping[str, Turn]
+    lines: str | None
+    with_marks: bool = False
+
+
+def _put_together(manifest: PromptManifest, stored: _Stored) -> ShownPrompt:
+    turn = stored.turn
+    parts = tuple(_shown(part, stored) for part in manifest.parts)
     if not manifest.request_sha256 or any(part.removed for part in parts):
         return ShownPrompt(turn, manifest, parts)
     body = _body(manifest, parts)
@@ -69,17 +98,18 @@ async def _memory_text(memories: MemoryRecords, memory_ids: Sequence[str], owner
     return memory_lines(stored) if len(stored) == len(memory_ids) else None
 
 
-def _shown(part: ManifestPart, turn: Turn, turns: Mapping[str, Turn], lines: str | None) -> ShownPart:
-    code = turn.prompt.texts.get("code", "") if turn.prompt else ""
+def _shown(part: ManifestPart, stored: _Stored) -> ShownPart:
     text = None
     if part.kept:
-        text = lines if part.memory_ids else _text(part, turn, turns.get(part.turn_id or ""), code)
+        text = stored.lines if part.memory_ids else _text(part, stored)
     return ShownPart(part, text, removed=part.kept and text is None)
 
 
-def _text(part: ManifestPart, turn: Turn, named: Turn | None, code: str) -> str | None:
+def _text(part: ManifestPart, stored: _Stored) -> str | None:
     if part.text is not None:
         return part.text
+    turn, named = stored.turn, stored.named.get(part.turn_id or "")
+    code = turn.prompt.texts.get("code", "") if turn.prompt else ""
     match part.part:
         case Part.QUESTION:
             return turn.question
@@ -87,8 +117,10 @@ def _text(part: ManifestPart, turn: Turn, named: Turn | None, code: str) -> str 
             return render_knowledge([_candidate(citation) for citation in turn.sources], code)
         case Part.SUMMARY:
             return named.summary.text if named and named.summary else None
+        case Part.RELEVANT | Part.RECENT if named and part.role == Role.USER:
+            return named.question
         case Part.RELEVANT | Part.RECENT if named:
-            return named.question if part.role == Role.USER else named.answer
+            return named.answer if stored.with_marks else answer_in_history(named)
         case _:
             return None
 

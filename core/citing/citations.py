@@ -65,6 +65,15 @@ def find_marks(answer: str, count: int) -> Iterator[Mark]:
                 yield Mark(start + at, start + end, numbers)
 
 
+def without_marks(answer: str, count: int) -> str:
+    """The answer as part of a later prompt, whose passages have numbers of their own."""
+    kept, at = [], 0
+    for mark in find_marks(answer, count) if count else ():
+        kept.append(answer[at : mark.start].rstrip(" "))
+        at = mark.end
+    return "".join((*kept, answer[at:]))
+
+
 def claims(answer: str, marks: list[Mark]) -> dict[int, str]:
     """By source, what the answer says from it: the text before each of its marks, as far as another mark or
     the paragraph's beginning; the last 400 characters of it all."""

@@ -25,7 +25,7 @@ from core.conversation.turns import Turn
 from core.knowledge import Candidate
 from core.prompt.fence import Kind, fenced, neutral
 from core.prompt.layouts import RULE, defused
-from core.prompt.messages import History, Part, PromptTexts, render_block
+from core.prompt.messages import History, Part, PromptTexts, answer_in_history, render_block
 
 # Hundredths of a token per character.
 _LETTER = 25
@@ -273,7 +273,7 @@ def fit(
 
 
 def turn_tokens(count: Count, turn: Turn) -> int:
-    return _text_tokens(count, defused(turn.question)) + _text_tokens(count, defused(turn.answer))
+    return _text_tokens(count, defused(turn.question)) + _text_tokens(count, defused(answer_in_history(turn)))
 
 
 @dataclass(slots=True)

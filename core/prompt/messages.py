@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
+from core.citing.citations import without_marks
 from core.conversation.turns import Turn
 from core.errors import WenmaiError
 from core.knowledge import Candidate, KnowledgeFilter, scope_of
@@ -272,7 +273,12 @@ def _gather(history: History, candidates: Sequence[Candidate], question: str, co
 def _history_messages(turns: Iterable[Turn], part: Part) -> Iterator[Message]:
     for turn in turns:
         yield Message(Role.USER, turn.question, part, turn.turn_id)
-        yield Message(Role.ASSISTANT, turn.answer, part, turn.turn_id)
+        yield Message(Role.ASSISTANT, answer_in_history(turn), part, turn.turn_id)
+
+
+def answer_in_history(turn: Turn) -> str:
+    """A turn's answer without the numbers of its passages, which would be taken for today's."""
+    return without_marks(turn.answer, max((source.index for source in turn.sources), default=0))
 
 
 def _in_order(turns: Iterable[Turn]) -> tuple[Turn, ...]:

@@ -15,6 +15,7 @@ from cachetools import LRUCache, TTLCache
 from pydantic import TypeAdapter, ValidationError
 
 from config.settings import ConversationSettings
+from core.citing.citations import without_marks
 from core.conversation.branch import TurnNode
 from core.conversation.summaries import (
     AppliedSummary,
@@ -86,12 +87,13 @@ class SummaryRecords:
     async def sources(self, turn_ids: Sequence[str]) -> list[SummarySource | None]:
         """The texts of the turns, in order; None for one that is gone or cannot be read."""
         by_id: dict[str, SummarySource] = {}
-        fields = ["user_query", "assistant_response"]
+        fields = ["user_query", "assistant_response", "context_docs"]
         async for record in self._turns.scroll(_among(turn_ids), with_payload=fields):
             payload = record.payload or {}
             question, answer = payload.get("user_query"), payload.get("assistant_response")
             if isinstance(question, str) and isinstance(answer, str):
-                by_id[str(record.id)] = SummarySource(str(record.id), question, answer)
+                plain = without_marks(answer, len(payload.get("context_docs") or ()))
+                by_id[str(record.id)] = SummarySource(str(record.id), question, plain)
         return [by_id.get(turn_id) for turn_id in turn_ids]
 
     async def keep(self, turn_id: str, summary: Summary, covered: Collection[str]) -> bool:

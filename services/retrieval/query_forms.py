@@ -19,7 +19,7 @@ from core.conversation.turns import MAX_REWRITTEN_CHARS, Turn
 from core.dates import dates_in, day_asked
 from core.errors import WenmaiError
 from core.prompt.fence import neutral, restored
-from core.prompt.messages import Message, Part, Role
+from core.prompt.messages import Message, Part, Role, answer_in_history
 from core.relevance.query import (
     Query,
     QueryForm,
@@ -187,7 +187,7 @@ class QueryRewriter:
         exchanges = [
             {
                 "question": neutral(turn.question[:MAX_TURN_CHARS]),
-                "answer": neutral(turn.answer[:MAX_TURN_CHARS]),
+                "answer": neutral(answer_in_history(turn)[:MAX_TURN_CHARS]),
             }
             for turn in self.context_turns(turns)
         ]

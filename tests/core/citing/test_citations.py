@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.citations import KnownDocuments, cite, claims, find_marks, mark_cited, placed
+from core.citing.citations import KnownDocuments, cite, claims, find_marks, mark_cited, placed, without_marks
 from core.citing.passages import Span
 from core.knowledge import Candidate, Chunk
 
@@ -104,6 +104,23 @@ def test_marks_of_a_long_hostile_answer_are_found_in_linear_time(unit: str) -> N
     started = time.process_time()
     claims(answer, list(find_marks(answer, 10)))
     assert time.process_time() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "plain"),
+    [
+        ("Two years [1]. By a service [2][3].", "Two years. By a service."),
+        ("年费三百元【1】，见（来源 2）。", "年费三百元，见。"),
+        (
+            "Read `a[1]` and [9], but\n```\nrows [1]\n```\nthis [1-2]",
+            "Read `a[1]` and [9], but\n```\nrows [1]\n```\nthis",
+        ),
+        ("Nothing cited.", "Nothing cited."),
+    ],
+)
+def test_an_answer_without_its_marks_says_the_same(answer: str, plain: str) -> None:
+    assert without_marks(answer, 3) == plain
+    assert without_marks(answer, 0) == answer
 
 
 def test_a_claim_is_what_the_answer_says_before_the_mark() -> None:

@@ -98,6 +98,33 @@ async def test_a_model_without_http_is_shown_too(app: App) -> None:
     assert "由授权服务站维修" in prompt["request"]["body"]
 
 
+async def test_marks_of_earlier_answers_are_not_sent_again(tmp_path: Path) -> None:
+    """Discriminates: `[1]` of an earlier answer beside today's passages; a prompt of before shown without."""
+    with running_stub(StubLLM(words=("两年 [1]", "，见【1】。", "表格 a[1] 不变。"))) as stub:
+        async with open_app(with_stub(tmp_path, stub)) as app:
+            await app.add_text("guide.md", GUIDE)
+            first = await app.ask("保修期多长?")
+            second = await app.ask("那由谁来修?", session_id=first.session_id)
+            turn_id = second.finished["turn_id"]
+            now = (await shown(app, turn_id))["request"]
+            before = stub.raw_bodies[1].replace("两年，见。".encode(), "两年 [1]，见【1】。".encode())
+            await sent(app, turn_id, before)
+            then = (await shown(app, turn_id))["request"]
+    assert first.answer == "两年 [1]，见【1】。表格 a[1] 不变。"
+    assert [each["content"] for each in stub.bodies[1]["messages"] if each["role"] == "assistant"] == [
+        "两年，见。表格 a[1] 不变。"
+    ]
+    assert (now["exact"], now["body"].encode()) == (True, stub.raw_bodies[1])
+    assert (then["exact"], then["body"].encode()) == (True, before)
+
+
+async def sent(app: App, turn_id: str, body: bytes) -> None:
+    """The turn's record says that this was sent."""
+    [stored] = await app.container.store.retrieve("conversations", [turn_id])
+    prompt = {**(stored.payload or {})["prompt"], "request_sha256": hashlib.sha256(body).hexdigest()}
+    await app.container.store.set_payload("conversations", {"prompt": prompt}, [turn_id])
+
+
 async def test_an_erased_turn_is_in_no_prompt_any_more(app: App) -> None:
     first = await app.ask("My secret word is Rumpelstilzchen.")
     second = await app.ask("And then?", session_id=first.session_id)
