@@ -30,13 +30,18 @@ from services.models.calls import GuardedCalls, Report, untold
 log = structlog.get_logger()
 
 DEFAULT_MODEL_ID = "default"
-TEACHING = (400, 422)  # how servers refuse a form; any other status says nothing of it
+TEACHING = (400, 422)  # how servers refuse a form
+NO_CHAT = (
+    404,
+    405,
+)  # how a server says that it has no /chat/completions; any other status says nothing of it
 
 IN_A_ROW = 2  # answers that teach that answers begin in thinking: one may have been asked to look like it
 
 NO_TEXTS = PromptTexts("", "", "")
 
 Lay = Callable[[Layout], Sequence[Message]]
+Form = tuple[Layout, bool]  # and whether it goes to the completion side
 BeginsThinking = Literal["auto", "always", "never"]
 
 
@@ -47,10 +52,12 @@ _TEMPLATE_OPENS = re.compile(r"\br1\b|\bqwq\b|thinking", re.I)  # models whose c
 class Learned:
     """What a model taught in this process, by refusing a form or by how its answers began; None: nothing.
 
-    `thinking_in_a_row`: the latest answers that began in thinking, none that did not between them.
+    `only_completes`: its server has no /chat/completions, but /completions. `thinking_in_a_row`: the latest
+    answers that began in thinking, none that did not between them.
     """
 
     layout: Layout | None = None
+    only_completes: bool = False
     begins_thinking: bool | None = None
     thinking_in_a_row: int = 0
 
@@ -99,13 +106,10 @@ class ModelEntry:
         self.learned.begins_thinking = in_thinking
         log.warning("model_beginning_learned", model_id=self.model_id, in_thinking=in_thinking)
 
-    def stream(
-        self, messages: Sequence[Message], exchange: Exchange | None = None
-    ) -> AsyncGenerator[LLMDelta, None]:
-        """Send messages that are already laid out; a flat layout goes to the completion side."""
-        if self.layout is Layout.FLAT:
-            return self.wrapper.stream(messages[0].content, exchange)
-        return self.wrapper.stream_chat(messages, exchange)
+    @property
+    def completes_now(self) -> bool:
+        """Whether the next request goes to the completion side."""
+        return self.layout is Layout.FLAT or self.learned.only_completes
 
     @property
     def starts_in_thinking(self) -> bool:
@@ -117,11 +121,12 @@ class ModelEntry:
         return self.generative and bool(_TEMPLATE_OPENS.search(self.label))
 
     async def stream_laid(
-        self, lay: Lay, exchange: Exchange | None = None, report: Report = untold
+        self, lay: Lay, exchange: Exchange | None = None, report: Report | None = untold
     ) -> AsyncGenerator[LLMDelta, None]:
         """Send what `lay` makes for a layout; with AUTO, a refused form is followed by one other.
 
-        A call that fails passingly before its first delta is retried, and `report` is called.
+        A call that fails passingly before its first delta is retried, and `report` is called; with None it
+        is sent as if nothing had been sent before, and never retried.
 
         `exchange` records what was sent, in which layout. When both forms are refused, it is the
         first refusal's, which is raised (LLMRefusedError), and nothing is remembered.
@@ -129,7 +134,8 @@ class ModelEntry:
         exchange = exchange or Exchange()
         refusal: LLMRefusedError | None = None
         try:
-            async with aclosing(self._attempt(lay, self.layout_now, exchange, report)) as deltas:
+            form = (self.layout_now, self.completes_now)
+            async with aclosing(self._attempt(lay, form, exchange, report)) as deltas:
                 async for delta in deltas:
                     yield delta
         except LLMRefusedError as error:
@@ -156,45 +162,53 @@ class ModelEntry:
         return without_thinking(text, self.starts_in_thinking, guessed=guessed, cut=cut)
 
     async def _another_form(
-        self, lay: Lay, refusal: LLMRefusedError, exchange: Exchange, report: Report
+        self, lay: Lay, refusal: LLMRefusedError, exchange: Exchange, report: Report | None
     ) -> AsyncGenerator[LLMDelta, None]:
-        layout, refused = self._other_layout(refusal, exchange.layout), exchange.snapshot()
-        if layout is None:
+        form, refused = self._other_form(refusal, exchange.layout), exchange.snapshot()
+        if form is None:
             raise refusal
         try:
-            async with aclosing(self._attempt(lay, layout, exchange, report)) as deltas:
+            async with aclosing(self._attempt(lay, form, exchange, report)) as deltas:
                 async for delta in deltas:
-                    self._learn(layout)
+                    self._learn(form)
                     yield delta
         except LLMRefusedError:
             exchange.take(refused)
             raise refusal from None
 
     def _attempt(
-        self, lay: Lay, layout: Layout, exchange: Exchange, report: Report
+        self, lay: Lay, form: Form, exchange: Exchange, report: Report | None
     ) -> AsyncGenerator[LLMDelta, None]:
+        layout, completes = form
         messages = lay(layout)
 
         def opening() -> AsyncGenerator[LLMDelta, None]:
             exchange.begin(self.label, layout)
-            return self.stream(messages, exchange)
+            if completes:
+                return self.wrapper.stream(messages[0].content, exchange)
+            return self.wrapper.stream_chat(messages, exchange)
 
-        return self.calls.stream(opening, report, self.asked_by)
+        return self.calls.stream(opening, report, self.asked_by) if report else opening()
 
-    def _other_layout(self, refusal: LLMRefusedError, refused: Layout) -> Layout | None:
-        if self.layout is not Layout.AUTO or refusal.status not in TEACHING or not refusal.about_form:
+    def _other_form(self, refusal: LLMRefusedError, refused: Layout) -> Form | None:
+        if self.layout is not Layout.AUTO or self.completes_now:
             return None
-        return next_after_refusal(refused)
+        if refusal.status in NO_CHAT and self.provider == "openai":
+            return Layout.FLAT, True
+        layout = next_after_refusal(refused) if refusal.status in TEACHING and refusal.about_form else None
+        return (layout, False) if layout else None
 
-    def _learn(self, layout: Layout) -> None:
+    def _learn(self, form: Form) -> None:
         """Every delta says it again; what is news is logged."""
-        if self.learned.layout is layout:
+        layout, completes = form
+        if (self.learned.layout, self.learned.only_completes) == form:
             return
-        self.learned.layout = layout
+        self.learned.layout, self.learned.only_completes = form
         log.warning(
             "model_layout_learned",
             model_id=self.model_id,
             layout=layout.value,
+            path="/completions" if completes else "/chat/completions",
             note="its server refused the form before; answers begin with this one until the next start",
         )
 

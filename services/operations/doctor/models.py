@@ -13,8 +13,9 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from core.errors import Cause, LLMUnavailableError, ModelFailure, UnavailableError, where
+from core.prompt.layouts import lay_out
 from core.prompt.messages import Message, Part, Role
-from services.llm_service import ModelEntry
+from services.llm_service import NO_TEXTS, ModelEntry
 from services.retrieval.reranking import CalibratedReranker, PairReranker, RerankerUnavailableError
 
 log = structlog.get_logger()
@@ -56,7 +57,9 @@ async def check_llm(entry: ModelEntry) -> Checked:
 async def _ask_llm(entry: ModelEntry) -> None:
     """Without retries: what is asked is how it is now."""
     wrote, deltas = False, 0
-    async with aclosing(entry.stream([Message(Role.USER, QUESTION, Part.QUESTION)])) as stream:
+    question = [Message(Role.USER, QUESTION, Part.QUESTION)]
+    stream = entry.stream_laid(lambda layout: lay_out(question, layout, NO_TEXTS), report=None)
+    async with aclosing(stream):
         async for delta in stream:
             wrote, deltas = wrote or bool(delta.text or delta.thinking), deltas + 1
             if wrote and deltas >= ENOUGH_DELTAS:

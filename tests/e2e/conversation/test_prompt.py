@@ -199,6 +199,23 @@ async def test_a_refused_second_form_is_learnt_and_shown(tmp_path: Path) -> None
     assert (prompt["layout"], prompt["request"]["exact"]) == ("flat", True)
 
 
+async def test_a_server_that_only_completes_is_asked_for_completions(tmp_path: Path) -> None:
+    """Discriminates: the turn failed; a follow-up that tries the chat side again."""
+
+    def only_completes(body: dict[str, Any]) -> Refusal | None:
+        return None if "prompt" in body else Refusal("Not Found", 404)
+
+    with running_stub(StubLLM(refuse=only_completes)) as stub:
+        async with open_app(with_stub(tmp_path, stub)) as app:
+            first = await app.ask("What is this?")
+            second = await app.ask("And this?", session_id=first.session_id)
+            prompt = await shown(app, second.finished["turn_id"])
+    assert (first.answer, second.answer) == ("one two three", "one two three")
+    assert stub.paths == ["/v1/chat/completions", "/v1/completions", "/v1/completions"]
+    assert "User: What is this?\nAssistant: one two three\n" in stub.bodies[-1]["prompt"]
+    assert (prompt["layout"], prompt["request"]["exact"]) == ("flat", True)
+
+
 async def test_somebody_elses_prompt_is_unknown(tmp_path: Path) -> None:
     async with open_app(make_settings(tmp_path, server={"api_keys": ["key-of-a", "key-of-b"]})) as app:
         headers = {"Authorization": "Bearer key-of-a"}

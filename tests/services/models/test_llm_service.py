@@ -118,7 +118,29 @@ async def test_when_both_forms_are_refused_the_first_refusal_is_told(stub: StubL
     assert (model.learned.layout, model.layout_now) == (None, Layout.ONE_SYSTEM)
 
 
-@pytest.mark.parametrize("refusal", [TOO_LONG, Refusal("no", 401), Refusal("no", 404)])
+@pytest.mark.parametrize("status", [404, 405])
+async def test_a_server_without_chat_is_asked_by_completions_from_then_on(stub: StubLLM, status: int) -> None:
+    """Discriminates: a flat user message to the chat side; the chat side tried anew with each question."""
+    stub.refuse = lambda body: None if "prompt" in body else Refusal("Not Found", status)
+    exchange = Exchange()
+    async with opened(stub) as model:
+        assert await reply_of(model, exchange) == "one two three"
+        assert (exchange.layout, exchange.body) == (Layout.FLAT, stub.raw_bodies[1])
+        assert await reply_of(model, Exchange()) == "one two three"
+    assert stub.paths == ["/v1/chat/completions", "/v1/completions", "/v1/completions"]
+    assert stub.bodies[1]["prompt"].endswith("User: New?\nAssistant: ")
+
+
+async def test_a_model_that_is_unknown_on_both_sides_is_named_by_the_first(stub: StubLLM) -> None:
+    stub.refuse = lambda body: Refusal("completion" if "prompt" in body else "no such model", 404)
+    async with opened(stub) as model:
+        with pytest.raises(LLMRefusedError) as caught:
+            await reply_of(model, Exchange())
+    assert caught.value.failure is not None
+    assert (caught.value.failure.reason, model.learned.only_completes) == ("no such model", False)
+
+
+@pytest.mark.parametrize("refusal", [TOO_LONG, Refusal("no", 401), Refusal("no", 403)])
 async def test_another_cause_is_told_at_once_and_teaches_nothing(stub: StubLLM, refusal: Refusal) -> None:
     """Discriminates: a prompt that was too long once would leave the model flat for ever."""
     stub.refuse = lambda body: refusal if "system" in roles(body) else None
