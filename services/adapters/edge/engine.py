@@ -316,3 +316,52 @@ class _Records:
                 record = to_record(found)
                 read[number, record.id] = record
         return [read[place] for place in self._places]
+
+
+# ---- payload indexes ----------------------------------------------------------------------------
+
+
+def indexes(shard: edge.EdgeShard) -> dict[str, wire.IndexSpec]:
+    return {name: index_state(index).spec for name, index in shard.info().payload_schema.items()}
+
+
+def is_indexed(
+    shard: edge.EdgeShard, field: str, spec: wire.IndexSpec, records: Iterable[wire.Record]
+) -> bool:
+    """Whether a filter on `field` finds these points by what their payloads have there."""
+    points: dict[tuple[Any, ...], list[wire.PointId]] = {}
+    for record in records:
+        values = _values(record, field)
+        if all(type(value) is _INDEXED.get(spec.kind) for value in values):
+            points.setdefault(values, []).append(record.id)
+    groups: list[wire.Condition] = [
+        wire.Filter(must=[wire.HasId(ids), *_holds(field, spec, values)]) for values, ids in points.items()
+    ]
+    found = count(shard, wire.Count("", filter=wire.Filter(should=groups))) if groups else 0
+    return found == sum(map(len, points.values()))
+
+
+def index_anew(shard: edge.EdgeShard, field: str, spec: wire.IndexSpec) -> None:
+    """From the payloads; it takes some 20 microseconds a point."""
+    shard.update(edge.UpdateOperation.delete_field_index(field))
+    shard.update(edge.UpdateOperation.create_field_index(field, index_schema(spec)))
+    shard.flush()
+
+
+_INDEXED: dict[str, type] = {"keyword": str, "integer": int, "bool": bool}
+
+
+def _values(record: wire.Record, field: str) -> tuple[Any, ...]:
+    stored = (record.payload or {}).get(field)
+    values = tuple(dict.fromkeys(stored)) if isinstance(stored, list) else (stored,)
+    return values if values != (None,) else ()
+
+
+def _holds(field: str, spec: wire.IndexSpec, values: tuple[Any, ...]) -> Iterator[wire.Condition]:
+    if not values:
+        yield wire.IsEmpty(field)
+        return
+    yield wire.Filter(must_not=[wire.IsEmpty(field)])
+    in_range = spec.kind == "integer" and spec.lookup is False
+    for value in values:
+        yield wire.InRange(field, gte=value, lte=value) if in_range else wire.MatchValue(field, value)

@@ -4,6 +4,7 @@ only.
 The journal knows it as of the last flush; what was changed since is noted here. Payloads are compared by
 every read of a whole one. Vectors are compared after a kill, since nobody would notice: a search only ranks
 by them. The engine rounds them, so their checksums are of what it gives back, and are taken when it is idle.
+The indexes of payloads are compared after a kill, too, and one that does not agree with them is made anew.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from services.adapters.edge.journal import Journal, checksum, vectors_checksum
 from services.adapters.edge.wire import PointId
 
 _NAMED = 3
-_START_S = 1.5
-"""So long a start compares vectors; the rest is compared when the store is idle."""
-_STEP = 200
-"""Points whose vectors are read at once when it is idle: some ten milliseconds, which a request may wait."""
+_START_S = 1.0
+"""So long a start compares vectors and indexes; the rest is compared when the store is idle."""
+_STEP = 100
+"""Points that are read at once when it is idle: some ten milliseconds, which a request may wait."""
 
 # Instead of a checksum: a part of it was changed, or it may be there or not; the engine is asked when it has
 # flushed.
@@ -140,6 +141,7 @@ class Integrity:
         self._payloads: dict[str, dict[PointId, str]] = {}
         self._vectors: dict[str, dict[PointId, str]] = {}
         self._uncompared: dict[str, PointId | None] = {}
+        self._anew: set[tuple[str, str]] = set()
         self._unread: set[str] = set()
 
     def begin(self, journal: Journal | None) -> None:
@@ -185,18 +187,28 @@ class Integrity:
             self.lost[name] = f"{len(more)} points are there that must not be: {_named(more)}"
         self._uncompared[name] = None
 
-    def compare_vectors(self) -> None:
-        """As many as a start has time for. Raises UnreadablePointsError."""
+    def compare_more(self) -> None:
+        """Vectors and indexes, as many as a start has time for, small collections first. Raises
+        UnreadablePointsError."""
         end = time.monotonic() + _START_S
+        sizes = {name: self._collections[name].shard.info().points_count for name in self._uncompared}
+        self._uncompared = dict.fromkeys(sorted(sizes, key=lambda name: sizes[name]))
         while self._uncompared and time.monotonic() < end:
             with unreadable_unless_done(next(iter(self._uncompared))):
                 self._compare_some()
 
     def _compare_some(self) -> None:
         name, offset = next(iter(self._uncompared.items()))
-        request = wire.Scroll(name, _STEP, offset=offset, with_payload=False, with_vectors=True)
-        page = engine.scroll(self._collections[name].shard, request)
+        shard = self._collections[name].shard
+        indexes = engine.indexes(shard)
+        request = wire.Scroll(name, _STEP, offset=offset, with_payload=[*indexes] or False, with_vectors=True)
+        page = engine.scroll(shard, request)
         self._compare_vectors(name, page.records)
+        for field, spec in indexes.items():
+            if (name, field) not in self._anew and not engine.is_indexed(shard, field, spec, page.records):
+                self._anew.add((name, field))
+                engine.index_anew(shard, field, spec)
+                print(f"store: {name}: the index of {field} was damaged, and is made anew", file=sys.stderr)  # noqa: T201
         self._uncompared[name] = page.next_offset
         if page.next_offset is None:
             del self._uncompared[name]

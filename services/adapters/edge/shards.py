@@ -263,7 +263,7 @@ class Shards:
                 self._integrity.lost[name] = f"{points} points were in it: {self._integrity.lost[name]}"
             elif name not in self._integrity.lost and (changes or not self._left[name].sealed):
                 self._integrity.compare(name)
-        self._integrity.compare_vectors()
+        self._integrity.compare_more()
 
     def _number_on(self) -> None:
         for name, collection in self._collections.items():

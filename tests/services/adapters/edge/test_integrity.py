@@ -83,6 +83,28 @@ async def test_vectors_that_are_not_what_was_written_are_named_after_a_kill(tmp_
         assert await damage(client) == []
 
 
+@pytest.mark.parametrize(
+    "index", ["owner-map/page_0.dat", "rank-map/page_0.dat", "owner-null/has_values/flags_a.dat"]
+)
+async def test_an_index_that_was_damaged_is_made_anew_after_a_kill(tmp_path: Path, index: str) -> None:
+    """Discriminates: points that a filter no longer finds, or finds by another value, and no word of it."""
+    await killed_store(tmp_path)
+    [path] = (tmp_path / COLLECTION).glob(f"shard/segments/*/payload_index/*-{index}")
+    flip(path)
+    async with open_edge_client(tmp_path) as client:
+        assert await damage(client) == []
+        for owner in ("o0", "o1"):
+            has_owner = models.FieldCondition(key="owner", match=models.MatchValue(value=owner))
+            assert (await client.count(COLLECTION, models.Filter(must=[has_owner]))).count == POINTS // 2
+        for rank in range(POINTS):
+            condition = models.Filter(
+                must=[models.FieldCondition(key="rank", match=models.MatchValue(value=rank))]
+            )
+            assert (await client.count(COLLECTION, condition)).count == 1
+        empty = models.IsEmptyCondition(is_empty=models.PayloadField(key="owner"))
+        assert (await client.count(COLLECTION, models.Filter(must=[empty]))).count == 0
+
+
 async def test_the_loss_of_a_vector_can_be_accepted_and_takes_no_point_away(tmp_path: Path) -> None:
     await killed_store(tmp_path)
     flip(vector_file(tmp_path, "question"))
