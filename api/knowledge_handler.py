@@ -192,7 +192,7 @@ class KnowledgeHandler:
         with self._running.claim(session_id, request.owner, exclusive=parent == UNSET):
             session = await self._session(request, session_id, stored)
             if command is None:
-                self._pipeline.prompts.check_fits(request, models.answer, session.persona_text)
+                self._pipeline.prompts.check_fits(request, models.answer, session)
             branch = await self._branch(session_id, request, parent)
             turn = Turn(
                 turn_id=turn_id,

@@ -96,6 +96,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "talk_thanks": ("不客气，有问题随时问。", "You are welcome. Ask whenever there is more."),
     "talk_closing": ("好的，有问题随时问。", "All right. Ask whenever there is more."),
+    "talk_today": (
+        "今天是 {date}，{weekday}，现在是 {time}。",
+        "Today is {weekday}, {date}, and it is {time}.",
+    ),
     "talk_assistant": (
         "我是这里的问答助手：从已添加的文档里查找答案，引用原文并注明出处，找不到就直说。"
         "现在没有配置语言模型，所以只引用原文，不会改写、翻译或闲聊。",

@@ -200,6 +200,7 @@ class ConversationSettings(Section):
     conversation_expire_days: int = Field(30, ge=1, le=36_500)
     cleanup_cron: str = "0 3 * * *"
     timezone: str | None = None
+    context_lines: bool = True
     use_chat_mode: bool = True
     max_question_chars: int = Field(8_000, ge=1, le=100_000)
     answer_share: float = Field(0.25, ge=0.05, le=0.9, allow_inf_nan=False)

@@ -47,6 +47,11 @@ def parse_time(text: str, zone: tzinfo) -> int | None:
     return created_us if is_moment(created_us) else None
 
 
+def moment_at(us: int) -> datetime:
+    """UTC microseconds as a time in UTC."""
+    return _EPOCH + timedelta(microseconds=us)
+
+
 def rfc3339(created_us: int) -> str:
     """UTC microseconds as RFC 3339 with microseconds and Z, which sorts as text in time order.
 

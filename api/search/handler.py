@@ -12,6 +12,7 @@ from api.turn.gathering import Pipeline, asked_before
 from api.turn.prompt import Gathered, Prompt
 from core.citing.passages import with_key_passages
 from core.conversation.branch import Branch
+from core.conversation.sessions import Session
 from core.conversation.turns import UNSET, Turn, TurnRequest
 from core.errors import EmptyQuestionError
 from core.knowledge import NO_LIMITS, Document, KnowledgeFilter, Surroundings
@@ -56,7 +57,7 @@ class SearchContext:
     last_answer: str = ""
     branch: Branch | None = None
     recent: tuple[Turn, ...] = ()
-    persona: str = ""
+    session: Session | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class SearchHandler:
         conversations = self._pipeline.conversations
         branch = await conversations.find_branch(session.session_id, request.owner, request.parent_turn_id)
         recent = tuple(await conversations.get_recent_history(branch))
-        return SearchContext(*asked_before(recent), branch, recent, session.persona_text)
+        return SearchContext(*asked_before(recent), branch, recent, session)
 
     async def _history(self, context: SearchContext, query: Query, owner: str) -> Gathered:
         """The history that the prompt would hold beside the passages."""
@@ -187,4 +188,4 @@ class SearchHandler:
         asked = TurnRequest(
             request.question, request.owner, model_id=request.model_id, filters=request.filters
         )
-        return self._pipeline.prompts.build(asked, model, context.persona, gathered)
+        return self._pipeline.prompts.build(asked, model, context.session, gathered)

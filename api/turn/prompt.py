@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import get_args
 
 import structlog
 
 from config.prompt_library import Language, PromptLibrary, PromptRole
 from config.settings import ConversationSettings
+from core.conversation.sessions import Session
 from core.conversation.summaries import AppliedSummary
 from core.conversation.turns import ManifestPart, PromptManifest, Turn, TurnRequest
+from core.dates import moment_at
 from core.errors import BadRequestError, QuestionTooLongError
 from core.knowledge import Candidate
 from core.memory.record import Memory
@@ -43,6 +46,7 @@ from core.prompt.messages import (
     assemble,
     nothing_within,
     scope_line,
+    with_times,
 )
 from core.prompt.nearest import nearest_text
 from core.relevance.talk import Talk
@@ -134,20 +138,25 @@ class Prompt:
 
 
 class PromptBuilder:
-    def __init__(self, library: PromptLibrary, settings: ConversationSettings) -> None:
+    def __init__(
+        self, library: PromptLibrary, settings: ConversationSettings, now: Callable[[], datetime]
+    ) -> None:
+        """`now` is the time in TIMEZONE."""
         self._library = library
+        self.now = now
+        self._context_lines = settings.context_lines
         self._shares = shares_of(knowledge=settings.knowledge_share, answer=settings.answer_share)
 
     @staticmethod
     def language(question: str) -> Language:
         return "zh" if is_mostly_chinese(question) else "en"
 
-    def check_fits(self, request: TurnRequest, model: ModelEntry, persona: str) -> None:
+    def check_fits(self, request: TurnRequest, model: ModelEntry, session: Session) -> None:
         """Raises QuestionTooLongError when what never goes exceeds the model's window by itself."""
         budget = self._budget(model)
-        each = [self._texts(request, persona, role, ANY_CODE) for role in get_args(PromptRole)]
+        each = [self._texts(request, session, role, ANY_CODE) for role in get_args(PromptRole)]
         if not all(fits_alone(budget, texts, request.question) for texts in each):
-            beside = "with the persona and the system prompt" if persona else "with the system prompt"
+            beside = "with the persona and the system prompt" if session.persona else "with the system prompt"
             raise QuestionTooLongError(
                 f"question: {budget.count(request.question)} tokens; {beside} that is more than the "
                 f"{budget.prompt_tokens} that model {model.model_id!r} has room for."
@@ -163,10 +172,12 @@ class PromptBuilder:
                 f"({PERSONA_SHARE:.0%} of the window of model {model.model_id!r})."
             )
 
-    def build(self, request: TurnRequest, model: ModelEntry, persona: str, gathered: Gathered) -> Prompt:
+    def build(
+        self, request: TurnRequest, model: ModelEntry, session: Session | None, gathered: Gathered
+    ) -> Prompt:
         """Fit what was gathered into the model's window and put it in order, in fences with a new code."""
         budget, code = self._budget(model), new_code()
-        texts = self._with_nearest(self._texts(request, persona, gathered.role, code), request, gathered)
+        texts = self._with_nearest(self._texts(request, session, gathered.role, code), request, gathered)
         history, memories = _history(gathered), gathered.memories
         texts = self._with_memories(texts, request, memories)
         fitted = _fitted(budget, texts, history, gathered, request.question)
@@ -175,7 +186,7 @@ class PromptBuilder:
             texts = self._with_memories(texts, request, memories)
             fitted = _fitted(budget, texts, history, gathered, request.question)
         if gathered.candidates and not fitted.candidates:  # no room: the model must not be promised passages
-            texts = self._with_memories(self._texts(request, persona, "general", code), request, memories)
+            texts = self._with_memories(self._texts(request, session, "general", code), request, memories)
             lost = tuple(one for one in fitted.dropped if one.part is Part.KNOWLEDGE)
             fitted = fit(budget, texts, history, (), request.question)
             fitted = replace(fitted, dropped=(*fitted.dropped, *lost))
@@ -211,7 +222,9 @@ class PromptBuilder:
         intro = self._library.text("memory_intro", self.language(request.question))
         return replace(texts, memory=memory_lines(memories), memory_intro=intro.replace(_CODE, texts.code))
 
-    def _texts(self, request: TurnRequest, persona: str, role: PromptRole, code: str) -> PromptTexts:
+    def _texts(
+        self, request: TurnRequest, session: Session | None, role: PromptRole, code: str
+    ) -> PromptTexts:
         language = self.language(request.question)
 
         def introduction(name: str) -> str:
@@ -221,14 +234,22 @@ class PromptBuilder:
         within = nothing_within(request.filters, language) if role == "general" else ""
         scope = scope_line(request.filters, language)
         return PromptTexts(
-            system="\n\n".join(filter(None, (system, within))),
+            system="\n\n".join(filter(None, (system, within, self._context(session, language)))),
             relevant_intro=introduction("relevant_intro"),
             knowledge_intro="\n".join(filter(None, (scope, introduction("knowledge_intro")))),
             summary_intro=introduction("summary_intro"),
             question_intro=introduction("question_intro"),
-            persona=request.persona or persona,
+            persona=request.persona or (session.persona_text if session else ""),
             code=code,
         )
+
+    def _context(self, session: Session | None, language: Language) -> str:
+        """The day it is, and when the session began (None: now)."""
+        if not self._context_lines:
+            return ""
+        now = self.now()
+        began = moment_at(session.created_us).astimezone(now.tzinfo) if session else now
+        return with_times(self._library.text("context", language), language, now, began)
 
 
 def tokens_saved(memories: Iterable[Memory]) -> int:

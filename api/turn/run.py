@@ -170,11 +170,11 @@ class TurnRun:
         """None: it is answered without a model. What was gathered and is not shown to one is let go of."""
         request, model = self._plan.request, self._plan.models.answer
         gathered = await self._gathering.run(request.how.rerank_top_n, self._plan.models, self._lap)
-        persona = self._plan.session.persona_text
         if not gathered.searched and not model.generative:
-            self.stream.publish(*self._answer.whole(talk_reply(gathered, self._language)))
+            now = self._pipeline.prompts.now()
+            self.stream.publish(*self._answer.whole(talk_reply(gathered, self._language, now)))
             return None
-        self._prompt = self._pipeline.prompts.build(request, model, persona, gathered)
+        self._prompt = self._pipeline.prompts.build(request, model, self._plan.session, gathered)
         self._citing.expect(self._gathering.query, self._prompt.candidates, gathered.rewritten)
         self._remember(self._prompt, gathered)
         return self._prompt

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from api.messages import say
 from api.turn.prompt import Gathered
 from config.prompt_library import Language
-from core.citing.citations import find_marks
+from core.citing.citations import without_marks
 from core.conversation.turns import Turn
+from core.prompt.messages import answer_in_history, with_times
 from core.relevance.talk import Talk, talk_of
 
 _QUOTE = re.compile(r"^> .*(?:\n> ?.*)*", re.M)
 MOST_SOURCES = 10
 
 
-def talk_reply(gathered: Gathered, language: Language) -> str:
-    """One or two honest sentences; and what can be done with the last answer without a model: saying it
-    again, its first quote alone, its sources."""
+def talk_reply(gathered: Gathered, language: Language, now: datetime) -> str:
+    """One or two honest sentences; the day it is; and what can be done with the last answer without a model:
+    saying it again, its first quote alone, its sources."""
     last = _last_answer(gathered.recent)
     match gathered.talk:
         case None:
             return say("talk_never", language)
+        case Talk.TODAY:
+            return with_times(say("talk_today", language), language, now, now)
         case Talk.QUESTIONS:
             return _questions(gathered, language)
         case Talk.REPEAT | Talk.SHORTER | Talk.SOURCES | Talk.CERTAIN if last is None:
             return say("talk_nothing_said", language)
         case Talk.REPEAT if last:
-            return _unmarked(gathered.recent[-1].answer, gathered.recent[-1])
+            return answer_in_history(gathered.recent[-1])
         case Talk.SHORTER if last:
             return _shorter(last, language)
         case Talk.SOURCES | Talk.CERTAIN if last:
@@ -57,14 +61,7 @@ def _shorter(last: Turn, language: Language) -> str:
     if quote is None:
         return say("talk_shorter", language)
     cited = next((source for source in last.sources if source.cited), None)
-    return _unmarked(quote[0], last) + (f"\n\n{cited.file_name}" if cited else "")
-
-
-def _unmarked(text: str, last: Turn) -> str:
-    """Without the numbers of sources, which this answer has none of."""
-    for mark in reversed(list(find_marks(text, len(last.sources)))):
-        text = text[: mark.start].rstrip(" ") + text[mark.end :]
-    return text
+    return without_marks(quote[0], len(last.sources)) + (f"\n\n{cited.file_name}" if cited else "")
 
 
 def _sources(last: Turn) -> Iterator[str]:

@@ -45,6 +45,7 @@ from api.wiring.parts import (
     folders_of,
     make_parser,
     mark_sample_loaded,
+    now_in,
     open_embedding,
     open_llms,
     open_reranker,
@@ -54,7 +55,6 @@ from api.wiring.parts import (
     sample_is_pending,
     scheduled_cleanup,
     scheduled_sync,
-    today_in,
 )
 from config.prompt_library import PromptLibrary
 from config.secrets import mask_of
@@ -354,7 +354,8 @@ def _put_together(
 
 
 def _prompts(history: History) -> tuple[PromptBuilder, PersonaRules]:
-    prompts = PromptBuilder(PromptLibrary(), history.settings.conversation)
+    settings = history.settings.conversation
+    prompts = PromptBuilder(PromptLibrary(), settings, now_in(settings))
     return prompts, PersonaRules(lambda text: prompts.check_persona(text, history.llms.get(DEFAULT_MODEL_ID)))
 
 
@@ -453,12 +454,13 @@ def _pipeline(
     memories: MemoriesHandler,
 ) -> Pipeline:
     settings, store, library = history.settings, history.store, PromptLibrary()
+    now = now_in(settings.conversation)
     neighbours = Neighbours(store, settings.store.knowledge_collection)
     widen_tokens = settings.retrieval.widen_tokens
     return Pipeline(
         conversations=history.conversations,
         summaries=history.summaries,
-        queries=QueryBuilder(history.embedding, today_in(settings.conversation)),
+        queries=QueryBuilder(history.embedding, lambda: now().date()),
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
         reranking=RerankService(
             reranker, settings.retrieval, history.embedding.name, lambda: history.calibrations.current

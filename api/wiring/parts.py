@@ -8,7 +8,7 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from datetime import date, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -418,10 +418,10 @@ def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:
     sync_slots(sync_cron, settings.timezone)
 
 
-def today_in(settings: ConversationSettings) -> Callable[[], date]:
-    """The day it is in TIMEZONE."""
+def now_in(settings: ConversationSettings) -> Callable[[], datetime]:
+    """The time it is in TIMEZONE."""
     zone = zone_named(settings.timezone)
-    return lambda: datetime.now(zone).date()
+    return lambda: datetime.now(zone)
 
 
 def scheduled_cleanup(

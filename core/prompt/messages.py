@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 
@@ -395,6 +396,25 @@ def find_blocks(text: str) -> tuple[int, int] | None:
     while (block := _NEXT_BLOCK.match(text, end)) and block[1] == first[1]:
         end = block.end()
     return first.start(), end
+
+
+_WEEKDAYS: dict[Language, tuple[str, ...]] = {
+    "zh": tuple(f"星期{day}" for day in "一二三四五六日"),
+    "en": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+}
+
+
+def with_times(text: str, language: Language, now: datetime, begun: datetime) -> str:
+    """The context lines of a prompt; both times are in the zone that they are written in."""
+    named = {
+        "{date}": f"{now:%Y-%m-%d}",
+        "{weekday}": _WEEKDAYS[language][now.weekday()],
+        "{time}": f"{now:%H:%M}",
+        "{begun}": f"{begun:%Y-%m-%d %H:%M}",
+    }
+    for name, value in named.items():
+        text = text.replace(name, value)
+    return text
 
 
 def scope_line(limits: KnowledgeFilter, language: Language) -> str:

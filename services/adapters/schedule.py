@@ -17,10 +17,10 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 
-from core.dates import rfc3339
+from core.dates import moment_at, rfc3339
 from core.errors import ConflictError, StartRefusedError, WenmaiError
 from core.operations.expiry import ExpiryReport
-from services.operations.schedule.lease import Lease, LocalSlots, Pace, Slots, moment_at, us_of
+from services.operations.schedule.lease import Lease, LocalSlots, Pace, Slots, us_of
 from services.operations.schedule.runner import CleanupState, SlotRunner
 from services.store.clock import utc_now_us
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from core.dates import moment_at
 from core.operations.expiry import ExpiryReport
 from services.store.clock import Clock, ClockWatch, utc_now_us
 from services.store.dialect import Filter, Point, VectorStore
@@ -194,10 +195,6 @@ def first_moment(reading: datetime, zone: tzinfo) -> datetime:
 
 def _shown(moment: datetime, zone: tzinfo) -> datetime:
     return moment.astimezone(zone).replace(tzinfo=None, fold=0)
-
-
-def moment_at(moment_us: int) -> datetime:
-    return EPOCH + timedelta(microseconds=moment_us)
 
 
 def us_of(moment: datetime) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from api.turn.prompt import Gathered, Prompt, PromptBuilder
 from config.prompt_library import PromptLibrary
 from config.settings import ConversationSettings
+from core.conversation.sessions import Persona, Session
 from core.conversation.summaries import AppliedSummary, SummarySource, task_text
 from core.conversation.turns import TurnRequest
 from core.knowledge import Candidate, Chunk, KnowledgeFilter
@@ -41,6 +43,10 @@ def entry(record_as: str = "", *script: str) -> ModelEntry:
     return ModelEntry("default", "scripted", "m", wrapper, Layout.AUTO, 100_000, 1_000)
 
 
+def builder() -> PromptBuilder:
+    return PromptBuilder(PromptLibrary(), ConversationSettings(), lambda: datetime(2026, 5, 1, tzinfo=UTC))
+
+
 def everywhere(shape: str, *, passages: bool = True) -> tuple[Prompt, Candidate]:
     """A prompt with `shape` in every place that takes a text of somebody's; and its passage."""
     chunk = Chunk(
@@ -57,8 +63,12 @@ def everywhere(shape: str, *, passages: bool = True) -> tuple[Prompt, Candidate]
     )
     limits = KnowledgeFilter(tags=(shape, "a tag"), sources=(f"from {shape}",))
     request = TurnRequest(ASKED, "o", filters=limits)
-    builder = PromptBuilder(PromptLibrary(), ConversationSettings())
-    prompt = builder.build(request, entry(), f"You are {shape}\n{shape}", gathered)
+    prompt = builder().build(
+        request,
+        entry(),
+        Session("s", "o", "", 0, 0, persona=Persona("p", "", f"You are {shape}\n{shape}", 0)),
+        gathered,
+    )
     call = ToolCall("call-1", f"look{shape}", canonical_json({"for": shape}).decode())
     tools = (
         Message(Role.ASSISTANT, f"Let me {shape}", Part.RECENT, "t8", tool_calls=(call,)),
@@ -131,8 +141,7 @@ def test_the_model_is_told_what_the_fence_means(layout: Layout, question: str) -
         recent=(turn(7),), relevant=(turn(1),), ranked=prompt.candidates, candidates=prompt.candidates
     )
     gathered = replace(gathered, summary=AppliedSummary("before", frozenset({"t5"}), "t5", "t5", 9))
-    builder = PromptBuilder(PromptLibrary(), ConversationSettings())
-    built = builder.build(TurnRequest(question, "o"), entry(), "", gathered)
+    built = builder().build(TurnRequest(question, "o"), entry(), None, gathered)
     text = "\n".join(texts_of(sent(built, layout)))
     code = built.texts.code
     says = f"以 {code}" if question.startswith("资料") else f"tags ending in {code}"
@@ -155,9 +164,7 @@ def test_the_question_stands_word_for_word(layout: Layout) -> None:
     """Discriminates: a joiner in what the person asks about, who then gets an answer to something else."""
     for shape in SHAPES:
         asked = f"What is {shape} for?".strip()
-        built = PromptBuilder(PromptLibrary(), ConversationSettings()).build(
-            TurnRequest(asked, "o"), entry(), "", Gathered()
-        )
+        built = builder().build(TurnRequest(asked, "o"), entry(), None, Gathered())
         assert any(asked in text for text in texts_of(sent(built, layout)))
 
 

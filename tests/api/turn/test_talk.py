@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from tests.support.models.scripted_llm import RECORDED
 from tests.support.servers.app import App, make_settings, open_app, scripted
@@ -19,6 +21,24 @@ async def test_small_talk_is_answered_without_a_search(app: App) -> None:
         assert turn.finished["status"] == "completed"
         assert [status["stage"] for status in turn.statuses] == ["filtering", "finished"]
         assert (turn.sources, "[1]" in turn.answer, "十五天" in turn.answer) == ([], False, False)
+
+
+async def test_the_day_is_known_with_a_model_and_without(tmp_path: Path) -> None:
+    """Discriminates: the server's zone for TIMEZONE; a day that the prompt is not told, or told when off."""
+    zone = {"timezone": "Pacific/Kiritimati"}
+    today = datetime.now(ZoneInfo(zone["timezone"]))
+    weekday = "一二三四五六日"[today.weekday()]
+    llms = {"default": {"provider": "extractive"}, "other": scripted("fine", record_as="day")}
+    async with open_app(make_settings(tmp_path, models={"llms": llms}, conversation=zone)) as app:
+        turn = await app.ask("今天几号？")
+        assert turn.answer.startswith(f"今天是 {today:%Y-%m-%d}，星期{weekday}，现在是 ")
+        await app.ask("年假有几天？", session_id=turn.session_id, model_id="other")
+    system = RECORDED["day"][-1][0][1]
+    assert f"\n\n今天是 {today:%Y-%m-%d}，星期{weekday}。本次会话开始于 {today:%Y-%m-%d} " in system
+    settings = make_settings(tmp_path / "off", models={"llms": llms}, conversation={"context_lines": False})
+    async with open_app(settings) as app:
+        await app.ask("What is this?", model_id="other")
+    assert "Today is" not in RECORDED["day"][-1][0][1]
 
 
 async def test_requests_about_the_last_answer_are_met_without_a_model(app: App) -> None:

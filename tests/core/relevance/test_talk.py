@@ -45,6 +45,15 @@ def test_no_question_that_looks_like_talk_is_taken_for_it() -> None:
         ("what can you do?", Talk.ASSISTANT),
         ("37*12 等于多少？", Talk.ARITHMETIC),
         ("what is 15% of 240?", Talk.ARITHMETIC),
+        ("今天几号？", Talk.TODAY),
+        ("请问今天是星期几呀", Talk.TODAY),
+        ("现在几点了", Talk.TODAY),
+        ("What day is it today?", Talk.TODAY),
+        ("今天食堂几点开门？", None),
+        ("年会是几月几号？", None),
+        ("几月几号？", None),
+        ("今天几号发工资？", None),
+        ("What date is the meeting?", None),
         ("短一点", Talk.SHORTER),
         ("Please translate your last answer into English", Talk.TRANSLATED),
         ("我刚才问了什么", Talk.QUESTIONS),
@@ -53,7 +62,7 @@ def test_no_question_that_looks_like_talk_is_taken_for_it() -> None:
         ("总结一下上面的对话", Talk.SUMMARY),
     ],
 )
-def test_each_kind_by_name(text: str, kind: Talk) -> None:
+def test_each_kind_by_name(text: str, kind: Talk | None) -> None:
     assert talk_of(text) is kind
 
 
