@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from api.messages import say
 from api.turn.prompt import Gathered
-from config.prompt_library import Language
 from core.citing.citations import find_marks
 from core.conversation.turns import Turn
 from core.relevance.talk import Talk, talk_of
+from core.text import Language
 
 _QUOTE = re.compile(r"^> .*(?:\n> ?.*)*", re.M)
 MOST_SOURCES = 10

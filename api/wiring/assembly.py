@@ -26,7 +26,7 @@ from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
 from api.knowledge_handler import KnowledgeHandler
 from api.memories import MemoriesHandler
-from api.model_failures import FailureTexts
+from api.messages import FailureTexts, PromptLibrary
 from api.search.handler import SearchHandler
 from api.search.why_not import WhyNot
 from api.sessions.foreign import ForeignImporter
@@ -56,7 +56,6 @@ from api.wiring.parts import (
     scheduled_sync,
     today_in,
 )
-from config.prompt_library import PromptLibrary
 from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaDraft, PersonaRules
@@ -461,7 +460,7 @@ def _pipeline(
         queries=QueryBuilder(history.embedding, today_in(settings.conversation)),
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
         reranking=RerankService(
-            reranker, settings.retrieval, history.embedding.name, lambda: history.calibrations.current
+            reranker, settings.retrieval, history.embedding.name, history.calibrations.current
         ),
         insert_block=InsertBlock(library.text("insert_block")),
         rewriter=QueryRewriter(

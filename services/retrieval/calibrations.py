@@ -53,7 +53,6 @@ class Calibrations:
         if self._made and not self._of_this():
             log.warning("calibration_not_used", embedding=self._embedding, reranker=self._reranker)
 
-    @property
     def current(self) -> Calibration:
         return self.at(self._now_us())
 
@@ -72,11 +71,11 @@ class Calibrations:
     async def undo(self) -> Calibration:
         """The one that is in force afterwards. Raises ConflictError when there is none to undo,
         StoreUnavailableError."""
-        point_id = next((key for key, each in self._of_this().items() if each is self.current), None)
+        point_id = next((key for key, each in self._of_this().items() if each is self.current()), None)
         if point_id is None:
             raise ConflictError("This store is not calibrated: there is nothing to undo.")
         await self._keep(point_id, replace(self._made[point_id], undone_us=self._now_us()))
-        return self.current
+        return self.current()
 
     async def rated(self) -> list[Judged]:
         """What readers rated of turns in which passages were shown: the best one's
