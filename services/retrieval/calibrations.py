@@ -48,7 +48,7 @@ class Calibrations:
         records = [
             record async for record in scroll_all(self._store, self._names.operations_collection, these)
         ]
-        made = {str(each.id): _CALIBRATION.validate_python(_fields(each.payload or {})) for each in records}
+        made = {str(each.id): _CALIBRATION.validate_python(each.payload or {}) for each in records}
         self._made = dict(sorted(made.items(), key=lambda item: item[1].made_us))
         if self._made and not self._of_this():
             log.warning("calibration_not_used", embedding=self._embedding, reranker=self._reranker)
@@ -104,7 +104,3 @@ class Calibrations:
         """Those made with this embedding and reranker: what others judged is no probability of theirs."""
         ours = (self._embedding, self._reranker)
         return {key: each for key, each in self._made.items() if (each.embedding, each.reranker) == ours}
-
-
-def _fields(payload: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in payload.items() if name != "record"}

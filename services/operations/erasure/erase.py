@@ -7,10 +7,11 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import structlog
+from pydantic import TypeAdapter
 
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError, StoreUnavailableError
@@ -265,6 +266,9 @@ class Begun:
     with_answers: bool
 
 
+_BEGUN = TypeAdapter(Begun)
+
+
 class BegunErasures:
     """In the operations collection. Every method raises StoreUnavailableError."""
 
@@ -279,15 +283,7 @@ class BegunErasures:
     async def noted(self, begun: Begun) -> AsyncIterator[None]:
         """Around all that it changes; the note stays when that fails."""
         point_id = str(uuid.uuid5(_IDS, f"{begun.kind.value} {begun.name}"))
-        payload = {
-            "record": RECORD,
-            "kind": begun.kind.value,
-            "name": begun.name,
-            "owner": begun.owner,
-            "full": begun.full,
-            "with_answers": begun.with_answers,
-            "began_us": self._clock(),
-        }
+        payload = asdict(begun) | {"kind": begun.kind.value, "record": RECORD, "began_us": self._clock()}
         try:
             await self._store.upsert(self._collection, [Point(id=point_id, vector={}, payload=payload)])
             failpoint("erase.noted")
@@ -302,13 +298,5 @@ class BegunErasures:
         """Begun at least so long ago, and not ended."""
         old = in_range("began_us", lte=self._clock() - int(min_age_s * 1_000_000))
         point_filter = Filter(must=[equals("record", RECORD), old])
-        pending = []
-        async for record in scroll_all(self._store, self._collection, point_filter):
-            noted = record.payload or {}
-            pending.append(
-                Begun(
-                    ErasedKind(noted["kind"]), noted["name"], noted["owner"], noted["full"],
-                    noted["with_answers"],
-                )
-            )  # fmt: skip
-        return pending
+        records = scroll_all(self._store, self._collection, point_filter)
+        return [_BEGUN.validate_python(record.payload or {}) async for record in records]
