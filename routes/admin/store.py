@@ -86,7 +86,7 @@ BackUp = Annotated[bool, Query(description="back the store up before anything is
 Embed = Annotated[bool, Query(description="make the vectors that are missing")]
 
 
-def _options(
+async def _options(
     assume_timezone: Annotated[
         str, Query(max_length=64, description="of stored times that name none")
     ] = "UTC",
