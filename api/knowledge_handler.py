@@ -157,7 +157,7 @@ class KnowledgeHandler:
         question = preprocess_question(request.question)
         command = parse_command(question)
         if command is None or command.name is CommandName.REMEMBER:  # what is kept is filtered as a question
-            question = preprocess_question(self._pipeline.question_filter(question))
+            question = self._pipeline.question_filter(question)
             command = parse_command(question) or plain_request(question)
         if command is not None:
             self._pipeline.commands.check(command)

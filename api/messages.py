@@ -1,9 +1,24 @@
-"""Sentences for people, in Chinese and English."""
+"""The fixed texts, in Chinese and English: sentences for people, and what is sent to models."""
 
 from __future__ import annotations
 
-from config.prompt_library import Language
-from core.errors import Cause, ModelFailure
+from pathlib import Path
+from typing import Literal
+
+from config.secrets import Mask
+from config.settings import ModelSettings
+from core.errors import (
+    Cause,
+    EmbeddingUnavailableError,
+    LLMTruncatedError,
+    LLMUnavailableError,
+    ModelFailure,
+    UnavailableError,
+)
+from core.text import Language
+
+PROMPTS = Path(__file__).parents[1] / "config" / "prompts"
+PromptRole = Literal["knowledge", "general", "unsearched"]
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "retrieving": ("正在进行混合检索...", "Searching the knowledge base..."),
@@ -253,3 +268,67 @@ def say_failure(part: str, failure: ModelFailure, reason: str, language: Languag
 def _in(language: Language, texts: tuple[str, str]) -> str:
     chinese, english = texts
     return chinese if language == "zh" else english
+
+
+REASON_CHARS = 200  # of the provider's own words
+
+
+class FailureTexts:
+    """Why a model did not answer, in a sentence that names the settings to look at and holds no secret."""
+
+    def __init__(self, models: ModelSettings, mask: Mask) -> None:
+        self._models = models
+        self._mask = mask
+
+    def __call__(self, error: Exception, language: Language, model_id: str = "default") -> str:
+        """The error's own sentence where no model is to blame."""
+        failure = error.failure if isinstance(error, UnavailableError) else None
+        if failure is None:
+            return self._mask(str(error))
+        reason = " ".join(self._mask(failure.reason).split())
+        reason = reason if len(reason) <= REASON_CHARS else f"{reason[:REASON_CHARS]}…"
+        if isinstance(error, EmbeddingUnavailableError):
+            return say_failure("embedding", failure, reason, language, **_endpoint("EMBEDDING"))
+        if isinstance(error, LLMUnavailableError | LLMTruncatedError):
+            return say_failure("model", failure, reason, language, **self._names(model_id))
+        return say_failure("reranker", failure, reason, language, **_endpoint("RERANKER", "RERANKER_URL"))
+
+    def _names(self, model_id: str) -> dict[str, str]:
+        models = self._models
+        from_environment = models.openai_base_url or models.openai_api_key
+        table = model_id if model_id in models.llms or from_environment else next(iter(models.llms), "")
+        entry = models.llms.get(table)
+        names = {"timeout": "TOKEN_TIMEOUT_S"}
+        if entry is None:
+            return names | {"key": "OPENAI_API_KEY", "address": "OPENAI_BASE_URL", "model": "LLM_MODEL"}
+        public = "ANTHROPIC_API_KEY" if entry.provider == "anthropic" else "OPENAI_API_KEY"
+        key = entry.api_key_env or (public if not entry.api_key and not entry.base_url else "")
+        fields = {"key": "api_key", "address": "base_url", "model": "model"}
+        named = {name: f"{field} ([llms.{table}])" for name, field in fields.items()}
+        return names | named | ({"key": key} if key else {})
+
+
+def _endpoint(name: str, address: str = "") -> dict[str, str]:
+    limit = "RERANK_TIMEOUT_S" if name == "RERANKER" else "timeout_s (EMBEDDING_OPTIONS)"
+    return {
+        "key": f"{name}_API_KEY",
+        "address": address or f"{name}_BASE_URL",
+        "model": name,
+        "timeout": limit,
+    }
+
+
+class PromptLibrary:
+    """Every file of config/prompts, read once. A prompt is plain text: no template engine ever touches it."""
+
+    def __init__(self, folder: Path = PROMPTS) -> None:
+        self._texts = {path.stem: path.read_text(encoding="utf-8").strip() for path in folder.glob("*.md")}
+
+    def text(self, name: str, language: Language | None = None) -> str:
+        """Raises KeyError when there is no such file."""
+        return self._texts[f"{name}.{language}" if language else name]
+
+    def system(self, language: Language, role: PromptRole, *, thinking: bool) -> str:
+        """The role prompt: with passages, where the search found none, and where there was none."""
+        role_text = self.text(role, language)
+        return f"{role_text}\n\n{self.text('thinking', language)}" if thinking else role_text

@@ -32,15 +32,21 @@ URL_EXAMPLES = {"qdrant_url": "http://127.0.0.1:6333", "reranker_url": "http://1
 MODEL_URL = "http://127.0.0.1:11434/v1 or https://api.deepseek.com/v1"
 
 
+def is_address(text: str) -> bool:
+    """Of a server that speaks HTTP."""
+    try:
+        parts = urlsplit(text)
+        return bool(
+            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in text
+        )
+    except ValueError:
+        return False
+
+
 def _checked_url(value: str | None, info: ValidationInfo) -> str | None:
     if not value:
         return None
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in value
-    except ValueError:  # its words repeat the address, a password in it too
-        usable = False
-    if not usable:
+    if not is_address(value):
         raise ValueError(f"it must be an address like {URL_EXAMPLES.get(info.field_name or '', MODEL_URL)}")
     return value
 

@@ -24,6 +24,10 @@ MAX_EXPIRE_DAYS = 36_500
 _ZULU = re.compile(r"\s*(?:z|utc|gmt)$", re.IGNORECASE)
 
 
+def today(zone: tzinfo) -> date:
+    return datetime.now(zone).date()
+
+
 def is_moment(created_us: int) -> bool:
     """After 1970, which stands for "not known", and before the year 10000."""
     return 0 < created_us < END_US

@@ -35,11 +35,6 @@ class BackupsHandler:
             except OSError as error:
                 raise UnavailableError(f"BACKUP_DIR cannot be used: {error.strerror or error}") from error
 
-    async def settled(self) -> None:
-        """Until no backup is being made: one that has copied the store may hold what was erased since."""
-        async with self._running:
-            return
-
     async def list_all(self) -> list[ArchiveListing]:
         """Newest first; looked at quickly: list of contents and manifest, not the contents."""
         return await asyncio.to_thread(list_archives, self._folder)

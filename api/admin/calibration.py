@@ -54,7 +54,7 @@ class CalibrationHandler:
 
     @property
     def current(self) -> Calibration:
-        return self._calibrations.current
+        return self._calibrations.current()
 
     async def from_questions(
         self, questions: Sequence[KnownQuestion], owner: str, *, dry_run: bool

@@ -6,7 +6,7 @@ import asyncio
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 
-from api.model_failures import FailureTexts
+from api.messages import FailureTexts
 from core.errors import EmbeddingUnavailableError
 from services.llm_service import LLMService
 from services.models.embedding import EmbeddingService

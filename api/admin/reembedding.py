@@ -28,18 +28,6 @@ REST_S = 0.01  # and always, so that other work has its turn
 
 
 @dataclass(frozen=True, slots=True)
-class NewEmbedding:
-    """Which embedding is asked for, as EMBEDDING names it. `embedding_model` may name the model of `openai`
-    apart ("" as configured).
-
-    Addresses, keys and options are never asked for: they are the server's own settings.
-    """
-
-    embedding: str
-    embedding_model: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ReembedState:
     """`status`: idle, running, prepared, failed or cancelled. Times are UTC microseconds, 0 when not yet.
 
@@ -60,7 +48,8 @@ class ReembedState:
 
 
 class StoreReembedding:
-    """One at a time. `close` stops it; what is made stays and is gone on with."""
+    """One at a time. `close` stops it; what is made stays and is gone on with. An embedding is asked for as
+    EMBEDDING names it; addresses, keys and options are the server's own settings."""
 
     def __init__(
         self,
@@ -86,20 +75,20 @@ class StoreReembedding:
     def state(self) -> ReembedState:
         return self._state
 
-    async def plan(self, target: NewEmbedding) -> ReembedPlan:
+    async def plan(self, embedding: str) -> ReembedPlan:
         """Loads the model. Raises BadRequestError when it cannot be loaded, UnavailableError kinds."""
         try:
-            async with self._open_embedding(self._settings_for(target)) as embedding:
-                return await Reembed(self._store, self._names, embedding).plan()
+            async with self._open_embedding(self._settings_for(embedding)) as opened:
+                return await Reembed(self._store, self._names, opened).plan()
         except StartRefusedError as error:
             raise BadRequestError(f"embedding: {error}") from error
 
-    def start(self, target: NewEmbedding) -> ReembedState:
+    def start(self, embedding: str) -> ReembedState:
         """Begin, or go on with what was begun. Raises BadRequestError, ConflictError when it runs already."""
         if self._is_running():
             raise ConflictError("A re-embedding is running: GET /admin/reembed shows how far it is.")
-        settings = self._settings_for(target)
-        self._state = ReembedState("running", embedding=target.embedding, began_us=utc_now_us())
+        settings = self._settings_for(embedding)
+        self._state = ReembedState("running", embedding=embedding, began_us=utc_now_us())
         self._task = asyncio.create_task(self._run(settings), name="reembed")
         return self._state
 
@@ -117,18 +106,17 @@ class StoreReembedding:
     def _is_running(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def _settings_for(self, target: NewEmbedding) -> ModelSettings:
+    def _settings_for(self, embedding: str) -> ModelSettings:
         if self._names.qdrant_url:
             raise BadRequestError("With QDRANT_URL the command does it: wenmai reembed.")
-        embedding = target.embedding
         if embedding == "openai":
-            embedding = f"openai:{target.embedding_model or self._models.openai_embedding}"
+            embedding = f"openai:{self._models.openai_embedding}"
         try:
             return ModelSettings.model_validate({**self._models.model_dump(), "embedding": embedding})
         except ValidationError as error:
-            field = str(error.errors(include_input=False)[0]["loc"][0])
             raise BadRequestError(
-                f"{field}: bundled, openai, sentence-transformers:<id or folder> or llama_index:module:Class."
+                "embedding: bundled, openai, sentence-transformers:<id or folder> or "
+                "llama_index:module:Class."
             ) from error
 
     async def _run(self, settings: ModelSettings) -> None:

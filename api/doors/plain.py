@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 
-from api.messages import say
-from api.model_failures import FailureTexts
+from api.messages import FailureTexts, say
 from api.turn.answer import Answer
 from api.turn.stream import DoneEvent, ErrorEvent, Event, StatusEvent
 from core.conversation.lineage import Conversation

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
-from api.model_failures import FailureTexts
+from api.messages import FailureTexts
 from api.offline.holders import StoreContents
 from api.offline.stores import contents_of
 from api.wiring.parts import (
@@ -54,7 +55,7 @@ def _machine(settings: Settings, stored: StoreFindings) -> list[Finding]:
     now_s = time.time()
     old = None if store.qdrant_url else machine.check_old_stores(store.embedded)
     return [
-        machine.check_python(),
+        ok("python", f"Python {sys.version_info.major}.{sys.version_info.minor}"),
         machine.check_libraries(machine.pinned_libraries()),
         _configuration(),
         machine.check_data_dir(store),

@@ -172,7 +172,7 @@ class SearchHandler:
     def _checked(self, request: SearchRequest) -> SearchRequest:
         """The question as the chat cleans and filters it."""
         question = preprocess_question(request.question)
-        question = preprocess_question(self._pipeline.question_filter(question)) if question else ""
+        question = self._pipeline.question_filter(question) if question else ""
         if not question:
             raise EmptyQuestionError("question: must not be empty.")
         return replace(request, question=question)

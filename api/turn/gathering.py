@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from api.model_failures import FailureTexts
+from api.messages import FailureTexts
 from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, PromptBuilder

@@ -11,7 +11,7 @@ from typing import get_args
 
 import structlog
 
-from config.prompt_library import Language, PromptLibrary, PromptRole
+from api.messages import PromptLibrary, PromptRole
 from config.settings import ConversationSettings
 from core.conversation.sessions import Session
 from core.conversation.summaries import AppliedSummary
@@ -50,7 +50,7 @@ from core.prompt.messages import (
 )
 from core.prompt.nearest import nearest_text
 from core.relevance.talk import Talk
-from core.text import is_mostly_chinese
+from core.text import Language, is_mostly_chinese
 from services.llm_service import ModelEntry
 
 log = structlog.get_logger()

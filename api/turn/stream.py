@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from api.messages import say
-from config.prompt_library import Language
 from core.citing.citations import KnownDocuments
 from core.conversation.turns import (
     MAX_REWRITTEN_CHARS,
@@ -26,7 +25,7 @@ from core.conversation.turns import (
 )
 from core.knowledge import Citation
 from core.memory.record import Memory
-from core.text import scrub
+from core.text import Language, scrub
 
 
 @dataclass(frozen=True, slots=True)

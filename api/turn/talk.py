@@ -8,11 +8,11 @@ from datetime import datetime
 
 from api.messages import say
 from api.turn.prompt import Gathered
-from config.prompt_library import Language
 from core.citing.citations import without_marks
 from core.conversation.turns import Turn
 from core.prompt.messages import answer_in_history, with_times
 from core.relevance.talk import Talk, talk_of
+from core.text import Language
 
 _QUOTE = re.compile(r"^> .*(?:\n> ?.*)*", re.M)
 MOST_SOURCES = 10

@@ -26,7 +26,7 @@ from api.doors.conversations import ConversationDoor
 from api.doors.plain import PlainDoor
 from api.knowledge_handler import KnowledgeHandler
 from api.memories import MemoriesHandler
-from api.model_failures import FailureTexts
+from api.messages import FailureTexts, PromptLibrary
 from api.search.handler import SearchHandler
 from api.search.why_not import WhyNot
 from api.sessions.foreign import ForeignImporter
@@ -55,8 +55,8 @@ from api.wiring.parts import (
     sample_is_pending,
     scheduled_cleanup,
     scheduled_sync,
+    today_in,
 )
-from config.prompt_library import PromptLibrary
 from config.secrets import mask_of
 from config.settings import ServerSettings, Settings, StoreSettings
 from core.conversation.sessions import PersonaDraft, PersonaRules
@@ -454,16 +454,15 @@ def _pipeline(
     memories: MemoriesHandler,
 ) -> Pipeline:
     settings, store, library = history.settings, history.store, PromptLibrary()
-    now = now_in(settings.conversation)
     neighbours = Neighbours(store, settings.store.knowledge_collection)
     widen_tokens = settings.retrieval.widen_tokens
     return Pipeline(
         conversations=history.conversations,
         summaries=history.summaries,
-        queries=QueryBuilder(history.embedding, lambda: now().date()),
+        queries=QueryBuilder(history.embedding, today_in(settings.conversation)),
         retriever=Retriever(store, settings.store.knowledge_collection, settings.retrieval),
         reranking=RerankService(
-            reranker, settings.retrieval, history.embedding.name, lambda: history.calibrations.current
+            reranker, settings.retrieval, history.embedding.name, history.calibrations.current
         ),
         insert_block=InsertBlock(library.text("insert_block")),
         rewriter=QueryRewriter(

@@ -8,7 +8,7 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +28,7 @@ from config.settings import (
     StoreSettings,
 )
 from config.sources import did_you_mean
+from core.dates import today
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.operations.expiry import ExpiryReport
@@ -418,10 +419,14 @@ def check_schedule(settings: ConversationSettings, sync_cron: str = "") -> None:
     sync_slots(sync_cron, settings.timezone)
 
 
+def today_in(settings: ConversationSettings) -> Callable[[], date]:
+    """The day it is in TIMEZONE."""
+    return partial(today, zone_named(settings.timezone))
+
+
 def now_in(settings: ConversationSettings) -> Callable[[], datetime]:
     """The time it is in TIMEZONE."""
-    zone = zone_named(settings.timezone)
-    return lambda: datetime.now(zone)
+    return partial(datetime.now, zone_named(settings.timezone))
 
 
 def scheduled_cleanup(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from enum import StrEnum
 from typing import Any, get_args, get_origin, get_type_hints
@@ -143,6 +143,8 @@ def total_hits(searched: Sequence[Searched]) -> int:
 
 
 UUID_TEXT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID_BYTES = re.compile(UUID_TEXT.pattern.encode())
+FEW = 8  # ids that are looked for one by one
 OWNER_FIELDS = frozenset(("owner", "writer"))
 _ID_ENDINGS = ("id", "ids")
 
@@ -154,6 +156,14 @@ def uuids_of(ids: Collection[str]) -> frozenset[str]:
 def others_of(ids: Collection[str]) -> frozenset[str]:
     """Such an id, of an imported session, may be an everyday word: it is never looked for in a text."""
     return frozenset(each for each in ids if each and not UUID_TEXT.fullmatch(each))
+
+
+def mentioning(values: Collection[bytes]) -> Callable[[bytes], bool]:
+    """Whether stored bytes have one of the values in them; of many, only those that are UUIDs are found."""
+    if len(values) <= FEW:
+        return lambda body: any(each in body for each in values)
+    many = frozenset(values)
+    return lambda body: not many.isdisjoint(_UUID_BYTES.findall(body))
 
 
 def is_id_field(path: str) -> bool:

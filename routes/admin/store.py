@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
 
-from api.admin.reembedding import NewEmbedding
 from core.operations.backfill_turns import BackfillOptions
 from routes.dependencies import Admin, ContainerDep, body_schema, json_body
 from routes.openapi import WireRoute, errors
@@ -61,10 +60,9 @@ async def start_reembedding(
 ) -> ReembedPlan | ReembedState:
     """Build a copy with this embedding beside the store, or bring it up to date; the next start that is
     configured with the embedding uses it. With `dry_run` what there is to do, else how far it is."""
-    requested = NewEmbedding(body.embedding, body.embedding_model)
     if not dry_run:
-        return ReembedState.model_validate(container.reembedding.start(requested))
-    plan = await container.reembedding.plan(requested)
+        return ReembedState.model_validate(container.reembedding.start(body.embedding))
+    plan = await container.reembedding.plan(body.embedding)
     return ReembedPlan(**asdict(plan), needed=plan.needed, points=plan.points)
 
 
@@ -83,24 +81,33 @@ async def cancel_reembedding(container: ContainerDep, admin: Admin) -> ReembedSt
 REPAIR_ERRORS = errors(400, 401, 403, 409, 422, 503, 507)
 
 DryRun = Annotated[bool, Query(description="true: only count, change nothing")]
-Zone = Annotated[str, Query(max_length=64, description="of stored times that name none")]
-NewOwner = Annotated[str, Query(alias="owner", min_length=1, max_length=200, description="of turns without")]
-SessionId = Annotated[str | None, Query(max_length=200, description="only this session")]
-Drop = Annotated[bool, Query(description="of turns that were stored twice delete all but one")]
 Reason = Annotated[Literal["request", "command"], Query(description="who asks, for the receipt")]
 BackUp = Annotated[bool, Query(description="back the store up before anything is written")]
 Embed = Annotated[bool, Query(description="make the vectors that are missing")]
+
+
+async def _options(
+    assume_timezone: Annotated[
+        str, Query(max_length=64, description="of stored times that name none")
+    ] = "UTC",
+    owner: Annotated[str, Query(min_length=1, max_length=200, description="of turns without")] = "local",
+    session_id: Annotated[str | None, Query(max_length=200, description="only this session")] = None,
+    drop_duplicates: Annotated[
+        bool, Query(description="of turns that were stored twice delete all but one")
+    ] = False,
+) -> BackfillOptions:
+    return BackfillOptions(assume_timezone, owner, session_id, drop_duplicates)
+
+
+Options = Annotated[BackfillOptions, Depends(_options)]
 
 
 @router.post("/backfill", responses=REPAIR_ERRORS)
 async def backfill(
     container: ContainerDep,
     admin: Admin,
+    options: Options,
     dry_run: DryRun = True,
-    assume_timezone: Zone = "UTC",
-    new_owner: NewOwner = "local",
-    session_id: SessionId = None,
-    drop_duplicates: Drop = False,
     embed: Embed = True,
     backup: BackUp = True,
     details: Annotated[bool, Query(description="answer with every finding and change, too")] = False,
@@ -110,7 +117,6 @@ async def backfill(
 
     `backup` in the answer names the archive that was written first, with the store as it was.
     """
-    options = BackfillOptions(assume_timezone, new_owner, session_id, drop_duplicates)
     plan = await container.backfill.plan(options)
     if dry_run:
         report = plan.report()
@@ -124,17 +130,13 @@ async def import_collection(
     container: ContainerDep,
     admin: Admin,
     collection: Annotated[str, Query(pattern="^[A-Za-z0-9_-]{1,64}$", description="it is only read")],
+    options: Options,
     dry_run: DryRun = True,
-    assume_timezone: Zone = "UTC",
-    new_owner: NewOwner = "local",
-    session_id: SessionId = None,
-    drop_duplicates: Drop = False,
     embed: Embed = True,
     backup: BackUp = True,
     reason: Reason = "request",
 ) -> CollectionImport:
     """Copy the turns of an old collection of the same store into the conversations, repaired."""
-    options = BackfillOptions(assume_timezone, new_owner, session_id, drop_duplicates)
     plan = await container.backfill.plan_import(collection, options)
     if dry_run:
         return CollectionImport.model_validate(plan.report())

@@ -262,12 +262,11 @@ class CollectionImport(Reply):
 
 
 class ReembedBody(BaseModel):
-    """EMBEDDING and EMBEDDING_MODEL of the next start; its other settings are the server's own."""
+    """EMBEDDING of the next start; its other settings are the server's own."""
 
     model_config = ConfigDict(extra="forbid", strict=True, **example({"embedding": "bundled"}))
 
     embedding: str = Field(min_length=1, max_length=500, description="As EMBEDDING names it.")
-    embedding_model: str = Field("", max_length=200, description="As EMBEDDING_MODEL names it.")
 
 
 class StoredCollection(Reply):

@@ -53,14 +53,9 @@ class Server:
 
 def address(text: str) -> str:
     """As `--url` takes it. Raises BadParameter, which does not repeat it: a password may be in it."""
-    from urllib.parse import urlsplit
+    from config.settings import is_address
 
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in text
-    except ValueError:
-        usable = False
-    if not usable:
+    if not is_address(text):
         raise click.BadParameter("an address is like http://127.0.0.1:8000.")
     return text.rstrip("/")
 

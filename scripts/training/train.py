@@ -33,8 +33,7 @@ from core.relevance.probability import ANY_EMBEDDING, LANGUAGES, Coefficients, p
 from scripts.evaluation.figures import auroc, calibration_error, ndcg
 from scripts.evaluation.sets import load_set
 from scripts.training.fit import fit, fit_tokens
-from scripts.training.folders import collect_folders
-from scripts.training.judged import Judged, collect, levels_of, tokens_near
+from scripts.training.judged import Judged, collect, collect_folders, levels_of, tokens_near
 
 BINS = 10
 

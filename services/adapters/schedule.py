@@ -17,12 +17,11 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 
-from core.dates import moment_at, rfc3339
+from core.dates import moment_at
 from core.errors import ConflictError, StartRefusedError, WenmaiError
 from core.operations.expiry import ExpiryReport
 from services.operations.schedule.lease import Lease, LocalSlots, Pace, Slots, us_of
-from services.operations.schedule.runner import CleanupState, SlotRunner
-from services.store.clock import utc_now_us
+from services.operations.schedule.runner import CleanupSchedule, SlotRunner
 
 log = structlog.get_logger()
 
@@ -114,47 +113,6 @@ class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler has no type
         return None if slot is None else moment_at(slot)
 
 
-class CronSchedule:
-    """What the job did last, and when it runs next. `cron` is only shown."""
-
-    def __init__(self, runner: SlotRunner, slots: Slots, cron: str, zone: tzinfo) -> None:
-        self._runner = runner
-        self._slots = slots
-        self._cron = cron
-        self._zone = zone
-
-    def state(self) -> CleanupState:
-        record = self._runner.record
-        next_slot = self._slots.after(utc_now_us())
-        next_run = None if next_slot is None else moment_at(next_slot).astimezone(self._zone).isoformat()
-        if record is None:
-            return CleanupState(self._cron, str(self._zone), next_run, None, None, None)
-        holder = record.holder if record.slot else ""  # slot 0: the record was made and never claimed
-        return CleanupState(
-            cron=self._cron,
-            timezone=str(self._zone),
-            next_run=next_run,
-            last_run=_moment(record.last_run_us),
-            last_result=record.last_result,
-            last_error=record.last_error or None,
-            last_slot=_moment(record.last_slot),
-            skipped=record.skipped if record.skipped_slot > record.last_slot else None,
-            running=bool(holder),
-            holder=holder or None,
-        )
-
-    async def current(self) -> CleanupState:
-        try:
-            await self._runner.refresh()
-        except WenmaiError as error:
-            log.debug("cleanup_lease_unknown", error=str(error))
-        return self.state()
-
-
-def _moment(moment_us: int) -> str | None:
-    return rfc3339(moment_us) if moment_us else None
-
-
 @asynccontextmanager
 async def open_schedule(
     job: Job,
@@ -163,7 +121,7 @@ async def open_schedule(
     lease: Lease,
     *,
     pace: Pace | None = None,
-) -> AsyncIterator[CronSchedule]:
+) -> AsyncIterator[CleanupSchedule]:
     """Run `job` at the times of `cron` in `timezone` (None: the machine's) until the block ends.
 
     One run per slot among all who share the `lease`. The store may be away, and its collections still to be
@@ -177,7 +135,7 @@ async def open_schedule(
 
     runner = SlotRunner(run, slots, lease, pace)
     async with run_on(runner, slots):
-        yield CronSchedule(runner, slots, cron, zone)
+        yield CleanupSchedule(runner, slots, cron, zone)
 
 
 @asynccontextmanager

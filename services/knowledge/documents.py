@@ -16,7 +16,7 @@ from core.knowledge import SHARED_OWNER, Document, DocumentStatus, Narrowed
 from services.store.clock import Clock
 from services.store.dialect import Condition, Filter, Point, Record, VectorStore
 from services.store.filters import any_of, by_ids, equals, has_id, in_range, is_empty, newest_first, of_sample
-from services.store.pages import batches, scroll_all
+from services.store.pages import retrieve_all, scroll_all
 
 _DOCUMENT = TypeAdapter(Document)
 _TIES = 16  # documents that may share one microsecond at the edge of a page
@@ -104,14 +104,12 @@ class DocumentStore:
 
     async def known(self, document_ids: Sequence[str], owners: Sequence[str]) -> KnownDocuments:
         """Those of these owners that can be read; any text may be given for an id."""
-        ids = [document_id for document_id in document_ids if _is_id(document_id)]
+        ids = filter(_is_id, document_ids)
         hashes: dict[str, str] = {}
-        for batch in batches(ids):
-            records = await self._store.retrieve(self._documents, ids=batch, with_payload=_KNOWN_FIELDS)
-            for record in records:
-                payload = record.payload or {}
-                if payload.get("owner") in owners and payload.get("status") != DocumentStatus.FAILED:
-                    hashes[str(record.id)] = str(payload.get("content_hash", ""))
+        async for record in retrieve_all(self._store, self._documents, ids, _KNOWN_FIELDS):
+            payload = record.payload or {}
+            if payload.get("owner") in owners and payload.get("status") != DocumentStatus.FAILED:
+                hashes[str(record.id)] = str(payload.get("content_hash", ""))
         return KnownDocuments(hashes)
 
     async def note_deletion(self, document_id: str) -> None:

@@ -39,18 +39,21 @@ class QuestionRefusedError(BadRequestError):
 
 
 def load_question_filters(paths: Sequence[str]) -> QuestionFilter:
-    """One function that applies the named ones (`package.module:function`, str → str) in order.
+    """One function that applies the named ones (`package.module:function`, str → str) in order; what it gives
+    is cleaned.
 
     It raises QuestionRefusedError for a ValueError of theirs, and WenmaiError for anything else they do
     wrong. Raises StartRefusedError when one cannot be imported or called with a text.
     """
     filters = [(path, _function(path)) for path in paths]
+    if not filters:
+        return preprocess_question
 
     def filtered(question: str) -> str:
         for path, function in filters:
             with _foreign(path, refuses=True):
                 question = _text(function(question))
-        return preprocess_question(question) if filters else question
+        return preprocess_question(question)
 
     return filtered
 

@@ -6,17 +6,17 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast, runtime_checkable
+from typing import BinaryIO, cast
 
 from core.errors import DiskFullError, StoreUnavailableError
 from core.operations.archive import LENGTH, PointId, PointRecord, Role, Shape
 from services.operations.backup.records import bodies, framed, id_of, read_shape, record_of, records_of
 from services.operations.schedule.lease import RECORD as LEASE
 from services.store.clock import Clock
-from services.store.dialect import AnyPointId, ChangeFeed, Record, VectorStore
+from services.store.dialect import AnyPointId, ChangeFeed, Record, StoreUpkeep, VectorStore
 from services.store.pages import batches, scroll_pages
 
 # Where a collection's points wait while the store is copied; what changed meanwhile takes their place.
@@ -78,13 +78,6 @@ _MOST_ROUNDS = 60
 _LAST_AT_FIRST, _LAST_AT_MOST = 32, 512
 
 
-@runtime_checkable
-class Followed(Protocol):
-    """A store that reports which points changed."""
-
-    def follow(self, collections: Sequence[str] | None = None) -> AbstractAsyncContextManager[ChangeFeed]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class CopiedCollection:
     role: Role
@@ -113,7 +106,7 @@ class StoreCopier:
         self._reserve_bytes = reserve_bytes
         self._clock = clock
 
-    async def copy(self, followed: Followed, stack: ExitStack) -> CopiedStore:
+    async def copy(self, followed: StoreUpkeep, stack: ExitStack) -> CopiedStore:
         """The spools are closed with `stack`. Raises DiskFullError, StoreUnavailableError."""
         await self._check_room()
         async with followed.follow(list(self._names.values())) as feed:

@@ -20,7 +20,7 @@ from core.conversation.turns import Turn
 from core.dates import rfc3339
 from core.errors import StartRefusedError, StoreUnavailableError
 from core.knowledge import Citation
-from core.operations.erasure import UUID_TEXT
+from core.operations.erasure import mentioning
 from services.store.durable import sync_folder
 
 # The files of the question log: one a day, one JSON object a line. Blocking; for one thread at a time.
@@ -138,8 +138,6 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 DAY_CHARS = len("2026-01-01")
-FEW = 8  # ids that are looked for one by one in every line
-_UUID = re.compile(UUID_TEXT.pattern.encode())
 
 
 class QALog:
@@ -298,11 +296,9 @@ def _without(field: str, values: frozenset[str]) -> Callable[[bytes], bool]:
 
 
 def _mentioning(values: frozenset[str]) -> Callable[[bytes], bool]:
-    """Whether a line has one of the values in it; of many, only those that are UUIDs are found."""
-    written = {json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "replace") for value in values}
-    if len(written) <= FEW:
-        return lambda line: any(each in line for each in written)
-    return lambda line: not written.isdisjoint(_UUID.findall(line))
+    """Whether a line has one of the values in it, as JSON writes it."""
+    written = (json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "replace") for value in values)
+    return mentioning(frozenset(written))
 
 
 def _changing(values: frozenset[str], change: Change) -> Change:

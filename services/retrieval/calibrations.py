@@ -48,12 +48,11 @@ class Calibrations:
         records = [
             record async for record in scroll_all(self._store, self._names.operations_collection, these)
         ]
-        made = {str(each.id): _CALIBRATION.validate_python(_fields(each.payload or {})) for each in records}
+        made = {str(each.id): _CALIBRATION.validate_python(each.payload or {}) for each in records}
         self._made = dict(sorted(made.items(), key=lambda item: item[1].made_us))
         if self._made and not self._of_this():
             log.warning("calibration_not_used", embedding=self._embedding, reranker=self._reranker)
 
-    @property
     def current(self) -> Calibration:
         return self.at(self._now_us())
 
@@ -72,11 +71,11 @@ class Calibrations:
     async def undo(self) -> Calibration:
         """The one that is in force afterwards. Raises ConflictError when there is none to undo,
         StoreUnavailableError."""
-        point_id = next((key for key, each in self._of_this().items() if each is self.current), None)
+        point_id = next((key for key, each in self._of_this().items() if each is self.current()), None)
         if point_id is None:
             raise ConflictError("This store is not calibrated: there is nothing to undo.")
         await self._keep(point_id, replace(self._made[point_id], undone_us=self._now_us()))
-        return self.current
+        return self.current()
 
     async def rated(self) -> list[Judged]:
         """What readers rated of turns in which passages were shown: the best one's
@@ -105,7 +104,3 @@ class Calibrations:
         """Those made with this embedding and reranker: what others judged is no probability of theirs."""
         ours = (self._embedding, self._reranker)
         return {key: each for key, each in self._made.items() if (each.embedding, each.reranker) == ours}
-
-
-def _fields(payload: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in payload.items() if name != "record"}

@@ -14,7 +14,6 @@ import numpy as np
 import structlog
 from cachetools import LRUCache
 
-from config.prompt_library import Language
 from core.conversation.turns import MAX_REWRITTEN_CHARS, Turn
 from core.dates import dates_in, day_asked
 from core.errors import WenmaiError
@@ -31,7 +30,7 @@ from core.relevance.query import (
 )
 from core.relevance.sparse import encode_query
 from core.relevance.tokens import QuestionTokens
-from core.text import is_mostly_chinese
+from core.text import Language, is_mostly_chinese
 from services.llm_service import ModelEntry
 from services.models.embedding import EmbeddingService
 

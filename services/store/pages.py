@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import structlog
@@ -85,10 +85,15 @@ def read_leniently(form: type[M], stored: Mapping[str, Any], point_id: str) -> M
     return read
 
 
+async def retrieve_all(
+    store: VectorStore, collection: str, ids: Iterable[Any], with_payload: Any, *, size: int = IDS_AT_ONCE
+) -> AsyncIterator[Record]:
+    """Those of these that are points of the collection; read `size` at a time, as they are when they come."""
+    for page in batches(list(ids), size):
+        for record in await store.retrieve(collection, page, with_payload=with_payload):
+            yield record
+
+
 async def existing_points(store: VectorStore, collection: str, ids: Sequence[Any]) -> set[str]:
     """Those that are points of the collection."""
-    existing: set[str] = set()
-    for page in batches(ids):
-        records = await store.retrieve(collection, page, with_payload=False)
-        existing |= {str(record.id) for record in records}
-    return existing
+    return {str(each.id) async for each in retrieve_all(store, collection, ids, False)}

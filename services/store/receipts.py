@@ -60,9 +60,8 @@ class ReceiptStore:
 
 
 def _read(payload: dict[str, Any]) -> Receipt | None:
-    fields = {name: value for name, value in payload.items() if name != "record"}
     try:
-        return _RECEIPT.validate_python(fields)
+        return _RECEIPT.validate_python(payload)
     except ValidationError as error:
         log.warning("receipt_unreadable", errors=error.error_count())
         return None

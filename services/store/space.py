@@ -20,21 +20,17 @@ _LEAST_BYTES = 1 << 20
 _LEAST_SHARE = 0.1
 
 
-_IS_DELETION: ContextVar[bool] = ContextVar("is_deletion", default=False)
+IS_DELETION: ContextVar[bool] = ContextVar("is_deletion", default=False)
 
 
 @contextmanager
 def deleting() -> Iterator[None]:
     """What is written within is part of a deletion, and may use what the store holds back for those."""
-    token = _IS_DELETION.set(True)
+    token = IS_DELETION.set(True)
     try:
         yield
     finally:
-        _IS_DELETION.reset(token)
-
-
-def is_deletion() -> bool:
-    return _IS_DELETION.get()
+        IS_DELETION.reset(token)
 
 
 class StoreSpace:

@@ -124,9 +124,8 @@ def _same(one: SyncReport, other: SyncReport) -> bool:
 
 
 def _read(payload: dict[str, Any]) -> SyncReport | None:
-    fields = {name: value for name, value in payload.items() if name != "record"}
     try:
-        return _REPORT.validate_python(fields)
+        return _REPORT.validate_python(payload)
     except ValidationError as error:
         log.warning("sync_report_unreadable", errors=error.error_count())
         return None

@@ -19,8 +19,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 from pydantic import PrivateAttr
 
 from core.relevance.tokens import TokenMeans, TokenStates, load_means
-from services.adapters.e5.graph import INPUT, e5_model
-from services.adapters.e5.weights import E5Weights, Floats, Vocabulary
+from services.adapters.e5.graph import INPUT, E5Weights, Floats, Vocabulary, e5_model
 from services.models.embedding import BatchEmbedding, PassageReading, QuestionReading, Vector
 
 Ids = npt.NDArray[np.int32]

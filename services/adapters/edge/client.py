@@ -22,7 +22,7 @@ from services.adapters.edge.convert import optional_filter, point_id, point_ids,
 from services.adapters.edge.wire import RESERVE_BYTES, free_bytes
 from services.store.dialect import DiskRoom, Reclaimed, StoreCondition, StoreRequestError
 from services.store.durable import ReserveFile, allocated_bytes
-from services.store.space import is_deletion
+from services.store.space import IS_DELETION
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ class EdgeClient:
 
     async def upsert(self, collection_name: str, points: Sequence[models.PointStruct]) -> models.UpdateResult:
         batch = [convert.point(struct) for struct in _some(points)]
-        return await self._update(wire.Upsert(collection_name, batch, is_deletion()))
+        return await self._update(wire.Upsert(collection_name, batch, IS_DELETION.get()))
 
     async def update_vectors(
         self, collection_name: str, points: Sequence[models.PointVectors]
@@ -136,7 +136,9 @@ class EdgeClient:
     ) -> models.UpdateResult:
         to = target(points)
         values = to_jsonable_python(payload)
-        return await self._update(wire.SetPayload(collection_name, values, to.ids, to.filter, is_deletion()))
+        return await self._update(
+            wire.SetPayload(collection_name, values, to.ids, to.filter, IS_DELETION.get())
+        )
 
     async def delete_payload(
         self, collection_name: str, keys: Sequence[str], points: Any

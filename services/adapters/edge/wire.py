@@ -392,11 +392,7 @@ class FacetHit(Part):
     count: int
 
 
-_encoder = msgspec.msgpack.Encoder()
-
-
-def encode(body: object) -> bytes:
-    return _encoder.encode(body)
+encode = msgspec.msgpack.Encoder().encode
 
 
 def frame(body: bytes, verdict: Verdict = Verdict.OK) -> bytes:

@@ -10,8 +10,7 @@ from pydantic import Field
 
 from core.knowledge import ParsedDocument, Section
 from core.prompt.budget import estimate_tokens
-from services.knowledge.chunking.atoms import Atom, atoms_of
-from services.knowledge.chunking.cutting import CountTokens, Ruler, cut_to_fit, span_of
+from services.knowledge.chunking.atoms import Atom, CountTokens, Ruler, atoms_of, cut_to_fit, span_of
 from services.knowledge.parsing.pieces import Piece
 
 MOST_LED = 3  # headings, questions and the like that go along with what they lead to

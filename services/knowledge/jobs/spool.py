@@ -13,7 +13,6 @@ import os
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -113,14 +112,6 @@ def unwritable(error: OSError) -> StoreUnavailableError:
     return StoreUnavailableError(f"The upload cannot be kept on the disk: {error.strerror}.")
 
 
-@dataclass(frozen=True, slots=True)
-class UploadCount:
-    """Files of all lives, and those that were asked for."""
-
-    files: int
-    hits: int
-
-
 class Spool:
     """`folder` is made when the first upload comes."""
 
@@ -167,10 +158,11 @@ class Spool:
             if header.document_id == document_id and header.job_id != but_job:
                 await self.drop(header.job_id)
 
-    async def find(self, document_ids: Collection[str], owner: str = "") -> UploadCount:
-        """In all lives: those of these documents and, with an owner, of this owner."""
+    async def find(self, document_ids: Collection[str], owner: str = "") -> tuple[int, int]:
+        """How many files all lives have, and how many of them are of these documents or, with an owner, of
+        this owner."""
         uploads = await asyncio.to_thread(lambda: list(self._all()))
-        return UploadCount(len(uploads), sum(_is_of(header, document_ids, owner) for _, header in uploads))
+        return len(uploads), sum(_is_of(header, document_ids, owner) for _, header in uploads)
 
     async def erase(self, document_ids: Collection[str], owner: str = "") -> int:
         """The same ones go. Returns how many."""

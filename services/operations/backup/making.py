@@ -26,9 +26,9 @@ from services.operations.backup.writer import (
     only_one,
     writing,
 )
-from services.operations.copying import CopiedStore, Followed, StoreCopier, check_room
+from services.operations.copying import CopiedStore, StoreCopier, check_room
 from services.store.clock import Clock, utc_now_us
-from services.store.dialect import UnsupportedByStoreError, VectorStore
+from services.store.dialect import StoreUpkeep, UnsupportedByStoreError, VectorStore
 from services.store.receipts import ReceiptStore
 
 EMBEDDED, SERVER = "embedded", "server"
@@ -95,7 +95,7 @@ class Backups:
         names = await stored_names(self._store, self._settings)
         reserve_bytes = self._settings.low_disk_mb << 20
         with ExitStack() as spools:
-            if isinstance(self._store, Followed):
+            if isinstance(self._store, StoreUpkeep):
                 copier = StoreCopier(self._store, names, path.parent, reserve_bytes, self._clock)
                 copied = await copier.copy(self._store, spools)
                 return await asyncio.to_thread(_write_points, path, copied)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 import stat
 import zipfile
 import zlib
@@ -28,7 +27,7 @@ from core.operations.archive import (
     Role,
     decode_manifest,
 )
-from core.operations.erasure import UUID_TEXT, has_id, is_of, others_of, uuids_of
+from core.operations.erasure import has_id, is_of, mentioning, others_of, uuids_of
 from services.operations.backup.records import CHUNK_BYTES, bodies, check_shape, decode, fault_of, id_of
 
 MOST_EXPANDED = 200  # text and vectors are far below that; a bomb is above
@@ -86,9 +85,6 @@ class Archive:
     def _open(self, name: str) -> Iterator[IO[bytes]]:
         with _translated(), self._zip.open(self._infos[name]) as stream:
             yield stream
-
-    def member(self, role: Role) -> Member | None:
-        return next((member for member in self.manifest.members if member.role == role), None)
 
     def chunks(self, member: Member) -> Iterator[bytes]:
         with self._open(member.file_name) as stream:
@@ -209,10 +205,6 @@ def open_archive(path: Path) -> Iterator[Archive]:
 # Whether a backup still holds what was erased since.
 
 
-_UUID = re.compile(UUID_TEXT.pattern.encode())
-_FEW = 8
-
-
 def holds(path: Path, ids: Collection[str], *, owner: str = "") -> bool:
     """Whether a record of the archive has one of `ids` as its id or in its payload, or is of this owner.
 
@@ -242,13 +234,10 @@ def _finder(ids: Collection[str], owner: str) -> Callable[[bytes], bool]:
     numbers = {int(each) for each in ids if each.isascii() and each.isdecimal()}
     others = others_of(ids)
     words = [_bytes(each) for each in (*others, owner) if each]
-    uuids = {each.encode() for each in uuids_of(ids)}
-    few = uuids if len(uuids) <= _FEW else set()
+    has_uuid = mentioning(frozenset(each.encode() for each in uuids_of(ids)))
 
     def matches(body: bytes) -> bool:
-        if any(each in body for each in few):
-            return True
-        if not few and uuids and not uuids.isdisjoint(_UUID.findall(body)):
+        if has_uuid(body):
             return True
         if numbers and id_of(body) in numbers:
             return True

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from services.knowledge.parsing.confinement import missing_walls
 from services.operations.reembedding.folders import StoreFolders
 from services.store.durable import allocated_bytes
 
-LEAST_PYTHON = (3, 11)
 PROJECT_FILE = Path(__file__).parents[3] / "pyproject.toml"
 INSTALL = "run `pip install -e .` in the project folder"
 MB = 1 << 20
@@ -32,13 +30,6 @@ YEARS = range(2025, 2101)  # a clock that shows another has not been set
 SKEW_S = 300
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;]+)(?:\s*;(.*))?$")
 _UNFINISHED = (".partial", ".tmp", ".part")
-
-
-def check_python(version: tuple[int, int] = sys.version_info[:2]) -> Finding:
-    named = ".".join(map(str, version))
-    if version < LEAST_PYTHON:
-        return fail("python", f"Python {named} is too old: 3.11 or later is needed")
-    return ok("python", f"Python {named}")
 
 
 def pinned_libraries() -> list[str]:
@@ -191,20 +182,16 @@ def check_clock(now_s: float, newest_turn_us: int | None) -> Finding:
 def check_schedule(
     conversation: ConversationSettings,
     refuse: Callable[[ConversationSettings, str], None],
-    next_run: str = "",
     sync_cron: str = "",
 ) -> Finding:
-    """`refuse` raises StartRefusedError as a start would; `next_run` is what a running server says."""
+    """`refuse` raises StartRefusedError as a start would."""
     try:
         refuse(conversation, sync_cron)
     except StartRefusedError as error:
         return fail("clean-up", str(error))
     place = conversation.timezone or "the machine's zone"
-    when = f", next {next_run}" if next_run else ""
     days = conversation.conversation_expire_days
-    return ok(
-        "clean-up", f"turns older than {days} days go at {conversation.cleanup_cron!r} in {place}{when}"
-    )
+    return ok("clean-up", f"turns older than {days} days go at {conversation.cleanup_cron!r} in {place}")
 
 
 # The followed folders, as the next sync will meet them.

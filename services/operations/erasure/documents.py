@@ -27,7 +27,7 @@ from services.operations.erasure.reading import StoreReader, is_id
 from services.store.clock import utc_now_us
 from services.store.dialect import Filter, Record, UnknownPointError
 from services.store.filters import any_of, equals, has_id
-from services.store.pages import batches
+from services.store.pages import retrieve_all
 
 AT_ONCE = 50  # turns read whole
 _SCRUBBED = [
@@ -77,15 +77,14 @@ class DocumentEraser:
         name = self._names.conversation_collection
         citing = await self._reader.holding(name, [SOURCE_DOCUMENTS], [traced.name], readers_of(traced))
         chunk_ids: list[str] = []
-        for chunk in batches(list(citing.all_ids), AT_ONCE):
-            for record in await self._store.retrieve(name, chunk, with_payload=["sources"]):
-                sources = (record.payload or {}).get("sources")
-                of_it = [
-                    one
-                    for one in (sources if isinstance(sources, list) else [])
-                    if isinstance(one, dict) and one.get("document_id") == traced.name
-                ]
-                chunk_ids += [str(one["chunk_id"]) for one in of_it if one.get("chunk_id")]
+        async for record in retrieve_all(self._store, name, citing.all_ids, ["sources"], size=AT_ONCE):
+            sources = (record.payload or {}).get("sources")
+            of_it = [
+                one
+                for one in (sources if isinstance(sources, list) else [])
+                if isinstance(one, dict) and one.get("document_id") == traced.name
+            ]
+            chunk_ids += [str(one["chunk_id"]) for one in of_it if one.get("chunk_id")]
         return chunk_ids
 
     async def texts(self, traced: Traced) -> Quotes:
@@ -169,19 +168,17 @@ class DocumentEraser:
         quoting: list[str] = []
         scrubbed = 0
         name = self._names.conversation_collection
-        for chunk in batches(list(turn_ids), AT_ONCE):
-            records = await self._store.retrieve(name, chunk, with_payload=_SCRUBBED)
-            for record in records:
-                payload = record.payload or {}
-                for text in snapshot_texts(payload, traces):
-                    texts.add(text)
-                if traces.quoted_by(payload):
-                    quoting.append(str(record.id))
-                changes = traces.without(payload)
-                with suppress(UnknownPointError):  # it went meanwhile
-                    if changes:
-                        await self._turns.set_payload(changes, [str(record.id)])
-                        scrubbed += 1
+        async for record in retrieve_all(self._store, name, turn_ids, _SCRUBBED, size=AT_ONCE):
+            payload = record.payload or {}
+            for text in snapshot_texts(payload, traces):
+                texts.add(text)
+            if traces.quoted_by(payload):
+                quoting.append(str(record.id))
+            changes = traces.without(payload)
+            with suppress(UnknownPointError):  # it went meanwhile
+                if changes:
+                    await self._turns.set_payload(changes, [str(record.id)])
+                    scrubbed += 1
         return quoting, scrubbed
 
     async def _personas(self, traced: Traced, texts: Quotes) -> list[Record]:
@@ -189,15 +186,11 @@ class DocumentEraser:
         ids = [traced.name, *traced.chunk_ids]
         name = self._names.session_collection
         personas = await self._reader.holding(name, PERSONA, ids, readers_of(traced))
-        records: list[Record] = []
-        for chunk in batches(list(personas.all_ids)):
-            records += await self._store.retrieve(name, chunk, with_payload=["persona"])
+        records = [each async for each in retrieve_all(self._store, name, personas.all_ids, ["persona"])]
         named = {str(_persona(each).get("chunk_id", "")) for each in records}
-        for chunk in batches([each for each in named if is_id(each)]):
-            for record in await self._store.retrieve(
-                self._names.knowledge_collection, chunk, with_payload=["text"]
-            ):
-                texts.add(str((record.payload or {}).get("text", "")))
+        chunks, chunk_ids = self._names.knowledge_collection, filter(is_id, named)
+        async for record in retrieve_all(self._store, chunks, chunk_ids, ["text"]):
+            texts.add(str((record.payload or {}).get("text", "")))
         return records
 
     async def _scrub_personas(self, records: Sequence[Record], traces: DocumentTraces) -> int:
@@ -213,10 +206,8 @@ class DocumentEraser:
         if not turn_ids:
             return ()
         name = self._names.conversation_collection
-        sessions: set[str] = set()
-        for chunk in batches(list(turn_ids)):
-            for record in await self._store.retrieve(name, chunk, with_payload=["session_id"]):
-                sessions.add(str((record.payload or {}).get("session_id", "")))
+        records = retrieve_all(self._store, name, turn_ids, ["session_id"])
+        sessions = {str((record.payload or {}).get("session_id", "")) async for record in records}
         within = any_of("session_id", sorted(sessions))
         return (await self._reader.holding(name, ["summary.covers"], turn_ids, [within])).all_ids
 

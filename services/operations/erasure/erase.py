@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import structlog
+from pydantic import TypeAdapter
 
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError, StoreUnavailableError
+from core.failpoints import failpoint
 from core.operations.erasure import (
     ERASED_ID,
     Erased,
@@ -25,15 +29,15 @@ from core.operations.erasure import (
 )
 from core.operations.receipts import Receipt, ReceiptKind, subject_of
 from core.relevance.sparse import question_terms
-from services.operations.erasure.begun import Begun, BegunErasures
 from services.operations.erasure.copies import StoreFiles, touched
 from services.operations.erasure.documents import DocumentEraser
 from services.operations.erasure.proof import Answers, ErasureParts, Prover, References
 from services.operations.erasure.reading import StoreReader
 from services.operations.erasure.turns import OwnerEraser, TurnEraser
-from services.store.clock import utc_now_us
-from services.store.dialect import Condition, Filter
-from services.store.filters import equals
+from services.store.clock import Clock, utc_now_us
+from services.store.dialect import Condition, Filter, Point, VectorStore
+from services.store.filters import by_ids, equals, in_range
+from services.store.pages import scroll_all
 
 log = structlog.get_logger()
 
@@ -242,3 +246,57 @@ class Erasure:
                 self._files.rewrite_later([self._parts.names.conversation_collection])
             except StoreUnavailableError as error:
                 log.exception("late_answer_not_cleaned", turn_id=turn_id, reason=str(error))
+
+
+# Erasures that were begun: noted before the first change, so that one that is cut is finished later.
+
+
+RECORD = "begun_erasure"
+_IDS = uuid.UUID("5f0a35b5-6e5c-4f29-a0f1-36a3f6c0a0f9")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """`owner` None: whoever's it is. `full` and `with_answers` are of its options."""
+
+    kind: ErasedKind
+    name: str
+    owner: str | None
+    full: bool
+    with_answers: bool
+
+
+_BEGUN = TypeAdapter(Begun)
+
+
+class BegunErasures:
+    """In the operations collection. Every method raises StoreUnavailableError."""
+
+    def __init__(self, store: VectorStore, collection: str, clock: Clock = utc_now_us) -> None:
+        self._store = store
+        self._collection = collection
+        self._clock = clock
+        self.doubtful = False
+        """One of this process was cut."""
+
+    @asynccontextmanager
+    async def noted(self, begun: Begun) -> AsyncIterator[None]:
+        """Around all that it changes; the note stays when that fails."""
+        point_id = str(uuid.uuid5(_IDS, f"{begun.kind.value} {begun.name}"))
+        payload = asdict(begun) | {"kind": begun.kind.value, "record": RECORD, "began_us": self._clock()}
+        try:
+            await self._store.upsert(self._collection, [Point(id=point_id, vector={}, payload=payload)])
+            failpoint("erase.noted")
+            yield
+            failpoint("erase.made")
+            await self._store.delete(self._collection, by_ids([point_id]))
+        except BaseException:
+            self.doubtful = True
+            raise
+
+    async def pending(self, min_age_s: float = 0) -> list[Begun]:
+        """Begun at least so long ago, and not ended."""
+        old = in_range("began_us", lte=self._clock() - int(min_age_s * 1_000_000))
+        point_filter = Filter(must=[equals("record", RECORD), old])
+        records = scroll_all(self._store, self._collection, point_filter)
+        return [_BEGUN.validate_python(record.payload or {}) async for record in records]

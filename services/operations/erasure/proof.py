@@ -182,8 +182,8 @@ class References:
         owner = traced.owner if traced.kind is ErasedKind.OWNER else ""
         if not (traced.document_ids or owner):
             return []
-        uploads = await self._uploads.find(traced.document_ids, owner)
-        return [Searched("uploads waiting to be read", uploads.files, uploads.hits)]
+        files, hits = await self._uploads.find(traced.document_ids, owner)
+        return [Searched("uploads waiting to be read", files, hits)]
 
 
 def readers_of(traced: Traced) -> list[Condition]:

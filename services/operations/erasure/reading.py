@@ -10,6 +10,7 @@ from typing import Any
 
 from core.operations.erasure import (
     ERASED_ID,
+    FEW,
     LEAST_CHARS,
     OWNER_FIELDS,
     UUID_TEXT,
@@ -140,7 +141,6 @@ def is_id(text: str) -> bool:
 # The full proof: every string of everything stored is read, for the ids and for pieces of the texts.
 
 
-FEW = 8  # ids that are looked for one by one in every string
 _ANSWERED = frozenset(("assistant_response", "thinking"))
 _READERS = frozenset(("user_query", "feedback.comment"))  # may say what a document says, of themselves
 _OWN_WORDS = frozenset((*own_words(), "title"))

@@ -18,7 +18,7 @@ from services.operations.erasure.reading import StoreReader, is_id, texts_at
 from services.operations.retention.traces import delete_undo_files
 from services.store.dialect import Condition, Filter, Record, UnknownPointError
 from services.store.filters import any_of, by_ids, equals, is_empty, matching
-from services.store.pages import batches
+from services.store.pages import batches, retrieve_all
 
 MOST_PIECES = 50
 _TEXTS = own_words()
@@ -135,13 +135,9 @@ class TurnEraser:
         return sorted(filter(None, session_ids))
 
     async def _sessions_of(self, turn_ids: Collection[str]) -> set[str]:
-        session_ids: set[str] = set()
-        for chunk in batches(list(turn_ids)):
-            records = await self._store.retrieve(
-                self._names.conversation_collection, chunk, with_payload=["session_id"]
-            )
-            session_ids |= {str((each.payload or {}).get("session_id", "")) for each in records}
-        return session_ids
+        name = self._names.conversation_collection
+        records = retrieve_all(self._store, name, turn_ids, ["session_id"])
+        return {str((each.payload or {}).get("session_id", "")) async for each in records}
 
     async def forget_in_late(self, traced: Traced) -> None:
         """What turns wrote of an erased one that were being answered while it went."""
@@ -169,13 +165,13 @@ class TurnEraser:
         name = self._names.conversation_collection
         naming = await self._reader.holding(name, [MANIFEST_TURNS], traced.turn_ids, within)
         changed = 0
-        for chunk in batches([each for each in naming.all_ids if each not in traced.turn_ids], 100):
-            for record in await self._store.retrieve(name, chunk, with_payload=["prompt"]):
-                changes = without_turns(record.payload or {}, traced.turn_ids)
-                with suppress(UnknownPointError):
-                    if changes:
-                        await self._turns.set_payload(changes, [str(record.id)])
-                        changed += 1
+        others = (each for each in naming.all_ids if each not in traced.turn_ids)
+        async for record in retrieve_all(self._store, name, others, ["prompt"], size=100):
+            changes = without_turns(record.payload or {}, traced.turn_ids)
+            with suppress(UnknownPointError):
+                if changes:
+                    await self._turns.set_payload(changes, [str(record.id)])
+                    changed += 1
         return Counter(manifests=changed)
 
     async def _forget_memories(self, kind: Condition) -> Counter[str]:

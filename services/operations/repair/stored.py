@@ -13,7 +13,7 @@ from core.failpoints import failpoint
 from core.operations.backfill_turns import PointId, Repair, StoredTurn, TurnChange
 from services.store.dialect import Point, Record, UnknownPointError, VectorStore
 from services.store.filters import by_ids
-from services.store.pages import batches, existing_points
+from services.store.pages import batches, existing_points, retrieve_all
 
 FIELDS = [*(repair.value for repair in Repair), "session_id", "legacy_turn_id", "legacy_point_id"]
 
@@ -52,11 +52,9 @@ def number_of(value: object) -> int | None:
 
 async def text_digests(store: VectorStore, collection: str, points: Sequence[PointId]) -> dict[PointId, str]:
     """Of question and answer; "" where there is no question."""
-    digests: dict[PointId, str] = {}
-    for page in batches(points):
-        records = await store.retrieve(collection, page, with_payload=["user_query", "assistant_response"])
-        digests |= {point_id_of(record): _digest(record) for record in records}
-    return digests
+    fields = ["user_query", "assistant_response"]
+    records = retrieve_all(store, collection, points, fields)
+    return {point_id_of(record): _digest(record) async for record in records}
 
 
 def _digest(record: Record) -> str:

@@ -15,11 +15,12 @@ import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from datetime import tzinfo
+from typing import Any
 
 import structlog
 
-from core.dates import rfc3339
+from core.dates import moment_at, rfc3339
 from core.errors import WenmaiError
 from core.operations.expiry import ExpiryReport
 from services.operations.schedule.lease import HOUR_US, DueSlot, Lease, LeaseRecord, Pace, Slots
@@ -218,11 +219,44 @@ class CleanupState:
     holder: str | None = None
 
 
-class CleanupSchedule(Protocol):
+class CleanupSchedule:
+    """What the job did last, and when it runs next. `cron` is only shown."""
+
+    def __init__(self, runner: SlotRunner, slots: Slots, cron: str, zone: tzinfo) -> None:
+        self._runner = runner
+        self._slots = slots
+        self._cron = cron
+        self._zone = zone
+
     def state(self) -> CleanupState:
-        """When the job runs next, and how it went last, as this worker saw it last (within half a minute)."""
-        ...
+        """As this worker saw it last, within half a minute."""
+        record = self._runner.record
+        next_slot = self._slots.after(utc_now_us())
+        next_run = None if next_slot is None else moment_at(next_slot).astimezone(self._zone).isoformat()
+        if record is None:
+            return CleanupState(self._cron, str(self._zone), next_run, None, None, None)
+        holder = record.holder if record.slot else ""  # slot 0: the record was made and never claimed
+        return CleanupState(
+            cron=self._cron,
+            timezone=str(self._zone),
+            next_run=next_run,
+            last_run=_moment(record.last_run_us),
+            last_result=record.last_result,
+            last_error=record.last_error or None,
+            last_slot=_moment(record.last_slot),
+            skipped=record.skipped if record.skipped_slot > record.last_slot else None,
+            running=bool(holder),
+            holder=holder or None,
+        )
 
     async def current(self) -> CleanupState:
         """The same, asked of the store; what was seen last when the store is away."""
-        ...
+        try:
+            await self._runner.refresh()
+        except WenmaiError as error:
+            log.debug("cleanup_lease_unknown", error=str(error))
+        return self.state()
+
+
+def _moment(moment_us: int) -> str | None:
+    return rfc3339(moment_us) if moment_us else None

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from api.messages import PromptLibrary
 from api.turn.prompt import Gathered, Prompt, PromptBuilder
-from config.prompt_library import PromptLibrary
 from config.settings import ConversationSettings
 from core.conversation.sessions import Persona, Session
 from core.conversation.summaries import AppliedSummary, SummarySource, task_text

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from api.model_failures import FailureTexts
-from config.prompt_library import Language
+from api.messages import FailureTexts
 from config.secrets import HIDDEN, mask_of
 from config.settings import LLMSettings, ModelSettings
 from core.errors import (
@@ -22,6 +21,7 @@ from core.errors import (
     ModelFailure,
     NotStoredError,
 )
+from core.text import Language
 from services.adapters.models.endpoints import HttpReranker, OpenAIEmbedding
 from services.retrieval.reranking import RerankerUnavailableError
 from tests.services.adapters.http_stub import Reply, http_stub

@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from api.admin.reembedding import NewEmbedding, ReembedState, StoreReembedding
+from api.admin.reembedding import ReembedState, StoreReembedding
 from api.wiring.assembly import open_container
 from config.settings import Settings
 from core.errors import BadRequestError, ConflictError, StartRefusedError
@@ -50,7 +50,7 @@ def folders(data_dir: Path) -> list[str]:
 
 async def prepare(app: App, folder: Path, embedding: str = WIDER) -> ReembedState:
     job = make_job(app, folder)
-    job.start(NewEmbedding(embedding))
+    job.start(embedding)
     return await ended(job)
 
 
@@ -69,7 +69,7 @@ async def test_turns_asked_while_a_copy_is_made_and_after_it_are_there_after_the
         for number in range(1, TURNS):
             await app.ask(f"Question {number}", session_id=session)
         job = make_job(app, tmp_path)
-        job.start(NewEmbedding(SLOW))
+        job.start(SLOW)
         await app.ask("Asked while it is made", session_id=session)
         assert job.state().status == "running"
         state = await ended(job)
@@ -117,7 +117,7 @@ async def test_without_a_prepared_copy_the_start_is_refused_and_names_the_comman
     async with started(tmp_path) as app:
         await app.ask(QUESTION)
         job = make_job(app, tmp_path)
-        job.start(NewEmbedding(SLOW))
+        job.start(SLOW)
         await asyncio.sleep(0.02)  # it is under way
         assert (await job.cancel()).status == "cancelled"
     with pytest.raises(StartRefusedError, match="wenmai reembed"):
@@ -136,7 +136,7 @@ async def test_while_answers_are_written_the_copy_waits(tmp_path: Path) -> None:
         activity = Activity()
         job = make_job(app, tmp_path, activity)
         with activity.going_on():
-            job.start(NewEmbedding(WIDER))
+            job.start(WIDER)
             await asyncio.sleep(1)  # in which it would embed everything
             assert (job.state().status, job.state().embedded) == ("running", 0)
         assert (await ended(job)).status == "prepared"
@@ -147,16 +147,16 @@ async def test_only_one_runs_and_an_embedding_that_is_none_is_refused(tmp_path: 
         await app.ask(QUESTION)
         job = make_job(app, tmp_path)
         with pytest.raises(BadRequestError, match="embedding"):
-            job.start(NewEmbedding("os:system"))
-        assert (await job.plan(NewEmbedding(HASHING))).needed is False
-        job.start(NewEmbedding(SLOW))
+            job.start("os:system")
+        assert (await job.plan(HASHING)).needed is False
+        job.start(SLOW)
         with pytest.raises(ConflictError):
-            job.start(NewEmbedding(WIDER))
+            job.start(WIDER)
         await job.close()
-        job.start(NewEmbedding("llama_index:tests.support.nowhere:Nothing"))
+        job.start("llama_index:tests.support.nowhere:Nothing")
         state = await ended(job)
         assert (state.status, "nowhere" in state.error) == ("failed", True)
-        job.start(NewEmbedding(HASHING))
+        job.start(HASHING)
         assert (await ended(job)).status == "idle"
 
 

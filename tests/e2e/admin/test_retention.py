@@ -14,8 +14,8 @@ import pytest
 from core.conversation.turns import Turn, TurnStatus
 from core.errors import ConflictError
 from core.operations.expiry import DAY_US, GUARDED_TURNS
-from services.adapters.schedule import CronSchedule
 from services.operations.schedule.lease import LeaseStore
+from services.operations.schedule.runner import CleanupSchedule
 from tests.support.servers.app import App, make_settings, open_app
 
 ADMIN = {"Authorization": "Bearer admin-key-of-thirty-two-characters!"}
@@ -144,7 +144,7 @@ async def test_the_schedule_is_wired_to_a_run_that_nobody_attends(app: App) -> N
     for _ in range(GUARDED_TURNS + 1):
         await aged_turn(app, session_id, 400)
     schedule, lease = app.container.schedule, LeaseStore(app.container.store, "operations")
-    assert isinstance(schedule, CronSchedule)
+    assert isinstance(schedule, CleanupSchedule)
     await schedule.current()  # makes the record of a new store, for which nothing is due
     record = await lease.read()
     assert record is not None

@@ -13,9 +13,10 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from structlog.testing import capture_logs
 
+from core.dates import moment_at
 from core.operations.expiry import ExpiryReport
 from services.adapters.schedule import slots_of
-from services.operations.schedule.lease import Lease, Slots, moment_at, us_of
+from services.operations.schedule.lease import Lease, Slots, us_of
 from services.operations.schedule.runner import SlotRunner
 from services.store.clock import ClockWatch
 from tests.faults.outcome import Fault, Outcome

@@ -64,7 +64,6 @@ async def test_questions_are_answered_and_turns_erased_while_it_is_made(app: App
     assert (await app.ask("And another one?")).kinds[-1] == "DONE"
     assert (await erased).status_code == 200
     archive = await making
-    await app.container.backups.settled()
     assert holds(archive, [turns[1]])
     newest = await make(app, keep=1)
     assert not holds(newest, [turns[0]])

@@ -26,7 +26,6 @@ from services.operations.doctor.machine import (
     check_files,
     check_libraries,
     check_old_stores,
-    check_python,
     check_schedule,
     check_sources,
     pinned_libraries,
@@ -168,7 +167,6 @@ def test_libraries_are_compared_with_those_that_were_tested() -> None:
     assert check_libraries(["qdrant-edge-py==0.0.1"]).level is Level.WARN
     assert check_libraries(["no-such-library==1"]).level is Level.FAIL
     assert check_libraries(["no-such-library==1; sys_platform == 'win32'"]).level is Level.OK
-    assert check_python((3, 10)).level is Level.FAIL
 
 
 def test_the_data_folder_the_disk_backups_and_old_stores_are_judged(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from structlog.testing import capture_logs
 
 from core.errors import ConflictError, StartRefusedError, StoreUnavailableError
 from core.operations.expiry import ExpiryReport
-from services.adapters.schedule import CronSchedule, open_schedule, open_sync_schedule, run_on, sync_slots
+from services.adapters.schedule import open_schedule, open_sync_schedule, run_on, sync_slots
 from services.operations.schedule.lease import Lease, LeaseStore, Pace
-from services.operations.schedule.runner import SlotRunner
+from services.operations.schedule.runner import CleanupSchedule, SlotRunner
 from services.store.dialect import VectorStore
 from tests.services.adapters.edge.stores import ENGINES, NO_INDEX_WARNING, open_store
 from tests.support.stores.schedule import REPORT, CountingJob, Every, MemoryLease, make_operations
@@ -31,11 +31,11 @@ QUICK = Pace(lease_s=1, first_look_s=0.05, look_s=0.2, retry_s=0.1)
 @asynccontextmanager
 async def scheduled(
     job: CountingJob, seconds: float, lease: Lease | None = None
-) -> AsyncIterator[CronSchedule]:
+) -> AsyncIterator[CleanupSchedule]:
     slots = Every(seconds)
     runner = SlotRunner(job, slots, lease or MemoryLease(), QUICK)
     async with run_on(runner, slots):
-        yield CronSchedule(runner, slots, "", UTC)
+        yield CleanupSchedule(runner, slots, "", UTC)
 
 
 async def clean_up() -> ExpiryReport:

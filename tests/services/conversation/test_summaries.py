@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from config.prompt_library import PromptLibrary
+from api.messages import PromptLibrary
 from config.settings import ConversationSettings
 from core.conversation.branch import TurnNode, walk_branch
 from core.conversation.turns import Turn, TurnStatus

@@ -13,7 +13,7 @@ from core.conversation.turns import Turn, TurnStatus
 from core.errors import StoreUnavailableError
 from services.adapters.edge.client import EdgeClient
 from services.conversation.turns import TurnVectors
-from services.conversation.unstored import UnstoredTurns
+from services.conversation_manager import UnstoredTurns
 from services.store.durable import LOCK_FILE, try_lock
 from tests.services.conversation.stores import open_edge, turn_store, uid
 

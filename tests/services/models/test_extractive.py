@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from config.prompt_library import Language, PromptLibrary
+from api.messages import PromptLibrary
 from core.prompt.layouts import ReadBack
 from core.relevance.probability import SURE
+from core.text import Language
 from services.models.extractive import answer
 
 TEXT = "The yearly fee is 90 dollars."

@@ -21,7 +21,7 @@ def test_question_filters_are_applied_in_their_order() -> None:
     """The result is brought to the one form again. Discriminates: the other order; no clean-up after."""
     assert load_question_filters(paths("shout", "signed"))("hello") == "HELLO\n\nsigned"
     assert load_question_filters(paths("signed", "shout"))("hello") == "HELLO\n\nSIGNED"
-    assert load_question_filters([])(" as it is ") == " as it is "
+    assert load_question_filters([])(" as it is ") == "as it is"
 
 
 def test_a_value_error_refuses_the_question_with_its_message() -> None:

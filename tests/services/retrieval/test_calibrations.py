@@ -47,9 +47,9 @@ async def made(calibrations: Calibrations, shift: float) -> Calibration:
 async def test_the_last_one_is_in_force_until_it_is_undone_then_the_one_before(store: VectorStore) -> None:
     """Discriminates: an undo that goes back to nothing, or forgets what earlier turns were judged by."""
     calibrations = opened(store)
-    assert calibrations.current == NOT_CALIBRATED
+    assert calibrations.current() == NOT_CALIBRATED
     first, second = await made(calibrations, 1.0), await made(calibrations, -1.0)
-    assert calibrations.current == second
+    assert calibrations.current() == second
     assert await calibrations.undo() == first
     assert await calibrations.undo() == NOT_CALIBRATED
     with pytest.raises(ConflictError, match="nothing to undo"):
@@ -64,7 +64,7 @@ async def test_it_is_in_force_after_a_start_but_not_for_another_reranker(store: 
     for calibrations in (again, other):
         calibrations._now_us.now_us = 1_000  # type: ignore[attr-defined]
         await calibrations.load()
-    assert (again.current, other.current) == (one, NOT_CALIBRATED)
+    assert (again.current(), other.current()) == (one, NOT_CALIBRATED)
 
 
 async def test_ratings_are_read_with_the_probability_before_the_calibration_of_their_time(

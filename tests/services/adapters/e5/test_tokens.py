@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from core.errors import StartRefusedError
 from services.adapters.e5.embedding import Pieces
+from services.adapters.e5.graph import E5Weights
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
-from services.adapters.e5.weights import E5Weights
 from tests.services.adapters.e5.e5_texts import long_text, varied_texts
 
 ROOT = Path(__file__).parents[4]

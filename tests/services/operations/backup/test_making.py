@@ -47,8 +47,7 @@ async def store(tmp_path: Path) -> AsyncIterator[VectorStore]:
 def texts_of(archive: Path, role: Role = Role.CONVERSATIONS) -> dict[str, str]:
     with open_archive(archive) as opened:
         opened.verify()
-        member = opened.member(role)
-        assert member is not None
+        (member,) = (each for each in opened.manifest.members if each.role == role)
         records = list(opened.records(member))
     assert len({record.id for record in records}) == len(records) == member.points
     return {str(record.id): record.payload["text"] for record in records}

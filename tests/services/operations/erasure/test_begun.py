@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import StoreUnavailableError
 from core.operations.erasure import ErasedKind
-from services.operations.erasure.begun import Begun, BegunErasures
+from services.operations.erasure.erase import Begun, BegunErasures
 from tests.support.servers.app import make_settings, open_app
 
 pytestmark = pytest.mark.slow("a server is started twice")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.dates import moment_at
 from core.operations.receipts import Receipt, ReceiptKind
 from services.adapters.schedule import slots_of, zone_named
 from services.operations.schedule.lease import (
@@ -25,7 +26,6 @@ from services.operations.schedule.lease import (
     LocalSlots,
     Pace,
     first_moment,
-    moment_at,
     us_of,
 )
 from services.store.clock import ClockWatch

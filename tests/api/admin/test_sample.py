@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from api.admin.sample import load_folder
 from core.formats import supported_files
-from services.knowledge.sample import load_folder
 from tests.support.stores.knowledge import Bench, memory_store, open_bench
 
 
