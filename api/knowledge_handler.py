@@ -257,7 +257,7 @@ class KnowledgeHandler:
         if request.session_id is None and stored is None:
             now = self._clock()
             return Session(session_id, request.owner, "", now, now)
-        if stored is not None:
+        if stored is not None or self._conversation.client_session_ids:
             return await self._sessions.get_or_new(session_id, request.owner)
         return await self._sessions.get(session_id, request.owner)
 
