@@ -92,7 +92,8 @@ class SummaryRecords:
             payload = record.payload or {}
             question, answer = payload.get("user_query"), payload.get("assistant_response")
             if isinstance(question, str) and isinstance(answer, str):
-                plain = without_marks(answer, len(payload.get("context_docs") or ()))
+                shown = payload.get("context_docs")
+                plain = without_marks(answer, len(shown) if isinstance(shown, list) else 0)
                 by_id[str(record.id)] = SummarySource(str(record.id), question, plain)
         return [by_id.get(turn_id) for turn_id in turn_ids]
 

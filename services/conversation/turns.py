@@ -94,13 +94,14 @@ class TurnPayload(BaseModel):
 
 
 def to_payload(turn: Turn) -> dict[str, Any]:
-    """The JSON object that is stored; `context_docs` names the chunks shown to the model, best first."""
+    """The JSON object that is stored; `context_docs` names the file of each passage in `sources`, best first.
+    Earlier versions wrote the ids of the chunks there."""
     payload = {
         **asdict(turn),
         "user_query": turn.question,
         "assistant_response": turn.answer,
         "timestamp": turn.timestamp,
-        "context_docs": [citation.chunk_id for citation in turn.sources],
+        "context_docs": [citation.file_name for citation in turn.sources],
         "filters": None if turn.filters.limits_nothing else asdict(turn.filters),
         **summary_payload(turn.summary),
         **feedback_payload(turn.feedback),

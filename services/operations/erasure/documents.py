@@ -247,20 +247,29 @@ class DocumentTraces:
         """The fields of a turn that change: its citations stay in their places, without what they said."""
         changed: dict[str, Any] = {}
         sources = payload.get("sources")
-        if isinstance(sources, list) and any(map(self.names, sources)):
+        sources = sources if isinstance(sources, list) else []
+        if any(map(self.names, sources)):
             changed["sources"] = [_emptied(one) if self.names(one) else one for one in sources]
         named = payload.get("context_docs")
-        erased = {*self._chunk_ids, self._document_id}
-        if isinstance(named, list) and any(isinstance(one, str) and one in erased for one in named):
-            changed["context_docs"] = [
-                ERASED_ID if isinstance(one, str) and one in erased else one for one in named
-            ]
+        if isinstance(named, list) and (left := self._unnamed(named, sources)) != named:
+            changed["context_docs"] = left
         return {
             **changed,
             **self._filters(payload),
             **self._rewritten(payload),
             **_with_parts(payload, self._part),
         }
+
+    def _unnamed(self, named: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
+        """File names go with the sources in their places; earlier versions wrote the ids of chunks."""
+        erased = {*self._chunk_ids, self._document_id}
+        in_place = len(sources) == len(named)
+        return [
+            ERASED_ID
+            if (in_place and self.names(sources[at])) or (isinstance(one, str) and one in erased)
+            else one
+            for at, one in enumerate(named)
+        ]
 
     def _filters(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """The limits of the question, which still say that it was limited to a document."""

@@ -50,12 +50,15 @@ async def test_the_second_turn_hangs_on_the_first_and_both_are_stored(app: App) 
 
 
 async def test_a_turn_is_stored_with_the_eight_fields_that_others_know(app: App) -> None:
-    turn = await app.ask("What is this?")
+    await app.add_text("handbook.md", "# Fees\n\nThe annual fee is 300.")
+    turn = await app.ask("What is the annual fee?")
     records = await app.container.store.retrieve("conversations", [turn.finished["turn_id"]])
     payload = records[0].payload or {}
     known = {"session_id", "user_query", "assistant_response", "timestamp", "context_docs", "token_count"}
     assert known | {"turn_id", "parent_turn_id"} <= payload.keys()
-    assert payload["user_query"] == "What is this?"
+    assert payload["user_query"] == "What is the annual fee?"
+    assert payload["context_docs"] == ["handbook.md"]
+    assert payload["sources"][0]["chunk_id"]
     assert payload["timestamp"].endswith("Z")
 
 

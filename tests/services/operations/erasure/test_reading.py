@@ -132,6 +132,8 @@ def test_a_citation_of_an_erased_document_keeps_its_place_and_loses_its_words() 
         "context_docs": [ERASED_ID, "o", 3],
     }
     assert traces.without({"sources": [other], "context_docs": ["o"]}) == {}
+    by_name = {"sources": [other, theirs], "context_docs": ["a.md", "a.md"]}
+    assert traces.without(by_name)["context_docs"] == ["a.md", ERASED_ID]
 
 
 def test_a_persona_goes_with_the_document_whose_text_it_is() -> None:
