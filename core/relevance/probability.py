@@ -144,7 +144,7 @@ def judge(query: Query, candidates: Sequence[Candidate], coefficients: Coefficie
         return []
     features = Features(query, candidates, coefficients.levels)
     learnt = coefficients.tokens
-    tokens = token_rows(query, candidates, features.foreign, learnt.levels) if learnt else None
+    tokens = token_rows(query, candidates, features.abroad, learnt.levels) if learnt else None
     chances = probabilities(features.rows, features.question, coefficients, tokens)
     chances = _with_twin(candidates, chances, features.foreign)
     chances = _by_identifiers(query.question, candidates, chances)

@@ -279,6 +279,16 @@ def test_of_passages_alike_in_all_else_the_one_with_the_questions_tokens_is_righ
     assert judged[1].probability > 1.5 * judged[0].probability
 
 
+def test_a_name_that_is_the_same_in_every_language_brings_no_translation_ahead() -> None:
+    """Discriminates: tokens of a text that has the question's words by the level of texts that cannot."""
+    query, tokens = with_tokens(ask("How do I point Open WebUI at it?"))
+    own = candidate("Give Open WebUI the address of the server.", 1, 0.87)
+    named = candidate("在 Open WebUI 里填服务器的地址。", 2, 0.835)
+    signed = [replace(each, signs=signs_of(tokens, 0.7)) for each in (own, named)]
+    first, second = judge(query, signed, E5)
+    assert first.probability > second.probability
+
+
 def test_without_the_tokens_of_one_candidate_all_are_judged_as_before_there_were_any() -> None:
     """Discriminates: a chunk of an earlier release, or another embedding's, compared by tokens it has not."""
     query, tokens = with_tokens(ask("how much is a new badge?"))
