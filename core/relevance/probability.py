@@ -38,6 +38,8 @@ SCORED = ("score", *TOKEN_FEATURES)
 TOPPED = ("score", "top_tokens")
 SURE = 0.45  # the best passage's probability, from which on an answer is sure; below it is only the closest
 COMPANION_SHARE = 0.5  # of the threshold, for what is shown beside a passage that reached it
+TOKENS_ABROAD = 0.75  # of what else sets texts in another language apart: so much is left out
+CLEARLY_ABROAD = 0.5  # deviations by which their tokens are nearer than those of any in the question's
 TWIN_SPARSE_RANK = 3
 IDENTIFIER_LOGIT = 3.0
 TWIN_LEAD = 0.02  # of cosine; among E5's texts on one subject the second is .01 behind, a twin's rival .03
@@ -162,11 +164,22 @@ def probabilities(
     whole = coefficients.question.of(question[None, :], QUESTION_FEATURES)
     together, learnt = coefficients.together, coefficients.tokens
     if tokens is not None and learnt is not None:
-        scores = learnt.candidate.of(scored(scores, tokens), SCORED)
+        compared = _by_tokens_abroad(scores, tokens, rows[:, FEATURES.index("foreign")])
+        scores = learnt.candidate.of(scored(compared, tokens), SCORED)
         whole = learnt.question.of(topped(whole, tokens), TOPPED)
         together = learnt.together
     chances: Matrix = 1.0 / (1.0 + np.exp(-np.clip(together.of(scores, float(whole[0])), -30.0, 30.0)))
     return chances
+
+
+def _by_tokens_abroad(scores: Matrix, tokens: Matrix, foreign: Matrix) -> Matrix:
+    """Where the nearest tokens are clearly those of a text in another language, such texts are compared by
+    their tokens rather than by words and the one vector: these say little across languages."""
+    own = tokens[foreign == 0, TOKEN_FEATURES.index("tokens_gap")].max(initial=-np.inf)
+    if own > -CLEARLY_ABROAD:
+        return scores
+    compared: Matrix = scores + TOKENS_ABROAD * foreign * (scores.max() - scores)
+    return compared
 
 
 def scored(scores: Matrix, tokens: Matrix) -> Matrix:

@@ -289,6 +289,24 @@ def test_a_name_that_is_the_same_in_every_language_brings_no_translation_ahead()
     assert first.probability > second.probability
 
 
+@pytest.mark.parametrize(("own_share", "by_tokens"), [(0.1, True), (1.0, False)])
+def test_texts_in_another_language_are_compared_by_tokens_that_are_nearer_than_any_in_the_questions(
+    own_share: float, by_tokens: bool
+) -> None:
+    """Discriminates: the one vector and the words alone, which put a neighbour of the answer first; tokens
+    alone, by which a translation passes its twin."""
+    query, tokens = with_tokens(ask("新工牌要多少钱？"))
+    beside, answers = candidate("Badges are checked at the gate.", 1, 0.8), candidate("It is 20.", 2, 0.77)
+    own = candidate("食堂在二楼。", 3, 0.81)
+    shares = (0.5, 0.6, own_share)
+    listed = [
+        replace(each, signs=signs_of(tokens, share))
+        for each, share in zip((beside, answers, own), shares, strict=True)
+    ]
+    before, after, _ = judge(query, listed, E5)
+    assert (after.probability > before.probability) is by_tokens
+
+
 def test_without_the_tokens_of_one_candidate_all_are_judged_as_before_there_were_any() -> None:
     """Discriminates: a chunk of an earlier release, or another embedding's, compared by tokens it has not."""
     query, tokens = with_tokens(ask("how much is a new badge?"))
