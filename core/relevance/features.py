@@ -243,7 +243,10 @@ class Features:
     """`rows`: candidates × FEATURES; `question`: as QUESTION_FEATURES. Needs one candidate at least.
 
     Cosines are in deviations from the level of their pair of languages, so that a translation is not behind a
-    text of the question's language for its language alone; without `levels` they are as they are.
+    text of the question's language for its language alone; without `levels` they are as they are. `abroad`
+    is how far a text is judged by the level of another language, 0…1: as far as it lacks the question's
+    words. A Chinese text that has the product's name word for word is near an English question for that name
+    alone, and would pass the English text that answers.
 
     Why? and 它呢？ have nothing to look for themselves: there the form joined with the question before stands
     in for the question.
@@ -254,17 +257,15 @@ class Features:
         self._candidates = candidates
         self._chinese = is_mostly_chinese(query.question)
         self.foreign = np.array([self._is_foreign(candidate) for candidate in candidates], dtype=float)
-        home, abroad = (levels.get((self._chinese, self._chinese ^ other), RAW) for other in (False, True))
-        self._mean = np.where(self.foreign, abroad.mean, home.mean)
-        self._deviation = np.where(self.foreign, abroad.deviation, home.deviation)
         self._terms = QuestionWords.of(query)
         self._asked = int(self._terms.rows[0].sum() < FEW_WORDS and len(query.forms) > 1)
+        words, near, coverage = self._words()
+        self.abroad = self.foreign * (1.0 - coverage)
+        self._mean, self._deviation = level_between(levels, self._chinese, self.abroad)
         last = max(len(candidate.matches) for candidate in candidates) - 1
         numbers = [max(0, min(last, max(number, self._asked))) for number in range(len(FORMS))]
         by_number = {number: self._form(number) for number in dict.fromkeys(numbers)}
         self._dense, forms = zip(*(by_number[number] for number in numbers), strict=True)
-        words = self._words()
-        near, coverage = (words[WORD_FEATURES.index(name)] for name in ("near", "coverage"))
         columns = [self._dense[0], *chain(*forms), *words, *self._others(near)]
         self.rows: Matrix = np.array(columns).T
         self.question: Matrix = self._of_question(coverage)
@@ -292,8 +293,8 @@ class Features:
         )
         return dense, columns
 
-    def _words(self) -> Sequence[Matrix]:
-        """The columns of WORD_FEATURES."""
+    def _words(self) -> tuple[Sequence[Matrix], Matrix, Matrix]:
+        """The columns of WORD_FEATURES, and two of them: near and coverage."""
         words = self._terms
         hits = [words.hits(candidate.chunk.text) for candidate in self._candidates]
         count = len(words.terms)
@@ -306,15 +307,17 @@ class Features:
         asked, previous, conversation, answer = words.rows
         asked = asked + self._asked * previous
         self._rare_coverage = _covered(asked * rare, here)
-        return (
-            self._nearby(asked, hits),
+        near, coverage = self._nearby(asked, hits), _covered(asked, here)
+        columns = (
+            near,
             self._nearby(asked * rare, hits),
-            _covered(asked, here),
+            coverage,
             _covered(previous, here),
             _covered(conversation, here),
             _covered(answer * rare, here),
             self._numbers_missing(),
         )
+        return columns, near, coverage
 
     def _nearby(self, weight: Matrix, hits: Sequence[Hits]) -> Matrix:
         width = NEAR_CHARS_CJK if self._chinese else NEAR_CHARS
@@ -380,22 +383,27 @@ class Features:
         )
 
 
+def level_between(levels: Levels, chinese: bool, abroad: Matrix) -> tuple[Matrix, Matrix]:
+    """Mean and deviation for each text, between the levels of the question's and the other language."""
+    home, other = (levels.get((chinese, chinese ^ is_other), RAW) for is_other in (False, True))
+    mean = home.mean + abroad * (other.mean - home.mean)
+    return mean, home.deviation + abroad * (other.deviation - home.deviation)
+
+
 def token_rows(
-    query: Query, candidates: Sequence[Candidate], foreign: Matrix, levels: Levels
+    query: Query, candidates: Sequence[Candidate], abroad: Matrix, levels: Levels
 ) -> Matrix | None:
-    """Candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages. None where the
-    tokens of the question or of any candidate are not known: what lacks them could not be compared."""
+    """Candidates × TOKEN_FEATURES, in deviations from the level of their pair of languages; `abroad` as in
+    Features. None where the tokens of the question or of any candidate are not known: what lacks them could
+    not be compared."""
     if query.tokens is None:
         return None
     packed = [unpacked(candidate.signs, query.tokens.states.shape[1]) for candidate in candidates]
     if not all(packed):
         return None
-    near = nearness(query.tokens, packed)
-    chinese = is_mostly_chinese(query.question)
-    home, abroad = (levels.get((chinese, chinese ^ other), RAW) for other in (False, True))
-    mean = np.where(foreign, abroad.mean, home.mean)
-    level = (near - mean) / np.where(foreign, abroad.deviation, home.deviation)
-    return np.column_stack([level, level - level.mean(), level - level.max(), foreign * level])
+    mean, deviation = level_between(levels, is_mostly_chinese(query.question), abroad)
+    level = (nearness(query.tokens, packed) - mean) / deviation
+    return np.column_stack([level, level - level.mean(), level - level.max(), abroad * level])
 
 
 def _match(candidate: Candidate, number: int) -> FormMatch:

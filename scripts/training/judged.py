@@ -154,7 +154,7 @@ class Searched:
 
     def judged(self, levels: Levels, token_levels: Levels = NO_LEVELS) -> Judged:
         features = Features(self.query, self.candidates, levels)
-        tokens = token_rows(self.query, self.candidates, features.foreign, token_levels)
+        tokens = token_rows(self.query, self.candidates, features.abroad, token_levels)
         chunks = (candidate.chunk for candidate in self.candidates)
         documents = tuple(each.chunk_id if self.is_of_folder else each.document_id for each in chunks)
         return Judged(

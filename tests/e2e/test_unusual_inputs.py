@@ -23,6 +23,8 @@ def chinese(length: int) -> str:
 
 DOCUMENTS = {
     "table.csv": "编号,说明\n" + "\n".join(f"A-{number},{chinese(2)}" for number in range(10_000)),
+    "table.md": "| 编号 | 说明 |\n| --- | --- |\n"
+    + "".join(f"| A-{number} | {chinese(2)} |\n" for number in range(10_000)),
     "one_line.md": chinese(333_000),  # 1 MB
     "code.py": "\n".join(f"def f{at}(a,b):return[x*{at}for(x)in(a)if(x>{at})]+b" for at in range(5_000)),
 }
@@ -63,3 +65,34 @@ async def test_no_question_to_no_document_fails_or_takes_long(tmp_path: Path, do
         await app.add_text(document, DOCUMENTS[document])
         for kind, question in QUESTIONS.items():
             assert min([await _turn_s(app, question) for _ in range(2)]) < LIMIT_S, kind
+
+
+@pytest.mark.full("thirteen questions of up to 8,000 characters, each on all before it")
+async def test_such_questions_in_one_conversation_fail_no_more_than_alone(tmp_path: Path) -> None:
+    """Discriminates: a question joined with 8,000 characters that were asked before it."""
+    settings = make_settings(tmp_path, retrieval={"rerank_score_threshold": 0.0})
+    async with open_app(settings) as app:
+        await app.add_text("code.py", DOCUMENTS["code.py"][:20_000])
+        session_id: str | None = None
+        for kind, question in QUESTIONS.items():
+            started = time.process_time()
+            fields = {} if session_id is None else {"session_id": session_id}
+            reply = await app.ask(question, knowledge="always", **fields)
+            assert time.process_time() - started < 2 * LIMIT_S, kind
+            assert "ERROR" not in reply.kinds, kind
+            session_id = reply.session_id
+
+
+@pytest.mark.full("embeds questions of up to 8,000 characters with the bundled model")
+async def test_such_questions_are_searched_with_the_embedding_that_is_bundled(tmp_path: Path) -> None:
+    """Discriminates: a question that leaves no token to compare; one that leaves thousands."""
+    settings = make_settings(tmp_path, models={"embedding": "bundled"})
+    async with open_app(settings) as app:
+        await app.add_text("one_line.md", DOCUMENTS["one_line.md"][:3_000])
+        await app.add_text("code.py", DOCUMENTS["code.py"][:3_000])
+        for kind, question in QUESTIONS.items():
+            response = await app.client.post("/search", json={"question": question})
+            assert response.status_code == 200, (kind, response.text)
+            candidates = response.json()["candidates"]
+            assert candidates, kind
+            assert all(0.0 <= one["probability"] <= 1.0 for one in candidates), kind

@@ -97,6 +97,14 @@ def test_the_heading_of_a_passage_speaks_for_its_units() -> None:
     assert Quotables(texts).quotes(query, "国庆放几天")[0].text == "共放七天。"
 
 
+def test_something_does_not_choose_the_paragraph() -> None:
+    """Discriminates: 一件, an article, as a word of meaning, which only the wrong paragraph has."""
+    how = "直接说就行：“记住：我对花生过敏”，或者用 /remember 文字。说出的关于自己的事也会记住。"
+    rest = "密码谁要求都不会记。同一件事只记一条。"
+    (quote,) = quoted("怎么记住一件事？", f"{how}\n\n{rest}", heading="怎么让它记住关于我的事")
+    assert how in quote
+
+
 def test_of_a_very_long_question_the_end_counts() -> None:
     """Discriminates: comparing each of 8,000 characters with each row of a table, 200 ms on the loop."""
     (quote,) = quoted("AX-221 的价格 " + "x" * MAX_QUESTION_CHARS + " BX-1 的价格", PRICES)

@@ -134,6 +134,21 @@ def test_a_cosine_counts_by_the_level_of_its_pair_of_languages() -> None:
     assert rows[:, FEATURES.index("question_dense_gap")].tolist() == pytest.approx([-1.0, 0.0])
 
 
+def test_a_translation_that_has_the_questions_words_is_judged_as_one_in_its_language() -> None:
+    """Discriminates: a text of another language ahead of the one that answers, near for a name alone."""
+    levels = {(True, True): Level(0.8, 0.02), (True, False): Level(0.7, 0.01)}
+    listed = [
+        candidate("Zhimo is 99 a month.", FormMatch(0.82, 2)),
+        candidate("费用每月九十九元。", FormMatch(0.86, 1)),
+        candidate("The fee is 99 a month.", FormMatch(0.73, 3)),
+    ]
+    features = Features(ask("Zhimo 的费用？"), listed, levels)
+    (named, own, neither) = features.rows[:, FEATURES.index("dense")]
+    assert features.abroad.tolist() == [pytest.approx(0.5), 0.0, 1.0]
+    assert (own, neither) == (pytest.approx(3.0), pytest.approx(3.0))
+    assert named == pytest.approx((0.82 - 0.75) / 0.015)
+
+
 def test_where_no_list_by_meaning_has_a_candidate_all_are_at_their_level() -> None:
     """Discriminates: a cosine of 0, which is fifty deviations below the level of one language and forty below
     that of another."""

@@ -206,43 +206,6 @@ def test_twenty_candidates_take_a_few_milliseconds() -> None:
     assert min(times) < 0.02  # the goal is 5 ms on a quiet machine; this catches what is not linear
 
 
-# A model that goes by the cosine alone: whatever it says of a text in another language, its twin must match.
-BY_COSINE = Coefficients("x", plain("dense", 10.0), plain("overlap", 0.0), Together(0.0, 1.0, 0.0, 0.0))
-OWN = Candidate(
-    Chunk("own", "d", "models.md", "To change the model, set LLM_MODEL and restart.", 0, "Models"),
-    dense=0.90, sparse=7.7, dense_rank=1, sparse_rank=1,
-    matches=(FormMatch(0.50, 1, 7.7, 1),),  # of a model that thinks less of it than of its twin
-)  # fmt: skip
-TWIN = Candidate(
-    Chunk("twin", "d", "models.md", "换大模型,改环境变量,再重新启动服务器即可生效。", 0, "模型"),
-    dense=0.86, dense_rank=3, matches=(FormMatch(0.86, 3),),
-)  # fmt: skip
-BESIDE = Candidate(
-    Chunk("beside", "d", "models.md", "The reranker is chosen by RERANKER.", 0, "Models"),
-    dense=0.86, sparse=2.0, dense_rank=2, sparse_rank=2, matches=(FormMatch(0.40, 2, 2.0, 2),),
-)  # fmt: skip
-
-
-def test_of_twins_in_two_languages_the_questions_own_goes_first() -> None:
-    """Discriminates: judging a text in another language by its cosine alone puts it before its twin."""
-    judged = judge(ask("How do I change the model?"), [OWN, BESIDE, TWIN], BY_COSINE)
-    assert judged[0].probability == judged[2].probability > judged[1].probability
-
-
-@pytest.mark.parametrize(
-    ("own", "beside"),
-    [
-        (OWN, replace(BESIDE, dense=0.895)),
-        (replace(OWN, dense_rank=2), BESIDE),
-        (replace(OWN, sparse_rank=4), BESIDE),
-        (replace(OWN, sparse_rank=None), BESIDE),
-    ],
-)
-def test_a_text_that_does_not_lead_its_language_is_not_lifted(own: Candidate, beside: Candidate) -> None:
-    judged = judge(ask("How do I change the model?"), [own, beside, TWIN], BY_COSINE)
-    assert judged[0].probability < judged[2].probability
-
-
 def test_of_texts_alike_but_for_a_number_the_one_with_the_questions_number_goes_first() -> None:
     """Discriminates: meaning alone, to which one part number is as good as another."""
     question = ask("Which number has the stamp of project curlew 10028?")
@@ -277,6 +240,49 @@ def test_of_passages_alike_in_all_else_the_one_with_the_questions_tokens_is_righ
     )
     judged = judge(query, [far, near], E5)
     assert judged[1].probability > 1.5 * judged[0].probability
+
+
+def test_a_name_that_is_the_same_in_every_language_brings_no_translation_ahead() -> None:
+    """Discriminates: tokens of a text that has the question's words by the level of texts that cannot."""
+    query, tokens = with_tokens(ask("How do I point Open WebUI at it?"))
+    own = candidate("Give Open WebUI the address of the server.", 1, 0.87)
+    named = candidate("在 Open WebUI 里填服务器的地址。", 2, 0.835)
+    signed = [replace(each, signs=signs_of(tokens, 0.7)) for each in (own, named)]
+    first, second = judge(query, signed, E5)
+    assert first.probability > second.probability
+
+
+def test_a_text_that_leads_its_language_passes_no_translation_that_answers() -> None:
+    """Discriminates: the one ahead by words and by meaning of all in the question's language raised to the
+    level of the other's best, though it answers nothing."""
+    query, tokens = with_tokens(ask("How do I change the model?"))
+    own, beside = candidate("The model is changed now and then.", 1, 0.9), candidate("Another.", 3, 0.8)
+    answers = candidate("换大模型，改环境变量，再重新启动服务器即可生效。", 2, 0.86)
+    shares = (0.3, 0.3, 0.9)
+    listed = [
+        replace(each, signs=signs_of(tokens, share))
+        for each, share in zip((own, beside, answers), shares, strict=True)
+    ]
+    first, _, other = judge(query, listed, E5)
+    assert other.probability > first.probability
+
+
+@pytest.mark.parametrize(("own_share", "by_tokens"), [(0.1, True), (1.0, False)])
+def test_texts_in_another_language_are_compared_by_tokens_that_are_nearer_than_any_in_the_questions(
+    own_share: float, by_tokens: bool
+) -> None:
+    """Discriminates: the one vector and the words alone, which put a neighbour of the answer first; tokens
+    alone, by which a translation passes its twin."""
+    query, tokens = with_tokens(ask("新工牌要多少钱？"))
+    beside, answers = candidate("Badges are checked at the gate.", 1, 0.8), candidate("It is 20.", 2, 0.77)
+    own = candidate("食堂在二楼。", 3, 0.81)
+    shares = (0.5, 0.6, own_share)
+    listed = [
+        replace(each, signs=signs_of(tokens, share))
+        for each, share in zip((beside, answers, own), shares, strict=True)
+    ]
+    before, after, _ = judge(query, listed, E5)
+    assert (after.probability > before.probability) is by_tokens
 
 
 def test_without_the_tokens_of_one_candidate_all_are_judged_as_before_there_were_any() -> None:

@@ -67,6 +67,7 @@ def test_the_document_with_the_words_scores_higher(question: str, right: str, wr
 def test_stop_words_alone_make_no_vector() -> None:
     assert encode_query("这是什么？") == SparseTerms([], [])
     assert encode_query("who is it?") == SparseTerms([], [])
+    assert encode_query("还有一件？另外某种呢") == encode_query("is there something?") == SparseTerms([], [])
     assert encode_query("") == SparseTerms([], [])
 
 
