@@ -67,6 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     for router in ROUTERS:
         app.include_router(router)
+    app.state.root_path = settings.server.root_path
     app.openapi = partial(describe, app)  # type: ignore[method-assign]
     install_error_handlers(app, ROUTERS)
     app.add_middleware(EdgeMiddleware, settings=settings.server)

@@ -131,14 +131,14 @@ def _turn_request(body: CompletionBody, owner: str, request_id: str, model_id: s
 
 def _form(request: Request, body: CompletionBody, conversation: Conversation, container: Container) -> Form:
     language: Language = "zh" if is_mostly_chinese(conversation.question) else "en"
-    options = body.stream_options
+    options, server = body.stream_options, container.settings.server
     return Form(
         model=body.model,
         page=str(request.base_url),
-        footer=language if body.sources_in_text == "footer" else None,
+        footer=language if (body.sources_in_text or server.sources_in_text) == "footer" else None,
         stream=bool(body.stream),
         include_usage=options is not None and options.include_usage,
         headers={IGNORED: ", ".join(body.ignored)} if body.ignored else {},
-        ping_interval_s=container.settings.server.ping_interval_s,
+        ping_interval_s=server.ping_interval_s,
         receive=request.receive,
     )

@@ -72,9 +72,10 @@ async def reference() -> FileResponse:
 
 @cache
 def _page() -> str:
-    """The page names its modules at its head: all are fetched at once, not one import after another."""
+    """The page names its modules at its head: all are fetched at once, not one import after another.
+    Addresses are relative: the page may lie below a proxy's prefix."""
     names = sorted(str(file.relative_to(WEB).as_posix()) for file in (WEB / "js").glob("*/*.js"))
-    links = "\n  ".join(f'<link rel="modulepreload" href="/web/{name}">' for name in names)
+    links = "\n  ".join(f'<link rel="modulepreload" href="web/{name}">' for name in names)
     return (WEB / "index.html").read_text("utf-8").replace("<!-- modules -->", links)
 
 

@@ -139,6 +139,18 @@ async def test_a_footer_of_sources_comes_back_as_no_part_of_the_answer(at: Door)
     assert "---" not in at.received().split("Fifteen", 1)[1][:60]
 
 
+async def test_a_setting_puts_the_footer_below_every_answer_that_does_not_say_otherwise(
+    tmp_path: Path,
+) -> None:
+    stub = Numbered(words=("Fifteen [1].",))
+    async with door(tmp_path, stub, server={"sources_in_text": "footer"}) as at:
+        await add_leave(at)
+        answer = await at.ask([user(QUESTION)])
+        assert answer.choices[0].message.content.endswith("Sources:\n[1] leave.md · Annual leave")
+        without = await at.ask([user(QUESTION)], extra_body={"sources_in_text": "off"})
+        assert without.choices[0].message.content == "Fifteen [1]."
+
+
 async def test_a_system_message_is_the_persona_of_its_turn_alone(at: Door) -> None:
     system = {"role": "system", "content": "You are a pirate."}
     first = await at.ask([system, user("Who are you?")])
