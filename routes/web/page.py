@@ -1,4 +1,5 @@
-"""The page at `/`, the API's reference at `/docs`, and their files, all from this origin."""
+"""The page at `/`, the API's reference at `/docs`, and their files, all from this origin; and the widget for
+others."""
 
 from __future__ import annotations
 
@@ -62,6 +63,13 @@ router = APIRouter(include_in_schema=False)
 @router.get("/")
 async def page() -> HTMLResponse:
     return HTMLResponse(_page(), headers=HEADERS)
+
+
+@router.get("/widget.js")
+async def widget() -> FileResponse:
+    """For pages of other sites, unlike everything else here; whether it may ask there, CORS_ORIGINS says."""
+    headers = {"Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "cross-origin"}
+    return FileResponse(WEB / "widget.js", headers=headers, media_type=MEDIA_TYPES[".js"])
 
 
 @router.get("/docs")

@@ -25,9 +25,10 @@ async def test_everything_that_the_page_asks_for_lies_below_it(
         await ask(page, "你好？")
         await expect(page.locator(".turn[data-status=completed]")).to_be_visible()
         await page.click(".open-documents")
-        file = {"name": "leave.md", "mimeType": "text/markdown", "buffer": LEAVE.encode()}
+        leave = tmp_path / "leave.md"
+        leave.write_text(LEAVE)
         async with page.expect_response("**/documents") as uploaded:
-            await page.set_input_files("#documents input[type=file]", [file])  # type: ignore[list-item]
+            await page.set_input_files("#documents input[type=file]", [leave])
         assert (await uploaded.value).ok
         await page.goto(f"{server.url}/wenmai/docs")
         await expect(page.get_by_text("knowledge_chat_conversation").first).to_be_visible()
