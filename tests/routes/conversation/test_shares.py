@@ -137,7 +137,7 @@ async def test_its_token_opens_no_route(app: App, session: dict[str, Any]) -> No
     for a key, in a header or in the address."""
     token = (await share(app, session, leaf=session["left"]))["url"].rsplit("/", 1)[1]
     ids = {"session_id": session["session_id"], "turn_id": session["left"]}
-    sent = ({"authorization": f"Bearer {token}"}, {"x-api-key": token}, {})
+    sent: tuple[dict[str, str], ...] = ({"authorization": f"Bearer {token}"}, {"x-api-key": token}, {})
     spec = app.client._transport.app.openapi()  # type: ignore[attr-defined]
     tried = 0
     for path, operations in spec["paths"].items():
