@@ -246,6 +246,22 @@ async def test_what_is_refused_is_refused_in_openais_form(at: Door) -> None:
     assert at.stub.bodies == []
 
 
+async def test_tools_messages_of_a_history_are_left_out_with_or_without_their_calls(at: Door) -> None:
+    """Discriminates: an orphan that reaches the model, which refuses it; a turn stored anew for it."""
+    first = (await at.ask([user("Who barks?")])).choices[0].message.content
+    call = {"id": "x", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    results = {"role": "tool", "tool_call_id": "x", "content": "A_TOOLS_RESULT"}
+    before = [user("Who barks?"), assistant(first)]
+    paired = [user("Who barks?"), {"role": "assistant", "tool_calls": [call]}, results, assistant(first)]
+    parents: set[str] = set()
+    for history in (before, paired, [*before, results], [results, *before]):
+        place = (await at.ask([*history, user(f"And who meows, {len(parents)}?")])).wenmai
+        parents.add(place["parent_turn_id"])
+        assert "A_TOOLS_RESULT" not in at.received()
+        assert all(each["role"] in ("system", "user", "assistant") for each in at.stub.bodies[-1]["messages"])
+    assert len(parents) == 1
+
+
 async def test_a_wrong_key_is_an_authentication_error(tmp_path: Path) -> None:
     async with door(tmp_path, server={"api_keys": ("alice",)}) as at:
         with pytest.raises(openai.AuthenticationError) as refused:
