@@ -22,7 +22,8 @@ from routes.openapi import describe
 from routes.web import page
 
 ROUTERS = (
-    knowledge_routes.router,
+    knowledge_routes.router,  # these two first: a request tries one after the other
+    completions.router,
     sessions.router,
     transfer.router,
     shares.router,
@@ -31,7 +32,6 @@ ROUTERS = (
     documents.router,
     documents.beside,
     search.router,
-    completions.router,
     embeddings.router,
     door.router,
     cleanup.router,
