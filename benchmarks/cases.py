@@ -87,6 +87,12 @@ def _openai(question: str, session_id: str) -> bytes:
     return json.dumps({"model": "stub", "stream": True, "messages": messages}).encode()
 
 
+def _door(question: str, session_id: str) -> bytes:
+    """Our own /v1. It finds a session by the messages that a client keeps; this one keeps none."""
+    messages = [{"role": "user", "content": question}]
+    return json.dumps({"model": "wenmai", "stream": True, "messages": messages}).encode()
+
+
 OURS = Dialect(
     path="/knowledge_chat_conversation",
     body=_ours,
@@ -101,4 +107,15 @@ RAW = Dialect(
     content=re.compile(rb'"content":"([^"]*)"'),
     done=b"data: [DONE]",
     error=b'data: {"error"',
+)
+DOOR = Dialect(
+    path="/v1/chat/completions",
+    body=_door,
+    content=re.compile(rb'"content": "([^"]*)"'),
+    done=b"data: [DONE]",
+    error=b'data: {"error"',
+)
+DOOR_CASES = (
+    Case("c1", 1, 12, SHORT),
+    Case("long", 10, 1, LONG, spread_s=0.0),
 )

@@ -16,16 +16,17 @@ from tempfile import TemporaryDirectory
 import psutil
 import uvloop
 
-from benchmarks.cases import CASES, OURS, QUICK_CASES, RAW, Case
+from benchmarks.cases import CASES, DOOR, DOOR_CASES, OURS, QUICK_CASES, RAW, Case
 from benchmarks.cold_start import empty_start_s, raw_start_s, store_sessions, stored_start_s
 from benchmarks.load import Samples, Target, run_case
 from benchmarks.processes import running_floor, running_relay, running_stub
-from benchmarks.report import CaseResult, ColdStarts, Report, figures
+from benchmarks.report import CaseResult, ColdStarts, Figures, Report, figures
 from tests.support.servers.sample import wait_for_sample
 from tests.support.servers.server import running_server
 
 STORED_TURNS = 10_000
 ROUNDS = 2
+DOOR_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Options:
     quick: bool
     cold_start: bool
     json_file: Path | None
+    doors: bool
     only: tuple[str, ...]
 
 
@@ -67,17 +69,41 @@ def running_bench(folder: Path) -> Iterator[Bench]:
 
 
 async def measure(case: Case, bench: Bench, rounds: int) -> CaseResult:
-    """The servers in turns, so that what else the machine does meets all."""
+    measured = await in_turns(case, (bench.raw, bench.floor, bench.ours), bench.stub_url, rounds)
+    return CaseResult(case.name, *(measured[name] for name in ("raw", "floor", "wenmai")))
+
+
+async def in_turns(case: Case, targets: Sequence[Target], stub_url: str, rounds: int) -> dict[str, Figures]:
+    """So that what else the machine does meets all."""
     pooled: dict[str, Samples] = {}
     for number in range(rounds):
-        for target in (bench.raw, bench.floor, bench.ours):
+        for target in targets:
             _say(f"{case.name} {target.name}, round {number + 1} of {rounds} …")
-            samples = await run_case(case, target, bench.stub_url)
+            samples = await run_case(case, target, stub_url)
             if target.name in pooled:
                 pooled[target.name].add(samples)
             else:
                 pooled[target.name] = samples
-    return CaseResult(case.name, *(figures(pooled[name]) for name in ("raw", "floor", "wenmai")))
+    return {name: figures(samples) for name, samples in pooled.items()}
+
+
+async def doors(rounds: int) -> int:
+    """/v1/chat/completions beside our own endpoint, of the same server."""
+    with TemporaryDirectory() as folder, running_bench(Path(folder)) as bench:
+        door = Target("/v1", bench.ours.url, bench.ours.pid, DOOR)
+        await in_turns(DOOR_CASES[0], (bench.ours, door), bench.stub_url, 1)
+        faults = 0
+        for case in DOOR_CASES:
+            measured = await in_turns(case, (bench.ours, door), bench.stub_url, rounds)
+            own, beside = measured["wenmai"], measured["/v1"]
+            faults += sum(each.errors + each.wrong_lengths for each in (own, beside))
+            print(
+                f"{case.name}: before the model {own.over_p50} and {beside.over_p50} ms, first content "
+                f"{own.first_p50} and {beside.first_p50} ms (p50, own and /v1, {own.answers} answers each); "
+                f"CPU s per 1,000 tokens, answering {own.answering_cpu_s_per_1000} and "
+                f"{beside.answering_cpu_s_per_1000}, all {own.cpu_s_per_1000} and {beside.cpu_s_per_1000}"
+            )
+    return int(faults > 0)
 
 
 async def warm(cases: Sequence[Case], bench: Bench) -> None:
@@ -109,6 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     before = os.getloadavg()[0]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        if options.doors:
+            return runner.run(doors(1 if options.quick else DOOR_ROUNDS))
         report = runner.run(run(options))
     print(f"{psutil.cpu_count()} cores, load average {before:.2f} before the run\n\n{report.as_table()}")
     if options.json_file is not None:
@@ -121,10 +149,12 @@ def parse(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--quick", action="store_true", help="fewer and shorter answers: to see it work")
     parser.add_argument("--no-cold-start", action="store_true", help="leave the cold starts out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON too")
+    parser.add_argument("--doors", action="store_true", help="only /v1 beside our own endpoint")
     names = [case.name for case in CASES]
     parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
     parsed = parser.parse_args(arguments)
-    return Options(parsed.quick, not parsed.no_cold_start, parsed.json, tuple(parsed.case or names))
+    only = tuple(parsed.case or names)
+    return Options(parsed.quick, not parsed.no_cold_start, parsed.json, parsed.doors, only)
 
 
 def _say(text: str) -> None:

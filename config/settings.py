@@ -88,6 +88,15 @@ class Section(BaseModel):
         return value
 
 
+def _origin(value: str) -> str:
+    """As browsers send it. Raises ValueError for what is none: with a path, or for every site."""
+    parts = urlsplit(value.lower())
+    origin = f"{parts.scheme}://{parts.netloc}"
+    if parts.scheme not in ("http", "https") or not parts.hostname or "*" in value or origin != value.lower():
+        raise ValueError("it must be an origin like https://www.example.org, without a path")
+    return origin
+
+
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound, only translated
 
 
@@ -99,6 +108,10 @@ class ServerSettings(Section):
     api_keys: Annotated[tuple[SecretStr, ...], LISTED] = ()
     admin_api_keys: Annotated[tuple[SecretStr, ...], LISTED] = ()
     allowed_hosts: Annotated[tuple[str, ...], LISTED] = ()
+    cors_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], LISTED] = ()
+    root_path: str = Field(
+        "", pattern=r"^((/[A-Za-z0-9._~-]+)+)?$", description="a path like /wenmai, with no / at its end"
+    )
     max_upload_bytes: int = Field(50_000_000, ge=1_000, le=2_000_000_000)
     max_streams: int = Field(1_000, ge=1, le=100_000)
     max_streams_per_key: int = Field(100, ge=1, le=100_000)
@@ -106,6 +119,7 @@ class ServerSettings(Section):
     disconnect_grace_s: float = Field(30, ge=0, le=3600)
     shutdown_grace_s: float = Field(30, ge=0, le=3600)
     progress_prefix: Literal["STATUS", "CONTENT"] = "STATUS"
+    sources_in_text: Literal["off", "footer"] = "off"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
 

@@ -22,7 +22,8 @@ from routes.openapi import describe
 from routes.web import page
 
 ROUTERS = (
-    knowledge_routes.router,
+    knowledge_routes.router,  # these two first: a request tries one after the other
+    completions.router,
     sessions.router,
     transfer.router,
     shares.router,
@@ -31,7 +32,6 @@ ROUTERS = (
     documents.router,
     documents.beside,
     search.router,
-    completions.router,
     embeddings.router,
     door.router,
     cleanup.router,
@@ -67,6 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     for router in ROUTERS:
         app.include_router(router)
+    app.state.root_path = settings.server.root_path
     app.openapi = partial(describe, app)  # type: ignore[method-assign]
     install_error_handlers(app, ROUTERS)
     app.add_middleware(EdgeMiddleware, settings=settings.server)

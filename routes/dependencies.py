@@ -48,13 +48,35 @@ async def get_owner(request: Request, container: ContainerDep) -> str:
     server = container.settings.server
     if not server.api_keys and not server.admin_api_keys:
         return LOCAL_OWNER
-    key = _matching(_sent_key(request), [*server.api_keys, *server.admin_api_keys])
+    key = _matching(sent_key(request), [*server.api_keys, *server.admin_api_keys])
     if key is None:
         raise UnauthorizedError("API key missing or wrong: send Authorization: Bearer <key>.")
     return f"key-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
 Owner = Annotated[str, Depends(get_owner)]
+
+SITE_KEY = VISITOR = "site-"
+
+
+def site_key(key: str) -> str:
+    """What a page may show to everybody in the key's place: made from it, gone with it, and good for asking
+    alone."""
+    return SITE_KEY + hmac.new(key.encode(), b"wenmai widget", hashlib.sha256).hexdigest()[:40]
+
+
+async def get_asker(request: Request, container: ContainerDep) -> str:
+    """As `get_owner`; or a visitor of a site that shows the widget: an owner beginning with VISITOR, another
+    for each, so that none reads what another asked. Raises UnauthorizedError."""
+    sent, server = sent_key(request), container.settings.server
+    keys = [key.get_secret_value() for key in (*server.api_keys, *server.admin_api_keys)]
+    if _matching(sent, [SecretStr(site_key(key)) for key in keys]) is None:
+        return await get_owner(request, container)
+    visitor = f"{sent}\0{request.headers.get('x-visitor-id', '')}"
+    return f"{VISITOR}{hashlib.sha256(visitor.encode()).hexdigest()[:32]}"
+
+
+Asker = Annotated[str, Depends(get_asker)]
 
 
 async def get_admin(request: Request, container: ContainerDep, owner: Owner) -> str:
@@ -63,7 +85,7 @@ async def get_admin(request: Request, container: ContainerDep, owner: Owner) -> 
     Raises UnauthorizedError or ForbiddenError.
     """
     keys = container.settings.server.admin_api_keys
-    if owner != LOCAL_OWNER and _matching(_sent_key(request), keys) is None:
+    if owner != LOCAL_OWNER and _matching(sent_key(request), keys) is None:
         raise ForbiddenError("This needs a key of ADMIN_API_KEYS.")
     return owner
 
@@ -80,7 +102,7 @@ def erasable(owner: str) -> tuple[str, ...]:
     return readable(owner) if owner == LOCAL_OWNER else (owner,)
 
 
-def _sent_key(request: Request) -> str:
+def sent_key(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
 

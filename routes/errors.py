@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import structlog
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -88,7 +88,7 @@ def error_response(
         )
     body: dict[str, Any] = {"code": code, "message": message, "retryable": retryable}
     body["request_id"] = request_id(request)
-    if request.url.path.startswith(PREFIX):
+    if path_of(request.scope).startswith(PREFIX):
         status = status_in_openai(status)
         body = error_in_openai(status, body)
     extra = dict(headers or {})
@@ -99,6 +99,11 @@ def error_response(
     if status == 413:
         extra["Connection"] = "close"  # the rest of the body is never read
     return JSONResponse({"error": body}, status_code=status, headers=extra)
+
+
+def path_of(scope: Scope) -> str:
+    """Of the route, without the prefix that a proxy adds."""
+    return str(scope["path"]).removeprefix(scope.get("root_path", ""))
 
 
 def _asked(request: Request) -> dict[str, str]:
@@ -150,7 +155,7 @@ def _methods_of(request: Request) -> set[str]:
     fitting = [
         route for route in request.app.state.paths if route.matches(request.scope)[0] is not Match.NONE
     ]
-    same = [route for route in fitting if route.path == request.scope["path"]] or fitting
+    same = [route for route in fitting if route.path == path_of(request.scope)] or fitting
     return {method for route in same for method in route.methods or ()}
 
 
@@ -182,19 +187,27 @@ def install_error_handlers(app: FastAPI, routers: Iterable[APIRouter]) -> None:
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
 UPLOADS = frozenset({"/documents", "/sessions/import", "/sessions/import/file", "/memories/import"})
+AGENTS = "/mcp"  # whose protocol wants the Origin checked with every method
 MAX_HISTORY_BYTES = 8_000_000  # below /v1: clients send the whole conversation
 MAX_DISCARDED_BYTES = 64_000_000
 MAX_BODY_BYTES = 1_000_000  # a question of the most characters that can be allowed takes 400,000
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+PREFLIGHT_HEADERS = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
+    "Access-Control-Allow-Headers": "*, Authorization",  # the star is every name but this one
+    "Access-Control-Max-Age": "600",
+}
 
 
 class EdgeMiddleware:
-    """Request id, Host and Origin checks, body limit and the headers every response carries."""
+    """Request id, Host and Origin checks, body limit and the headers every response carries; and whether the
+    pages of another site may read it (CORS)."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
         self._settings = settings
         self._hosts = LOCAL_HOSTS | {settings.host.lower(), *map(str.lower, settings.allowed_hosts)}
+        self._origins = frozenset(settings.cors_origins)
         self._has_keys = bool(settings.api_keys or settings.admin_api_keys)
         if self._has_keys:  # and other machines may ask: by its name here, too
             name = socket.gethostname().lower()
@@ -207,22 +220,37 @@ class EdgeMiddleware:
         request_id = uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        send = _with_headers(send, request_id)
+        headers = Headers(scope=scope)
+        scope["root_path"] = root_path = self._settings.root_path
+        if scope["path"] != root_path and not scope["path"].startswith(f"{root_path}/"):
+            scope["path"] = root_path + scope["path"]  # from a proxy that takes the prefix away
+        path = path_of(scope)
+        send = _with_headers(send, request_id, self._cors(headers))
         try:
-            headers = Headers(scope=scope)
-            self._check_caller(headers, scope["method"])
-            limit = self._limit(scope["path"])
+            self._check_caller(headers, scope["method"], path)
+            limit = self._limit(path)
             _check_length(headers, limit)
         except WenmaiError as error:
             request = Request(scope)
-            if isinstance(error, BodyTooLargeError) and scope["path"].startswith(PREFIX):
+            if isinstance(error, BodyTooLargeError) and path.startswith(PREFIX):
                 await _read_on(receive)
             response = error_response(request, status_of(error), error.code, str(error))
             await response(scope, receive, send)
             return
+        if scope["method"] == "OPTIONS" and headers.get("origin") in self._origins:
+            await Response(status_code=204, headers=PREFLIGHT_HEADERS)(scope, receive, send)
+            return
         await self._app(scope, _counted(receive, limit), send)
 
-    def _check_caller(self, headers: Headers, method: str) -> None:
+    def _cors(self, headers: Headers) -> dict[str, str]:
+        """What lets a page of one of CORS_ORIGINS read the response. A cache must not hand it to another."""
+        if not self._origins:
+            return {}
+        origin = headers.get("origin", "")
+        allowed = {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": "*"}
+        return {"Vary": "Origin", **(allowed if origin in self._origins else {})}
+
+    def _check_caller(self, headers: Headers, method: str, path: str) -> None:
         """A page of another site must reach neither by rebinding a name nor by a cross-site request."""
         hosts = headers.getlist("host")
         match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
@@ -232,8 +260,11 @@ class EdgeMiddleware:
         if name not in self._hosts and not (self._has_keys and _is_address(name)):
             raise ForbiddenHostError("Host: not a name of this server. Set ALLOWED_HOSTS to add it.")
         origin = headers.get("origin")
-        if origin and method not in ("GET", "HEAD") and _netloc(origin) != hosts[0]:
-            raise ForbiddenError("Origin: requests from other sites are refused.")
+        is_read = method in ("GET", "HEAD") and path != AGENTS
+        if origin and not is_read and _netloc(origin) != hosts[0] and origin not in self._origins:
+            raise ForbiddenError(
+                "Origin: requests from other sites are refused. CORS_ORIGINS names exceptions."
+            )
 
     def _limit(self, path: str) -> int:
         if path in UPLOADS:
@@ -289,12 +320,12 @@ def _counted(receive: Receive, limit: int) -> Receive:
     return counting
 
 
-def _with_headers(send: Send, request_id: str) -> Send:
+def _with_headers(send: Send, request_id: str, cors: Mapping[str, str]) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["X-Request-Id"] = request_id
-            for name, value in SECURITY_HEADERS.items():
+            for name, value in {**SECURITY_HEADERS, **cors}.items():
                 headers.setdefault(name, value)
         await send(message)
 

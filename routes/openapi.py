@@ -121,6 +121,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
             summary=app.summary,
             routes=app.routes,
             tags=[{"name": name, "description": text} for name, text in TAGS],
+            servers=[{"url": app.state.root_path}] if app.state.root_path else None,
         )
         schemas = spec["components"]["schemas"]
         schemas.update(_own_schemas())

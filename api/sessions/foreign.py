@@ -21,6 +21,7 @@ from services.conversation_manager import ConversationManager
 from services.store.clock import Clock, utc_now_us
 
 MAX_UNPACKED_BYTES = 500_000_000
+MAX_VALUES = 10_000_000  # in the JSON; each takes about 70 bytes once it is read
 NAME_IN_ZIP = "conversations.json"
 
 
@@ -174,7 +175,9 @@ def _unpacked(content: bytes) -> bytes:
 
 
 def _parsed(content: bytes) -> Any:
-    """One JSON value, or one a line."""
+    """One JSON value, or one a line. A small archive can hold what would take gigabytes once it is read."""
+    if sum(map(content.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise BadRequestError(f"file: it has more than {MAX_VALUES} values.")
     try:
         text = content.decode("utf-8-sig")
         try:

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from core.conversation.sessions import MAX_PERSONA_CHARS
-from routes.dependencies import Admin, ContainerDep, Owner
+from routes.dependencies import LOCAL_OWNER, Admin, ContainerDep, Owner, sent_key, site_key
 from routes.errors import RETRY_AFTER_S
 from routes.openapi import WireRoute, describe, errors
 from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
@@ -25,6 +25,7 @@ from routes.wire.server import (
     Readiness,
     Statistics,
     TopN,
+    Widget,
 )
 
 router = APIRouter(route_class=WireRoute)
@@ -101,6 +102,16 @@ async def public_settings(container: ContainerDep, owner: Owner) -> PublicSettin
         insert_block=any(entry.generative for entry in container.llms.entries()),
         rerank_top_n=TopN(default=DEFAULT_TOP_N, max=MAX_TOP_N),
     )
+
+
+@router.get("/settings/widget", tags=["settings"], responses=errors(401))
+async def widget(request: Request, container: ContainerDep, owner: Owner) -> Widget:
+    """The tag that puts a small chat onto a page. With keys, it has one made from the key of who asks, which
+    may stand in a public page."""
+    key = None if owner == LOCAL_OWNER else site_key(sent_key(request))
+    shown = f' data-key="{key}"' if key else ""
+    html = f'<script src="{request.base_url}widget.js"{shown}></script>'
+    return Widget(html=html, origins=list(container.settings.server.cors_origins))
 
 
 @router.get("/metrics", tags=["health"], response_class=PlainTextResponse, responses=errors(401, 403))

@@ -14,9 +14,9 @@ from api.doors.conversations import turn_of_key
 from core.conversation.housekeeping import is_housekeeping
 from core.conversation.lineage import Conversation, read_messages
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
-from core.errors import BadRequestError, UnknownModelError
+from core.errors import BadRequestError, ForbiddenError, UnknownModelError
 from core.text import Language, is_mostly_chinese
-from routes.dependencies import ContainerDep, Owner, body_schema, json_body
+from routes.dependencies import VISITOR, Asker, ContainerDep, Owner, body_schema, json_body
 from routes.errors import request_id
 from routes.openai.answers import Form, respond
 from routes.openai.wire import Completion, CompletionBody, OfferedModel, OfferedModels
@@ -39,19 +39,21 @@ CHUNKS = event_stream(
 @router.post(
     "/v1/chat/completions",
     response_model=Completion,
-    responses={200: CHUNKS, **errors(400, 401, 404, 409, 413, 415, 422, 429, 503)},
+    responses={200: CHUNKS, **errors(400, 401, 403, 404, 409, 413, 415, 422, 429, 503)},
     openapi_extra=body_schema(CompletionBody),
 )
 async def create_chat_completion(
     request: Request,
     container: ContainerDep,
-    owner: Owner,
+    owner: Asker,
     body: Annotated[CompletionBody, Depends(json_body(CompletionBody))],
     idempotency_key: Annotated[str, Header(max_length=255, description="The same key: the same turn.")] = "",
     x_session_id: Annotated[UUID | None, Header(description="As the body's session_id.")] = None,
 ) -> Response:
     """Answer the last message, from the documents and the stored conversation that the messages belong to; as
     one object, or in chunks with `stream: true`. A client that leaves stops it."""
+    if owner.startswith(VISITOR) and body.model != KNOWING:
+        raise ForbiddenError(f"model: with a site's key, {KNOWING} is the one that may be asked.")
     conversation = _conversation(body)
     model_id, with_knowledge = _model(body.model)
     form = _form(request, body, conversation, container)
@@ -131,14 +133,14 @@ def _turn_request(body: CompletionBody, owner: str, request_id: str, model_id: s
 
 def _form(request: Request, body: CompletionBody, conversation: Conversation, container: Container) -> Form:
     language: Language = "zh" if is_mostly_chinese(conversation.question) else "en"
-    options = body.stream_options
+    options, server = body.stream_options, container.settings.server
     return Form(
         model=body.model,
         page=str(request.base_url),
-        footer=language if body.sources_in_text == "footer" else None,
+        footer=language if (body.sources_in_text or server.sources_in_text) == "footer" else None,
         stream=bool(body.stream),
         include_usage=options is not None and options.include_usage,
         headers={IGNORED: ", ".join(body.ignored)} if body.ignored else {},
-        ping_interval_s=container.settings.server.ping_interval_s,
+        ping_interval_s=server.ping_interval_s,
         receive=request.receive,
     )

@@ -111,8 +111,10 @@ class CompletionBody(BaseModel):
     )
     filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")
     date: AskedDate = ""
-    sources_in_text: Literal["off", "footer"] = Field(
-        "off", description="footer: a list of the sources below the answer, for clients that show only text."
+    sources_in_text: Literal["off", "footer"] | None = Field(
+        None,
+        description="footer: a list of the sources below the answer, for clients that show only text; "
+        "absent: as SOURCES_IN_TEXT says.",
     )
 
     @field_validator(*_POSSIBLE)

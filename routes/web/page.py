@@ -1,4 +1,5 @@
-"""The page at `/`, the API's reference at `/docs`, and their files, all from this origin."""
+"""The page at `/`, the API's reference at `/docs`, and their files, all from this origin; and the widget for
+others."""
 
 from __future__ import annotations
 
@@ -64,6 +65,13 @@ async def page() -> HTMLResponse:
     return HTMLResponse(_page(), headers=HEADERS)
 
 
+@router.get("/widget.js")
+async def widget() -> FileResponse:
+    """For pages of other sites, unlike everything else here; whether it may ask there, CORS_ORIGINS says."""
+    headers = {"Cache-Control": "no-cache", "Cross-Origin-Resource-Policy": "cross-origin"}
+    return FileResponse(WEB / "widget.js", headers=headers, media_type=MEDIA_TYPES[".js"])
+
+
 @router.get("/docs")
 async def reference() -> FileResponse:
     """A shell without content: the page reads /openapi.json, which asks for a key where there are keys."""
@@ -72,9 +80,10 @@ async def reference() -> FileResponse:
 
 @cache
 def _page() -> str:
-    """The page names its modules at its head: all are fetched at once, not one import after another."""
+    """The page names its modules at its head: all are fetched at once, not one import after another.
+    Addresses are relative: the page may lie below a proxy's prefix."""
     names = sorted(str(file.relative_to(WEB).as_posix()) for file in (WEB / "js").glob("*/*.js"))
-    links = "\n  ".join(f'<link rel="modulepreload" href="/web/{name}">' for name in names)
+    links = "\n  ".join(f'<link rel="modulepreload" href="web/{name}">' for name in names)
     return (WEB / "index.html").read_text("utf-8").replace("<!-- modules -->", links)
 
 

@@ -124,6 +124,22 @@ class PublicSettings(Reply):
     rerank_top_n: TopN = Field(description="How many candidates a question may ask for.")
 
 
+class Widget(Reply):
+    """A small chat for the pages of the sites in CORS_ORIGINS."""
+
+    model_config = example(
+        {
+            "html": '<script src="https://wenmai.example.org/widget.js" data-key="site-…"></script>',
+            "origins": ["https://www.example.org"],
+        }
+    )
+
+    html: str = Field(
+        description="What to put into a page. Its key is for asking alone: every visitor has a history apart."
+    )
+    origins: list[str] = Field(description="The sites on which it works.")
+
+
 class Statistics(Reply):
     """How much is stored, and what runs just now."""
 

@@ -85,6 +85,9 @@ def test_in_the_file(toml: str, line: str, tmp_path: Path, monkeypatch: pytest.M
             "an address like http://127.0.0.1:11434/v1 or https://api.deepseek.com/v1",
         ),
         ("RERANKER_URL", "ftp://x", "an address like http://127.0.0.1:8080/rerank"),
+        ("ROOT_PATH", "wenmai/", "a path like /wenmai, with no / at its end"),
+        ("CORS_ORIGINS", "*", "an origin like https://www.example.org, without a path"),
+        ("CORS_ORIGINS", "https://a.test/", "an origin like https://www.example.org, without a path"),
         ("QUESTION_FILTERS", "masks", "module:name, of each filter"),
     ],
 )

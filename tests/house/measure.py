@@ -26,7 +26,7 @@ PAGE_MODULES = ROOT / "routes" / "web" / "js"
 STORE_MODELS_MAY = ("services.adapters", "services.store")
 BANNED = frozenset({"told", "said", "found", "wanted", "given", "gone", "there", "heard"})
 # A redirect or a file of the page is no JSON object; the metrics are Prometheus' text; agents speak JSON-RPC.
-NO_OBJECT = frozenset({"/", "/docs", "/mcp", "/openapi.json", "/metrics"})
+NO_OBJECT = frozenset({"/", "/docs", "/mcp", "/openapi.json", "/metrics", "/widget.js"})
 NO_OBJECT_BELOW = ("/web/", "/docs/", "/shared/")
 
 

@@ -75,6 +75,7 @@ async def test_every_route_is_listed_and_the_list_asks_for_a_key(app: App) -> No
         "/openapi.json",
         "/mcp",
         "/shared/{token}",
+        "/widget.js",
     }
     assert (await app.client.get("/openapi.json")).status_code == 401
     described = await app.client.get("/openapi.json", headers=ALICE)

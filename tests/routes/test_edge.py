@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from httpx import Response
 
-from tests.support.servers.app import App, make_settings, open_app
+from tests.support.servers.app import CHAT, App, make_settings, open_app
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -98,3 +99,59 @@ async def test_every_body_names_what_is_refused_of_it(local: App) -> None:
                 headers = {"content-type": "text/csv"}
                 response = await local.client.request(method, at, content=b"x", headers=headers)
                 assert str(response.status_code) in operation["responses"], (method, path)
+
+
+SITE = "https://www.example.org"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def open_to_a_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    server = {"cors_origins": (SITE,)}
+    async with open_app(make_settings(tmp_path_factory.mktemp("site"), server=server)) as opened:
+        yield opened
+
+
+async def preflight(app: App, origin: str) -> Response:
+    asked = {"origin": origin, "access-control-request-method": "POST"}
+    return await app.client.options(CHAT, headers=asked)
+
+
+def cors_headers(response: Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name.startswith("access-control-")}
+
+
+async def test_only_a_named_site_may_ask_and_read(local: App, open_to_a_site: App) -> None:
+    """Discriminates: an origin that is named in part; errors that the site's own script cannot read."""
+    allowed = await preflight(open_to_a_site, SITE)
+    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (204, SITE)
+    assert "authorization" in allowed.headers["access-control-allow-headers"].lower()
+    question = {"question": "Well?", "stream": False}
+    for status, body in ((200, question), (422, {"question": 1})):
+        response = await open_to_a_site.client.post(CHAT, json=body, headers={"origin": SITE})
+        assert (response.status_code, response.headers["access-control-allow-origin"]) == (status, SITE)
+        assert (response.headers["vary"], response.headers["access-control-expose-headers"]) == (
+            "Origin",
+            "*",
+        )
+        assert "access-control-allow-credentials" not in response.headers
+    for origin in (
+        f"{SITE}.evil.test",
+        f"{SITE}:8443",
+        "http://www.example.org",
+        "null",
+        "https://example.org",
+    ):
+        for app in (local, open_to_a_site):
+            refused = await app.client.post(CHAT, json=question, headers={"origin": origin})
+            read = await app.client.get("/sessions", headers={"origin": origin})
+            for response in (await preflight(app, origin), refused, read):
+                assert cors_headers(response) == {}, origin
+            assert refused.status_code == 403
+    assert (await preflight(local, SITE)).status_code == 403
+    assert "vary" not in (await local.client.get("/sessions", headers={"origin": SITE})).headers
+
+
+async def test_an_agent_of_an_unknown_site_is_refused_with_every_method(local: App) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        response = await local.client.request(method, "/mcp", headers={"origin": "http://evil.test"})
+        assert (response.status_code, response.json()["error"]["code"]) == (403, "forbidden"), method

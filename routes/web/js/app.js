@@ -18,6 +18,7 @@ import { Sidebar } from "./frame/sidebar.js";
 import { setUpThemeMenu } from "./frame/theme.js";
 import { MemoryPanel } from "./memory/panel.js";
 import { SessionHead } from "./sessions/head.js";
+import { showImport } from "./sessions/import.js";
 import { SessionList } from "./sessions/list.js";
 import { SessionSearch } from "./sessions/search.js";
 import { CitePreview } from "./sources/preview.js";
@@ -42,6 +43,7 @@ const announce = (text) => (find("#announcer").textContent = text);
 const sessions = new SessionList(find("#sessions"), {
   onErased: (id) => id === chat.sessionId && go(null),
   onCurrent: (session) => head.show(session),
+  leafOf: (id) => (id === chat.sessionId ? chat.shown.lastQuestion?.turnId : undefined),
   announce,
 });
 const head = new SessionHead(sessions, { main: find("main"), topbar: find("#topbar") });
@@ -159,6 +161,7 @@ for (const button of document.querySelectorAll(".example")) {
 }
 find("#language").addEventListener("click", toggleLanguage);
 hear("open-passage", (passage) => openPassage(passage));
+find("#open-import").addEventListener("click", () => showImport(() => sessions.refresh()));
 find("#open-memory").addEventListener("click", () => openMemory());
 hear("open-memory", openMemory);
 hear("edit-last", () => chat.acts.editLast());

@@ -1,6 +1,6 @@
 /** The API's reference, made from /openapi.json with text nodes alone: no library, nothing from elsewhere. */
 
-import { isSendable, keepKey, readKey } from "/web/js/api/http.js";
+import { address, isSendable, keepKey, readKey } from "../js/api/http.js";
 
 const ZH = {
   summary: "由 /openapi.json 生成，客户端生成器也可以用它。",
@@ -160,7 +160,7 @@ function complain(text) {
 
 async function load() {
   const key = readKey();
-  const response = await fetch("/openapi.json", { headers: key ? { Authorization: `Bearer ${key}` } : {} });
+  const response = await fetch(address("/openapi.json"), { headers: key ? { Authorization: `Bearer ${key}` } : {} });
   byId("key").hidden = response.status !== 401;
   if (response.status === 401) return complain(WORDS.refused);
   if (!response.ok) return complain(`${WORDS.failed} HTTP ${response.status}`);

@@ -97,9 +97,7 @@ def test_every_script_is_reached_from_the_page() -> None:
         file = waiting.pop()
         reached.add(file)
         for name in IMPORT.findall(code(file)):
-            target = (
-                WEB / name.removeprefix("/web/") if name.startswith("/") else (file.parent / name).resolve()
-            )
+            target = (file.parent / name).resolve()
             if target not in reached and "vendor" not in target.parts:
                 assert target.is_file(), f"{file.name} imports {name}"
                 waiting.append(target)
@@ -107,7 +105,7 @@ def test_every_script_is_reached_from_the_page() -> None:
 
 
 def test_every_style_sheet_is_linked_and_there() -> None:
-    linked = set(re.findall(r'href="/web/(css/[\w-]+\.css)"', PAGE.read_text("utf-8")))
+    linked = set(re.findall(r'href="web/(css/[\w-]+\.css)"', PAGE.read_text("utf-8")))
     assert linked == {file.relative_to(WEB).as_posix() for file in CSS}
 
 

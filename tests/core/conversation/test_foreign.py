@@ -9,7 +9,7 @@ import pytest
 from core.conversation.foreign import ForeignConversation, read_export
 from core.conversation.turns import TurnStatus
 from core.errors import BadRequestError
-from tests.support.wire.exports import EXPORTS, T0, chatgpt
+from tests.support.wire.exports import EXPORTS, T0, chatgpt, many
 
 Shape = tuple[str, str, str | None]
 LINE, CHAIN = "A line of descent.", "A chain of ancestors."
@@ -89,11 +89,16 @@ def test_missing_parents_begin_a_branch_and_circles_are_left_out() -> None:
     assert len(conversation.turns) == 3
 
 
-def test_ten_thousand_messages_in_a_row() -> None:
+@pytest.mark.parametrize("product", EXPORTS)
+def test_ten_thousand_messages_of_each_product_keep_their_order_and_their_branches(product: str) -> None:
     """Discriminates: a walk by recursion."""
-    messages = [{"role": ("user", "assistant")[at % 2], "content": str(at)} for at in range(10_000)]
-    turns = read({"messages": messages}).turns
-    assert [turn.question for turn in turns] == [str(at) for at in range(0, 10_000, 2)]
+    conversation = read(many(product, 10_000))
+    answers = {turn.turn_id: turn.answer for turn in conversation.turns}
+    parents = {turn.answer: answers.get(turn.parent_turn_id or "", "") for turn in conversation.turns}
+    trunk = {f"Text a{n}": f"Text a{n - 1}" if n else "" for n in range(4_762)}
+    again = {f"Text b{n}": trunk[f"Text a{n}"] for n in range(0, 4_762, 10) if product != "OpenAI"}
+    assert parents == trunk | again
+    assert (conversation.orphans, conversation.left_out) == (0, 0)
 
 
 @pytest.mark.parametrize(

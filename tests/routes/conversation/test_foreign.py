@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.servers.app import App, make_settings, serving
+from tests.support.servers.app import App, make_settings, open_app, serving
 from tests.support.servers.commands import command
-from tests.support.wire.exports import EXPORTS, chatgpt
+from tests.support.wire.exports import EXPORTS, chatgpt, many
 
 PATH = "/sessions/import/file"
 
@@ -63,6 +64,23 @@ async def test_each_product_comes_in_and_goes_out_again(app: App, product: str) 
     assert (await app.client.post("/sessions/import", json=exported)).status_code == 201
 
 
+@pytest.mark.full("ten thousand messages are stored, read and stored again")
+async def test_ten_thousand_messages_come_in_and_go_out_again_as_they_were(app: App) -> None:
+    """Discriminates: a branch that is lost in a batch, on its way in or out."""
+    plan = (await bring(app, many("ChatGPT", 10_000), apply="true"))["conversations"][0]
+    assert (plan["branches"], plan["orphans"], plan["left_out"]) == (478, 0, 0)
+    path = f"/sessions/{plan['session_id']}/export"
+    exported = (await app.client.get(path, params={"format": "json"})).json()
+    assert len(exported["turns"]) == plan["turns"] == plan["fresh"]
+    answers = {turn["answer"] for turn in exported["turns"]}
+    assert len(answers) == plan["turns"]
+    await app.client.delete(f"/sessions/{plan['session_id']}")
+    back = await app.client.post("/sessions/import", json=exported)
+    assert back.status_code == 201, back.text
+    again = (await app.client.get(path, params={"format": "json"})).json()
+    assert again["turns"] == exported["turns"]
+
+
 async def test_a_zip_and_lines_of_json_are_read(app: App) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -80,6 +98,79 @@ async def test_a_broken_file_is_refused_and_nothing_is_written(app: App, content
     response = await app.client.post(PATH, content=content, params={"apply": "true"})
     assert (response.status_code, response.json()["error"]["message"][:5]) == (422, "file:")
     assert (await app.client.get("/sessions")).json()["sessions"] == []
+
+
+async def test_the_plan_names_missing_parents_and_circles_and_only_the_rest_comes_in(app: App) -> None:
+    """Discriminates: an import that fails half-way, or leaves messages out without a word."""
+    export = chatgpt()
+    mapping = export[0]["mapping"]
+    del mapping["sys"]
+    mapping["x"] = {"parent": "y", "message": mapping["q1"]["message"]}
+    mapping["y"] = {"parent": "x", "message": mapping["a1"]["message"]}
+    plan, applied = [
+        (await bring(app, export, apply=apply))["conversations"][0] for apply in ("false", "true")
+    ]
+    assert plan == applied
+    assert (plan["orphans"], plan["left_out"], plan["turns"], plan["fresh"]) == (1, 2, 3, 3)
+    tree = (await app.client.get(f"/sessions/{plan['session_id']}/tree")).json()["turns"]
+    assert len(tree) == 3
+
+
+async def test_one_conversation_that_cannot_come_in_keeps_all_others_out(app: App) -> None:
+    """Discriminates: a plan made one by one, each brought in before the next is looked at."""
+    good, bad = chatgpt()[0], {**chatgpt()[0], "id": "b", "conversation_id": "b", "mapping": 7}
+    response = await app.client.post(PATH, content=json.dumps([good, bad]).encode(), params={"apply": "true"})
+    assert response.status_code == 422
+    assert (await app.client.get("/sessions")).json()["sessions"] == []
+
+
+def zipped(content: bytes, claimed_bytes: int = 0) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("conversations.json", content)
+        archive.infolist()[0].file_size = claimed_bytes or len(content)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (zipped(b"[]", 1_000_000_000), "has more than 500000000 bytes"),
+        (zipped(json.dumps(chatgpt()).encode(), 100), "file: "),
+        (zipped(b"[%b{}]" % (b"{}," * 5_100_000)), "has more than 10000000 values"),
+    ],
+    ids=["a_gigabyte", "more_than_it_says", "many_values"],
+)
+async def test_an_archive_that_is_too_large_once_unpacked_is_refused(
+    app: App, content: bytes, why: str
+) -> None:
+    """The last was 380 MB of objects, of 67 kB. Discriminates: a limit of bytes alone."""
+    assert len(content) < 1_000_000
+    response = await app.client.post(PATH, content=content, params={"apply": "true"})
+    assert response.status_code == 422
+    assert why in response.json()["error"]["message"]
+    assert (await app.client.get("/sessions")).json()["sessions"] == []
+
+
+async def test_of_a_gigabyte_no_more_is_read_than_the_limit(tmp_path: Path) -> None:
+    """Discriminates: a body that is taken in whole before its size is looked at."""
+    read = 0
+
+    async def gigabyte() -> AsyncIterator[bytes]:
+        nonlocal read
+        for _ in range(1_000):
+            read += 1_000_000
+            yield b" " * 1_000_000
+
+    async with open_app(make_settings(tmp_path, server={"max_upload_bytes": 5_000_000})) as app:
+        for headers in ({}, {"content-length": "1000000000"}):
+            read = 0
+            response = await app.client.post(
+                PATH, content=gigabyte(), headers=headers, params={"apply": "true"}
+            )
+            assert (response.status_code, response.json()["error"]["code"]) == (413, "body_too_large")
+            assert read <= 7_000_000
+        assert (await app.client.get("/sessions")).json()["sessions"] == []
 
 
 @pytest.mark.slow("starts the command's process twice")

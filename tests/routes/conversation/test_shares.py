@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -129,6 +130,30 @@ async def test_a_link_is_no_key(app: App, session: dict[str, Any]) -> None:
         assert (await app.client.get(path, params={"token": token})).status_code == 401
     made = await app.client.post(f"/sessions/{session['session_id']}/shares", json={}, headers=BOB)
     assert made.status_code == 404
+
+
+async def test_its_token_opens_no_route(app: App, session: dict[str, Any]) -> None:
+    """Every route of the description, with the ids of what is shared. Discriminates: a token that is taken
+    for a key, in a header or in the address."""
+    token = (await share(app, session, leaf=session["left"]))["url"].rsplit("/", 1)[1]
+    ids = {"session_id": session["session_id"], "turn_id": session["left"]}
+    sent: tuple[dict[str, str], ...] = ({"authorization": f"Bearer {token}"}, {"x-api-key": token}, {})
+    spec = app.client._transport.app.openapi()  # type: ignore[attr-defined]
+    tried = 0
+    for path, operations in spec["paths"].items():
+        if path.startswith("/health/"):
+            continue
+        at = re.sub(r"{(\w+)}", lambda match: ids.get(match[1], session["right"]), path)
+        for method in operations:
+            for headers in sent:
+                params = {} if headers else {"token": token}
+                reply = await app.client.request(method.upper(), at, headers=headers, params=params)
+                assert reply.status_code == 401, (method, path, headers)
+                tried += 1
+    assert tried > 150
+    for more in ("/turns", "/tree", f"/{session['right']}", "?leaf=" + session["right"]):
+        reply = await app.client.get(f"/shared/{token}{more}")
+        assert reply.status_code == 404 or "The right one?" not in reply.text
 
 
 async def test_with_the_session_its_links_go(app: App, session: dict[str, Any]) -> None:

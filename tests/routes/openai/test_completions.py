@@ -139,6 +139,18 @@ async def test_a_footer_of_sources_comes_back_as_no_part_of_the_answer(at: Door)
     assert "---" not in at.received().split("Fifteen", 1)[1][:60]
 
 
+async def test_a_setting_puts_the_footer_below_every_answer_that_does_not_say_otherwise(
+    tmp_path: Path,
+) -> None:
+    stub = Numbered(words=("Fifteen [1].",))
+    async with door(tmp_path, stub, server={"sources_in_text": "footer"}) as at:
+        await add_leave(at)
+        answer = await at.ask([user(QUESTION)])
+        assert answer.choices[0].message.content.endswith("Sources:\n[1] leave.md · Annual leave")
+        without = await at.ask([user(QUESTION)], extra_body={"sources_in_text": "off"})
+        assert without.choices[0].message.content == "Fifteen [1]."
+
+
 async def test_a_system_message_is_the_persona_of_its_turn_alone(at: Door) -> None:
     system = {"role": "system", "content": "You are a pirate."}
     first = await at.ask([system, user("Who are you?")])
@@ -232,6 +244,22 @@ async def test_what_is_refused_is_refused_in_openais_form(at: Door) -> None:
     assert too_large.value.status_code == 413
     assert len(await at.sessions()) == before
     assert at.stub.bodies == []
+
+
+async def test_tools_messages_of_a_history_are_left_out_with_or_without_their_calls(at: Door) -> None:
+    """Discriminates: an orphan that reaches the model, which refuses it; a turn stored anew for it."""
+    first = (await at.ask([user("Who barks?")])).choices[0].message.content
+    call = {"id": "x", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    results = {"role": "tool", "tool_call_id": "x", "content": "A_TOOLS_RESULT"}
+    before = [user("Who barks?"), assistant(first)]
+    paired = [user("Who barks?"), {"role": "assistant", "tool_calls": [call]}, results, assistant(first)]
+    parents: set[str] = set()
+    for history in (before, paired, [*before, results], [results, *before]):
+        place = (await at.ask([*history, user(f"And who meows, {len(parents)}?")])).wenmai
+        parents.add(place["parent_turn_id"])
+        assert "A_TOOLS_RESULT" not in at.received()
+        assert all(each["role"] in ("system", "user", "assistant") for each in at.stub.bodies[-1]["messages"])
+    assert len(parents) == 1
 
 
 async def test_a_wrong_key_is_an_authentication_error(tmp_path: Path) -> None:

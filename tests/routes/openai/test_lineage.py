@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,6 +27,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FACT = "The walnut harvest at Brookfield begins on the ninth of October."
 ASKS = "When does the walnut harvest at Brookfield begin?"
+# They want another version of OpenAI's SDK: `make clients` makes an environment for them.
+OWN = Path(sys.prefix) / "clients" / "bin" / "python"
+SCRIPT = Path(__file__).parent / "library_chat.py"
 RECALLING = {"conversation": {"max_recent_turns": 3, "max_relevant_turns": 2, "relevant_turn_threshold": 0.0}}
 
 
@@ -82,22 +86,50 @@ async def test_twenty_turns_with_an_edit_and_a_regeneration_are_one_session_with
     last = await chat.say(ASKS)
 
     session_id = trunk[0]["session_id"]
-    turns = await at.tree(session_id)
     assert {turn["session_id"] for turn in chat.turns} == {session_id}
+    assert regenerated["parent_turn_id"] == trunk[10]["turn_id"]
+    assert edited["parent_turn_id"] == trunk[5]["turn_id"]
+    assert last["turn_id"] == (await at.tree(session_id))[-1]["turn_id"]
+    await check_branches(at, session_id, [message["content"] for message in chat.messages])
+
+
+async def check_branches(at: Door, session_id: str, texts: list[str]) -> None:
+    """A trunk of twelve turns, the twelfth asked twice, and a branch from the seventh on, which is
+    `texts`; the model was shown the first turn of all, and nothing of the other branches."""
+    turns = await at.tree(session_id)
     parents = {turn["turn_id"]: turn["parent_turn_id"] for turn in turns}
     assert len(turns) == len(set(parents)) == 12 + 1 + 14
     children = list(parents.values())
-    forks = sorted(parent for parent in set(children) if parent and children.count(parent) > 1)
-    assert forks == sorted([trunk[10]["turn_id"], trunk[5]["turn_id"]])
-    assert regenerated["parent_turn_id"] == trunk[10]["turn_id"]
-    assert edited["parent_turn_id"] == trunk[5]["turn_id"]
-    stored = (await at.http.get(f"/sessions/{session_id}/turns", params={"leaf": last["turn_id"]})).json()
-    said = [text for turn in stored["turns"] for text in (turn["question"], turn["answer"])]
-    assert said == [message["content"] for message in chat.messages]
+    forks = [parent for parent in parents if children.count(parent) > 1]
+    assert forks == [turns[5]["turn_id"], turns[10]["turn_id"]]
+    leaf = {"leaf": turns[-1]["turn_id"]}
+    stored = (await at.http.get(f"/sessions/{session_id}/turns", params=leaf)).json()["turns"]
+    assert [text for turn in stored for text in (turn["question"], turn["answer"])] == texts
     received = at.received()
     assert FACT in received
     assert "Note 19 after the edit" in received
     assert [number for number in range(7, 13) if f"Note {number} of the old trunk" in received] == []
+
+
+@pytest.mark.full("imports a library in an environment of its own")
+@pytest.mark.parametrize("library", ["langchain", "llama_index"])
+async def test_libraries_that_keep_messages_make_the_same_tree(tmp_path: Path, library: str) -> None:
+    """Discriminates: messages that a library writes in another way, so that each turn begins a session."""
+    if not OWN.exists():
+        pytest.skip("make clients makes an environment for it")
+    async with door(tmp_path, Numbered(), **RECALLING) as at:
+        process = await asyncio.create_subprocess_exec(
+            str(OWN), str(SCRIPT), library, str(at.client.base_url), FACT, ASKS,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout
+        assert await process.stdout.readline() == b"waiting\n"
+        await embedded_in_background()
+        printed, _ = await process.communicate(b"\n")
+        assert process.returncode == 0
+        texts = [line.partition(" ")[2] for line in printed.decode().splitlines()]
+        (session,) = await at.sessions()
+        await check_branches(at, session["session_id"], texts)
 
 
 async def test_two_chats_that_say_the_same_stay_apart(at: Door) -> None:

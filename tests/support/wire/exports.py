@@ -119,6 +119,66 @@ def openai() -> list[dict[str, Any]]:
     ]
 
 
+def many(product: str, count: int) -> Any:
+    """One conversation of so many messages, as the product writes it: of every tenth question the answer was
+    given twice."""
+    nodes: list[tuple[str, str | None, str]] = []
+    parent: str | None = None
+    for pair in range(count):
+        nodes += [(f"q{pair}", parent, "user"), (f"a{pair}", f"q{pair}", "assistant")]
+        if pair % 10 == 0:
+            nodes.append((f"b{pair}", f"q{pair}", "assistant"))
+        parent = f"a{pair}"
+        if len(nodes) >= count:
+            break
+    return _MANY[product](nodes)
+
+
+def _many_chatgpt(nodes: list[tuple[str, str | None, str]]) -> Any:
+    listed = [_gpt(node, parent, role, f"Text {node}") for node, parent, role in nodes]
+    return [{"title": "Many", "conversation_id": "m", "mapping": {node["id"]: node for node in listed}}]
+
+
+def _many_claude(nodes: list[tuple[str, str | None, str]]) -> Any:
+    root = "00000000-0000-4000-8000-000000000000"
+    names = {"user": "human", "assistant": "assistant"}
+    messages = [
+        {"uuid": node, "sender": names[role], "text": f"Text {node}", "parent_message_uuid": parent or root}
+        for node, parent, role in nodes
+    ]
+    return [{"uuid": "m", "name": "Many", "chat_messages": messages}]
+
+
+def _many_open_webui(nodes: list[tuple[str, str | None, str]]) -> Any:
+    messages = {
+        node: {"id": node, "parentId": parent, "role": role, "content": f"Text {node}"}
+        for node, parent, role in nodes
+    }
+    return [{"id": "m", "title": "Many", "chat": {"title": "Many", "history": {"messages": messages}}}]
+
+
+def _many_librechat(nodes: list[tuple[str, str | None, str]]) -> Any:
+    root = "00000000-0000-0000-0000-000000000000"
+    messages = [
+        {"messageId": node, "parentMessageId": parent or root, "text": f"Text {node}",
+         "isCreatedByUser": role == "user"}
+        for node, parent, role in nodes
+    ]  # fmt: skip
+    return {"conversationId": "m", "title": "Many", "messages": messages}
+
+
+def _many_openai(nodes: list[tuple[str, str | None, str]]) -> Any:
+    """A list has no branches."""
+    return [{"role": role, "content": f"Text {node}"} for node, _, role in nodes if node[0] != "b"]
+
+
+_MANY = {
+    "ChatGPT": _many_chatgpt,
+    "Claude": _many_claude,
+    "Open WebUI": _many_open_webui,
+    "LibreChat": _many_librechat,
+    "OpenAI": _many_openai,
+}
 EXPORTS = {
     "ChatGPT": chatgpt,
     "Claude": claude,

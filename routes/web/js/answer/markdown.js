@@ -24,8 +24,8 @@ let engine = null;
 
 /** Resolves when the libraries are there, or are known to be missing. */
 export const engineReady = Promise.all([
-  import("/web/vendor/marked.esm.js"),
-  import("/web/vendor/purify.es.mjs"),
+  import("../../vendor/marked.esm.js"),
+  import("../../vendor/purify.es.mjs"),
 ]).then(
   ([{ Marked }, { default: purify }]) => {
     purify.addHook("afterSanitizeAttributes", restrain);

@@ -1,6 +1,6 @@
 /** Documents, their chunks and jobs, and searching them, over HTTP. */
 
-import { ApiError, begin, id, identity, readJson, renewKey, send, withJson } from "./http.js";
+import { ApiError, address, begin, id, identity, readJson, renewKey, send, withJson } from "./http.js";
 
 /** `page`: `status`, `source` and `tag` narrow; `cursor` is `next` of the page before. */
 export const listDocuments = (page = {}) => readJson(`/documents?${query({ limit: 100, ...page })}`);
@@ -39,7 +39,7 @@ function post(path, body, onProgress, signal) {
   return new Promise((resolve, reject) => {
     signal.throwIfAborted();
     const request = new XMLHttpRequest();
-    request.open("POST", path);
+    request.open("POST", address(path));
     for (const [name, value] of Object.entries(identity())) request.setRequestHeader(name, value);
     request.upload.addEventListener("progress", ({ loaded, total }) => onProgress(loaded, total));
     request.addEventListener("load", () => resolve({ status: request.status, reply: parsed(request.responseText) }));

@@ -11,6 +11,10 @@ export class ApiError extends Error {
   }
 }
 
+/** Where the server is: "" or, behind a proxy, the prefix that it is reached below. This file is /web/js/api/http.js. */
+const PREFIX = new URL("../../..", import.meta.url).pathname.slice(0, -1);
+export const address = (path) => PREFIX + path;
+
 /** Asks the reader for an access key; set by the app. Resolves to the key, or null when declined. */
 let askForKey = async () => null;
 export const onKeyNeeded = (ask) => (askForKey = ask);
@@ -45,7 +49,7 @@ function learn(key) {
 export async function send(path, options = {}, again = true) {
   const begun = begin(options.method);
   const headers = { "Accept-Language": language(), ...options.headers, ...identity() };
-  const response = await fetch(path, { ...options, headers, cache: "no-store" });
+  const response = await fetch(address(path), { ...options, headers, cache: "no-store" });
   if (response.ok) return response;
   if (response.status === 401 && again && (await renewKey(begun))) return send(path, options, false);
   throw await refusal(response);

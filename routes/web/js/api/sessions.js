@@ -20,6 +20,15 @@ export const listTurns = async (sessionId, leaf) =>
   (await readJson(`/sessions/${id(sessionId)}/turns${leaf ? `?leaf=${id(leaf)}` : ""}`)).turns;
 export const readTree = async (sessionId) => (await readJson(`/sessions/${id(sessionId)}/tree`)).turns;
 
+/** The links to branches of it that still open, without their addresses. */
+export const listShares = async (sessionId) => (await readJson(`/sessions/${id(sessionId)}/shares`)).shares;
+/** `options`: {leaf?, expire_days, passages}. Its reply has the address. */
+export const createShare = (sessionId, options) => readJson(`/sessions/${id(sessionId)}/shares`, withJson("POST", options));
+export const revokeShare = (sessionId, shareId) =>
+  readJson(`/sessions/${id(sessionId)}/shares/${id(shareId)}`, { method: "DELETE" });
+/** An export of another product: what it would bring in, or, with `apply`, what it brought in. */
+export const importFile = (file, apply) => readJson(`/sessions/import/file?apply=${apply}`, { method: "POST", body: file });
+
 /* A conversation's persona over HTTP. */
 
 const address = (sessionId) => `/sessions/${id(sessionId)}`;

@@ -7,11 +7,15 @@ import { el } from "../base/dom.js";
 import { formatDay, t } from "../base/i18n.js";
 import { toggleMenu } from "../base/menu.js";
 import { hush, say, sayFailed } from "../frame/notice.js";
+import { showShares } from "./share.js";
 
-/** `onChanged(session)` hears of what the server now says of it, `onErased(id)` of one that is gone. */
+/**
+ * `onChanged(session)` hears of what the server now says of it, `onErased(id)` of one that is gone. `leafOf(id)` knows
+ * where the branch of it ends that is shown.
+ */
 export class SessionActions {
-  constructor({ onChanged, onErased }) {
-    Object.assign(this, { onChanged, onErased });
+  constructor({ onChanged, onErased, leafOf }) {
+    Object.assign(this, { onChanged, onErased, leafOf });
   }
 
   /** Resolves to whether it has the new title. */
@@ -31,6 +35,11 @@ export class SessionActions {
     } catch (error) {
       sayFailed("exportFailed", error, "sessionMissing");
     }
+  }
+
+  share({ session_id: id }) {
+    hush();
+    return showShares(id, this.leafOf(id));
   }
 
   /** Asks first. Nothing vanishes from the list before the server says that it is erased. */
@@ -78,6 +87,7 @@ export function showSessionMenu(opener, session, { actions, rename, days }) {
       { i18n: hold ? "release" : "hold", icon: "pin", run: () => actions.hold(session, !hold) },
       { i18n: "exportMarkdown", icon: "download", run: () => actions.export(session, "md") },
       { i18n: "exportJson", icon: "download", run: () => actions.export(session, "json") },
+      { i18n: "share", icon: "link", run: () => actions.share(session) },
       { i18n: "remove", icon: "trash", danger: true, run: () => actions.erase(session) },
     ],
   });

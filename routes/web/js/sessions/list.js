@@ -18,13 +18,15 @@ export class SessionList {
 
   /**
    * `onErased(id)` tells the page, which may have that session open; `onCurrent(session)` what is known of the
-   * open one, null while nothing is; `announce(text)` reads to those who cannot see.
+   * open one, null while nothing is; `leafOf(id)` says where the branch ends that is shown of it; `announce(text)`
+   * reads to those who cannot see.
    */
-  constructor(element, { onErased, onCurrent, announce }) {
+  constructor(element, { onErased, onCurrent, leafOf, announce }) {
     Object.assign(this, { element, onCurrent, announce });
     this.actions = new SessionActions({
       onChanged: (session) => session && this.#changed(session),
       onErased: (id) => this.#erased(id, onErased),
+      leafOf,
     });
     new IntersectionObserver(([entry]) => entry.isIntersecting && this.#loadMore(), { root: element, rootMargin: "200px" })
       .observe(this.#more);

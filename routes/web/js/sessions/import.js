@@ -1,0 +1,94 @@
+/** Conversations of another product: a file, then what it would bring in, and only then is it brought in. */
+
+import { ApiError } from "../api/http.js";
+import { importFile } from "../api/sessions.js";
+import { showDialog } from "../base/dialogs.js";
+import { el, setText } from "../base/dom.js";
+import { causeOf, t } from "../base/i18n.js";
+
+const MOST_LISTED = 50;
+const COUNTED = ["branches", "attachments", "orphans", "left_out"];
+
+/** `onDone()` hears that something was brought in. */
+export function showImport(onDone) {
+  return new Import(onDone).show();
+}
+
+const sum = (conversations, name) => conversations.reduce((total, each) => total + each[name], 0);
+
+/** What is wrong with a file, the server knows best. */
+function refusal(error) {
+  if (!(error instanceof ApiError)) return ["unreachable"];
+  return error.status === 422 ? ["importRefused", { why: error.message }] : [causeOf(error)];
+}
+
+class Import {
+  #file = el("input", { type: "file", accept: ".json,.jsonl,.zip", label: "importFile", on: { change: () => this.#plan() } });
+  #shown = el("div", { class: "import-plan" });
+  #notice = el("p", { role: "status", class: "faint" });
+  #apply = el("button", { class: "button primary", type: "button", i18n: "importApply", hidden: true, on: { click: () => this.#bringIn() } });
+  #step = 0;
+
+  constructor(onDone) {
+    this.onDone = onDone;
+  }
+
+  show() {
+    return showDialog([
+      el("h2", { i18n: "importTitle" }),
+      el("p", { class: "faint", i18n: "importIntro" }),
+      this.#file, this.#shown, this.#notice,
+      el("div", { class: "dialog-actions" }, el("button", { class: "button", value: "", i18n: "close" }), this.#apply),
+    ], "small-dialog");
+  }
+
+  /** Nothing is written yet. */
+  #plan() {
+    return this.#try("importReading", async (isStale) => {
+      const [file] = this.#file.files;
+      if (!file) return;
+      const { product, conversations } = await importFile(file, false);
+      if (isStale()) return; // another file was chosen since
+      const fresh = sum(conversations, "fresh");
+      setText(this.#notice, fresh ? "importPlan" : "importNothing", { product, n: fresh });
+      this.#shown.replaceChildren(this.#counts(conversations), this.#listed(conversations));
+      this.#apply.hidden = !fresh;
+    });
+  }
+
+  #counts(conversations) {
+    const counts = COUNTED.map((name) => [name, sum(conversations, name)]).filter(([, n]) => n);
+    return el("p", { class: "faint", text: counts.map(([name, n]) => t(`import_${name}`, { n })).join(" ") });
+  }
+
+  #listed(conversations) {
+    const items = conversations.slice(0, MOST_LISTED).map(({ title, fresh, turns }) =>
+      el("li", {}, el("span", { text: title || t("untitled") }), el("span", { class: "faint", text: `${fresh} / ${turns}` })));
+    const more = conversations.length - MOST_LISTED;
+    return el("ul", { class: "import-list" }, ...items, more > 0 && el("li", { class: "faint", i18n: ["importMore", { n: more }] }));
+  }
+
+  #bringIn() {
+    this.#apply.hidden = true;
+    return this.#try("importing", async (isStale) => {
+      const { conversations } = await importFile(this.#file.files[0], true);
+      this.onDone();
+      if (isStale()) return;
+      this.#shown.replaceChildren();
+      setText(this.#notice, "imported", { n: sum(conversations, "fresh") });
+    });
+  }
+
+  async #try(doing, work) {
+    const step = ++this.#step;
+    const isStale = () => step !== this.#step;
+    this.#shown.replaceChildren();
+    this.#apply.hidden = true;
+    setText(this.#notice, doing);
+    try {
+      await work(isStale);
+    } catch (error) {
+      if (!isStale()) setText(this.#notice, ...refusal(error));
+    }
+  }
+}

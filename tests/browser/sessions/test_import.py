@@ -1,0 +1,47 @@
+"""An export of another product: its plan, and only then its conversations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+from playwright.async_api import Page, expect
+
+from tests.browser.branches.branching import Stubbed
+from tests.support.wire.exports import chatgpt
+
+NOTICE = "dialog.small-dialog p[role=status]"
+CHOOSER = "dialog.small-dialog input[type=file]"
+
+
+async def test_the_plan_is_shown_before_anything_is_brought_in(
+    page: Page, stubbed: Stubbed, tmp_path: Path
+) -> None:
+    """Discriminates: a file that is brought in as soon as it is chosen; a refused one that hides the plan of
+    the next."""
+    export, broken = tmp_path / "conversations.json", tmp_path / "broken.json"
+    grown = chatgpt()
+    grown[0]["title"] = "血脉 <b>"
+    export.write_text(json.dumps(grown))
+    broken.write_text("[{")
+    await page.goto(stubbed.url)
+    await page.click("#open-import")
+    await page.set_input_files(CHOOSER, broken)
+    await expect(page.locator(NOTICE)).to_contain_text("file:")
+    await page.set_input_files(CHOOSER, export)
+    await expect(page.locator(NOTICE)).to_have_text("ChatGPT：会导入 3 轮问答。")
+    await expect(page.locator(".import-plan")).to_contain_text("2 个分支。")
+    await expect(page.locator(".import-list li")).to_have_text(["血脉 <b>3 / 3"])
+    async with httpx.AsyncClient(base_url=stubbed.url, timeout=60) as client:
+        titles = [each["title"] for each in (await client.get("/sessions")).json()["sessions"]]
+        assert "血脉 <b>" not in titles
+    await page.click("dialog.small-dialog .button.primary")
+    await expect(page.locator(NOTICE)).to_have_text("已导入 3 轮问答。")
+    await page.click("dialog.small-dialog .dialog-actions .button >> nth=0")
+    await page.click(".session-title >> text=血脉 <b>")
+    await expect(page.locator("#branches")).to_be_visible()
+    await page.click("#open-import")
+    await page.set_input_files(CHOOSER, export)
+    await expect(page.locator(NOTICE)).to_have_text("ChatGPT：里面的问答都已经有了。")
+    await expect(page.locator("dialog.small-dialog .button.primary")).to_be_hidden()
