@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,6 +51,7 @@ from api.wiring.parts import (
     open_reranker,
     open_snapshots,
     open_store,
+    open_tools,
     refuse_foreign,
     sample_is_pending,
     scheduled_cleanup,
@@ -63,6 +64,7 @@ from core.conversation.sessions import PersonaDraft, PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
 from core.relevance.talk_model import load_talk_model
+from core.tools import ToolSource
 from services.conversation.sessions import SessionStore
 from services.conversation.summaries import Rewordings, SummaryService
 from services.conversation.turns import HISTORY_CACHE_S, TurnStore
@@ -180,6 +182,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         llms = LLMService(await open_llms(settings, stack))
         _check_named_models(settings, llms)
         reranker = open_reranker(settings, embedding.name, stack)
+        tools = await stack.enter_async_context(open_tools(settings.tools))
         await _settle_folders(settings, embedding, partial(open_store, settings.store))
         store = await stack.enter_async_context(open_store(settings.store))
         snapshots = await stack.enter_async_context(open_snapshots(settings.store))
@@ -196,7 +199,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
             partial(open_store, settings.store), settings.store.embedded,
         )  # fmt: skip
         stack.push_async_callback(reembedding.close)
-        container = _put_together(history, knowledge, running, schedule, reembedding, reranker)
+        container = _put_together(history, knowledge, running, schedule, reembedding, reranker, tools)
         container.metrics.registry.register(Gauges(container))
         await container.readiness.prepare(*container.recoveries)
         if kind := await asyncio.to_thread(_forgetful, settings.store):
@@ -308,6 +311,7 @@ def _put_together(
     schedule: CleanupSchedule,
     reembedding: StoreReembedding,
     reranker: BaseNodePostprocessor | None,
+    tools: Sequence[ToolSource],
 ) -> Container:
     settings, store, llms = history.settings, history.store, history.llms
     names = settings.store
@@ -350,6 +354,7 @@ def _put_together(
         calibration=CalibrationHandler(search, history.calibrations, pipeline.threshold),
         model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
         memories=memories,
+        tools=tools,
     )
 
 
