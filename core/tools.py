@@ -11,9 +11,9 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, Literal, Protocol
 
-from core.errors import WenmaiError
 from core.text import scrub
 
 MAX_NAME_CHARS = 64  # both wire formats take [a-zA-Z0-9_-]{1,64}
@@ -32,10 +32,8 @@ _LEFT_TO_THE_SERVER = frozenset({"pattern", "patternProperties", "uniqueItems", 
 _REFERENCES = frozenset({"$dynamicRef", "$recursiveRef"})
 
 
-class ToolFailedError(WenmaiError):
-    """A call that gave no result; the message is for the model and for a person."""
-
-    code = "tool_failed"
+class ToolFailedError(Exception):
+    """A call that gave no result; the message is for the model, and for a person who looks at it."""
 
 
 class ToolUnfitError(ValueError):
@@ -66,6 +64,57 @@ class ToolReply:
 
     text: str
     failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """What a request offers to the model. `closed`: it is to answer now, and may call nothing more."""
+
+    tools: tuple[Tool, ...] = ()
+    closed: bool = False
+
+
+class ToolState(StrEnum):
+    """Of a call. `WAITING` is for a person; `INTERRUPTED`: it began, and nobody knows how it ended."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the model was sent one, and may be again."""
+        return self in (ToolState.DONE, ToolState.FAILED, ToolState.REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class CalledFunction:
+    """`arguments` is JSON text, as the model wrote it."""
+
+    name: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """A call that a turn made, in the form of OpenAI's API with what came of it.
+
+    `step` counts from 0: the calls of one step were asked for together, when the answer had `at` characters.
+    `read_only`: to make it once more changes nothing.
+    """
+
+    id: str
+    function: CalledFunction
+    type: Literal["function"] = "function"
+    state: ToolState = ToolState.RUNNING
+    result: str = ""
+    ms: float = 0.0
+    step: int = 0
+    at: int = 0
+    read_only: bool = False
 
 
 class ToolSource(Protocol):

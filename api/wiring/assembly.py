@@ -37,6 +37,7 @@ from api.turn.gathering import Pipeline
 from api.turn.memory_commands import MemoryCommands
 from api.turn.prompt import PromptBuilder
 from api.turn.run import RunningTurns, StreamSeats
+from api.turn.tools import ToolBox
 from api.wiring.parts import (
     PARSING_S_PER_HOUR,
     SAMPLE_FOLDER,
@@ -318,7 +319,8 @@ def _put_together(
     metrics = Metrics(entry.model_id for entry in llms.entries())
     memories = _memories(history, metrics)
     prompts, personas = _prompts(history)
-    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories)
+    box = ToolBox(tools, settings.tools, history.conversations.save_tool_calls)
+    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories, box)
     search, chat = _search(history, knowledge, pipeline), _chat(history, pipeline, running)
     disk, sync = DiskWatch(store, names.low_disk_mb << 20), _folder_sync(history, knowledge)
     readiness = Readiness(store, names, history.embedding)
@@ -457,6 +459,7 @@ def _pipeline(
     personas: PersonaRules,
     metrics: Metrics,
     memories: MemoriesHandler,
+    tools: ToolBox,
 ) -> Pipeline:
     settings, store, library = history.settings, history.store, PromptLibrary()
     neighbours = Neighbours(store, settings.store.knowledge_collection)
@@ -491,6 +494,7 @@ def _pipeline(
         failure_text=FailureTexts(settings.models, mask_of(settings)),
         memories=history.recall,
         learning=memories.learning,
+        tools=tools,
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )
 

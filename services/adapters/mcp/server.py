@@ -82,6 +82,7 @@ class ToolServer:
 
     async def listed(self) -> Sequence[Tool]:
         if not self._tried.is_set():
+            self._stir.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._table.timeout_s):
                     await self._tried.wait()
@@ -111,7 +112,7 @@ class ToolServer:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        client = await asyncio.to_thread(importlib.import_module, "services.adapters.mcp.client")
+        client = await asyncio.to_thread(_imported)
         failures = 0
         while True:
             try:
@@ -144,7 +145,8 @@ class ToolServer:
         finally:
             self._client = None
             self._up.clear()
-        self._note("It ended the connection.")
+        self._tried.clear()  # it was up a moment ago: the next attempt is worth waiting for
+        log.warning("tool_server_lost", table=self.name)
 
     async def _until_stirred(self) -> None:
         self._stir.clear()
@@ -187,6 +189,12 @@ class ToolServer:
             description = cut_result(each.description, MAX_DESCRIPTION_CHARS)
             offered[name] = (each.name, Tool(name, description, schema, each.read_only, asks))
         return offered
+
+
+def _imported() -> Any:
+    """What takes a second: the SDK, and what arguments are checked with before the first call."""
+    importlib.import_module("jsonschema")
+    return importlib.import_module("services.adapters.mcp.client")
 
 
 @asynccontextmanager
