@@ -41,6 +41,10 @@ export class ToolCards {
 
 const OPEN = new Set(["waiting", "running"]);
 
+// Whoever approves must see what is sent: these would hide a part of it, or show it in another order.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const visible = (text) => text.replace(HIDDEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 class ToolCard {
   #state = el("span", { class: "tool-state" });
   #took = el("span", { class: "tool-took" });
@@ -68,8 +72,8 @@ class ToolCard {
     setText(this.#state, `tool_${state}`);
     this.#took.textContent = "";
     if (!OPEN.has(state) && ms) setText(this.#took, "secondsShort", { s: seconds(ms) });
-    this.#sent.textContent = sent ?? "";
-    this.#result.textContent = result ?? "";
+    this.#sent.textContent = visible(sent ?? "");
+    this.#result.textContent = visible(result ?? "");
     this.#resultBox.hidden = !result;
     this.#asks.hidden = state !== "waiting";
     if (state === "waiting") this.element.querySelector("details").open = true; // what is approved must be seen
