@@ -223,8 +223,11 @@ def test_model_tables_in_the_guides_are_accepted(language: str) -> None:
     assert tables
     for table in tables:
         assert set(table) <= set(section_of(Settings))
-        for entry in table["llms"].values():
+        assert table.keys() & {"llms", "tools"}
+        for entry in table.get("llms", {}).values():
             LLMSettings.model_validate(entry)
+        for entry in table.get("tools", {}).values():
+            ToolSettings.model_validate(entry)
 
 
 def _prose(page: Path) -> str:
