@@ -13,7 +13,6 @@ from tests.house.measure import Figure, cheap
 AT_MOST = {
     "source lines": 64_880,
     "settings": 104,
-    "settings": 104,
 }
 
 
