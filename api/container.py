@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +27,7 @@ from config.logging import SparingLog
 from config.settings import Settings
 from core.errors import WenmaiError
 from core.formats import FORMATS
+from core.tools import ToolSource
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.base import KnowledgeBase
@@ -80,6 +81,7 @@ class Container:
     calibration: CalibrationHandler
     model_check: ModelCheck
     memories: MemoriesHandler
+    tools: Sequence[ToolSource]
 
     @property
     def supported_formats(self) -> list[str]:
@@ -169,4 +171,5 @@ class Container:
         disk = await self.disk.problem()
         damage = (await self.store.condition()).damage if isinstance(self.store, StoreUpkeep) else ()
         warnings = {"store": f"{ADVICE}: {'; '.join(damage)}"} if damage else {}
+        warnings |= {f"tools.{each.name}": each.problem for each in self.tools if each.problem}
         return {**warnings, "disk": disk} if disk else warnings

@@ -11,16 +11,19 @@ from api.turn.answer import known_documents
 from api.turn.gathering import Pipeline, TurnModels
 from api.turn.run import RunningTurns, StreamSeats, TurnPlan, TurnRun
 from api.turn.stream import Event, TurnStream, replay
+from api.turn.tools import unfinished
 from config.settings import ConversationSettings, ServerSettings
 from core.conversation.branch import Branch
 from core.conversation.sessions import Command, CommandName, Session, parse_command, plain_request
 from core.conversation.turns import UNSET, Turn, TurnRequest, TurnStatus, repeats
 from core.errors import (
+    BadRequestError,
     EmptyQuestionError,
     InvalidParentError,
     QuestionTooLongError,
     StoreUnavailableError,
     TurnConflictError,
+    UnknownToolCallError,
     UnknownTurnError,
 )
 from core.failpoints import failpoint
@@ -152,6 +155,17 @@ class KnowledgeHandler:
         run.cut(TurnStatus.CANCELLED)
         return True
 
+    async def decide_call(self, turn_id: str, call_id: str, owner: str, *, approve: bool) -> None:
+        """A person approves a call of a tool, or refuses it.
+
+        Raises UnknownTurnError, UnknownToolCallError where none waits for a word.
+        """
+        run = await self._started(turn_id, owner)
+        if run is None:
+            raise UnknownTurnError("turn_id: no such turn is running.")
+        if not run.tools.decide(call_id, approve=approve):
+            raise UnknownToolCallError("call_id: no such call waits for approval.")
+
     def _checked(self, request: TurnRequest) -> tuple[TurnRequest, Command | None]:
         """The question cleaned and filtered; or the command that it is, which no filter sees."""
         question = preprocess_question(request.question)
@@ -171,6 +185,9 @@ class KnowledgeHandler:
 
     def _models(self, request: TurnRequest) -> TurnModels:
         answer = self._llms.get(request.model_id, request.owner)
+        self._pipeline.tools.check(request.how.tools)
+        if request.how.tools and not answer.takes_tools:
+            raise BadRequestError(f"tools: model {request.model_id!r} cannot call tools.")
         judge_id = request.how.insert_block_llm_id
         judge = self._llms.get(judge_id, request.owner) if judge_id else answer
         judging = request.how.use_insert_block and judge.generative
@@ -208,6 +225,7 @@ class KnowledgeHandler:
                 request_hash=(stored.request_hash if stored else "") or request.fingerprint,
                 filters=request.filters,
                 request=request.how,
+                tool_calls=unfinished(stored),
             )
             if stored is not None:  # what was summed up of its first run is no longer what it says
                 await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])

@@ -7,6 +7,7 @@ Every setting has one name, the same in both places: `MAX_RECENT_TURNS=5` in the
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -399,6 +400,64 @@ class ModelSettings(Section):
         return name if kind == "openai" and name else OPENAI_EMBEDDING
 
 
+VariableName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="names of environment variables, such as GITHUB_TOKEN",
+    ),
+]
+
+
+class ToolSettings(Section):
+    """One `[tools.<name>]` table: an MCP server, started as a program or reached at an address.
+
+    `env` names variables of the environment that the program gets; `headers` are HTTP headers, each with the
+    variable that holds its value. `confirm`: before which of its tools a person is asked.
+    """
+
+    command: tuple[str, ...] = ()
+    url: Url = None
+    env: tuple[VariableName, ...] = ()
+    headers: dict[str, VariableName] = Field(default_factory=dict)
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    confirm: Literal["never", "write", "always"] = "write"
+    timeout_s: float = Field(30, ge=0.1, le=600, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _is_reached_in_one_way(self) -> Self:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("a table of tools needs either command (a program and its arguments) or url")
+        if self.headers and not self.url:
+            raise ValueError("headers go with url; a program gets variables by env")
+        if self.env and not self.command:
+            raise ValueError("env goes with command; an address gets headers")
+        return self
+
+
+SEARCH_TOOL = "search_knowledge"  # our own, which needs no table
+
+
+class ToolsSettings(Section):
+    """What models may call, and for how long they and people are waited for."""
+
+    tools: dict[str, ToolSettings] = Field(default_factory=dict)
+    max_tool_steps: int = Field(6, ge=1, le=50)
+    tool_confirm_timeout_s: float = Field(120, ge=1, le=3_600, allow_inf_nan=False)
+
+    @field_validator("tools")
+    @classmethod
+    def _named_plainly(cls, tools: dict[str, ToolSettings]) -> dict[str, ToolSettings]:
+        for name in tools:
+            if not re.fullmatch("[a-zA-Z0-9_-]{1,32}", name) or name == SEARCH_TOOL:
+                raise ValueError(
+                    f"tools {name!r} must be named with 1 to 32 letters, digits, - and _, "
+                    f"and not {SEARCH_TOOL}"
+                )
+        return tools
+
+
 class Settings(BaseSettings):
     """All sections. Build it with `load_settings()`."""
 
@@ -410,6 +469,7 @@ class Settings(BaseSettings):
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
     models: ModelSettings = Field(default_factory=ModelSettings)
     knowledge: KnowledgeSettings = Field(default_factory=KnowledgeSettings)
+    tools: ToolsSettings = Field(default_factory=ToolsSettings)
 
     @model_validator(mode="after")
     def _follows_no_data_of_its_own(self) -> Self:

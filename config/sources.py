@@ -112,7 +112,7 @@ class FlatSource(PydanticBaseSettingsSource):
         for key, value in self._values.items():
             name = key.lower()
             if name in sections:
-                if self._unknown == "ignored" and name in ("llms", "sources"):
+                if self._unknown == "ignored" and name in ("llms", "sources", "tools"):
                     continue  # tables are written in the file only
                 laid.setdefault(sections[name], {})[name] = value
             elif name in REMOVED and (self._unknown == "refused" or must_be_refused(name)):
@@ -121,7 +121,8 @@ class FlatSource(PydanticBaseSettingsSource):
                 hint = did_you_mean(name, sections)
                 if isinstance(value, dict) and not hint:
                     hint = (
-                        " Tables are [llms.NAME] and [sources.NAME]; settings stand above them, in no table."
+                        " Tables are [llms.NAME], [sources.NAME] and [tools.NAME]; "
+                        "settings stand above them, in no table."
                     )
                 raise ConfigurationError(f"Unknown setting {key!r} in the configuration file.{hint}")
         return laid

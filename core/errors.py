@@ -18,6 +18,8 @@ WenmaiError
 │   ├── UnknownSessionError
 │   ├── UnknownTurnError
 │   ├── UnknownModelError
+│   ├── UnknownToolError
+│   ├── UnknownToolCallError
 │   ├── UnknownDocumentError
 │   ├── UnknownJobError
 │   └── UnknownMemoryError
@@ -135,6 +137,14 @@ class UnknownTurnError(NotFoundError):
 
 class UnknownModelError(NotFoundError):
     code = "unknown_model"
+
+
+class UnknownToolError(NotFoundError):
+    code = "unknown_tool"
+
+
+class UnknownToolCallError(NotFoundError):
+    code = "unknown_tool_call"
 
 
 class UnknownDocumentError(NotFoundError):

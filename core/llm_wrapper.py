@@ -22,7 +22,7 @@ from llama_index.core.llms.llm import LLM
 
 from core.errors import Cause, LLMRefusedError, LLMUnavailableError, ModelFailure, WenmaiError, where
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange, wire_extras
-from core.prompt.messages import Message, Part, Role
+from core.prompt.messages import Message, Part, Role, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class LLMDelta:
     """What one read from the model adds: the text of any number of tokens, joined.
 
     `finish_reason` and token counts come when the provider sends them; "length" means that the answer met
-    a limit, whatever the provider's own word for it is.
+    a limit, whatever the provider's own word for it is. `tool_calls` come whole, with the end of the answer.
     """
 
     text: str = ""
@@ -38,6 +38,7 @@ class LLMDelta:
     finish_reason: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 @runtime_checkable

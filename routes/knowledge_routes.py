@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from api.turn.stream import ContentEvent, DoneEvent, ErrorEvent, Event, SessionEvent, ThinkEvent, TurnStream
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
@@ -19,7 +19,7 @@ from routes.openapi import EARLIER_STREAM, TURN_STREAM, Responses, WireRoute, er
 from routes.stream import EventStreamResponse, WholeTurn, events_of, hear_whole, json_line, stream_response
 from routes.wire.chat import Answer, ChatBody, EarlierChatBody, StreamFormat
 from routes.wire.fields import ErrorResponse, filter_of, text_of
-from routes.wire.turns import StoppedTurn
+from routes.wire.turns import DecidedCall, StoppedTurn, ToolDecision
 
 router = APIRouter(tags=["conversation"], route_class=WireRoute)
 
@@ -99,6 +99,23 @@ async def stop_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> Sto
     return StoppedTurn(turn_id=str(turn_id), stopped=stopped)
 
 
+@router.post(
+    "/turns/{turn_id}/tools/{call_id}",
+    responses=errors(400, 401, 404, 413, 415, 422, 503),
+    openapi_extra=body_schema(ToolDecision),
+)
+async def decide_tool_call(
+    turn_id: UUID,
+    call_id: Annotated[str, Path(max_length=64, description="The call, as its STATUS event names it.")],
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[ToolDecision, Depends(json_body(ToolDecision))],
+) -> DecidedCall:
+    """Approve a call of a tool that waits for it, or refuse it. Without a word it is refused in the end."""
+    await container.chat.decide_call(str(turn_id), call_id, owner, approve=body.approve)
+    return DecidedCall(turn_id=str(turn_id), call_id=call_id, approved=body.approve)
+
+
 def _language_of(accepted: str) -> Language | None:
     """The first of ours in a list like "zh-CN,zh;q=0.9,en": browsers begin with what is read best."""
     for tag in accepted.lower().split(","):
@@ -120,7 +137,7 @@ def _turn_request(body: ChatBody, owner: str, request_id: str, language: Languag
         turn_id=text_of(body.turn_id),
         parent_turn_id=text_of(body.parent_turn_id) if names_parent else UNSET,
         model_id=body.model_id,
-        how=AskedWith(**body.model_dump(include=HOW)),
+        how=AskedWith(**{**body.model_dump(include=HOW), "tools": tuple(body.tools)}),
         filters=filter_of(body.filters),
         language=language,
     )

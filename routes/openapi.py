@@ -20,7 +20,7 @@ from routes.wire.operations import ReembedBody, SyncBody
 from routes.wire.search import CalibrationBody, SearchBody
 from routes.wire.shares import ShareBody
 from routes.wire.transfer import ImportBody
-from routes.wire.turns import FeedbackBody, PersonaBody, SessionBody, SessionChanges
+from routes.wire.turns import FeedbackBody, PersonaBody, SessionBody, SessionChanges, ToolDecision
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -30,6 +30,7 @@ REQUESTS: tuple[type[BaseModel], ...] = (
     ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
     ReembedBody, CalibrationBody, DocumentPatch, DocumentUpload, CompletionBody,
     EmbeddingBody, EarlierChatBody, ShareBody, MemoryBody, MemoryChanges, MemoryImportBody, SwitchBody,
+    ToolDecision,
 )  # fmt: skip
 REPLIES: tuple[type[BaseModel], ...] = (
     StreamEvent, CompletionChunk, EarlierEvent, Job, ErrorResponse,

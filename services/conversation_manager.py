@@ -19,8 +19,9 @@ from core.knowledge import Candidate
 from core.operations.expiry import ExpiryReport
 from core.prompt.messages import History, Message, PromptTexts, assemble
 from core.relevance.query import Query
+from core.tools import ToolUse
 from services.conversation.recall import HistoryRecall, Progress, TurnIndexer, read_words
-from services.conversation.turns import TurnStore, TurnVectors, to_payload
+from services.conversation.turns import TurnStore, TurnVectors, to_payload, tool_calls_payload
 from services.models.embedding import EmbeddingService
 from services.operations.retention.cleanup import Reason, Retention
 from services.store.clock import Activity, Clock, utc_now_us
@@ -120,6 +121,13 @@ class ConversationManager:
         """
         said = {"assistant_response": answer, "thinking": thinking}
         await self.turns.set_payload(said, [turn_id])
+
+    async def save_tool_calls(self, turn_id: str, uses: Sequence[ToolUse]) -> None:
+        """Before one begins: after a crash it is known that it may have done something.
+
+        Raises StoreUnavailableError, StoreRequestError.
+        """
+        await self.turns.set_payload(tool_calls_payload(uses), [turn_id])
 
     def index_later(self, turns: Sequence[Turn]) -> None:
         """Have stored turns embedded in the background, oldest first; commands and unfinished ones never."""

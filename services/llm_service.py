@@ -93,6 +93,11 @@ class ModelEntry:
             Layout.SYSTEM_FIELD if self.provider == "anthropic" else Layout.ONE_SYSTEM
         )
 
+    @property
+    def takes_tools(self) -> bool:
+        """Whether calls of tools can be offered in its provider's form."""
+        return self.provider in ("openai", "anthropic") and not self.completes_now
+
     def learn_beginning(self, *, in_thinking: bool) -> None:
         """What an answer showed of how this model's answers begin; a lesson counts until the next start.
 
@@ -164,7 +169,7 @@ class ModelEntry:
     async def _another_form(
         self, lay: Lay, refusal: LLMRefusedError, exchange: Exchange, report: Report | None
     ) -> AsyncGenerator[LLMDelta, None]:
-        form, refused = self._other_form(refusal, exchange.layout), exchange.snapshot()
+        form, refused = self._other_form(refusal, exchange), exchange.snapshot()
         if form is None:
             raise refusal
         try:
@@ -190,12 +195,16 @@ class ModelEntry:
 
         return self.calls.stream(opening, report, self.asked_by) if report else opening()
 
-    def _other_form(self, refusal: LLMRefusedError, refused: Layout) -> Form | None:
+    def _other_form(self, refusal: LLMRefusedError, exchange: Exchange) -> Form | None:
+        if exchange.offer is not None and exchange.offer.tools:
+            return None  # it is the tools that a server refuses rather than the form
         if self.layout is not Layout.AUTO or self.completes_now:
             return None
         if refusal.status in NO_CHAT and self.provider == "openai":
             return Layout.FLAT, True
-        layout = next_after_refusal(refused) if refusal.status in TEACHING and refusal.about_form else None
+        layout = (
+            next_after_refusal(exchange.layout) if refusal.status in TEACHING and refusal.about_form else None
+        )
         return (layout, False) if layout else None
 
     def _learn(self, form: Form) -> None:

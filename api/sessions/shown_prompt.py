@@ -14,7 +14,7 @@ from api.turn.prompt import memory_lines
 from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.knowledge import Candidate, Chunk, Citation
 from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
-from core.prompt.layouts import lay_out
+from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
     LAID_WITH,
     Layout,
@@ -22,8 +22,11 @@ from core.prompt.messages import (
     Part,
     PromptTexts,
     Role,
+    ToolCall,
     answer_in_history,
     render_knowledge,
+    step_messages,
+    tool_messages,
 )
 from services.conversation.turns import TurnStore
 from services.memory.records import MemoryRecords
@@ -84,7 +87,7 @@ def _put_together(manifest: PromptManifest, stored: _Stored) -> ShownPrompt:
     parts = tuple(_shown(part, stored) for part in manifest.parts)
     if not manifest.request_sha256 or any(part.removed for part in parts):
         return ShownPrompt(turn, manifest, parts)
-    body = _body(manifest, parts)
+    body = _body(manifest, parts, turn, stored.named)
     if body is None:
         log.warning("prompt_unreadable", turn_id=turn.turn_id)
         return ShownPrompt(turn, manifest, parts)
@@ -100,9 +103,23 @@ async def _memory_text(memories: MemoryRecords, memory_ids: Sequence[str], owner
 
 def _shown(part: ManifestPart, stored: _Stored) -> ShownPart:
     text = None
-    if part.kept:
+    if part.call_ids:
+        text = _tool_text(part, stored.named.get(part.turn_id or ""))
+    elif part.kept:
         text = stored.lines if part.memory_ids else _text(part, stored)
     return ShownPart(part, text, removed=part.kept and text is None)
+
+
+def _tool_text(part: ManifestPart, named: Turn | None) -> str | None:
+    """A tool's result as it was sent again, "" for the message that asked for it; None when one is gone."""
+    messages = tool_messages(named.tool_calls, Part.RECENT) if named else ()
+    asked = {call.call_id for message in messages for call in message.tool_calls}
+    if named is None or not asked.issuperset(part.call_ids):
+        return None
+    if part.role != Role.TOOL:
+        return ""
+    sent = tool_messages(named.tool_calls, Part.RECENT)
+    return next(message.content for message in sent if message.tool_call_id == part.call_ids[0])
 
 
 def _text(part: ManifestPart, stored: _Stored) -> str | None:
@@ -137,10 +154,12 @@ def _candidate(citation: Citation) -> Candidate:
     return Candidate(chunk, probability=citation.score)
 
 
-def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...]) -> bytes | None:
+def _body(
+    manifest: PromptManifest, parts: tuple[ShownPart, ...], turn: Turn, turns: Mapping[str, Turn]
+) -> bytes | None:
     """None when the record cannot be read: it names no part or layout of ours, or no parameters."""
     try:
-        messages = [_message(shown) for shown in parts if shown.part.kept]
+        messages = [_message(shown, turns) for shown in parts if shown.part.kept]
         layout, params = Layout(manifest.layout), json.loads(manifest.params)
         if not messages or not isinstance(params, dict):
             return None
@@ -148,6 +167,9 @@ def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...]) -> bytes | Non
             messages,
             layout,
             PromptTexts("", **{name: manifest.texts.get(name, "") for name in LAID_WITH}),
+        )
+        laid = lay_steps(
+            laid, list(step_messages(turn.answer, turn.tool_calls)), layout, manifest.texts.get("code", "")
         )
         if is_fielded(params):
             return rebuild_fielded(params, laid)
@@ -157,10 +179,18 @@ def _body(manifest: PromptManifest, parts: tuple[ShownPart, ...]) -> bytes | Non
         return None
 
 
-def _message(shown: ShownPart) -> Message:
+def _message(shown: ShownPart, turns: Mapping[str, Turn]) -> Message:
     """Raises ValueError for a role or a part that is not one of ours."""
     part = shown.part
-    return Message(Role(part.role), shown.text or "", Part(part.part), part.turn_id)
+    message = Message(Role(part.role), shown.text or "", Part(part.part), part.turn_id)
+    if not part.call_ids:
+        return message
+    if message.role is Role.TOOL:
+        return replace(message, tool_call_id=part.call_ids[0])
+    uses = {use.id: use for use in turns[part.turn_id or ""].tool_calls}
+    called = [uses[call_id] for call_id in part.call_ids]
+    calls = tuple(ToolCall(use.id, use.function.name, use.function.arguments) for use in called)
+    return replace(message, tool_calls=calls)
 
 
 def _is_id(turn_id: str | None) -> bool:

@@ -20,6 +20,7 @@ from core.conversation.turns import Turn
 from core.knowledge import Candidate, Citation
 from core.llm_wrapper import LLMDelta
 from core.prompt.budget import estimate_tokens
+from core.prompt.messages import ToolCall
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms
 from core.text import TextScrubber
@@ -29,6 +30,7 @@ from services.models.text_filters import AnswerFilters
 TextEvents = list[ContentEvent | ThinkEvent]
 
 LENGTH = "length"
+STEP_GAP = "\n\n"
 SAVE_EVERY_S = 1.0
 SILENT_CHARS = 2  # what is read at most, as a multiple of what is kept at most
 
@@ -87,6 +89,10 @@ class Answer:
     ) -> None:
         self._content = TrimmedText()
         self._thinking = TrimmedText()
+        self._filters = filters
+        self._step_begins = (0, 0)  # in content and thinking
+        self._earlier_tokens: tuple[int | None, int] = (0, 0)  # of the steps before: prompt, completion
+        self.calls: tuple[ToolCall, ...] = ()
         self._splitter = ThinkSplitter(begins_thinking)
         self._text_scrubber = TextScrubber()
         self._thinking_scrubber = TextScrubber()
@@ -101,7 +107,7 @@ class Answer:
         self._timer = timer
         self._thought_s: tuple[float, float] | None = None  # when the first and the last piece came
         self._reported_completion: int | None = None
-        self.prompt_tokens: int | None = None
+        self._reported_prompt: int | None = None
         self.finish_reason: str | None = None
 
     @property
@@ -122,10 +128,34 @@ class Answer:
 
     @property
     def completion_tokens(self) -> int:
-        """As reported by the provider, else estimated."""
-        if self._reported_completion is not None:
-            return self._reported_completion
-        return estimate_tokens(self.content) + estimate_tokens(self.thinking)
+        """As reported by the provider, else estimated; of all steps together."""
+        content, thinking = self._step_begins
+        own = self._reported_completion
+        if own is None:
+            own = estimate_tokens(self.content[content:]) + estimate_tokens(self.thinking[thinking:])
+        return self._earlier_tokens[1] + own
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """As reported, of all steps together; None when one of them was not."""
+        earlier, own = self._earlier_tokens[0], self._reported_prompt
+        return None if earlier is None or own is None else earlier + own
+
+    @property
+    def is_full(self) -> bool:
+        """No more is read of it."""
+        return self._full
+
+    def next_step(self) -> None:
+        """The model goes on behind calls of tools: as a paragraph of its own, which may begin in thinking."""
+        self._earlier_tokens = (self.prompt_tokens, self.completion_tokens)
+        self._reported_completion = self._reported_prompt = self.finish_reason = None
+        self._step_begins = (len(self.content), len(self.thinking))
+        self.calls = ()
+        self._splitter = ThinkSplitter(self._begins_thinking)
+        self._filter = self._filters() if self._filters else None
+        for text in (self._content, self._thinking):
+            text.add(STEP_GAP)
 
     @property
     def showed_thinking_first(self) -> bool | None:
@@ -163,7 +193,7 @@ class Answer:
         """Runs for every token: nothing is made here that is not sent, unless the delta is a special one."""
         text = self._text_scrubber.feed(delta.text)
         self._unread -= len(text)
-        is_special = delta.finish_reason or delta.completion_tokens or delta.prompt_tokens
+        is_special = delta.finish_reason or delta.completion_tokens or delta.prompt_tokens or delta.tool_calls
         if is_special or delta.thinking or self._unread < 0:
             return self._hear_special(delta, text)
         splitter = self._splitter
@@ -174,8 +204,9 @@ class Answer:
 
     def _hear_special(self, delta: LLMDelta, text: str) -> TextEvents:
         self.finish_reason = delta.finish_reason or self.finish_reason
+        self.calls += delta.tool_calls
         if delta.prompt_tokens is not None:
-            self.prompt_tokens = delta.prompt_tokens
+            self._reported_prompt = delta.prompt_tokens
         if delta.completion_tokens is not None:
             self._reported_completion = delta.completion_tokens
         self._unread -= len(delta.thinking)

@@ -11,6 +11,7 @@ from api.messages import FailureTexts
 from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, PromptBuilder
+from api.turn.tools import ToolBox
 from core.conversation.branch import Branch
 from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus, WarnCode
 from core.errors import WenmaiError
@@ -65,6 +66,7 @@ class Pipeline:
     failure_text: FailureTexts
     memories: MemoryRecall
     learning: MemoryLearning
+    tools: ToolBox
     widener: Widener | None = None
 
     def owners(self, owner: str) -> tuple[str, ...]:

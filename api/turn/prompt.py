@@ -31,9 +31,9 @@ from core.prompt.budget import (
     fits_alone,
     shares_of,
 )
-from core.prompt.exchange import Exchange
+from core.prompt.exchange import Exchange, canonical_json, wire_tools
 from core.prompt.fence import ANY_CODE, new_code
-from core.prompt.layouts import lay_out
+from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
     LAID_WITH,
     Assembled,
@@ -51,6 +51,7 @@ from core.prompt.messages import (
 from core.prompt.nearest import nearest_text
 from core.relevance.talk import Talk
 from core.text import Language, is_mostly_chinese
+from core.tools import ToolOffer
 from services.llm_service import ModelEntry
 
 log = structlog.get_logger()
@@ -114,9 +115,10 @@ class Prompt:
     budget: Budget
     memories: tuple[Memory, ...] = ()
 
-    def lay(self, layout: Layout) -> list[Message]:
-        """The messages as they go over the wire."""
-        return lay_out(self.messages, layout, self.texts)
+    def lay(self, layout: Layout, steps: Sequence[Message] = ()) -> list[Message]:
+        """The messages as they go over the wire, with what was said of tools since."""
+        laid = lay_out(self.messages, layout, self.texts)
+        return lay_steps(laid, steps, layout, self.texts.code)
 
     @property
     def dropped_by_part(self) -> dict[str, int]:
@@ -173,10 +175,16 @@ class PromptBuilder:
             )
 
     def build(
-        self, request: TurnRequest, model: ModelEntry, session: Session | None, gathered: Gathered
+        self,
+        request: TurnRequest,
+        model: ModelEntry,
+        session: Session | None,
+        gathered: Gathered,
+        offer: ToolOffer | None = None,
     ) -> Prompt:
         """Fit what was gathered into the model's window and put it in order, in fences with a new code."""
         budget, code = self._budget(model), new_code()
+        budget = replace(budget, tools=tool_tokens(budget, offer))
         texts = self._with_nearest(self._texts(request, session, gathered.role, code), request, gathered)
         history, memories = _history(gathered), gathered.memories
         texts = self._with_memories(texts, request, memories)
@@ -252,6 +260,17 @@ class PromptBuilder:
         return with_times(self._library.text("context", language), language, now, began)
 
 
+RESULTS_SHARE = 0.25  # of the window, for what tools give back
+
+
+def tool_tokens(budget: Budget, offer: ToolOffer | None) -> int:
+    """What is kept free for the tools that are offered, and for their results."""
+    if offer is None or not offer.tools:
+        return 0
+    offered = budget.count(canonical_json(wire_tools(offer)).decode())
+    return min(offered + int(budget.window * RESULTS_SHARE), budget.prompt_tokens)
+
+
 def tokens_saved(memories: Iterable[Memory]) -> int:
     """What their lines would have taken."""
     return estimate_tokens(memory_lines(memories))
@@ -305,7 +324,14 @@ def _included(
             turn_id=message.turn_id,
             text=message.content if message.part in stored_here else None,
             memory_ids=recalled if message.part is Part.MEMORY else (),
+            call_ids=_call_ids(message),
         )
+
+
+def _call_ids(message: Message) -> tuple[str, ...]:
+    if message.tool_call_id is not None:
+        return (message.tool_call_id,)
+    return tuple(call.call_id for call in message.tool_calls)
 
 
 def _dropped(one: Dropped) -> ManifestPart:

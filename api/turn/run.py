@@ -19,7 +19,7 @@ import structlog
 from api.messages import say
 from api.turn.answer import Answer, AnswerSaver, Citing
 from api.turn.gathering import Gathering, Pipeline, TurnModels
-from api.turn.prompt import Gathered, Prompt, tokens_saved
+from api.turn.prompt import RESULTS_SHARE, Gathered, Prompt, tokens_saved
 from api.turn.stream import (
     DoneEvent,
     ErrorEvent,
@@ -32,6 +32,7 @@ from api.turn.stream import (
     remembered_fields,
 )
 from api.turn.talk import talk_reply
+from api.turn.tools import TurnTools
 from core.conversation.branch import Branch
 from core.conversation.sessions import Command, Session, command_language
 from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStage, TurnStatus, Usage, WarnCode
@@ -54,6 +55,8 @@ from services.store.clock import Activity
 from services.store.dialect import StoreRequestError
 
 log = structlog.get_logger()
+
+TOOL_CALLS = "tool_calls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class TurnRun:
         )
         self._saver = AnswerSaver(self._answer, partial(pipeline.conversations.save_meanwhile, self.turn_id))
         self._citing = Citing()
+        self.tools = TurnTools(pipeline.tools, plan.turn, self._status)
         self._prompt: Prompt | None = None
         self._exchange = Exchange()
         self._scope = anyio.CancelScope()
@@ -151,7 +155,26 @@ class TurnRun:
         self._warn()
         self._status(TurnStage.GENERATING, dropped=len(prompt.dropped))
         self._saver.begin()
-        async for sent in self._answer.events(model.stream_laid(prompt.lay, self._exchange, self._retrying)):
+        while True:
+            await self._generate(model, prompt)
+            answer, tools = self._answer, self.tools
+            if not answer.calls or answer.is_full or tools.closed:
+                break
+            await tools.call(answer.content, answer.calls)
+            answer.next_step()
+        self._lap("generate")
+        self._learn(model)
+        if self._answer.finish_reason == "length":
+            self._warning(WarnCode.ANSWER_CUT)
+        if not self._answer.content:
+            raise LLMUnavailableError(say(self._why_silent(), self._language))
+
+    async def _generate(self, model: ModelEntry, prompt: Prompt) -> None:
+        """One request to the model, and what it says, to its end or to its calls of tools."""
+        if self.tools.steps or self.tools.offer.tools:
+            self._exchange.offer = self.tools.offer
+        lay = partial(prompt.lay, steps=self.tools.messages)
+        async for sent in self._answer.events(model.stream_laid(lay, self._exchange, self._retrying)):
             if "first_token" not in self._timings:
                 self._lap("first_token")
             self.stream.publish(*sent)
@@ -159,12 +182,12 @@ class TurnRun:
             # a flooding model never lets the loop deliver a cancellation by itself
             if self._scope.cancel_called:
                 await anyio.lowlevel.checkpoint()
-        self._lap("generate")
-        self._learn(model)
-        if self._answer.finish_reason == "length":
-            self._warning(WarnCode.ANSWER_CUT)
-        if not self._answer.content:
-            raise LLMUnavailableError(say("no_answer", self._language))
+
+    def _why_silent(self) -> str:
+        """A model that ended with calls of tools has not returned nothing."""
+        if self._answer.calls:
+            return "too_many_tool_steps"
+        return "tool_calls_unreadable" if self._answer.finish_reason == TOOL_CALLS else "no_answer"
 
     async def _prepared(self) -> Prompt | None:
         """None: it is answered without a model. What was gathered and is not shown to one is let go of."""
@@ -174,7 +197,11 @@ class TurnRun:
             now = self._pipeline.prompts.now()
             self.stream.publish(*self._answer.whole(talk_reply(gathered, self._language, now)))
             return None
-        self._prompt = self._pipeline.prompts.build(request, model, self._plan.session, gathered)
+        await self.tools.gather()
+        self._prompt = self._pipeline.prompts.build(
+            request, model, self._plan.session, gathered, self.tools.offer
+        )
+        self.tools.give_room(int(model.context_window * RESULTS_SHARE), model.count_tokens)
         self._citing.expect(self._gathering.query, self._prompt.candidates, gathered.rewritten)
         self._remember(self._prompt, gathered)
         return self._prompt
@@ -222,6 +249,7 @@ class TurnRun:
             finish_reason=self._answer.finish_reason or "",
             warnings=self._notes.warnings,
             rewritten=self._notes.rewritten(self._gathering.rewritten_from),
+            tool_calls=self.tools.uses,
         )
         failure = await self._store() or failure
         failpoint("turn.stored")
@@ -273,6 +301,7 @@ class TurnRun:
     def _usage(self) -> Usage:
         reported = self._answer.prompt_tokens is not None
         estimate = sum(part.tokens for part in self._prompt.parts if part.kept) if self._prompt else 0
+        estimate *= self.tools.steps + 1
         return Usage(self._answer.prompt_tokens or estimate, self._answer.completion_tokens, not reported)
 
     def _error_status(self, failure: WenmaiError) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +37,7 @@ from api.turn.gathering import Pipeline
 from api.turn.memory_commands import MemoryCommands
 from api.turn.prompt import PromptBuilder
 from api.turn.run import RunningTurns, StreamSeats
+from api.turn.tools import ToolBox
 from api.wiring.parts import (
     PARSING_S_PER_HOUR,
     SAMPLE_FOLDER,
@@ -51,6 +52,7 @@ from api.wiring.parts import (
     open_reranker,
     open_snapshots,
     open_store,
+    open_tools,
     refuse_foreign,
     sample_is_pending,
     scheduled_cleanup,
@@ -63,6 +65,7 @@ from core.conversation.sessions import PersonaDraft, PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
 from core.relevance.talk_model import load_talk_model
+from core.tools import ToolSource
 from services.conversation.sessions import SessionStore
 from services.conversation.summaries import Rewordings, SummaryService
 from services.conversation.turns import HISTORY_CACHE_S, TurnStore
@@ -180,6 +183,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
         llms = LLMService(await open_llms(settings, stack))
         _check_named_models(settings, llms)
         reranker = open_reranker(settings, embedding.name, stack)
+        tools = await stack.enter_async_context(open_tools(settings.tools))
         await _settle_folders(settings, embedding, partial(open_store, settings.store))
         store = await stack.enter_async_context(open_store(settings.store))
         snapshots = await stack.enter_async_context(open_snapshots(settings.store))
@@ -196,7 +200,7 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
             partial(open_store, settings.store), settings.store.embedded,
         )  # fmt: skip
         stack.push_async_callback(reembedding.close)
-        container = _put_together(history, knowledge, running, schedule, reembedding, reranker)
+        container = _put_together(history, knowledge, running, schedule, reembedding, reranker, tools)
         container.metrics.registry.register(Gauges(container))
         await container.readiness.prepare(*container.recoveries)
         if kind := await asyncio.to_thread(_forgetful, settings.store):
@@ -308,13 +312,15 @@ def _put_together(
     schedule: CleanupSchedule,
     reembedding: StoreReembedding,
     reranker: BaseNodePostprocessor | None,
+    tools: Sequence[ToolSource],
 ) -> Container:
     settings, store, llms = history.settings, history.store, history.llms
     names = settings.store
     metrics = Metrics(entry.model_id for entry in llms.entries())
     memories = _memories(history, metrics)
     prompts, personas = _prompts(history)
-    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories)
+    box = ToolBox(tools, settings.tools, history.conversations.save_tool_calls)
+    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories, box)
     search, chat = _search(history, knowledge, pipeline), _chat(history, pipeline, running)
     disk, sync = DiskWatch(store, names.low_disk_mb << 20), _folder_sync(history, knowledge)
     readiness = Readiness(store, names, history.embedding)
@@ -350,6 +356,7 @@ def _put_together(
         calibration=CalibrationHandler(search, history.calibrations, pipeline.threshold),
         model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
         memories=memories,
+        tools=tools,
     )
 
 
@@ -452,6 +459,7 @@ def _pipeline(
     personas: PersonaRules,
     metrics: Metrics,
     memories: MemoriesHandler,
+    tools: ToolBox,
 ) -> Pipeline:
     settings, store, library = history.settings, history.store, PromptLibrary()
     neighbours = Neighbours(store, settings.store.knowledge_collection)
@@ -486,6 +494,7 @@ def _pipeline(
         failure_text=FailureTexts(settings.models, mask_of(settings)),
         memories=history.recall,
         learning=memories.learning,
+        tools=tools,
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )
 

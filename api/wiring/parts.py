@@ -6,8 +6,8 @@ import asyncio
 import importlib
 import inspect
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from config.settings import (
     ModelSettings,
     Settings,
     StoreSettings,
+    ToolsSettings,
 )
 from config.sources import did_you_mean
 from core.dates import today
@@ -34,6 +35,7 @@ from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.operations.expiry import ExpiryReport
 from core.prompt.budget import counting_once, estimate_prompt_tokens
 from core.prompt.messages import Layout
+from core.tools import ToolSource
 from services.adapters.e5.tokens import WINDOW_TOKENS, count_tokens
 from services.adapters.readers.documents import parse_document
 from services.adapters.schedule import open_schedule, open_sync_schedule, slots_of, sync_slots, zone_named
@@ -398,6 +400,15 @@ class _OpenLLMs:
             self._client = await self._stack.enter_async_context(open_model_client(patience_s))
         make = OpenAILLM if entry.provider == "openai" else AnthropicLLM
         return make(entry, key, self._client, self._answer_share)
+
+
+def open_tools(settings: ToolsSettings) -> AbstractAsyncContextManager[Sequence[ToolSource]]:
+    """They are listed in the background. Raises StartRefusedError."""
+    if not settings.tools:
+        return nullcontext(())
+    from services.adapters.mcp.server import open_servers
+
+    return open_servers(settings.tools)
 
 
 # Parsing, and the times of what recurs.

@@ -27,6 +27,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "question": ("问", "Question"),
     "thinking": ("思考", "Thinking"),
     "answer": ("答", "Answer"),
+    "tool": ("工具", "Tool"),
     "sources": ("来源", "Sources"),
     "scope": ("检索范围", "Search scope"),
     "page": ("第 {} 页", "page {}"),
@@ -150,6 +151,9 @@ class MarkdownTranscript:
         if scope := scope_of(turn.filters, self._language):
             parts.append(f"**{self._word('scope')}** {escaped(scope)}")
         parts += self._part("thinking", turn.thinking)
+        for use in turn.tool_calls:
+            parts.append(f"**{self._word('tool')}** {escaped(use.function.name)} ({use.state.value})")
+            parts += [contained(text) for text in (use.function.arguments, use.result) if text]
         parts += self._part("answer", turn.answer)
         if turn.sources:
             parts += [f"**{self._word('sources')}**", self._sources(turn.sources)]

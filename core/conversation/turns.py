@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
 from core.dates import rfc3339
 from core.knowledge import NO_LIMITS, Citation, KnowledgeFilter
 from core.text import Language, preprocess_question
+from core.tools import ToolState, ToolUse
 
 
 class TurnStage(StrEnum):
@@ -30,6 +31,7 @@ class TurnStage(StrEnum):
     FILTERING = "filtering"
     REMEMBERING = "remembering"
     GENERATING = "generating"
+    TOOL = "tool"
     RETRYING = "retrying"
     WARNING = "warning"
     ERROR = "error"
@@ -43,6 +45,7 @@ class WarnCode(StrEnum):
     TURNS_UNREADABLE = "turns_unreadable"
     RERANKER_UNAVAILABLE = "reranker_unavailable"
     ANSWER_CUT = "answer_cut"
+    TOOLS_UNAVAILABLE = "tools_unavailable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,8 @@ class ManifestPart:
 
     `part` and `role` are values of core.prompt.messages.Part and Role. `turn_id` names the turn it repeats,
     or that holds the summary; `chunk_id` the passage, for parts left out of the knowledge context;
-    `memory_ids` the memories, a line each. `text` is kept only for what is stored nowhere else. `reason` says
-    why it is included, or why it is not.
+    `memory_ids` the memories, a line each; `call_ids` the calls of tools of its turn. `text` is kept only for
+    what is stored nowhere else. `reason` says why it is included, or why it is not.
     """
 
     part: str
@@ -64,6 +67,7 @@ class ManifestPart:
     chunk_id: str | None = None
     text: str | None = None
     memory_ids: tuple[str, ...] = ()
+    call_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,8 @@ KnowledgeUse = Literal["auto", "always", "never"]
 class AskedWith:
     """How a question was to be answered, as its request said. With the question, the model, and the filters
     it is the same request again. `date` is when it is asked (ISO 8601: a day, a month or a year), "" for the
-    day on which it is answered. Without `memory` nothing is recalled for it, nor learned from it."""
+    day on which it is answered. Without `memory` nothing is recalled for it, nor learned from it.
+    `tools` are tables of the configuration, or single tools of one."""
 
     thinking: bool = False
     rerank_top_n: int = 10
@@ -161,6 +166,7 @@ class AskedWith:
     knowledge: KnowledgeUse = "auto"
     date: str = ""
     memory: bool = True
+    tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +219,8 @@ class Turn:
     ended; "length": at a limit. `filters` are what the question was limited to. `request` is None where it is
     not known: earlier versions did not keep it. `feedback` is of this answer: one that is given anew has
     none. `warnings`, in the order sent, and `rewritten` are what its stream carried beside the answer,
-    MAX_WARNINGS at most.
+    MAX_WARNINGS at most. `tool_calls` in the order made; those of a run that was cut stand first, without a
+    result.
     """
 
     turn_id: str
@@ -242,6 +249,7 @@ class Turn:
     feedback: Feedback | None = None
     warnings: tuple[TurnWarning, ...] = ()
     rewritten: RewrittenQuestion | None = None
+    tool_calls: tuple[ToolUse, ...] = ()
 
     @property
     def timestamp(self) -> str:
@@ -251,6 +259,15 @@ class Turn:
     def text(self) -> str:
         """What is embedded as the turn."""
         return f"用户: {self.question}\n助手: {self.answer}"
+
+
+def settled_calls(turn: Turn) -> tuple[ToolUse, ...]:
+    """Its calls; of a turn that ended, a call that still ran when the process did is interrupted."""
+    if not turn.status.finished:
+        return turn.tool_calls
+    return tuple(
+        use if use.state.has_result else replace(use, state=ToolState.INTERRUPTED) for use in turn.tool_calls
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,4 +328,6 @@ def _fingerprint(question: str, model_id: str, how: AskedWith, filters: Knowledg
         asked.append(how.date)
     if not how.memory:
         asked.append("no memory")
+    if how.tools:
+        asked.append(["tools", *how.tools])
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

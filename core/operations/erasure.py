@@ -192,8 +192,11 @@ def is_of(payload: Mapping[str, Any], owner: str) -> bool:
 
 
 _NO_WORDS = frozenset(
-    ("owner", "command", "request_hash", "finish_reason", "filters", "warnings", "request.date")
-)
+    (
+        "owner", "command", "request_hash", "finish_reason", "filters", "warnings", "request.date",
+        "request.tools", "tool_calls.function.name",
+    )
+)  # fmt: skip
 _COPIED = frozenset(("sources", "prompt", "summary"))  # what documents, or the turns before it, say
 _STORED_AS = {"question": "user_query", "answer": "assistant_response", "rewritten": "rewritten_question"}
 

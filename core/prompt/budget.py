@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from core.conversation.turns import Turn
 from core.knowledge import Candidate
-from core.prompt.fence import Kind, fenced, neutral
+from core.prompt.fence import ANY_CODE, Kind, fenced, neutral
 from core.prompt.layouts import RULE, defused
-from core.prompt.messages import History, Part, PromptTexts, answer_in_history, render_block
+from core.prompt.messages import History, Part, PromptTexts, answer_in_history, render_block, tool_messages
 
 # Hundredths of a token per character.
 _LETTER = 25
@@ -188,17 +188,19 @@ def shares_of(*, knowledge: float, answer: float) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`window` and `answer` (kept free for the answer) in tokens, as `count` counts them."""
+    """`window`, `answer` (kept free for the answer) and `tools` (for what is offered and their results) in
+    tokens, as `count` counts them."""
 
     window: int
     answer: int
     shares: Shares
     count: Count
+    tools: int = 0
 
     @property
     def prompt_tokens(self) -> int:
         """What the whole prompt may take."""
-        return self.window - self.answer
+        return self.window - self.answer - self.tools
 
     @property
     def persona_tokens(self) -> int:
@@ -273,7 +275,15 @@ def fit(
 
 
 def turn_tokens(count: Count, turn: Turn) -> int:
-    return _text_tokens(count, defused(turn.question)) + _text_tokens(count, defused(answer_in_history(turn)))
+    tokens = _text_tokens(count, defused(turn.question)) + _text_tokens(
+        count, defused(answer_in_history(turn))
+    )
+    for message in tool_messages(turn.tool_calls, Part.RECENT):
+        calls = [text for call in message.tool_calls for text in (call.call_id, call.name, call.arguments)]
+        tokens += _text_tokens(
+            count, fenced(Kind.TOOL_RESULT, ANY_CODE, "\n".join((message.content, *calls)))
+        )
+    return tokens
 
 
 @dataclass(slots=True)

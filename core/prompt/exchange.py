@@ -17,6 +17,7 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 from core.prompt.messages import GAP, Layout, Message, Role, ToolCall
+from core.tools import ToolOffer
 
 MESSAGES, PROMPT, SYSTEM = "messages", "prompt", "system"
 MASK = "***"
@@ -32,7 +33,8 @@ class Exchange:
     """Filled while a model is called: one object per call, the last attempt wins.
 
     `usage` is the provider's own, as received; `status` an HTTP refusal's. `body` is worked out when asked
-    for, so that an exchange nobody looks at costs nothing.
+    for, so that an exchange nobody looks at costs nothing. `offer` is what the request is to offer: set by
+    whoever calls, it stays.
     """
 
     model: str = ""
@@ -42,6 +44,7 @@ class Exchange:
     finish_reason: str | None = None
     usage: dict[str, Any] = field(default_factory=dict)
     status: int | None = None
+    offer: ToolOffer | None = None
     _body: bytes = b""
     _system_apart: bool = False
     _noted: tuple[Message, ...] = ()
@@ -100,7 +103,7 @@ class Exchange:
 
     def begin(self, model: str, layout: Layout) -> None:
         """Forget an earlier attempt."""
-        self.take(Exchange(model=model, layout=layout))
+        self.take(Exchange(model=model, layout=layout, offer=self.offer))
 
     def snapshot(self) -> Exchange:
         return copy(self)
@@ -143,6 +146,24 @@ def wire_messages(messages: Sequence[Message], messages_key: str = MESSAGES) -> 
     return [wire_message(message) for message in messages]
 
 
+def wire_tools(offer: ToolOffer | None) -> dict[str, Any]:
+    """The parameters that offer tools, in OpenAI's form; none where there are none."""
+    if offer is None or not offer.tools:
+        return {}
+    tools = [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
+        }
+        for tool in offer.tools
+    ]
+    return {"tools": tools, **({"tool_choice": "none"} if offer.closed else {})}
+
+
 def rebuild_body(params: Mapping[str, Any], messages_key: str, wire: Sequence[WireMessage] | str) -> bytes:
     """The bytes that were sent, from an exchange's `params` and its messages laid out again."""
     return canonical_json({**params, messages_key: wire})
@@ -181,6 +202,22 @@ def fielded(messages: Sequence[Message]) -> FieldedMessages:
         else:
             wire.append(_message(message))
     return FieldedMessages(GAP.join(message.content for message in leading if message.content), wire)
+
+
+def fielded_tools(offer: ToolOffer | None, messages: Sequence[Message]) -> dict[str, Any]:
+    """The parameters that offer tools. This API refuses calls of tools that are not offered, those of earlier
+    turns too: they are named, and may not be called."""
+    tools = [
+        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+        for tool in (offer.tools if offer else ())
+    ]
+    if not tools:
+        called = {call.name: None for message in messages for call in message.tool_calls}
+        tools = [{"name": name, "description": "", "input_schema": {"type": "object"}} for name in called]
+    if not tools:
+        return {}
+    closed = offer is None or not offer.tools or offer.closed
+    return {"tools": tools, **({"tool_choice": {"type": "none"}} if closed else {})}
 
 
 def is_fielded(params: Mapping[str, Any]) -> bool:

@@ -52,6 +52,17 @@ def lay_out(messages: Sequence[Message], layout: Layout, texts: PromptTexts) -> 
     return _one_system(messages, texts)
 
 
+def lay_steps(laid: Sequence[Message], steps: Sequence[Message], layout: Layout, code: str) -> list[Message]:
+    """The messages of `lay_out` with what was said behind the question since: calls of tools and results."""
+    if not steps:
+        return list(laid)
+    if layout is not Layout.FLAT:
+        return [*laid, *(_of_the_dialogue(message, code) for message in steps)]
+    names = _NAMES_ZH if laid[0].content.endswith(f"{_NAMES_ZH[Role.ASSISTANT]}: ") else _NAMES_EN
+    prompt = _ANSWER_CUE.sub("\n", laid[0].content) + _transcript(steps, names, code)
+    return [replace(laid[0], content=f"{prompt}\n{names[Role.ASSISTANT]}: ")]
+
+
 def next_after_refusal(layout: Layout) -> Layout | None:
     """What `auto` tries when the model's server answered 400; None when nothing is left.
 

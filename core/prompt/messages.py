@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from itertools import groupby
 
 from core.citing.citations import without_marks
 from core.conversation.turns import Turn
@@ -23,6 +24,7 @@ from core.errors import WenmaiError
 from core.knowledge import Candidate, KnowledgeFilter, scope_of
 from core.prompt.fence import CODE_DIGITS, Kind, neutral, restored, tag
 from core.text import Language
+from core.tools import ToolUse, cut_result
 
 
 class Role(StrEnum):
@@ -274,12 +276,36 @@ def _gather(history: History, candidates: Sequence[Candidate], question: str, co
 def _history_messages(turns: Iterable[Turn], part: Part) -> Iterator[Message]:
     for turn in turns:
         yield Message(Role.USER, turn.question, part, turn.turn_id)
+        if part is Part.RECENT:
+            yield from tool_messages(turn.tool_calls, part, turn.turn_id)
         yield Message(Role.ASSISTANT, answer_in_history(turn), part, turn.turn_id)
 
 
 def answer_in_history(turn: Turn) -> str:
     """A turn's answer without the numbers of its passages, which would be taken for today's."""
     return without_marks(turn.answer, max((source.index for source in turn.sources), default=0))
+
+
+def step_messages(answer: str, uses: Iterable[ToolUse]) -> Iterator[Message]:
+    """The calls of the turn that is being answered, each step with what the model said before it."""
+    begins = 0
+    for _, step in groupby((use for use in uses if use.state.has_result), key=lambda use: use.step):
+        together = list(step)
+        calls = tuple(ToolCall(use.id, use.function.name, use.function.arguments) for use in together)
+        text, begins = answer[begins : together[0].at].strip(), together[0].at
+        yield Message(Role.ASSISTANT, text, Part.QUESTION, tool_calls=calls)
+        for use in together:
+            yield Message(Role.TOOL, use.result, Part.QUESTION, tool_call_id=use.id)
+
+
+OLD_RESULT_CHARS = 2_000  # of a result that is sent again in later turns
+
+
+def tool_messages(uses: Iterable[ToolUse], part: Part, turn_id: str | None = None) -> Iterator[Message]:
+    """An earlier turn's calls and their results, which are cut; its answer follows them."""
+    for message in step_messages("", uses):
+        content = cut_result(message.content, OLD_RESULT_CHARS)
+        yield replace(message, content=content, part=part, turn_id=turn_id)
 
 
 def _in_order(turns: Iterable[Turn]) -> tuple[Turn, ...]:

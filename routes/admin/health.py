@@ -99,6 +99,7 @@ async def public_settings(container: ContainerDep, owner: Owner) -> PublicSettin
         store_id=await asyncio.to_thread(container.store_id),
         embedding=container.embedding.name,
         formats=list(container.supported_formats),
+        tools=[source.name for source in container.tools],
         insert_block=any(entry.generative for entry in container.llms.entries()),
         rerank_top_n=TopN(default=DEFAULT_TOP_N, max=MAX_TOP_N),
     )

@@ -8,7 +8,7 @@ from typing import Any
 from api.sessions.shown_prompt import ShownPart, ShownPrompt
 from core.citing.citations import KnownDocuments
 from core.conversation.sessions import Session
-from core.conversation.turns import Summary, Turn
+from core.conversation.turns import Summary, Turn, settled_calls
 from core.knowledge import KnowledgeFilter
 from routes.stream import citation_reply, warning_reply
 from routes.wire import turns
@@ -30,6 +30,7 @@ def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:
         "warnings": [warning_reply(warning) for warning in turn.warnings],
         "rewritten_question": turn.rewritten.text if turn.rewritten else None,
         "memory_ids": list(turn.prompt.memory_ids) if turn.prompt else None,
+        "tool_calls": [turns.ToolUse.model_validate(use) for use in settled_calls(turn)],
     }
     body = {
         name: value
@@ -44,9 +45,11 @@ def _summary(summary: Summary) -> turns.Summary:
 
 
 def _part_reply(shown: ShownPart) -> turns.PromptPart:
-    fields = {**asdict(shown.part), "text": shown.text, "memory_ids": list(shown.part.memory_ids)}
-    if not shown.part.memory_ids:
-        del fields["memory_ids"]
+    fields = {**asdict(shown.part), "text": shown.text}
+    for name in ("memory_ids", "call_ids"):
+        fields[name] = list(fields[name])
+        if not fields[name]:
+            del fields[name]
     return turns.PromptPart(**fields, removed=shown.removed)
 
 

@@ -18,7 +18,7 @@ from api.sessions.transfer import SessionCopy
 from core.conversation.importing import ImportedSession
 from core.conversation.sessions import Session
 from core.conversation.transcript import MarkdownTranscript, parents_first, stretches
-from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus
+from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus, settled_calls
 from core.dates import is_moment, rfc3339
 from core.text import is_mostly_chinese
 from routes.conversation.replies import limits_reply, session_reply
@@ -162,6 +162,7 @@ def exported_turn(turn: Turn, exported: Callable[[str], bool]) -> dict[str, Any]
         "feedback": asdict(turn.feedback) if turn.feedback else None,
         "warnings": [_dumped(warning_reply(warning)) for warning in turn.warnings],
         "rewritten_question": _exported_rewritten(turn.rewritten, exported),
+        "tool_calls": [asdict(use) for use in settled_calls(turn)],
     }
 
 

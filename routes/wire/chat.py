@@ -7,7 +7,18 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, RootModel
 
 from core.conversation.turns import KnowledgeUse, TurnStage, TurnStatus
-from routes.wire.fields import AskedDate, FiltersBody, PlainText, Reply, Uuid, WireModel, absent, example
+from routes.wire.fields import (
+    MAX_NAMES,
+    AskedDate,
+    FiltersBody,
+    Named,
+    PlainText,
+    Reply,
+    Uuid,
+    WireModel,
+    absent,
+    example,
+)
 from routes.wire.turns import SESSION_ID, TURN_ID, Citation, TurnWarning, Usage
 
 DEFAULT_TOP_N = 10
@@ -46,6 +57,11 @@ class ChatBody(WireModel):
     date: AskedDate = ""
     memory: bool = Field(
         True, description="false: nothing is recalled from other conversations, and nothing learned of this."
+    )
+    tools: list[Named] = Field(
+        [],
+        max_length=MAX_NAMES,
+        description="What the model may call: names of [tools] tables, or single tools as table__tool.",
     )
     stream: bool = Field(True, description="false: one JSON object instead of a stream.")
     stream_format: StreamFormat = Field(
@@ -103,6 +119,7 @@ class SessionData(Reply):
 def _stages() -> str:
     """Every stage, with the fields that some bring along."""
     along = {
+        TurnStage.TOOL: " (call_id, name, state, ms, step, arguments, result)",
         TurnStage.WARNING: " (code and counts)",
         TurnStage.ERROR: " (code, retryable, request_id)",
         TurnStage.FINISHED: " (turn_id, parent_turn_id, status, usage, timings_ms)",

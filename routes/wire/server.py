@@ -108,6 +108,7 @@ class PublicSettings(Reply):
             "store_id": "0b0e7f5c-2a1d-4a0f-9b3c-6d8e1f2a3b4c",
             "embedding": "multilingual-e5-small",
             "formats": [".md", ".pdf"],
+            "tools": ["calendar"],
             "insert_block": True,
             "rerank_top_n": {"default": 10, "max": 50},
         }
@@ -120,6 +121,7 @@ class PublicSettings(Reply):
     store_id: str = Field("", description="The embedded store's own id; empty of a Qdrant server's.")
     embedding: str = Field(description="The embedding model.")
     formats: list[str] = Field(description="The endings of files that can be read in.")
+    tools: list[str] = Field(description="What `tools` in a question may name.")
     insert_block: bool = Field(description="Whether some model can judge candidates.")
     rerank_top_n: TopN = Field(description="How many candidates a question may ask for.")
 

@@ -31,8 +31,9 @@ from core.dates import LATEST_ZONE, MAX_EXPIRE_DAYS, parse_time
 from core.errors import BadRequestError
 from core.knowledge import Citation, KnowledgeFilter
 from core.text import preprocess_question
+from core.tools import MAX_ARGUMENT_CHARS, CalledFunction, ToolState, ToolUse, cut_result
 from routes.wire.chat import MAX_TOP_N
-from routes.wire.fields import AtMost, IsoDate, PlainText, Reply, Uuid, WireModel, example
+from routes.wire.fields import MAX_NAMES, AtMost, IsoDate, PlainText, Reply, Uuid, WireModel, example
 from routes.wire.turns import SESSION_ID, TURN_ID, FeedbackBody, Name, PersonaBody, Title
 
 MAX_TURNS = 20_000
@@ -142,9 +143,10 @@ class ImportRequest(WireModel):
     knowledge: KnowledgeUse = Field("auto", description="Whether the documents were to be searched.")
     date: IsoDate = Field("", description="When it was asked, as its request said.")
     memory: bool = Field(True, description="Whether memories were to be used.")
+    tools: list[Name] = Field([], max_length=MAX_NAMES, description="What the model might call.")
 
     def to_asked(self) -> AskedWith:
-        return AskedWith(**self.model_dump())
+        return AskedWith(**{**self.model_dump(), "tools": tuple(self.tools)})
 
 
 class ImportWarning(WireModel):
@@ -186,7 +188,43 @@ class ImportRewritten(WireModel):
         return RewrittenQuestion(self.text, tuple([str(turn_id) for turn_id in self.turn_ids]))
 
 
-_OF_TOOLS = ("tool", "function")
+class ImportFunction(WireModel):
+    """What a model asked for."""
+
+    name: Name = Field(description="The tool's name.")
+    arguments: Text = Field("{}", description="JSON text.")
+
+
+class ImportToolUse(WireModel):
+    """A call of a tool, in the form of OpenAI's API, and what came of it."""
+
+    id: Name = Field(description="Its id, unique in the turn.")
+    type: Literal["function"] = Field("function", description="Always function.")
+    function: ImportFunction = Field(description="What was called.")
+    state: Literal["done", "failed", "refused", "interrupted", "waiting", "running"] = Field(
+        "done", description="What came of it; one that was under way is interrupted."
+    )
+    result: Text = Field("", description="What the model was sent of it.")
+    ms: Finite = Field(0.0, description="Milliseconds.")
+    step: Count = Field(0, description="Calls of one step were asked for together.")
+    at: Count = Field(0, description="How many characters the answer had then.")
+    read_only: bool = Field(False, description="Whether the tool says that it changes nothing.")
+
+    def to_use(self) -> ToolUse:
+        state = ToolState(self.state)
+        return ToolUse(
+            id=self.id,
+            function=CalledFunction(self.function.name, self.function.arguments[:MAX_ARGUMENT_CHARS]),
+            state=state if state.has_result else ToolState.INTERRUPTED,
+            result=cut_result(self.result),
+            ms=self.ms,
+            step=self.step,
+            at=self.at,
+            read_only=self.read_only,
+        )
+
+
+MAX_TOOL_CALLS = 1_000  # of one turn
 AS_STORED = (
     "question", "answer", "thinking", "model_id", "command", "token_count", "timings_ms", "finish_reason",
 )  # fmt: skip
@@ -233,6 +271,10 @@ class ImportTurn(WireModel):
         None, description="The wording that the documents were searched with once more."
     )
 
+    tool_calls: list[ImportToolUse] = Field(
+        default_factory=list, max_length=MAX_TOOL_CALLS, description="The tools that the model called."
+    )
+
     def to_turn(self, at: int) -> Turn:
         """Raises BadRequestError, which names the turn by its place."""
         parent = str(self.parent_turn_id) if self.parent_turn_id else None
@@ -249,26 +291,44 @@ class ImportTurn(WireModel):
             feedback=self.feedback.to_feedback() if self.feedback else None,
             warnings=tuple([warning.to_warning() for warning in self.warnings]),
             rewritten=self.rewritten_question.to_rewritten() if self.rewritten_question else None,
+            tool_calls=tuple([use.to_use() for use in self.tool_calls]),
             **{name: getattr(self, name) for name in AS_STORED},
         )
 
 
-class ImportMessage(WireModel):
-    """A message in OpenAI's form: text of a person, a model, or the system. Other fields are ignored."""
+class ImportCall(WireModel):
+    """A call that an assistant's message asks for."""
 
     model_config = ConfigDict(extra="ignore")
 
-    role: str = Field(description="system or developer (the first only), user or assistant.")
-    content: Text = Field(description="Text, or a list of parts of the type text, which are joined.")
+    id: Name = Field(description="What the tool's message names.")
+    function: ImportFunction = Field(description="What was called.")
+
+
+class ImportMessage(WireModel):
+    """A message in OpenAI's form: of a person, a model, the system or a tool. Other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: str = Field(description="system or developer (the first only), user, assistant or tool.")
+    content: Text = Field(
+        "", description="Text, or a list of parts of the type text, which are joined; null beside tool_calls."
+    )
+    tool_calls: list[ImportCall] | None = Field(
+        None, max_length=MAX_TOOL_CALLS, description="What an assistant's message asks for."
+    )
+    tool_call_id: Name | None = Field(None, description="Which call a tool's message answers.")
 
     @model_validator(mode="before")
     @classmethod
-    def _no_tools(cls, value: Any) -> Any:
-        if isinstance(value, dict) and (
-            value.get("role") in _OF_TOOLS or value.get("tool_calls") or value.get("function_call")
-        ):
-            raise PydanticCustomError("tools", "tool calls and tool messages cannot be imported")
+    def _no_old_calls(cls, value: Any) -> Any:
+        if isinstance(value, dict) and (value.get("role") == "function" or value.get("function_call")):
+            raise PydanticCustomError("tools", "function calls of before tool_calls cannot be imported")
         return value
+
+    @property
+    def is_of_tools(self) -> bool:
+        return self.role == "tool" or (self.role == "assistant" and bool(self.tool_calls))
 
     @field_validator("role")
     @classmethod
@@ -279,7 +339,7 @@ class ImportMessage(WireModel):
     @classmethod
     def _joined(cls, value: Any) -> Any:
         if not isinstance(value, list):
-            return value
+            return "" if value is None else value
         texts = [_text_of(part) for part in value]
         if None in texts:
             raise PydanticCustomError("parts", "only parts of the type text can be imported")
@@ -384,13 +444,17 @@ def _with_messages(imported: ImportedSession, messages: list[ImportMessage]) -> 
     turns: list[Turn] = []
     answered = True
     for at, message in enumerate(messages):
+        if message.is_of_tools and not answered:
+            turns[-1] = _with_tools(turns[-1], message)
+            continue
         if not preprocess_question(message.content):
             raise BadRequestError(f"messages.{at}.content: must not be empty.")
         if message.role == "user":
             turns.append(imported_turn(message.content, "", status=TurnStatus.INTERRUPTED))
             answered = False
         elif message.role == "assistant" and not answered:
-            turns[-1] = replace(turns[-1], answer=message.content, status=TurnStatus.COMPLETED)
+            answer = "\n\n".join(filter(None, (turns[-1].answer, message.content)))
+            turns[-1] = replace(turns[-1], answer=answer, status=TurnStatus.COMPLETED)
             answered = True
         elif message.role == "system" and at == 0 and imported.persona is None:
             imported = replace(imported, persona=ImportedPersona(PersonaDraft(message.content)))
@@ -401,14 +465,35 @@ def _with_messages(imported: ImportedSession, messages: list[ImportMessage]) -> 
     return replace(imported, turns=turns)
 
 
+def _with_tools(turn: Turn, message: ImportMessage) -> Turn:
+    """An answer's calls are a step of its turn; a tool's message answers the call that it names, or none."""
+    uses = turn.tool_calls
+    if message.role == "tool":
+        named = (use.id == message.tool_call_id and not use.state.has_result for use in uses)
+        at = next((at for at, is_named in enumerate(named) if is_named), None)
+        if at is None:
+            return turn
+        done = replace(uses[at], state=ToolState.DONE, result=cut_result(message.content))
+        return replace(turn, tool_calls=(*uses[:at], done, *uses[at + 1 :]))
+    step = uses[-1].step + 1 if uses else 0
+    calls = [
+        ImportToolUse(id=call.id, function=call.function, state="interrupted", step=step).to_use()
+        for call in message.tool_calls or ()
+    ]
+    answer = "\n\n".join(filter(None, (turn.answer, message.content.strip())))
+    return replace(turn, answer=answer, tool_calls=(*uses, *calls)[:MAX_TOOL_CALLS])
+
+
 def _why_refused(role: str) -> str:
     match role:
         case "assistant":
             return "an assistant message must follow a user message."
+        case "tool":
+            return "a tool message must follow the assistant message that calls it."
         case "system":
             return "a system message must be the first, and not beside a persona."
         case _:
-            return "must be system, user or assistant."
+            return "must be system, user, assistant or tool."
 
 
 class ImportedConversation(Reply):

@@ -11,6 +11,7 @@ from core.conversation.sessions import MAX_NAME_CHARS, PersonaDraft
 from core.conversation.turns import Feedback as StoredFeedback
 from core.conversation.turns import KnowledgeUse, TurnStatus
 from core.dates import MAX_EXPIRE_DAYS
+from core.tools import ToolState
 from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
 from routes.wire.fields import AtMost, Moment, PlainText, Reply, WireModel, absent, example
 
@@ -112,6 +113,58 @@ class AskedWith(Reply):
     knowledge: KnowledgeUse = Field(description="Whether the documents were to be searched.")
     date: str = Field(description='When it was asked, as its request said; "" for the day it was answered.')
     memory: bool = Field(True, description="Whether memories were to be used.")
+    tools: list[str] = Field([], description="What the model might call.")
+
+
+class CalledFunction(Reply):
+    """What a model asked for."""
+
+    name: str = Field(description="The tool's name, as the model knows it.")
+    arguments: str = Field(description="JSON text, as the model wrote it.")
+
+
+class ToolUse(Reply):
+    """A call of a tool, in the form of OpenAI's API, and what came of it."""
+
+    model_config = example(
+        {
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": "calendar__list", "arguments": '{"day":"2026-01-31"}'},
+            "state": "done",
+            "result": "no appointments",
+            "ms": 41.0,
+            "step": 0,
+            "read_only": True,
+        }
+    )
+
+    id: str = Field(description="Its id, unique in the turn.")
+    type: Literal["function"] = Field(description="Always function.")
+    function: CalledFunction = Field(description="What was called.")
+    state: ToolState = Field(description="What came of it; interrupted: it began, and its end is not known.")
+    result: str = Field(description="What the model was sent of it, as text.")
+    ms: float = Field(description="Milliseconds, with the wait for an approval.")
+    step: int = Field(description="Calls of one step were asked for together; from 0.")
+    read_only: bool = Field(description="Whether the tool says that it changes nothing.")
+
+
+class ToolDecision(WireModel):
+    """A person's word on a call of a tool."""
+
+    model_config = example({"approve": True})
+
+    approve: bool = Field(description="true: the call is made; false: it is not, and the model reads so.")
+
+
+class DecidedCall(Reply):
+    """The word was taken."""
+
+    model_config = example({"turn_id": TURN_ID, "call_id": "call_1", "approved": True})
+
+    turn_id: str = Field(description="The turn.")
+    call_id: str = Field(description="The call.")
+    approved: bool = Field(description="What was decided.")
 
 
 class Feedback(Reply):
@@ -166,6 +219,7 @@ class Turn(Reply):
     warnings: list[TurnWarning] | None = absent("What its reader was warned of.")
     rewritten_question: str | None = absent("The wording that the documents were searched with once more.")
     memory_ids: list[str] | None = absent("What its prompt was told of other conversations.")
+    tool_calls: list[ToolUse] | None = absent("The tools that the model called, in order.")
 
 
 class Branch(Reply):
@@ -264,6 +318,7 @@ class PromptPart(Reply):
     turn_id: str | None = Field(description="The turn that it repeats, or that holds the summary.")
     chunk_id: str | None = Field(description="The passage that was left out.")
     memory_ids: list[str] | None = absent("The memories in it, in the order of its lines.")
+    call_ids: list[str] | None = absent("The calls of tools that it asks for, or the one that it answers.")
     text: str | None = Field(description="null for what was left out, and for what was erased since.")
     removed: bool = Field(description="true: it was sent, and erased since.")
 

@@ -31,6 +31,7 @@ from core.conversation.turns import (
 )
 from core.knowledge import Citation, KnowledgeFilter
 from core.relevance.sparse import SparseTerms
+from core.tools import ToolUse
 from services.store.dialect import Filter, Point, PointVectors, QueryRequest, Record, ScoredPoint, VectorStore
 from services.store.filters import by_ids, in_session, matching, newest_first, sparse_vector
 from services.store.pages import read_leniently, scroll_all
@@ -52,7 +53,8 @@ _PARTS: Mapping[str, TypeAdapter[Any]] = {
     "feedback": TypeAdapter(Feedback),
     "rewritten": TypeAdapter(RewrittenQuestion),
 }
-_PLAIN = frozenset(each.name for each in fields(Turn)) - {*_PARTS, "sources", "warnings"}
+_TOOL_USE = TypeAdapter(ToolUse)
+_PLAIN = frozenset(each.name for each in fields(Turn)) - {*_PARTS, "sources", "warnings", "tool_calls"}
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -90,6 +92,7 @@ class TurnPayload(BaseModel):
     feedback: Any = None
     warnings: list[Any] = Field(default_factory=list)
     rewritten: Any = Field(None, alias="rewritten_question")
+    tool_calls: list[Any] = Field(default_factory=list)
     schema_version: int = Field(TURN_SCHEMA, alias="schema")
 
 
@@ -144,6 +147,7 @@ def from_payload(stored: Mapping[str, Any], turn_id: str) -> Turn:
         **{name: part for name, part in read.items() if part is not None},
         sources=_sources(payload.sources, turn_id),
         warnings=_warnings(payload.warnings, turn_id),
+        tool_calls=_tool_calls(payload.tool_calls, turn_id),
     )
 
 
@@ -166,6 +170,16 @@ def _sources(stored: Sequence[Any], turn_id: str) -> tuple[Citation, ...]:
 def _warnings(stored: Sequence[Any], turn_id: str) -> tuple[TurnWarning, ...]:
     read = [_read(_WARNING, warning, turn_id) for warning in stored[:MAX_WARNINGS]]
     return tuple([warning for warning in read if warning is not None])
+
+
+def _tool_calls(stored: Sequence[Any], turn_id: str) -> tuple[ToolUse, ...]:
+    read = [_read(_TOOL_USE, use, turn_id) for use in stored]
+    return tuple([use for use in read if use is not None])
+
+
+def tool_calls_payload(uses: Sequence[ToolUse]) -> dict[str, Any]:
+    """The field of a turn that holds them."""
+    return {"tool_calls": [asdict(use) for use in uses]}
 
 
 # The trees of the sessions in use, kept between turns. Right only where this process writes all turns.

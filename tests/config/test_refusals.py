@@ -15,7 +15,7 @@ MODEL = '[llms.default]\nprovider = "openai"\nmodel = "m"\n'
 UNKNOWN = "is refused: there is no such setting."
 IN_FILE = "in the configuration file."
 CLASS = "llama_index:module:Class"
-TABLES = "Tables are [llms.NAME] and [sources.NAME]; settings stand above them, in no table."
+TABLES = "Tables are [llms.NAME], [sources.NAME] and [tools.NAME]; settings stand above them, in no table."
 
 
 def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **environment: str) -> str:
@@ -56,6 +56,38 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str = "", **e
             MODEL + "layout = 'x'",
             "LLMS.DEFAULT.LAYOUT = 'x' is refused: it must be one of "
             "auto, one_system, many_system, system_field, flat.",
+        ),
+        (
+            "[tools.a]\nconfirm = 'write'",
+            "TOOLS.A is refused: a table of tools needs either command (a program and its arguments) or url.",
+        ),
+        ("[tools.a]\ncomand = ['x']", f"TOOLS.A.COMAND {UNKNOWN} Did you mean command?"),
+        (
+            "[tools.a]\ncommand = 'x'",
+            "TOOLS.A.COMMAND = 'x' is refused: it must be a list.",
+        ),
+        (
+            "[tools.a]\nurl = 'ftp://x'",
+            "TOOLS.A.URL = 'ftp://x' is refused: it must be an address like http://127.0.0.1:11434/v1 or "
+            "https://api.deepseek.com/v1.",
+        ),
+        (
+            "[tools.a]\ncommand = ['x']\nconfirm = 'yes'",
+            "TOOLS.A.CONFIRM = 'yes' is refused: it must be one of never, write, always.",
+        ),
+        (
+            "[tools.a]\ncommand = ['x']\nheaders = {A = 'B'}",
+            "TOOLS.A is refused: headers go with url; a program gets variables by env.",
+        ),
+        (
+            "[tools.a]\ncommand = ['x']\nenv = ['sk-1']",
+            "TOOLS.A.ENV = 'sk-1' is refused: it must be "
+            "names of environment variables, such as GITHUB_TOKEN.",
+        ),
+        (
+            "[tools.search_knowledge]\ncommand = ['x']",
+            "TOOLS is refused: tools 'search_knowledge' must be named with 1 to 32 letters, digits, - and _, "
+            "and not search_knowledge.",
         ),
         (
             "[llms.a]\nprovider = 'opnai'",

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from config.settings import LLMSettings, Settings, SourceSettings, load_settings
+from config.settings import LLMSettings, Settings, SourceSettings, ToolSettings, load_settings
 from config.sources import section_of
 from tests.cookbook.pages import COOKBOOK
 
 EXAMPLE = (COOKBOOK / "wenmai.example.toml").read_text(encoding="utf-8")
 UNCOMMENTED = re.sub(r"^#(?=[a-z_]+ = |\[)", "", EXAMPLE, flags=re.M)
-TABLES = {"llms", "sources"}
+TABLES = {"llms", "sources", "tools"}
 AN_EXAMPLE = {"relevant_turn_threshold", "provider", "model", "api_key_env", "context_window", "tokenizer",
-              "layout", "folder", "owner"}  # fmt: skip
+              "layout", "folder", "owner", "command"}  # fmt: skip
 """What has no default that could be written down, or is required."""
 
 
@@ -42,7 +42,11 @@ def defaults_of(model: type[BaseModel]) -> dict[str, Any]:
 def test_every_setting_stands_in_the_example_once_with_its_default() -> None:
     """Discriminates: a setting that is added, renamed or has another default, and an example of before."""
     written = tomllib.loads(UNCOMMENTED)
-    tables: dict[str, type[BaseModel]] = {"llms": LLMSettings, "sources": SourceSettings}
+    tables: dict[str, type[BaseModel]] = {
+        "llms": LLMSettings,
+        "sources": SourceSettings,
+        "tools": ToolSettings,
+    }
     for name, model in tables.items():
         (table,) = written[name].values()
         assert set(table) == set(model.model_fields)

@@ -10,8 +10,8 @@ import msgspec
 from pydantic import PrivateAttr
 
 from config.settings import LLMSettings
-from core.prompt.exchange import MESSAGES, SYSTEM, Exchange, canonical_json, fielded
-from core.prompt.messages import Message
+from core.prompt.exchange import MESSAGES, SYSTEM, Exchange, canonical_json, fielded, fielded_tools
+from core.prompt.messages import Message, Role
 from services.adapters.http import Endpoint, endpoint
 from services.adapters.llms.provider import (
     ANSWER_SHARE,
@@ -31,16 +31,22 @@ _REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
+    "tool_use": "tool_calls",
     "model_context_window_exceeded": "length",
 }
 _PROMPT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-_FIXED = ("model", SYSTEM, MESSAGES, "max_tokens", "stream")
+_FIXED = ("model", SYSTEM, MESSAGES, "max_tokens", "stream", "tools")
 
 
 class _Block(msgspec.Struct, gc=False):
     text: Any = None
     thinking: Any = None
     stop_reason: Any = None
+    type: Any = None
+    id: Any = None
+    name: Any = None
+    input: Any = None
+    partial_json: Any = None
 
 
 class _Start(msgspec.Struct, gc=False):
@@ -53,6 +59,7 @@ class _Event(WireEvent, gc=False):
     type: Any = None
     delta: _Block | None = None
     content_block: _Block | None = None
+    index: Any = None
     message: _Start | None = None
     usage: Any = None
 
@@ -85,7 +92,13 @@ class AnthropicLLM(HttpLLM):
         own: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens}
         own |= {SYSTEM: request.system} if request.system else {}
         own |= {MESSAGES: request.messages, "stream": True, **self._temperature()}
-        body = canonical_json(without_none(own, self.options, _FIXED))
+        own |= fielded_tools(exchange.offer, messages)
+        # what was thought before a call is signed, and not at hand: after it there is no thinking
+        after_tools = bool(messages) and messages[-1].role is Role.TOOL
+        options = {
+            name: value for name, value in self.options.items() if name != "thinking" or not after_tools
+        }
+        body = canonical_json(without_none(own, options, _FIXED))
         exchange.sent(body, system_apart=True)
         return self._messages, body
 
@@ -98,16 +111,16 @@ class AnthropicLLM(HttpLLM):
 
 
 class AnthropicReader(AnswerReader):
-    """Its end mark is `message_stop`. Signatures and the input of tools are left out."""
+    """Its end mark is `message_stop`. Signatures are left out."""
 
     def take(self, name: bytes, data: bytes) -> None:
         event = _decoded(data)
         self.has_events = True
         match event.type:
             case "content_block_delta":
-                self._say(event.delta)
+                self._say(event.delta, event.index)
             case "content_block_start":
-                self._say(event.content_block)
+                self._say(event.content_block, event.index)
             case "message_delta":
                 self._note_end(event)
             case "message_start" if event.message is not None:
@@ -117,9 +130,13 @@ class AnthropicReader(AnswerReader):
             case "error":
                 raise provider_error(event.error)
 
-    def _say(self, block: _Block | None) -> None:
+    def _say(self, block: _Block | None, index: Any) -> None:
         if block is None:
             return
+        if block.type == "tool_use":  # its input is empty here, and follows in pieces
+            self.calls.add(index, block.id, block.name, block.input or None)
+        elif block.partial_json:
+            self.calls.add(index, None, None, block.partial_json)
         if isinstance(block.text, str) and block.text:
             self.text.append(block.text)
         if isinstance(block.thinking, str) and block.thinking:

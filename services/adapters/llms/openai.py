@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 from yarl import URL
 
 from config.settings import LLMSettings
-from core.prompt.exchange import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages
+from core.prompt.exchange import MESSAGES, PROMPT, Exchange, rebuild_body, wire_messages, wire_tools
 from core.prompt.messages import Message
 from services.adapters.http import Endpoint, endpoint
 from services.adapters.llms.provider import (
@@ -31,13 +31,15 @@ BASE_URL = "https://api.openai.com/v1"
 _OWN_REASONING = re.compile(r"(ft:)?(o\d|gpt-([5-9]|\d\d))")
 _LIMITS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 _NO_REASONS = frozenset({"", "null"})
-_FIXED = ("model", MESSAGES, PROMPT, "stream")
+_FIXED = ("model", MESSAGES, PROMPT, "stream", "tools")
 
 
 class _Delta(msgspec.Struct, gc=False):
     content: Any = None
     reasoning_content: Any = None
     reasoning: Any = None
+    tool_calls: Any = None
+    function_call: Any = None
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -83,6 +85,7 @@ class OpenAILLM(HttpLLM):
     ) -> tuple[Endpoint, bytes]:
         key = PROMPT if flat else MESSAGES
         own: dict[str, Any] = {"model": self.model, key: None, "stream": True, **self._limits()}
+        own |= {} if flat else wire_tools(exchange.offer)
         params = without_none(own, self.options, _FIXED)
         body = rebuild_body(params, key, wire_messages(messages, key))
         exchange.sent(body)
@@ -125,10 +128,24 @@ class OpenAIReader(AnswerReader):
             if thinking := delta.reasoning_content or delta.reasoning:
                 self.thinking.append(_plain(thinking))
             self._add(delta.content)
+            if delta.tool_calls or delta.function_call:
+                self._call(delta)
         reason = choice.finish_reason
         if isinstance(reason, str) and reason not in _NO_REASONS:
             self.complete = True
             self.finish("length" if reason.lower() in _LIMITS else reason)
+
+    def _call(self, delta: _Delta) -> None:
+        """`function_call` is how one call was said before there were several."""
+        pieces = (
+            delta.tool_calls if isinstance(delta.tool_calls, list) else [{"function": delta.function_call}]
+        )
+        for piece in pieces:
+            function = piece.get("function") if isinstance(piece, dict) else None
+            if isinstance(function, dict):
+                self.calls.add(
+                    piece.get("index"), piece.get("id"), function.get("name"), function.get("arguments")
+                )
 
     def _add(self, content: Any) -> None:
         if content.__class__ is str:

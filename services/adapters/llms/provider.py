@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeVar
@@ -25,7 +27,9 @@ from core.errors import (
 )
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import Exchange, canonical_json
-from core.prompt.messages import Message
+from core.prompt.messages import Message, ToolCall
+from core.text import scrub
+from core.tools import MAX_ARGUMENT_CHARS, MAX_NAME_CHARS
 from services.adapters.http import Endpoint, EventReader, NotAnAnswerError, post_stream
 from services.llm_service import UNKNOWN_WINDOW, answer_reserve, known_window
 from services.models.lean import LeanLLM
@@ -44,6 +48,61 @@ class WireEvent(msgspec.Struct, gc=False):
 E = TypeVar("E", bound=WireEvent)
 
 
+MAX_CALLS = 16  # of one answer
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every provider takes back
+
+
+class CallReader:
+    """Puts calls of tools together, whose arguments come in pieces."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._at: dict[object, _Call] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, index: object, call_id: object, name: object, arguments: object) -> None:
+        """A piece. Some servers number no call, or all of them 0: then another id is another call."""
+        call = self._at.get(index if isinstance(index, int) else None)
+        if call is None or (isinstance(call_id, str) and call_id and call.call_id not in ("", call_id)):
+            if len(self._calls) == MAX_CALLS:
+                return
+            call = _Call()
+            self._calls.append(call)
+            self._at[index if isinstance(index, int) else None] = call
+        if isinstance(call_id, str) and call_id:
+            call.call_id = call_id
+        if isinstance(name, str) and name:
+            call.name = call.name or name[: 2 * MAX_NAME_CHARS]
+        call.add(arguments)
+
+    def take(self) -> tuple[ToolCall, ...]:
+        """All that there are, whole."""
+        calls = tuple(call.whole() for call in self._calls)
+        self._calls, self._at = [], {}
+        return calls
+
+
+class _Call:
+    def __init__(self) -> None:
+        self.call_id = self.name = ""
+        self._arguments: list[str] = []
+        self._length = 0
+
+    def add(self, arguments: object) -> None:
+        """What is too long is refused later, as arguments that are no JSON."""
+        if isinstance(arguments, dict):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        if isinstance(arguments, str) and self._length <= MAX_ARGUMENT_CHARS:
+            self._arguments.append(arguments[: MAX_ARGUMENT_CHARS + 1])
+            self._length += len(arguments)
+
+    def whole(self) -> ToolCall:
+        call_id = self.call_id if _CALL_ID.fullmatch(self.call_id) else f"call_{secrets.token_hex(8)}"
+        return ToolCall(call_id, scrub(self.name), scrub("".join(self._arguments)) or "{}")
+
+
 class AnswerReader(ABC):
     """Reads the events of one answer, and notes its facts in `exchange`.
 
@@ -57,6 +116,7 @@ class AnswerReader(ABC):
         self.failure: LLMUnavailableError | None = None
         self.text: list[str] = []
         self.thinking: list[str] = []
+        self.calls = CallReader()
         self.finish_reason: str | None = None
         self.prompt_tokens: int | None = None
         self.completion_tokens: int | None = None
@@ -79,7 +139,12 @@ class AnswerReader(ABC):
         except LLMUnavailableError as error:
             self.ended = self.complete
             self.failure = None if self.complete else error
-        if self.text or self.thinking or self.finish_reason or (self.counted and self.complete):
+        if (
+            self.text
+            or self.thinking
+            or self.finish_reason
+            or (self.complete and (self.counted or self.calls))
+        ):
             return self._delta()
         return None
 
@@ -112,6 +177,7 @@ class AnswerReader(ABC):
             self.finish_reason,
             self.prompt_tokens,
             self.completion_tokens,
+            self.calls.take() if self.complete and self.calls else (),
         )
         self.text.clear()
         self.thinking.clear()

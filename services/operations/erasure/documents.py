@@ -32,6 +32,7 @@ from services.store.pages import retrieve_all
 AT_ONCE = 50  # turns read whole
 _SCRUBBED = [
     "sources", "filters", "context_docs", "prompt", "assistant_response", "thinking", "rewritten_question",
+    "tool_calls",
 ]  # fmt: skip
 
 
@@ -257,6 +258,7 @@ class DocumentTraces:
             **changed,
             **self._filters(payload),
             **self._rewritten(payload),
+            **self._tool_calls(payload),
             **_with_parts(payload, self._part),
         }
 
@@ -289,6 +291,13 @@ class DocumentTraces:
         rewritten = payload.get("rewritten_question")
         text = rewritten.get("text") if isinstance(rewritten, dict) else None
         return {"rewritten_question": None} if isinstance(text, str) and self._texts.are_in(text) else {}
+
+    def _tool_calls(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Calls without the results that say a sentence of the document."""
+        calls = payload.get("tool_calls")
+        uses = [use for use in calls if isinstance(use, dict)] if isinstance(calls, list) else []
+        left = [{**use, "result": ""} if self._texts.are_in(str(use.get("result"))) else use for use in uses]
+        return {"tool_calls": left} if left != uses else {}
 
     def persona(self, persona: Mapping[str, Any]) -> dict[str, Any] | None:
         """The persona without its origin; None when its text is the document's."""

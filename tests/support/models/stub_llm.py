@@ -111,19 +111,26 @@ def _usage_chunk(usage: dict[str, Any]) -> str:
 
 
 @contextmanager
-def running_stub(stub: StubLLM) -> Iterator[StubLLM]:
-    """Serve it in a thread; `stub.url` is its base URL."""
-    paths = ("/v1/chat/completions", "/v1/completions")
-    app = Starlette(routes=[Route(path, stub.complete, methods=["POST"]) for path in paths])
+def in_thread(app: Starlette) -> Iterator[str]:
+    """Serve it on loopback in a thread; gives the address."""
     server = uvicorn.Server(
         uvicorn.Config(app, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     wait_until(lambda: server.started)
-    stub.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/v1"
     try:
-        yield stub
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(timeout=10)
+
+
+@contextmanager
+def running_stub(stub: StubLLM) -> Iterator[StubLLM]:
+    """Serve it in a thread; `stub.url` is its base URL."""
+    paths = ("/v1/chat/completions", "/v1/completions")
+    app = Starlette(routes=[Route(path, stub.complete, methods=["POST"]) for path in paths])
+    with in_thread(app) as url:
+        stub.url = f"{url}/v1"
+        yield stub

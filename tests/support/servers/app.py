@@ -37,7 +37,7 @@ def make_settings(data_dir: Path, **sections: dict[str, Any]) -> Settings:
         models={"embedding": HASHING, **sections.get("models", {})},
         knowledge={"load_sample": False, **sections.get("knowledge", {})},
         conversation={"memory_min_messages": 0, **sections.get("conversation", {})},
-        **{name: values for name, values in sections.items() if name in ("server", "retrieval")},
+        **{name: values for name, values in sections.items() if name in ("server", "retrieval", "tools")},
     )
 
 

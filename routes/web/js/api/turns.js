@@ -7,6 +7,9 @@ export const askQuestion = (body, signal) =>
 export const resumeTurn = (turnId, after, signal) =>
   send(`/turns/${id(turnId)}/stream?after=${after}`, { signal });
 export const stopTurn = (turnId) => send(`/turns/${id(turnId)}/stop`, { method: "POST" });
+/** A person's word on a call of a tool; whether it was taken. */
+export const decideCall = async (turnId, callId, approve) =>
+  (await send(`/turns/${id(turnId)}/tools/${id(callId)}`, withJson("POST", { approve })).catch(() => null)) !== null;
 export const readTurn = (turnId) => readJson(`/turns/${id(turnId)}`);
 /** Refused when there is none, or no key for it, which is not asked for then. */
 export const hasTurn = (turnId) => send(`/turns/${id(turnId)}`, {}, false);

@@ -43,6 +43,7 @@ export class Desk {
   set settings(settings) {
     this.box.maxChars = settings?.max_question_chars;
     this.options.canJudge = settings?.insert_block;
+    this.options.tools = settings?.tools;
     if (settings?.max_persona_chars > 0) this.persona.maxChars = settings.max_persona_chars;
   }
 

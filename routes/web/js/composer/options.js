@@ -8,6 +8,7 @@ export class Options {
   #isKnown = false; // what there is to choose from
   #default = "default";
   #canJudge = null;
+  #tools = [];
 
   /** `row` holds the switches; `search` is {topN}; `say(key)` tells what a switch costs when it is put on. */
   constructor(row, { search, filters, say }) {
@@ -16,7 +17,10 @@ export class Options {
     this.thinking = row.querySelector("#thinking");
     this.judging = el("button", { class: "switch", id: "insert-block", type: "button", hidden: true, label: "insertBlockLabel" },
       el("span", { i18n: "insertBlock" }));
-    this.thinking.after(this.judging);
+    this.calling = el("button", { class: "switch", id: "tools", type: "button", hidden: true, label: "toolsLabel" },
+      el("span", { i18n: "tools" }));
+    this.thinking.after(this.judging, this.calling);
+    bind(this.calling, "tools");
     bind(this.thinking, "thinking");
     bind(this.judging, "insert_block", (on) => say(on ? "insertBlockCost" : ""));
     this.select.addEventListener("change", () => this.#choose());
@@ -30,6 +34,7 @@ export class Options {
       ...(this.#modelId === this.#default ? {} : { model_id: this.#modelId }),
       ...(this.search.topN ? { rerank_top_n: this.search.topN } : {}),
       ...(isOn(this.judging) ? this.#judge : {}),
+      ...(isOn(this.calling) ? { tools: this.#tools } : {}),
       ...(filters ? { filters } : {}),
     };
   }
@@ -37,6 +42,12 @@ export class Options {
   /** Whether a model that can judge is configured; undefined where the server does not say. */
   set canJudge(can) {
     this.#canJudge = can ?? null;
+    this.#offer();
+  }
+
+  /** What models may call on this server; none: there is nothing to switch on. */
+  set tools(names) {
+    this.#tools = names ?? [];
     this.#offer();
   }
 
@@ -70,6 +81,7 @@ export class Options {
   /** A model that quotes rather than writes has nothing to think about. */
   #offer() {
     this.thinking.hidden = !this.#generative;
+    this.calling.hidden = !this.#tools.length || !this.#generative;
     this.judging.hidden = !(this.#canJudge || this.#models.some(({ generative }) => generative));
   }
 

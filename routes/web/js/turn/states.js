@@ -1,6 +1,6 @@
 /** The states of a turn, as people see them: on the element, in words, and told to a screen reader. */
 
-const ANNOUNCED = new Set(["sending", "thinking", "streaming", "retrying", "reconnecting", "cancelled", "interrupted"]);
+const ANNOUNCED = new Set(["sending", "thinking", "streaming", "approving", "retrying", "reconnecting", "cancelled", "interrupted"]);
 const CUT = new Set(["cancelled", "interrupted"]);
 const ENDS = new Set(["completed", "error"]);
 const CALM_MS = 350; // a state that passes at once is not told

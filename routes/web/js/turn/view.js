@@ -14,6 +14,7 @@ import { errorCard } from "./error-card.js";
 import { ProgressLine } from "./progress.js";
 import { leadsOn, stateOf, TurnState } from "./states.js";
 import { ThinkingView } from "./thinking.js";
+import { ToolCards } from "./tools.js";
 
 export class TurnView {
   #sources = null;
@@ -32,6 +33,7 @@ export class TurnView {
     this.progress = new ProgressLine();
     this.notes = new Notes();
     this.memories = new UsedMemories();
+    this.tools = new ToolCards(turnId);
     this.actions = new TurnActions(this, acts);
     this.element = el("article", { class: "turn", "data-turn": turnId });
     this.state = new TurnState(this.element);
@@ -50,6 +52,7 @@ export class TurnView {
     this.command = turn.command ?? "";
     this.notes.showStored(turn);
     this.memories.showStored(turn.turn_id, turn.memory_ids);
+    this.tools.showStored(turn.tool_calls);
     this.thinking.showStored(turn.thinking ?? "", turn.timings_ms?.thinking);
     this.answer.append(turn.answer ?? "");
     this.answer.end();
@@ -77,11 +80,20 @@ export class TurnView {
   /** A STATUS event of a stage or a warning. */
   stage(value) {
     if (value.stage === "warning") return this.notes.warn(value);
+    if (value.stage === "tool") return this.#tool(value);
     if (value.stage === "remembering") this.memories.show(value.memories);
     if (value.stage === "rewriting" && value.question) this.notes.rewritten(value.question);
     this.progress.stage(value);
     if (value.stage === "retrying") this.state.set("retrying", this.progress.words);
     else this.state.set("searching");
+  }
+
+  /** It may come after the answer began, which goes on then. */
+  #tool(value) {
+    this.tools.show(value);
+    this.progress.stage(value);
+    if (value.state === "waiting") this.state.set("approving", this.progress.words);
+    else if (this.state.now === "approving") this.state.set("streaming", this.progress.words);
   }
 
   reconnecting(n, of) {
@@ -159,6 +171,7 @@ export class TurnView {
   #settle({ status, finish_reason: reason, timings_ms: timings, usage }, at) {
     this.#again = false;
     this.element.dataset.status = status;
+    this.tools.settle();
     this.thinking.took(timings?.thinking);
     this.progress.settle({ status, reason, broken: !this.answer.empty, at, timings, usage });
     if (status === "completed" && !this.sourceCount && wasSearched(timings)) this.#saySourceless();
@@ -175,6 +188,7 @@ export class TurnView {
     this.answer = new AnswerView();
     this.notes = new Notes();
     this.memories = new UsedMemories();
+    this.tools = new ToolCards(this.turnId);
     this.#sourceBox.replaceChildren();
     this.#errorBox.replaceChildren();
     this.actions.rating.show(); // it was of the answer that goes
@@ -187,7 +201,7 @@ export class TurnView {
       el("h2", { class: "asked", text: this.question }),
       el("div", { class: "meta" }, this.progress.element, this.actions.element),
       this.progress.folded, this.notes.element,
-      this.thinking.element, this.answer.element, this.#errorBox, this.memories.element, this.#sourceBox);
+      this.thinking.element, this.tools.element, this.answer.element, this.#errorBox, this.memories.element, this.#sourceBox);
   }
 
   #click(event) {

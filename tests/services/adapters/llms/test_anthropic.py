@@ -60,7 +60,10 @@ async def test_the_request_is_claudes_and_is_rebuilt_byte_for_byte() -> None:
     assert (sent.headers["x-api-key"], sent.headers["anthropic-version"]) == (KEY, "2023-06-01")
     assert "authorization" not in sent.headers
     body = json.loads(sent.body)
-    assert list(body) == ["model", "max_tokens", "system", "messages", "stream", "temperature", "top_k"]
+    keys = ["model", "max_tokens", "system", "messages", "stream", "temperature", "tools", "tool_choice"]
+    assert list(body) == [*keys, "top_k"]
+    assert [tool["name"] for tool in body["tools"]] == ["find_fee", "find"]  # else their calls are refused
+    assert body["tool_choice"] == {"type": "none"}
     assert (body["max_tokens"], body["temperature"]) == (300, 1.0)
     assert body["system"] == '你是助手。\n"Quote" \\ / \u2028 \t\n\nBe brief.'
     assert [message["role"] for message in body["messages"]] == [

@@ -1,0 +1,255 @@
+"""The calls of tools of one turn: offered, checked, approved where they must be, made beside each other, and
+kept in pairs with their results."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+import structlog
+
+from config.settings import ToolsSettings
+from core.conversation.turns import Turn, TurnStage, WarnCode
+from core.errors import UnknownToolError
+from core.prompt.messages import Message, ToolCall, step_messages
+from core.tools import (
+    BadArgumentsError,
+    CalledFunction,
+    Tool,
+    ToolFailedError,
+    ToolOffer,
+    ToolReply,
+    ToolSource,
+    ToolState,
+    ToolUse,
+    cut_result,
+    read_arguments,
+)
+
+log = structlog.get_logger()
+
+MOST_OFFERED = 64  # tools of one request: with more, models choose badly
+SHOWN_CHARS = 2_000  # of arguments and of a result in a STATUS event
+
+Report = Callable[..., None]
+Save = Callable[[str, Sequence[ToolUse]], Awaitable[None]]
+CountTokens = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolBox:
+    """All that is configured. `save` stores the calls of a running turn."""
+
+    sources: Sequence[ToolSource]
+    settings: ToolsSettings
+    save: Save
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raises UnknownToolError for what is no table, nor a tool of one."""
+        tables = {source.name for source in self.sources}
+        for name in names:
+            if name.partition("__")[0] not in tables and name not in tables:
+                known = ", ".join(sorted(tables)) or "none"
+                raise UnknownToolError(f"tools: {name[:64]!r} is unknown. Configured: {known}.")
+
+
+class TurnTools:
+    """`gather` first; then `call` for each step of the model's. `messages` is what was said of tools so far,
+    in the order of the wire; `steps` how often there were calls."""
+
+    def __init__(self, box: ToolBox, turn: Turn, report: Report) -> None:
+        self._box = box
+        self._turn_id = turn.turn_id
+        self._names = turn.request.tools if turn.request else ()
+        self._report = report
+        self._tools: dict[str, tuple[ToolSource, Tool]] = {}
+        self._before = turn.tool_calls  # of a run that was cut
+        self._uses: list[ToolUse] = []
+        self.steps = 0
+        self._room = 0
+        self._count: CountTokens = len
+        self._decisions: dict[str, asyncio.Future[bool]] = {}
+        self.messages: list[Message] = []
+
+    @property
+    def uses(self) -> tuple[ToolUse, ...]:
+        return (*self._before, *self._uses)
+
+    @property
+    def closed(self) -> bool:
+        """The model has called as often as it may."""
+        return self.steps >= self._box.settings.max_tool_steps
+
+    @property
+    def offer(self) -> ToolOffer:
+        return ToolOffer(tuple(tool for _, tool in self._tools.values()), self.closed)
+
+    async def gather(self) -> None:
+        """What the request named and is up. None is waited for longer than its deadline."""
+        named = [source for source in self._box.sources if self._wants(source.name)]
+        lists = await asyncio.gather(*(source.listed() for source in named))
+        for source, tools in zip(named, lists, strict=True):
+            for tool in tools:
+                if source.name in self._names or tool.name in self._names:
+                    self._tools.setdefault(tool.name, (source, tool))
+        self._tools = dict(list(self._tools.items())[:MOST_OFFERED])
+        down = sum(not tools for tools in lists)
+        if down:
+            code = WarnCode.TOOLS_UNAVAILABLE
+            self._report(TurnStage.WARNING, message=code, code=code, servers=down)
+
+    def _wants(self, table: str) -> bool:
+        return any(name == table or name.startswith(f"{table}__") for name in self._names)
+
+    def give_room(self, tokens: int, count: CountTokens) -> None:
+        """How many tokens all results together may take, and how they are counted."""
+        self._room, self._count = tokens, count
+
+    async def call(self, answer: str, calls: Sequence[ToolCall]) -> None:
+        """One step: all calls beside each other. `answer` is what the model has said so far.
+
+        Cancelled, it keeps what has a result, and what began as interrupted.
+        """
+        first = len(self._uses)
+        for call in self._with_own_ids(calls):
+            tool = self._tools.get(call.name)
+            function = CalledFunction(call.name, call.arguments)
+            read_only = tool is not None and tool[1].read_only
+            self._uses.append(
+                ToolUse(call.call_id, function, step=self.steps, at=len(answer), read_only=read_only)
+            )
+        self.steps += 1
+        try:
+            async with anyio.create_task_group() as tasks:
+                for at in range(first, len(self._uses)):
+                    tasks.start_soon(self._run, at)
+        finally:
+            self._uses = [_settled(use) for use in self._uses]
+        self.messages = list(step_messages(answer, self._uses))
+
+    def decide(self, call_id: str, *, approve: bool) -> bool:
+        """A person's word on a call that waits for it. False when none does."""
+        waiting = self._decisions.get(call_id)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(approve)
+        return True
+
+    def _with_own_ids(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """Some models number the calls of every step from 0: each id is given once in a turn."""
+        taken = {use.id for use in self.uses}
+        own: list[ToolCall] = []
+        for call in calls:
+            call_id, number = call.call_id, 1
+            while call_id in taken:
+                number += 1
+                call_id = f"{call.call_id[:56]}_{number}"
+            taken.add(call_id)
+            own.append(replace(call, call_id=call_id))
+        return own
+
+    async def _run(self, at: int) -> None:
+        """Whatever comes of it is a result that the model reads."""
+        began = time.perf_counter()
+        use = self._uses[at]
+        try:
+            source, tool, arguments = self._checked(use)
+            if self._asks(tool):
+                await self._await_approval(at)
+            await self._note(at, state=ToolState.RUNNING)
+            reply = await source.call(tool.name, arguments)
+            state = ToolState.FAILED if reply.failed else ToolState.DONE
+        except (ToolFailedError, BadArgumentsError) as error:
+            refused = isinstance(error, _RefusedError)
+            reply, state = ToolReply(str(error)), ToolState.REFUSED if refused else ToolState.FAILED
+        ms = round((time.perf_counter() - began) * 1000, 1)
+        self._uses[at] = replace(self._uses[at], state=state, ms=ms, result=self._fitted(reply.text))
+        self._show(at)
+        log.info("tool_called", turn_id=self._turn_id, tool=use.function.name, state=state.value, ms=ms)
+
+    def _checked(self, use: ToolUse) -> tuple[ToolSource, Tool, dict[str, Any]]:
+        offered = self._tools.get(use.function.name)
+        if offered is None:
+            known = ", ".join(self._tools) or "none"
+            raise ToolFailedError(f"There is no such tool. There are: {known}.")
+        return (*offered, read_arguments(offered[1], use.function.arguments))
+
+    def _asks(self, tool: Tool) -> bool:
+        """Also where an earlier run of this turn may have done it already."""
+        before = {use.function.name for use in self._before}
+        return tool.asks or (not tool.read_only and tool.name in before)
+
+    async def _await_approval(self, at: int) -> None:
+        call_id = self._uses[at].id
+        decision = self._decisions[call_id] = asyncio.get_running_loop().create_future()
+        await self._note(at, state=ToolState.WAITING)
+        try:
+            async with asyncio.timeout(self._box.settings.tool_confirm_timeout_s):
+                approved = await decision
+        except TimeoutError:
+            raise _RefusedError("Nobody approved this call in time: it was not made.") from None
+        finally:
+            del self._decisions[call_id]
+        if not approved:
+            raise _RefusedError("The person refused this call: it was not made.")
+
+    async def _note(self, at: int, *, state: ToolState) -> None:
+        """Stored before it is shown, and before it is done."""
+        self._uses[at] = replace(self._uses[at], state=state)
+        await self._box.save(self._turn_id, self.uses)
+        self._show(at)
+
+    def _show(self, at: int) -> None:
+        self._report(TurnStage.TOOL, **tool_fields(self._uses[at]))
+
+    def _fitted(self, text: str) -> str:
+        """Half of the room that is left, at most, so that a later result has some, too."""
+        text = cut_result(text)
+        most = self._room // 2
+        tokens = self._count(text)
+        if tokens > most:
+            text = cut_result(text, len(text) * most // tokens)
+            tokens = self._count(text)
+        self._room = max(0, self._room - tokens)
+        return text
+
+
+class _RefusedError(ToolFailedError):
+    """By a person, or by nobody."""
+
+
+def _settled(use: ToolUse) -> ToolUse:
+    """At the end of a step nothing runs any more; what waited, or was cut, has no result."""
+    if use.state.has_result:
+        return use
+    return replace(use, state=ToolState.INTERRUPTED)
+
+
+def unfinished(stored: Turn | None) -> tuple[ToolUse, ...]:
+    """What an earlier run of a turn may have done, to be asked about before it is done again."""
+    if stored is None:
+        return ()
+    done = (ToolState.RUNNING, ToolState.DONE, ToolState.FAILED, ToolState.INTERRUPTED)
+    return tuple(
+        replace(use, state=ToolState.INTERRUPTED, result="")
+        for use in stored.tool_calls
+        if not use.read_only and use.state in done
+    )
+
+
+def tool_fields(use: ToolUse) -> dict[str, Any]:
+    """A call as a STATUS event shows it."""
+    return {
+        "message": f"tool_{use.state.value}",
+        "call_id": use.id,
+        "name": use.function.name,
+        "state": use.state.value,
+        "ms": use.ms,
+        "step": use.step,
+        "arguments": cut_result(use.function.arguments, SHOWN_CHARS),
+        **({"result": cut_result(use.result, SHOWN_CHARS)} if use.state.has_result else {}),
+    }

@@ -1,0 +1,88 @@
+/** The calls of tools of one turn: a card each, with what was sent and came back folded, and the question whether it may be made. */
+
+import { decideCall } from "../api/turns.js";
+import { el, setText } from "../base/dom.js";
+import { seconds } from "../base/i18n.js";
+
+export class ToolCards {
+  #cards = new Map();
+
+  constructor(turnId) {
+    this.turnId = turnId;
+    this.element = el("ul", { class: "tool-calls", hidden: true });
+  }
+
+  /** A STATUS event of the stage `tool`. */
+  show({ call_id: id, name, state, ms, arguments: sent, result }) {
+    if (!this.#cards.has(id)) this.#add(id, name);
+    this.#cards.get(id).show(state, ms, sent, result);
+  }
+
+  /** What a stored turn holds of them. */
+  showStored(uses = []) {
+    for (const use of uses) {
+      const { name, arguments: sent } = use.function;
+      this.show({ call_id: use.id, name, state: use.state, ms: use.ms, arguments: sent, result: use.result });
+    }
+  }
+
+  /** The turn is over: nothing waits or runs any more. */
+  settle() {
+    for (const card of this.#cards.values()) card.settle();
+  }
+
+  #add(id, name) {
+    const card = new ToolCard(name, (approve) => decideCall(this.turnId, id, approve));
+    this.#cards.set(id, card);
+    this.element.append(card.element);
+    this.element.hidden = false;
+  }
+}
+
+const OPEN = new Set(["waiting", "running"]);
+
+// Whoever approves must see what is sent: these would hide a part of it, or show it in another order.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const visible = (text) => text.replace(HIDDEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
+class ToolCard {
+  #state = el("span", { class: "tool-state" });
+  #took = el("span", { class: "tool-took" });
+  #sent = el("pre", { class: "tool-text" });
+  #result = el("pre", { class: "tool-text" });
+  #resultBox = el("div", { hidden: true }, el("h3", { i18n: "toolResult" }), this.#result);
+  #asks = el("div", { class: "tool-asks", hidden: true, role: "group" });
+
+  constructor(name, decide) {
+    const answer = (approve) => async () => {
+      this.#asks.hidden = true;
+      if (!(await decide(approve))) this.#asks.hidden = false;
+    };
+    this.#asks.append(
+      el("p", { i18n: "toolAsks" }),
+      el("button", { type: "button", class: "approve", i18n: "toolApprove", on: { click: answer(true) } }),
+      el("button", { type: "button", class: "refuse", i18n: "toolRefuse", on: { click: answer(false) } }));
+    const summary = el("summary", {}, el("code", { text: name }), this.#state, this.#took);
+    const folded = el("details", {}, summary, el("h3", { i18n: "toolSent" }), this.#sent, this.#resultBox);
+    this.element = el("li", { class: "tool-call" }, folded, this.#asks);
+  }
+
+  show(state, ms, sent, result) {
+    this.element.dataset.state = state;
+    setText(this.#state, `tool_${state}`);
+    this.#took.textContent = "";
+    if (!OPEN.has(state) && ms) setText(this.#took, "secondsShort", { s: seconds(ms) });
+    this.#sent.textContent = visible(sent ?? "");
+    this.#result.textContent = visible(result ?? "");
+    this.#resultBox.hidden = !result;
+    this.#asks.hidden = state !== "waiting";
+    if (state === "waiting") this.element.querySelector("details").open = true; // what is approved must be seen
+  }
+
+  settle() {
+    if (!OPEN.has(this.element.dataset.state)) return;
+    this.element.dataset.state = "interrupted";
+    setText(this.#state, "tool_interrupted");
+    this.#asks.hidden = true;
+  }
+}

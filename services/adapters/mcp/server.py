@@ -1,0 +1,232 @@
+"""One table's server: connected in the background, listed, connected again when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from config.settings import ToolSettings
+from core.errors import StartRefusedError
+from core.tools import (
+    MAX_DESCRIPTION_CHARS,
+    Tool,
+    ToolFailedError,
+    ToolReply,
+    ToolUnfitError,
+    cut_result,
+    fit_schema,
+    model_name,
+)
+
+if TYPE_CHECKING:
+    from services.adapters.mcp.client import ToolClient
+
+log = structlog.get_logger()
+
+RELIST_S = 300.0  # for servers that do not say when their tools change
+RETRY_S = (1.0, 2.0, 5.0, 15.0, 60.0)
+CLOSING_S = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A tool as its server describes it."""
+
+    name: str
+    description: str
+    schema: Any
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Where a server is reached, with what is secret of it."""
+
+    command: Sequence[str]
+    url: str
+    environment: Mapping[str, str]
+    headers: Mapping[str, str]
+    timeout_s: float
+
+
+class LostServerError(ToolFailedError):
+    """The connection has ended."""
+
+
+class ToolServer:
+    """A ToolSource. `run` is its background task; the SDK is imported there, and not before."""
+
+    def __init__(self, name: str, table: ToolSettings, where: Reached) -> None:
+        self.name = name
+        self.problem = ""
+        self._table = table
+        self._where = where
+        self._tools: dict[str, tuple[str, Tool]] = {}  # by the model's name: the server's own, and the tool
+        self._client: ToolClient | None = None
+        self._up = asyncio.Event()
+        self._tried = asyncio.Event()  # it was reached, or could not be
+        self._stir = asyncio.Event()  # its list has changed, or it is lost, or somebody asks for it
+        self._lost = False
+
+    @property
+    def offered(self) -> frozenset[str]:
+        """The names that were listed last."""
+        return frozenset(self._tools)
+
+    async def listed(self) -> Sequence[Tool]:
+        if not self._tried.is_set():
+            self._stir.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._table.timeout_s):
+                    await self._tried.wait()
+        if not self._up.is_set():
+            self._stir.set()  # it is tried again at once, and not waited for
+            return ()
+        return tuple(tool for _, tool in self._tools.values())
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolReply:
+        try:
+            async with asyncio.timeout(self._table.timeout_s):
+                client, own_name = await self._connected(name)
+                reply = await client.call(own_name, arguments)
+        except TimeoutError:
+            self._stir.set()  # its list is asked for: a server that hangs altogether is connected anew
+            raise ToolFailedError(f"The tool did not answer within {self._table.timeout_s:g} s.") from None
+        except LostServerError:
+            self._lose()
+            raise
+        return ToolReply(cut_result(reply.text), reply.failed)
+
+    async def _connected(self, name: str) -> tuple[ToolClient, str]:
+        await self._up.wait()
+        if name not in self._tools or self._client is None:
+            raise ToolFailedError("There is no such tool any more.")
+        return self._client, self._tools[name][0]
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        client = await asyncio.to_thread(_imported)
+        failures = 0
+        while True:
+            try:
+                await self._stay(client)
+                failures = 0
+            except Exception as error:  # noqa: BLE001 - whatever a foreign server makes the SDK raise
+                self._note(client.reason_of(error))
+            pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
+            failures += 1
+            self._stir.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stir.wait()
+
+    async def _stay(self, module: Any) -> None:
+        """Connect, list, and stay until the connection is lost."""
+        self._lost = False
+        try:
+            async with (
+                asyncio.timeout(self._table.timeout_s) as limit,
+                module.open_client(self._where, self._stir.set, self._lose) as client,
+            ):
+                while not self._lost:
+                    limit.reschedule(asyncio.get_running_loop().time() + self._table.timeout_s)
+                    self._tools = self._offered(await client.tools())
+                    limit.reschedule(None)
+                    self._client = client
+                    self._note("")
+                    await self._until_stirred()
+        finally:
+            self._client = None
+            self._up.clear()
+        self._tried.clear()  # it was up a moment ago: the next attempt is worth waiting for
+        log.warning("tool_server_lost", table=self.name)
+
+    async def _until_stirred(self) -> None:
+        self._stir.clear()
+        if self._lost:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RELIST_S):
+                await self._stir.wait()
+
+    def _note(self, problem: str) -> None:
+        if problem:
+            self._up.clear()
+        else:
+            self._up.set()
+        if problem and problem != self.problem:
+            log.warning("tool_server_down", table=self.name, reason=problem)
+        elif problem != self.problem or not self._tried.is_set():
+            log.info("tool_server_up", table=self.name, tools=len(self._tools))
+        self.problem = problem
+        self._tried.set()
+
+    def _lose(self) -> None:
+        self._lost = True
+        self._up.clear()
+        self._stir.set()
+
+    def _offered(self, listed: Sequence[Listed]) -> dict[str, tuple[str, Tool]]:
+        table, offered = self._table, dict[str, tuple[str, Tool]]()
+        for each in listed:
+            if (table.allow and each.name not in table.allow) or each.name in table.deny:
+                continue
+            try:
+                name, schema = model_name(self.name, each.name), fit_schema(each.schema)
+            except ToolUnfitError as error:
+                log.warning(
+                    "tool_not_offered", table=self.name, tool=ascii(each.name)[:100], reason=str(error)
+                )
+                continue
+            asks = table.confirm == "always" or (table.confirm == "write" and not each.read_only)
+            description = cut_result(each.description, MAX_DESCRIPTION_CHARS)
+            offered[name] = (each.name, Tool(name, description, schema, each.read_only, asks))
+        return offered
+
+
+def _imported() -> Any:
+    """What takes a second: the SDK, and what arguments are checked with before the first call."""
+    importlib.import_module("jsonschema")
+    return importlib.import_module("services.adapters.mcp.client")
+
+
+@asynccontextmanager
+async def open_servers(tables: Mapping[str, ToolSettings]) -> AsyncIterator[tuple[ToolServer, ...]]:
+    """Each connects in a task of its own. Raises StartRefusedError for a variable that is not set."""
+    servers = tuple(ToolServer(name, table, _reached(name, table)) for name, table in tables.items())
+    tasks = [asyncio.create_task(server.run(), name=f"tools {server.name}") for server in servers]
+    try:
+        yield servers
+    finally:
+        await asyncio.gather(*map(_closed, tasks))
+
+
+async def _closed(task: asyncio.Task[None]) -> None:
+    """A server that does not let go is left behind after a few seconds."""
+    for _ in range(2):
+        task.cancel()
+        await asyncio.wait([task], timeout=CLOSING_S)
+        if task.done():
+            return
+
+
+def _reached(name: str, table: ToolSettings) -> Reached:
+    def value(variable: str) -> str:
+        text = os.environ.get(variable, "")
+        if not text or any(ord(char) < 32 for char in text):
+            fault = "has a line break inside" if text else "is not set"
+            raise StartRefusedError(
+                f"[tools.{name}] needs the environment variable {variable}, which {fault}."
+            )
+        return text
+
+    environment = {variable: value(variable) for variable in table.env}
+    headers = {header: value(variable) for header, variable in table.headers.items()}
+    return Reached(table.command, table.url or "", environment, headers, table.timeout_s)

@@ -1,0 +1,195 @@
+"""The two ways to a server, each with bounds that the SDK's own do not have: a server that prints garbage or
+floods ends its connection, and no more than that."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import httpx2
+import structlog
+from mcp.client._transport import TransportStreams
+from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+log = structlog.get_logger()
+
+MAX_MESSAGE_BYTES = 16_000_000
+MAX_GARBAGE_LINES = 100  # of one connection: some programs greet on the wrong stream
+MAX_MESSAGES_A_SECOND = 500
+END_PATIENCE_S = 1.0  # for a program to end by itself once its input has ended, and once it is asked to
+CONNECT_TIMEOUT_S = 5.0
+
+OnLost = Callable[[], None]
+
+
+class Floodgate:
+    """Counts what comes, and says when it is too much."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._messages = 0
+        self._garbage = 0
+
+    def passes_message(self) -> bool:
+        second = int(asyncio.get_running_loop().time())
+        if second != self._second:
+            self._second, self._messages = second, 0
+        self._messages += 1
+        return self._messages <= MAX_MESSAGES_A_SECOND
+
+    def passes_garbage(self) -> bool:
+        self._garbage += 1
+        return self._garbage <= MAX_GARBAGE_LINES
+
+
+@asynccontextmanager
+async def open_program(
+    command: Sequence[str], environment: Mapping[str, str], on_lost: OnLost
+) -> AsyncGenerator[TransportStreams, None]:
+    """A program that speaks over its standard streams; what it prints as errors is thrown away.
+
+    It gets the few variables that any program needs, and `environment`. Raises OSError.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=get_default_environment() | dict(environment),
+        start_new_session=True,
+        limit=MAX_MESSAGE_BYTES,
+    )
+    try:
+        incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        sending, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read, process, incoming, on_lost)
+            tasks.start_soon(_write, process, outgoing)
+            try:
+                yield received, sending
+            finally:
+                received.close()
+                sending.close()
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _ended(process)
+
+
+async def _read(
+    process: asyncio.subprocess.Process,
+    incoming: anyio.streams.memory.MemoryObjectSendStream[SessionMessage | Exception],
+    on_lost: OnLost,
+) -> None:
+    assert process.stdout is not None
+    async with incoming:
+        try:
+            async for message in _messages(process.stdout):
+                await incoming.send(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return
+        finally:
+            on_lost()
+
+
+async def _messages(stdout: asyncio.StreamReader) -> AsyncIterator[SessionMessage]:
+    """Line by line, until the stream ends or is not worth reading on."""
+    gate = Floodgate()
+    while True:
+        try:
+            line = await stdout.readline()
+        except (ValueError, ConnectionError):  # a line beyond the limit
+            log.warning("tool_server_cut_off", reason="a message beyond the limit", limit=MAX_MESSAGE_BYTES)
+            return
+        if not line:
+            return
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            if not gate.passes_garbage():
+                log.warning("tool_server_cut_off", reason="too many lines that are no messages")
+                return
+            await asyncio.sleep(0)
+            continue
+        if not gate.passes_message():
+            log.warning("tool_server_cut_off", reason="too many messages")
+            return
+        yield SessionMessage(message)
+
+
+async def _write(
+    process: asyncio.subprocess.Process,
+    outgoing: anyio.streams.memory.MemoryObjectReceiveStream[SessionMessage],
+) -> None:
+    assert process.stdin is not None
+    async with outgoing:
+        with suppress(ConnectionError, anyio.ClosedResourceError):
+            async for each in outgoing:
+                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(text.encode() + b"\n")
+                await process.stdin.drain()
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Its input ends; one that goes on is asked to end, then made to, with all that it started."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for sign in (None, signal.SIGTERM, signal.SIGKILL):
+        if sign is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, sign)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_PATIENCE_S):
+                await process.wait()
+                break
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)  # what it left behind
+    process._transport.close()  # type: ignore[attr-defined]  # a child that holds the pipe keeps it open
+
+
+@asynccontextmanager
+async def open_address(
+    url: str, headers: Mapping[str, str], timeout_s: float
+) -> AsyncGenerator[TransportStreams, None]:
+    """A server over streamable HTTP."""
+    timeout = httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+    async with (
+        httpx2.AsyncClient(
+            headers=dict(headers), timeout=timeout, transport=BoundedTransport(), trust_env=False
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
+    ):
+        yield streams
+
+
+class BoundedTransport(httpx2.AsyncHTTPTransport):
+    """No response has more bytes than a message may have."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _Bounded(response.stream)
+        return response
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_MESSAGE_BYTES
+        async for piece in self._stream:
+            left -= len(piece)
+            if left < 0:
+                raise httpx2.ReadError("The server sent more than a message may have.")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -1,0 +1,71 @@
+"""A call of a tool is a card: what is sent, what came back, and the question whether it may be made."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.support.driving import answered, ask
+from tests.support.models.tool_stub import Step, ToolStub, calling_tools
+from tests.support.servers.app import HASHING
+from tests.support.servers.server import running_server
+
+PROGRAM = [sys.executable, "-m", "tests.support.servers.tool_program"]
+
+
+@dataclass(frozen=True)
+class Tooled:
+    url: str
+    stub: ToolStub
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def tooled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tooled]:
+    folder = tmp_path_factory.mktemp("tooled")
+    with calling_tools() as stub:
+        command = json.dumps([*PROGRAM, str(folder)])
+        config = folder / "wenmai.toml"
+        config.write_text(
+            f'[llms.default]\nprovider = "openai"\nmodel = "m"\nbase_url = "{stub.url}"\napi_key = "k"\n'
+            f"context_window = 32000\n[tools.notes]\ncommand = {command}\n"
+        )
+        environment = {"WENMAI_CONFIG": str(config), "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
+        with running_server(folder / "data", **environment) as server:
+            yield Tooled(server.url, stub, folder)
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_one_call_is_approved_and_one_refused_and_both_stay_over_a_reload(
+    page: Page, tooled: Tooled
+) -> None:
+    """Discriminates: a call made before the reader's word, or after a no; a card lost on reload."""
+    calls = [("c1", "notes__note", {"text": "买\u202e茶"}), ("c2", "notes__note", {"text": "买船"})]
+    tooled.stub.play(Step("", calls), Step("茶已记下。"))
+    await page.goto(tooled.url)
+    await page.click("#tools")
+    await ask(page, "明天要买什么\uff1f")
+    cards = page.locator(".tool-call")
+    await expect(cards.and_(page.locator("[data-state=waiting]"))).to_have_count(2)
+    assert not (tooled.folder / "calls").exists()
+    await cards.nth(0).locator(".approve").click()
+    await cards.nth(1).locator(".refuse").click()
+    await answered(page)
+    assert (tooled.folder / "calls").read_text().split() == ["note"]
+    for _ in range(2):
+        await expect(cards.nth(0)).to_have_attribute("data-state", "done")
+        await expect(cards.nth(1)).to_have_attribute("data-state", "refused")
+        await expect(page.locator(".tool-asks:visible")).to_have_count(0)
+        await expect(page.locator(".turn")).to_contain_text("茶已记下。")
+        await expect(cards.nth(0).locator("pre").nth(0)).to_contain_text(
+            "买\\u202e茶"
+        )  # as it is, not as it reads
+        await expect(cards.nth(0).locator("pre").nth(1)).to_contain_text("noted: 买")
+        await page.reload()
+        await answered(page)

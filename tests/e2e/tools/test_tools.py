@@ -1,0 +1,342 @@
+"""Tools through the whole product: real servers, and a model that asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from config.settings import Settings
+from core.tools import ToolState
+from tests.support.models.tool_stub import Call, Step, ToolStub, calling_tools
+from tests.support.servers.app import CHAT, HASHING, App, make_settings, open_app
+from tests.support.servers.server import running_server, start_server, stop_server
+from tests.support.waiting import until, wait_until
+from tests.support.wire.sse import Streamed
+
+PROGRAM = (sys.executable, "-m", "tests.support.servers.tool_program")
+
+
+def test_nothing_of_the_sdk_is_imported_without_a_table() -> None:
+    modules = "import sys, routes.app, api.wiring.assembly"
+    script = f"{modules}; sys.exit('mcp' in sys.modules or 'jsonschema' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+FORMS = ("openai", "anthropic")
+WEATHER = "今天上海的天气怎么样？"
+
+
+class Asking:
+    """The product with a program of tools, and a model that plays what a test gives it, in both forms."""
+
+    def __init__(self, app: App, stub: ToolStub, folder: Path) -> None:
+        self.app, self.stub, self.folder = app, stub, folder
+
+    async def ask(self, form: str, *steps: Step, **body: Any) -> Streamed:
+        self.stub.play(*steps)
+        return await self.app.ask(WEATHER, model_id=form, **{"tools": ["t"], "knowledge": "never", **body})
+
+    async def turn(self, streamed: Streamed) -> dict[str, Any]:
+        turn_id = streamed.finished["turn_id"]
+        return (await self.app.client.get(f"/turns/{turn_id}")).json()  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+async def asking(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Asking]:
+    folder = tmp_path_factory.mktemp("tools")
+    with calling_tools() as stub:
+        settings = tool_settings(folder, stub, max_tool_steps=3, tool_confirm_timeout_s=8)
+        async with open_app(settings) as app:
+            yield Asking(app, stub, folder)
+
+
+def tool_settings(folder: Path, stub: ToolStub, **tools: Any) -> Settings:
+    model = {"model": "m", "api_key": "k", "context_window": 100_000}
+    llms = {
+        "openai": {**model, "provider": "openai", "base_url": stub.url},
+        "anthropic": {**model, "provider": "anthropic", "base_url": stub.claude_url},
+        "quotes": {"provider": "extractive"},
+    }
+    program = {"command": (*PROGRAM, str(folder)), "timeout_s": 20}
+    tables = {
+        "t": {**program, "confirm": "never"},
+        "asks": {**program, "confirm": "write"},
+        "down": {"command": ["no-such-program"]},
+    }
+    return make_settings(folder / "data", models={"llms": llms}, tools={"tools": tables, **tools})
+
+
+def calls_made(tmp_path: Path) -> list[str]:
+    file = tmp_path / "calls"
+    return file.read_text().split() if file.exists() else []
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_calls_are_made_beside_each_other_and_kept_in_pairs(form: str, asking: Asking) -> None:
+    """Discriminates: deltas of two calls mixed up, results without a call, usage of the last step alone."""
+    calls = [("c1", "t__echo", {"text": "晴"}), ("c2", "t__note", {"text": "x"}), ("c1", "t__none", {})]
+    steps = (Step("我查一下。", calls), Step("今天是晴天。"), Step("不客气。"))
+    app, stub = asking.app, asking.stub
+    streamed = await asking.ask(form, *steps)
+    assert streamed.answer == "我查一下。\n\n今天是晴天。"
+    assert "t__echo" in stub.offered(0)
+    assert stub.calls(1) == ["c1", "c2", "c1_2"]
+    results = stub.results(1)
+    assert "晴" in results["c1"]
+    assert "noted: x" in results["c2"]
+    assert "There is no such tool." in results["c1_2"]
+    assert "<tool_result-" in results["c1"]
+    turn = await asking.turn(streamed)
+    assert [(use["id"], use["function"]["name"], use["state"]) for use in turn["tool_calls"]] == [
+        ("c1", "t__echo", "done"), ("c2", "t__note", "done"), ("c1_2", "t__none", "failed"),
+    ]  # fmt: skip
+    assert turn["usage"] == {"prompt_tokens": 200, "completion_tokens": 20, "estimated": False}
+    prompt = (await app.client.get(f"/turns/{turn['turn_id']}/prompt")).json()
+    assert prompt["request"]["exact"]
+    assert prompt["request"]["body"].encode() == stub.raw_bodies[1]
+    later = await app.ask("谢谢", knowledge="never", model_id=form, session_id=streamed.session_id)
+    assert stub.calls(2) == list(stub.results(2)) == ["c1", "c2", "c1_2"]
+    prompt = (await app.client.get(f"/turns/{later.finished['turn_id']}/prompt")).json()
+    assert prompt["request"]["exact"]
+
+
+async def test_without_tools_in_the_request_none_is_offered(asking: Asking) -> None:
+    await asking.ask("openai", Step("好。"), tools=[])
+    assert "tools" not in asking.stub.bodies[0]
+    await asking.ask("openai", Step("好。"), tools=["t__echo"])
+    assert asking.stub.offered(0) == ["t__echo"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("t__echo", {"text": 1}, "1 is not of type 'string'"),
+        ("t__echo", "{", "The arguments are not JSON."),
+        ("t__bomb", {"text": "x"}, "they take too long to check"),
+        ("t__no\nname", {}, "There is no such tool."),
+        ("t__large", {}, "more characters were left out]"),
+        ("t__picture", {}, "[image, image/png, 402 bytes: not shown]"),
+        ("t__die", {}, "The tool's server ended the connection."),
+    ],
+)
+async def test_whatever_comes_of_a_call_the_model_reads_it_and_goes_on(
+    form: str, name: str, arguments: Any, words: str, asking: Asking
+) -> None:
+    streamed = await asking.ask(form, Step("", [("c1", name, arguments)]), Step("完了。"))
+    assert (streamed.answer, streamed.text("ERROR")) == ("完了。", "")
+    assert words in asking.stub.results(1)["c1"]
+    assert len(asking.stub.raw_bodies[1]) < 200_000
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_orders_in_a_result_are_data_in_a_fence(form: str, asking: Asking) -> None:
+    """Discriminates: a result that closes its fence or speaks as a chat template's control token."""
+    await asking.ask(form, Step("", [("c1", "t__injected", {})]), Step("好。"))
+    result = asking.stub.results(1)["c1"]
+    tag = result.partition("\n")[0]
+    assert tag.startswith("<tool_result-")
+    assert result.endswith(tag.replace("<", "</"))
+    assert "<|im_start|>" not in result
+    assert "</tool_result-000000>" not in result
+
+
+async def test_a_model_that_goes_on_calling_is_asked_to_end(asking: Asking) -> None:
+    """Discriminates: a loop without an end; an error that says that the model returned no text."""
+    streamed = await asking.ask("openai", Step("", [("c", "t__echo", {"text": "a"})]))
+    assert [body.get("tool_choice") for body in asking.stub.bodies] == [None, None, None, "none"]
+    assert "MAX_TOOL_STEPS" in streamed.text("ERROR")
+
+
+async def test_a_call_that_cannot_be_read_is_said_to_be(asking: Asking) -> None:
+    streamed = await asking.ask("openai", Step("", reason="tool_calls"))
+    assert streamed.text("ERROR") == "模型想调用工具，但它的请求无法读懂。"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"tools": ["nothing"]}, 404, "tools: 'nothing' is unknown. Configured: asks, down, t."),
+        ({"tools": ["t"], "model_id": "quotes"}, 422, "tools: model 'quotes' cannot call tools."),
+        ({"tools": "t"}, 422, "tools"),
+        ({"tools": [""]}, 422, "tools"),
+        ({"tools": ["t"] * 40}, 422, "tools"),
+    ],
+)
+async def test_what_cannot_be_offered_is_refused_before_the_first_byte(
+    body: dict[str, Any], status: int, words: str, asking: Asking
+) -> None:
+    reply = await asking.app.client.post(CHAT, json={"question": WEATHER, "model_id": "openai", **body})
+    assert reply.status_code == status
+    error = reply.json()["error"]
+    assert words in error["message"]
+    assert (error["code"] == "unknown_tool") == (status == 404)
+
+
+async def test_stopping_a_turn_cancels_the_call_that_runs(asking: Asking) -> None:
+    turn_id = str(uuid.uuid4())
+    call = Step("", [("c1", "t__write_slowly", {})])
+    asked = asyncio.create_task(asking.ask("openai", call, turn_id=turn_id))
+    await until(lambda: "write_slowly" in calls_made(asking.folder))
+    assert (await asking.app.client.post(f"/turns/{turn_id}/stop")).json()["stopped"]
+    streamed = await asked
+    assert streamed.finished["status"] == "cancelled"
+    assert [use["state"] for use in (await asking.turn(streamed))["tool_calls"]] == ["interrupted"]
+
+
+async def test_a_server_that_is_down_is_a_warning_and_the_question_is_answered(asking: Asking) -> None:
+    streamed = await asking.ask("openai", Step("好。"), tools=["down", "t__echo"])
+    assert streamed.answer == "好。"
+    assert asking.stub.offered(0) == ["t__echo"]
+    turn = await asking.turn(streamed)
+    assert [each["code"] for each in turn["warnings"]] == ["tools_unavailable"]
+
+
+async def test_a_conversation_with_tools_goes_out_and_comes_back(asking: Asking) -> None:
+    steps = (Step("看看。", [("c1", "t__echo", {"text": "晴"})]), Step("晴。"))
+    streamed = await asking.ask("openai", *steps)
+    client = asking.app.client
+    export = (await client.get(f"/sessions/{streamed.session_id}/export?format=json")).json()
+    stored = export["turns"][0]["tool_calls"]
+    assert [(use["id"], use["result"]) for use in stored] == [("c1", "晴")]
+    markdown = (await client.get(f"/sessions/{streamed.session_id}/export?format=md")).text
+    assert "t\\_\\_echo" in markdown
+    assert (await client.delete(f"/sessions/{streamed.session_id}")).status_code == 200
+    imported = await client.post("/sessions/import", json=export)
+    assert imported.status_code == 201, imported.text
+    again = (await client.get(f"/sessions/{streamed.session_id}/export?format=json")).json()
+    assert again["turns"][0]["tool_calls"] == stored
+
+
+async def test_messages_with_tools_come_in_and_go_to_the_model_without_an_orphan(asking: Asking) -> None:
+    """Discriminates: a result nobody asked for, or a call nobody answered, in the bytes that are sent."""
+    call = {"type": "function", "function": {"name": "find", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "天气？"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "a", **call}, {"id": "b", **call}]},
+        {"role": "tool", "tool_call_id": "a", "content": "晴"},
+        {"role": "tool", "tool_call_id": "zzz", "content": "orphan"},
+        {"role": "assistant", "content": "晴天。"},
+    ]
+    reply = await asking.app.client.post("/sessions/import", json={"messages": messages})
+    assert reply.status_code == 201, reply.text
+    for form in FORMS:
+        await asking.ask(form, Step("好。"), tools=[], session_id=reply.json()["session_id"])
+        assert asking.stub.calls(0) == list(asking.stub.results(0)) == ["a"]
+        assert b"orphan" not in asking.stub.raw_bodies[0]
+
+
+async def test_a_server_that_is_down_is_said_and_nothing_waits_for_it(asking: Asking) -> None:
+    reply = await asking.app.client.get("/health/ready")
+    assert (reply.status_code, reply.json()["status"]) == (200, "degraded")
+    assert reply.json()["warnings"] == {"tools.down": "Its program is not installed."}
+
+
+async def decided(asking: Asking, turn_id: str, call_id: str, *, approve: bool) -> str:
+    """The code of the refusal; "" when the word was taken."""
+    reply = await asking.app.client.post(f"/turns/{turn_id}/tools/{call_id}", json={"approve": approve})
+    return "" if reply.status_code == 200 else str(reply.json()["error"]["code"])
+
+
+def waits(asking: Asking, turn_id: str, call_id: str) -> bool:
+    run = asking.app.container.running.get(turn_id)
+    uses = {use.id: use for use in run.tools.uses} if run else {}
+    return call_id in uses and uses[call_id].state is ToolState.WAITING
+
+
+async def test_a_call_that_writes_waits_for_a_person_who_approves_one_and_refuses_another(
+    asking: Asking,
+) -> None:
+    """Discriminates: a call that is made before, or although, a person said no."""
+    turn_id = str(uuid.uuid4())
+    calls = [
+        ("c1", "asks__note", {"text": "一"}),
+        ("c2", "asks__note", {"text": "二"}),
+        ("c3", "asks__echo", {"text": "三"}),
+    ]
+    before = calls_made(asking.folder).count("note")
+    steps = (Step("", calls), Step("好。"))
+    asked = asyncio.create_task(asking.ask("openai", *steps, tools=["asks"], turn_id=turn_id))
+    await until(lambda: waits(asking, turn_id, "c1") and waits(asking, turn_id, "c2"))
+    assert calls_made(asking.folder).count("note") == before
+    assert await decided(asking, turn_id, "c9", approve=True) == "unknown_tool_call"
+    assert await decided(asking, str(uuid.uuid4()), "c1", approve=True) == "unknown_turn"
+    assert await decided(asking, turn_id, "c1", approve=True) == ""
+    assert await decided(asking, turn_id, "c2", approve=False) == ""
+    streamed = await asked
+    assert calls_made(asking.folder).count("note") == before + 1
+    results = asking.stub.results(1)
+    assert "noted: 一" in results["c1"]
+    assert "The person refused this call: it was not made." in results["c2"]
+    assert "三" in results["c3"]
+    states = [(each["call_id"], each["state"]) for each in streamed.statuses if each["stage"] == "tool"]
+    for call_id, last in (("c1", "done"), ("c2", "refused")):
+        assert next(state for each, state in states if each == call_id) == "waiting"
+        assert [state for each, state in states if each == call_id][-1] == last
+    assert await decided(asking, turn_id, "c1", approve=False) == "unknown_turn"
+    turn = await asking.turn(streamed)
+    assert [use["state"] for use in turn["tool_calls"]] == ["done", "refused", "done"]
+
+
+async def test_a_call_that_nobody_approves_is_refused_in_the_end(asking: Asking) -> None:
+    call = Step("", [("c1", "asks__note", {"text": "x"})])
+    before = calls_made(asking.folder)
+    streamed = await asking.ask("anthropic", call, Step("好。"), tools=["asks"])
+    assert streamed.answer == "好。"
+    assert "Nobody approved this call in time" in asking.stub.results(1)["c1"]
+    assert calls_made(asking.folder) == before
+
+
+def _ask_and_be_cut(url: str, body: dict[str, Any]) -> None:
+    with suppress(httpx.HTTPError):
+        httpx.post(url, json=body, timeout=60)
+
+
+@pytest.mark.full("starts the server twice and kills it")
+def test_a_call_that_ran_when_the_server_was_killed_is_asked_about_before_it_is_made_again(
+    tmp_path: Path,
+) -> None:
+    """Discriminates: a retry that orders twice; one that asks although nothing can be changed."""
+    turn_id = str(uuid.uuid4())
+    body = {"question": WEATHER, "tools": ["t"], "turn_id": turn_id, "knowledge": "never"}
+    calls: list[Call] = [("c1", "t__write_slowly", {}), ("c2", "t__wait", {})]
+    with calling_tools(Step("", calls)) as stub:
+        config = tmp_path / "wenmai.toml"
+        command = json.dumps([*PROGRAM, str(tmp_path)])
+        config.write_text(
+            f'[llms.default]\nprovider = "openai"\nmodel = "m"\nbase_url = "{stub.url}"\napi_key = "k"\n'
+            f'[tools.t]\ncommand = {command}\nconfirm = "never"\n'
+        )
+        environment = {"WENMAI_CONFIG": str(config), "EMBEDDING": HASHING, "LOAD_SAMPLE": "false"}
+        first = start_server(tmp_path / "data", **environment)
+        asked = threading.Thread(target=_ask_and_be_cut, args=(f"{first.url}{CHAT}", body))
+        asked.start()
+        wait_until(lambda: len(calls_made(tmp_path)) == 2)
+        first.process.kill()
+        asked.join()
+        stop_server(first)
+        stub.play(Step("", [("d1", "t__write_slowly", {}), ("d2", "t__echo", {"text": "晴"})]), Step("好。"))
+        with running_server(tmp_path / "data", TOOL_CONFIRM_TIMEOUT_S="2", **environment) as second:
+            turn = httpx.get(f"{second.url}/turns/{turn_id}").json()
+            assert (turn["status"], [use["state"] for use in turn["tool_calls"]]) == (
+                "interrupted",
+                ["interrupted", "interrupted"],
+            )
+            reply = httpx.post(f"{second.url}{CHAT}", json={**body, "stream": False}, timeout=60).json()
+            assert reply["answer"] == "好。"
+            turn = httpx.get(f"{second.url}/turns/{turn_id}").json()
+    uses = [(use["function"]["name"], use["state"]) for use in turn["tool_calls"]]
+    assert uses == [("t__write_slowly", "interrupted"), ("t__write_slowly", "refused"), ("t__echo", "done")]
+    assert calls_made(tmp_path).count("write_slowly") == 1
+    assert stub.calls(1) == ["d1", "d2"]

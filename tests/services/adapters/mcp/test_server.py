@@ -1,0 +1,179 @@
+"""Servers of tools, real ones: over standard streams and HTTP, well-behaved and not."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psutil
+import pytest
+
+from config.settings import ToolSettings
+from core.errors import StartRefusedError
+from core.tools import MAX_RESULT_CHARS, ToolFailedError
+from services.adapters.mcp.server import ToolServer, open_servers
+from tests.support.servers.tool_server import serving_tools
+from tests.support.waiting import until
+
+PROGRAM = (sys.executable, "-m", "tests.support.servers.tool_program")
+SDK_PROGRAM = (sys.executable, "-m", "tests.support.servers.tool_server")
+
+
+@asynccontextmanager
+async def opened(**table: Any) -> AsyncIterator[ToolServer]:
+    async with open_servers({"t": ToolSettings(**{"command": PROGRAM, **table})}) as (server,):
+        yield server
+
+
+def children() -> int:
+    return len(psutil.Process().children(recursive=True))
+
+
+async def names(server: ToolServer) -> list[str]:
+    return [tool.name for tool in await server.listed()]
+
+
+async def failure(server: ToolServer, name: str) -> str:
+    with pytest.raises(ToolFailedError) as caught:
+        await server.call(name, {})
+    return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+async def server() -> AsyncIterator[ToolServer]:
+    async with opened(timeout_s=10) as each:
+        yield each
+
+
+async def test_a_program_is_listed_and_called(server: ToolServer) -> None:
+    listed = {tool.name: tool for tool in await server.listed()}
+    assert listed["t__echo"].read_only
+    assert not listed["t__echo"].asks
+    assert listed["t__note"].asks
+    assert (await server.call("t__echo", {"text": "你好"})).text == "你好"
+    assert server.problem == ""
+
+
+async def test_what_no_model_may_see_is_not_offered(server: ToolServer) -> None:
+    """Discriminates: a name with a line break in the prompt, a schema that is fetched from an address."""
+    listed = await names(server)
+    assert not [name for name in listed if not name.isascii() or not name.isprintable()]
+    assert "t__fetching" not in listed
+    (dotted,) = [name for name in listed if name.startswith("t__a_b")]
+    assert (await server.call(dotted, {})).text == "ab"
+
+
+async def test_a_result_of_ten_megabytes_is_cut_with_a_note(server: ToolServer) -> None:
+    text = (await server.call("t__large", {})).text
+    assert len(text) < MAX_RESULT_CHARS + 100
+    assert text.endswith(f"[… {10_000_000 - MAX_RESULT_CHARS} more characters were left out]")
+
+
+async def test_a_binary_result_is_named_and_not_shown(server: ToolServer) -> None:
+    assert (await server.call("t__picture", {})).text == "[image, image/png, 402 bytes: not shown]"
+
+
+async def test_calls_run_beside_each_other(server: ToolServer) -> None:
+    hanging = asyncio.create_task(server.call("t__wait", {}))
+    assert (await server.call("t__echo", {"text": "a"})).text == "a"
+    hanging.cancel()
+    await asyncio.gather(hanging, return_exceptions=True)
+    assert (await server.call("t__echo", {"text": "b"})).text == "b"
+
+
+async def test_a_list_that_changes_is_listed_anew(server: ToolServer) -> None:
+    await server.call("t__grow", {})
+    await until(lambda: "t__grown" in server.offered)
+    assert "t__grown" in await names(server)
+
+
+async def test_allow_and_deny() -> None:
+    async with opened(allow=("echo", "note"), deny=("note",), confirm="always") as server:
+        (tool,) = await server.listed()
+    assert (tool.name, tool.asks) == ("t__echo", True)
+
+
+async def test_a_call_that_hangs_meets_the_deadline() -> None:
+    async with opened(timeout_s=1) as server:
+        await server.listed()
+        assert await failure(server, "t__wait") == "The tool did not answer within 1 s."
+        assert (await server.call("t__echo", {"text": "a"})).text == "a"
+
+
+@pytest.mark.slow("a program is started anew after a second")
+@pytest.mark.parametrize("name", ["t__die", "t__endless", "t__flood"])
+async def test_a_program_that_dies_or_floods_is_started_anew(name: str) -> None:
+    """Discriminates: memory that grows with a line that never ends, a loop that only reads notifications."""
+    before = children()
+    async with opened(timeout_s=15) as server:
+        await server.listed()
+        assert await failure(server, name) == "The tool's server ended the connection."
+        assert (await server.call("t__echo", {"text": "a"})).text == "a"
+        assert children() == before + 1
+    assert children() == before
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ({"command": ("no-such-program",)}, "Its program is not installed."),
+        ({"command": (sys.executable, "-c", "pass")}, "It ended the connection or refused it (code -32000)."),
+        ({"command": ("yes",)}, "It ended the connection or refused it (code -32000)."),
+        ({"command": ("sleep", "100"), "timeout_s": 0.3}, "It does not answer in time."),
+        ({"command": (), "url": "http://127.0.0.1:9/mcp"}, "It cannot be reached (ConnectError)."),
+    ],
+)
+async def test_one_that_is_down_costs_no_more_than_its_deadline(table: dict[str, Any], reason: str) -> None:
+    before = children()
+    async with opened(**table) as server:
+        began = time.monotonic()
+        assert await server.listed() == ()
+        assert time.monotonic() - began < 10
+        await until(lambda: server.problem)
+        assert server.problem == reason
+        began = time.monotonic()
+        assert await server.listed() == ()
+        assert time.monotonic() - began < 0.1
+    assert children() == before
+
+
+@pytest.mark.slow("imports the SDK's server twice")
+async def test_the_sdk_s_own_server_over_standard_streams() -> None:
+    async with opened(command=SDK_PROGRAM) as server:
+        assert await names(server) == ["t__add", "t__order", "t__large"]
+        assert (await server.call("t__add", {"a": 2, "b": 3})).text == "5"
+        assert (await server.call("t__add", {"a": "x", "b": 3})).failed
+
+
+async def test_the_sdk_s_own_server_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLS_TOKEN", "Bearer s3cret")
+    async with (
+        serving_tools() as url,
+        opened(command=(), url=url, headers={"Authorization": "TOOLS_TOKEN"}) as server,
+    ):
+        assert await names(server) == ["t__add", "t__order", "t__large"]
+        assert (await server.call("t__add", {"a": 2, "b": 3})).text == "5"
+        assert "server" in await failure(server, "t__large")
+        assert (await server.call("t__add", {"a": 2, "b": 4})).text == "6"
+
+
+async def test_a_variable_that_is_not_set_is_refused_by_name() -> None:
+    with pytest.raises(
+        StartRefusedError, match=r"\[tools.t\] needs the environment variable NO_SUCH, which is not set"
+    ):
+        async with opened(env=("NO_SUCH",)):
+            pass
+
+
+async def test_a_program_gets_no_variable_but_the_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discriminates: a program that is handed the keys of the models. It ends at once where it is."""
+    monkeypatch.setenv("MODEL_KEY", "s3cret")
+    monkeypatch.setenv("NAMED", "yes")
+    script = 'test "$NAMED" = yes && test -z "$MODEL_KEY" && exec sleep 100'
+    async with opened(command=("sh", "-c", script), env=("NAMED",), timeout_s=0.5) as server:
+        await until(lambda: server.problem)
+        assert server.problem == "It does not answer in time."

@@ -1,0 +1,150 @@
+"""A model's server on loopback that calls tools by a script, in OpenAI's form and in Claude's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from tests.support.models.stub_llm import in_thread
+
+Call = tuple[str, str, dict[str, Any] | str]
+"""Its id, the tool, and the arguments (text stands as it is)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one request is answered with: text, then calls. `reason`: why it ended; "" by what it has."""
+
+    text: str = ""
+    calls: Sequence[Call] = ()
+    reason: str = ""
+
+
+@dataclass
+class ToolStub:
+    """Step by step; the last one answers all further requests."""
+
+    steps: Sequence[Step] = ()
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    raw_bodies: list[bytes] = field(default_factory=list)
+    url: str = ""
+
+    def play(self, *steps: Step) -> None:
+        """From the first of these on; what was asked before is forgotten."""
+        self.steps = steps
+        self.bodies.clear()
+        self.raw_bodies.clear()
+
+    @property
+    def claude_url(self) -> str:
+        return self.url.removesuffix("/v1")
+
+    async def answer(self, request: Request) -> Response:
+        step = self.steps[min(len(self.bodies), len(self.steps) - 1)]
+        self.raw_bodies.append(await request.body())
+        self.bodies.append(await request.json())
+        events = claude_events(step) if request.url.path.endswith("/messages") else openai_events(step)
+        return StreamingResponse(iter(list(events)), media_type="text/event-stream")
+
+    def results(self, at: int) -> dict[str, str]:
+        """What the tools gave back in a request, by the id of the call."""
+        results: dict[str, str] = {}
+        for message in self.bodies[at]["messages"]:
+            if message["role"] == "tool":
+                results[message["tool_call_id"]] = message["content"]
+            elif isinstance(message["content"], list):
+                blocks = [each for each in message["content"] if each["type"] == "tool_result"]
+                results |= {each["tool_use_id"]: each["content"] for each in blocks}
+        return results
+
+    def calls(self, at: int) -> list[str]:
+        """The ids of the calls in a request, in order."""
+        ids: list[str] = []
+        for message in self.bodies[at]["messages"]:
+            ids += [each["id"] for each in message.get("tool_calls") or ()]
+            if isinstance(message["content"], list):
+                ids += [each["id"] for each in message["content"] if each["type"] == "tool_use"]
+        return ids
+
+    def offered(self, at: int) -> list[str]:
+        """The names of the tools in a request."""
+        return [each.get("name") or each["function"]["name"] for each in self.bodies[at].get("tools", ())]
+
+
+def openai_events(step: Step) -> Iterator[str]:
+    """Arguments in pieces, the pieces of the calls mixed."""
+    if step.text:
+        yield _openai({"content": step.text}, None)
+    pieces: list[list[str]] = []
+    for index, (call_id, name, arguments) in enumerate(step.calls):
+        first = {
+            "index": index,
+            "id": call_id,
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        }
+        yield _openai({"tool_calls": [first]}, None)
+        pieces.append(_pieces(arguments))
+    for at in range(max(map(len, pieces), default=0)):
+        for index, each in enumerate(pieces):
+            if at < len(each):
+                piece = {"index": index, "function": {"arguments": each[at]}}
+                yield _openai({"tool_calls": [piece]}, None)
+    yield _openai({}, step.reason or ("tool_calls" if step.calls else "stop"))
+    yield _data({"id": "c", "choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
+    yield "data: [DONE]\n\n"
+
+
+def claude_events(step: Step) -> Iterator[str]:
+    usage = {"input_tokens": 100, "output_tokens": 1}
+    yield _event("message_start", {"message": {"id": "m", "model": "stub", "usage": usage}})
+    blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+    if step.text:
+        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": step.text}]))
+    for call_id, name, arguments in step.calls:
+        pieces = [{"type": "input_json_delta", "partial_json": each} for each in _pieces(arguments)]
+        blocks.append(({"type": "tool_use", "id": call_id, "name": name, "input": {}}, pieces))
+    for index, (block, deltas) in enumerate(blocks):
+        yield _event("content_block_start", {"index": index, "content_block": block})
+        for delta in deltas:
+            yield _event("content_block_delta", {"index": index, "delta": delta})
+        yield _event("content_block_stop", {"index": index})
+    reason = "tool_use" if step.calls else "end_turn"
+    yield _event("message_delta", {"delta": {"stop_reason": reason}, "usage": {"output_tokens": 10}})
+    yield _event("message_stop", {})
+
+
+def _pieces(arguments: dict[str, Any] | str) -> list[str]:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return [text[at : at + 3] for at in range(0, len(text), 3)]
+
+
+def _openai(delta: dict[str, Any], finish_reason: str | None) -> str:
+    return _data({"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
+
+
+def _event(kind: str, body: dict[str, Any]) -> str:
+    return f"event: {kind}\n" + _data({"type": kind, **body})
+
+
+def _data(body: dict[str, Any]) -> str:
+    return f"data: {json.dumps(body)}\n\n"
+
+
+@contextmanager
+def calling_tools(*steps: Step) -> Iterator[ToolStub]:
+    """Serve it in a thread; `url` is the base URL in OpenAI's form."""
+    stub = ToolStub(steps)
+    paths = ("/v1/chat/completions", "/v1/messages")
+    app = Starlette(routes=[Route(path, stub.answer, methods=["POST"]) for path in paths])
+    with in_thread(app) as url:
+        stub.url = f"{url}/v1"
+        yield stub
