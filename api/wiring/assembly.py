@@ -439,7 +439,7 @@ def _memory_reading(history: History) -> Reading | None:
     if not conversation.memory_min_messages or not model.generative:
         return None
     extraction = Extraction(model.reply, partial(library.text, "remember"))
-    unread = UnreadTurns(history.store, names.conversation_collection)
+    unread = UnreadTurns(history.store, names.conversation_collection, alone=names.qdrant_url is None)
     min_turns = math.ceil(conversation.memory_min_messages / 2)  # a turn is two messages
     return Reading(unread, extraction, history.activity, min_turns)
 
@@ -509,6 +509,7 @@ def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
         container.readiness.keep_trying(),
         _warm_up(QueryBuilder(container.embedding)),
         container.conversations.index_missing(),
+        container.memories.learning.catch_up(),
         container.keep_mended(),
     ]
     if sample_is_pending(settings):
