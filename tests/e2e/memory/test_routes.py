@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
@@ -138,6 +139,28 @@ async def test_an_import_counts_what_is_new_known_broken_and_refused(tmp_path: P
         copy = (await app.client.get("/memories/export")).json()
         twice = await app.client.post("/memories/import", json=copy)
         assert (twice.json()["imported"], twice.json()["known"]) == (0, len(copy["memories"]))
+
+
+@pytest.mark.slow("reads and embeds ten thousand memories")
+async def test_of_ten_thousand_lines_the_good_ones_are_in(tmp_path: Path) -> None:
+    """Discriminates: an import that ends at the first broken line, or keeps a duplicate; one that is cut."""
+    good: list[Any] = [
+        {"content": f"Bee hive {number} stands in row {number % 97}"} for number in range(8_000)
+    ]
+    copies = [{"content": each["content"].upper() + "."} for each in good[:1_500]]
+    broken: list[Any] = [{"content": number} if number % 2 else f"line {number}" for number in range(450)]
+    refused = [{"content": "my password is hunter2"}] * 30 + [{"content": ""}] * 20
+    items = [*good, *copies, *broken, *refused]
+    Random(3).shuffle(items)
+    async with open_app(settings_of(tmp_path, "ten_thousand")) as app:
+        reply = await app.client.post("/memories/import", json={"memories": items}, timeout=300)
+        assert reply.json() == {
+            "imported": 8_000, "known": 1_500, "broken": 450, "refused": {"secret": 30, "empty": 20},
+        }  # fmt: skip
+        stored = (await app.client.get("/memories/export", timeout=60)).json()["memories"]
+        assert len({each["content"].lower().rstrip(".") for each in stored}) == len(stored) == 8_000
+        too_many = await app.client.post("/memories/import", json={"memories": [*items, {"content": "x"}]})
+        assert too_many.status_code == 422
 
 
 async def test_the_switch_stops_recall_and_learning_and_keeps_what_is_there(tmp_path: Path) -> None:
