@@ -53,9 +53,6 @@ class MemoriesHandler:
         """Oldest first."""
         return await self._records.of_owner(owner)
 
-    async def get_many(self, memory_ids: Sequence[str], owner: str) -> list[Memory]:
-        return await self._records.get_many(memory_ids, owner)
-
     async def history(self, memory_id: str, owner: str) -> tuple[Memory, list[Memory], Memory | None]:
         """The memory, what it took the place of (the newest first), and what took its place.
 

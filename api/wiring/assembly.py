@@ -63,6 +63,7 @@ from core.conversation.sessions import PersonaDraft, PersonaRules
 from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
 from core.relevance.talk_model import load_talk_model
+from services.conversation.episodes import Episodes
 from services.conversation.sessions import SessionStore
 from services.conversation.summaries import Rewordings, SummaryService
 from services.conversation.turns import HISTORY_CACHE_S, TurnStore
@@ -383,8 +384,9 @@ def _sessions(
     erasure = ErasureHandler(history.make_erasure(knowledge, running), history.sessions, turns, knowledge)
     check_origin = partial(_check_origin, pipeline, knowledge)
     return SessionsHandler(
-        history.sessions, turns, history.recall.records, erasure, personas, index_later, check_origin
-    )
+        history.sessions, turns, history.recall.records, pipeline.episodes, erasure, personas, index_later,
+        check_origin,
+    )  # fmt: skip
 
 
 async def _check_origin(
@@ -456,6 +458,7 @@ def _pipeline(
     settings, store, library = history.settings, history.store, PromptLibrary()
     neighbours = Neighbours(store, settings.store.knowledge_collection)
     widen_tokens = settings.retrieval.widen_tokens
+    turns, recall = history.conversations.turns, history.conversations.recall
     return Pipeline(
         conversations=history.conversations,
         summaries=history.summaries,
@@ -485,6 +488,7 @@ def _pipeline(
         precedence=knowledge.precedence,
         failure_text=FailureTexts(settings.models, mask_of(settings)),
         memories=history.recall,
+        episodes=Episodes(turns, recall, now_in(settings.conversation)),
         learning=memories.learning,
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )

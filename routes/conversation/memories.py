@@ -148,10 +148,11 @@ async def delete_all_memories(
 
 @router.get("/turns/{turn_id}/memories", responses=errors(404))
 async def memories_of_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> wire.MemoryList:
-    """What the turn's prompt was told, of that what is still remembered; as long as the prompt is kept."""
-    turn = await container.sessions.turn(str(turn_id), owner)
-    ids = turn.prompt.memory_ids if turn.prompt else ()
-    return wire.MemoryList(memories=list(map(memory_reply, await container.memories.get_many(ids, owner))))
+    """What the turn's prompt was told, of that what still exists, turns of other conversations among it; as
+    long as the prompt is kept."""
+    return wire.MemoryList(
+        memories=list(map(memory_reply, await container.sessions.recalled(str(turn_id), owner)))
+    )
 
 
 def memory_reply(memory: Memory) -> wire.Memory:

@@ -66,8 +66,8 @@ async def test_what_was_said_elsewhere_is_told_at_the_end_of_the_system_prompt(t
         (status,) = [each for each in turn.statuses if each["stage"] == "remembering"]
         assert status["memories"] == [
             {
-                "memory_id": memory.memory_id, "content": "用户的名字是张三", "session_id": elsewhere,
-                "turn_id": turn_id, "created_at": "2023-11-14T22:13:20.000000Z",
+                "memory_id": memory.memory_id, "content": "用户的名字是张三", "type": "fact",
+                "session_id": elsewhere, "turn_id": turn_id, "created_at": "2023-11-14T22:13:20.000000Z",
             }
         ]  # fmt: skip
         turn_id = turn.finished["turn_id"]
