@@ -77,12 +77,6 @@ class MemoriesHandler:
         text = memory.content if content is None else content
         return await self._writer.edit(memory, text, memory_type or memory.type)
 
-    async def delete(self, memory_id: str, owner: str) -> int:
-        """Returns how many of it are left. Raises UnknownMemoryError."""
-        await self._get(memory_id, owner)
-        await self._records.delete([memory_id])
-        return len(await self._records.get_many([memory_id], owner))
-
     async def delete_all(self, owner: str) -> tuple[int, int]:
         """Returns how many went, and how many are left."""
         erased = await self._records.delete_all(owner)

@@ -381,10 +381,11 @@ def _sessions(
     personas: PersonaRules,
 ) -> SessionsHandler:
     turns, index_later = history.conversations.turns, history.conversations.index_later
-    erasure = ErasureHandler(history.make_erasure(knowledge, running), history.sessions, turns, knowledge)
+    erase, memories = history.make_erasure(knowledge, running), history.recall.records
+    erasure = ErasureHandler(erase, history.sessions, turns, knowledge, memories)
     check_origin = partial(_check_origin, pipeline, knowledge)
     return SessionsHandler(
-        history.sessions, turns, history.recall.records, pipeline.episodes, erasure, personas, index_later,
+        history.sessions, turns, memories, pipeline.episodes, erasure, personas, index_later,
         check_origin,
     )  # fmt: skip
 

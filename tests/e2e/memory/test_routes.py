@@ -47,10 +47,10 @@ async def test_a_memory_is_written_read_changed_and_deleted(tmp_path: Path) -> N
         assert (changed.json()["content"], changed.json()["type"]) == ("The user's desk is 304", "preference")
         await app.ask("What is my desk?")
         assert lines_of("written") == ["- The user's desk is 304"]
-        assert (await app.client.delete(path)).json() == {"erased": 1, "left": 0}
+        assert (await app.client.delete(path)).json()["erased"] == 1
         assert (await app.client.get(path)).status_code == 404
         gone = await app.client.delete("/memories", params={"confirm": "all"})
-        assert gone.json() == {"erased": 1, "left": 0}
+        assert gone.json() == {"erased": 1, "left": 0, "proof": None, "receipt_id": ""}
         assert await listed(app) == []
         assert (await app.client.delete("/memories")).status_code == 422
 
@@ -139,6 +139,29 @@ async def test_an_import_counts_what_is_new_known_broken_and_refused(tmp_path: P
         copy = (await app.client.get("/memories/export")).json()
         twice = await app.client.post("/memories/import", json=copy)
         assert (twice.json()["imported"], twice.json()["known"]) == (0, len(copy["memories"]))
+
+
+@pytest.mark.parametrize("mode", ["references", "full"])
+async def test_a_deleted_memory_is_named_nowhere_and_its_proof_says_so(tmp_path: Path, mode: str) -> None:
+    """Discriminates: its id in the record of a prompt, in what it took the place of, in a second answer."""
+    async with open_app(settings_of(tmp_path, f"deleted_{mode}")) as app:
+        first = (await write(app, "The user's desk is 302")).json()["memory"]
+        second = (await write(app, "The user's desk is 303")).json()["memory"]
+        turn = await app.ask("What is my desk?")
+        assert lines_of(f"deleted_{mode}") == ["- The user's desk is 303"]
+        path = f"/memories/{second['memory_id']}"
+        erased = (await app.client.delete(path, params={"proof": mode})).json()
+        proof = erased["proof"]
+        assert (proof["mode"], proof["hits"], proof["complete"], erased["left"]) == (mode, 0, True, 0)
+        places = {place["place"] for place in proof["searched"]}
+        assert {"memories", "memories.superseded_by", "conversations.prompt.parts.memory_ids"} <= places
+        assert erased["receipt_id"]
+        old = (await app.client.get(f"/memories/{first['memory_id']}")).json()
+        assert (old["superseded_by"], old["after"]) == (None, None)
+        assert old["valid_until"] is not None
+        prompt = (await app.client.get(f"/turns/{turn.finished['turn_id']}/prompt")).json()
+        assert [part["removed"] for part in prompt["parts"] if part["part"] == "memory"] == [True]
+        assert (await app.client.delete(path)).status_code == 404
 
 
 @pytest.mark.slow("reads and embeds ten thousand memories")
