@@ -176,7 +176,7 @@ def ended(server: RunningServer) -> None:
     server.process.stdout.close()
 
 
-@pytest.mark.slow("three starts of a server and forty answers")
+@pytest.mark.full("three starts of a server and forty answers")
 async def test_a_server_that_is_killed_twice_shows_each_of_forty_turns_to_the_model_once(
     tmp_path: Path,
 ) -> None:
@@ -204,7 +204,7 @@ async def test_a_server_that_is_killed_twice_shows_each_of_forty_turns_to_the_mo
     assert sorted(stub.read) == sorted(map(asked, range(1, 41)))
 
 
-@pytest.mark.slow("three starts of a server and forty answers")
+@pytest.mark.full("three starts of a server and forty answers")
 async def test_two_workers_one_of_which_is_killed_show_each_of_forty_turns_to_the_model_once(
     tmp_path: Path,
 ) -> None:

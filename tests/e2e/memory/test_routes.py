@@ -164,7 +164,7 @@ async def test_a_deleted_memory_is_named_nowhere_and_its_proof_says_so(tmp_path:
         assert (await app.client.delete(path)).status_code == 404
 
 
-@pytest.mark.slow("reads and embeds ten thousand memories")
+@pytest.mark.full("reads and embeds ten thousand memories")
 async def test_of_ten_thousand_lines_the_good_ones_are_in(tmp_path: Path) -> None:
     """Discriminates: an import that ends at the first broken line, or keeps a duplicate; one that is cut."""
     good: list[Any] = [

@@ -274,6 +274,7 @@ async def test_what_was_left_unread_is_read_at_the_start_of_sessions_that_are_lo
     assert bench.model.read == ["问题 1", "问题 2"]
 
 
+@pytest.mark.full("closing waits two seconds")
 async def test_a_server_that_closes_gives_back_what_no_model_has_answered(bench: Bench) -> None:
     """Discriminates: facts that are lost with each restart."""
     worker = bench.worker()
