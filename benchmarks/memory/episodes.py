@@ -118,7 +118,8 @@ def main() -> None:
             if figures is not None:
                 print(
                     f"{folder.name:10}{way:17}R@1 {figures.recall_1:.3f}  R@5 {figures.recall_5:.3f}  "
-                    f"R@10 {figures.recall_10:.3f}  {figures.questions} questions"
+                    f"R@10 {figures.recall_10:.3f}  {figures.questions} questions",
+                    flush=True,
                 )
 
 
