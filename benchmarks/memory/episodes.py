@@ -14,6 +14,7 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -22,7 +23,7 @@ from core.conversation.turns import Turn, TurnStatus
 from core.relevance.query import Query
 from scripts.evaluation.figures import Answer, retrieval
 from scripts.evaluation.in_process import Services, open_services
-from scripts.evaluation.sets import Line, Question, load_set
+from scripts.evaluation.sets import EvaluationSet, Line, Question, load_set
 from services.conversation.turns import TurnVectors
 from services.conversation_manager import ConversationManager
 from services.retrieval.query_forms import QueryBuilder
@@ -74,12 +75,32 @@ class Bench:
         return Answer(question, [(self._line_of[each.turn_id], each.score) for each in ranked[:TOP]])
 
 
-async def measure(folder: Path, cache: Path | None, limit: int | None) -> dict[str, list[Answer]]:
-    """By the way that the turns are stored; of at most `limit` of the conversations."""
-    data = load_set(folder)
-    scopes = Random(7).sample(data.scopes, min(limit or len(data.scopes), len(data.scopes)))
-    lines = [line for line in data.lines if line.scope in scopes]
-    asked = [each for each in data.questions if each.answerable and each.gold and each.scope in scopes]
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Of a set: so many conversations, chosen with the seed, and of each so many of its first lines, with the
+    questions that these answer; None: all."""
+
+    scopes: int | None = None
+    lines: int | None = None
+    seed: int = 7
+
+    def of(self, data: EvaluationSet) -> tuple[list[Line], list[Question]]:
+        every = data.scopes
+        chosen = (
+            every if self.scopes is None else Random(self.seed).sample(every, min(self.scopes, len(every)))
+        )
+        by_scope = {scope: [line for line in data.lines if line.scope == scope] for scope in chosen}
+        lines = [line for scope in chosen for line in by_scope[scope][: self.lines]]
+        ids = {line.line_id for line in lines}
+        asked = [
+            each for each in data.questions if each.answerable and each.gold and ids.issuperset(each.gold)
+        ]
+        return lines, asked
+
+
+async def measure(folder: Path, cache: Path | None, sample: Sample) -> dict[str, list[Answer]]:
+    """By the way that the turns are stored."""
+    lines, asked = sample.of(load_set(folder))
     session_of = _sessions_of(folder)
     ways: dict[str, Callable[[Line], tuple[str, str]]] = {
         "in session": lambda line: (ONE, line.scope),
@@ -110,10 +131,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--cache", type=Path, help="a folder for vectors")
-    parser.add_argument("--scopes", type=int, help="at most so many conversations, chosen with a seed")
+    parser.add_argument("--scopes", type=int, help="at most so many conversations, chosen with the seed")
+    parser.add_argument("--lines", type=int, help="of each at most its first so many")
+    parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
+    sample = Sample(options.scopes, options.lines, options.seed)
     for folder in options.folders:
-        for way, answers in asyncio.run(measure(folder, options.cache, options.scopes)).items():
+        for way, answers in asyncio.run(measure(folder, options.cache, sample)).items():
             figures = retrieval(answers)
             if figures is not None:
                 print(
