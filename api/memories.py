@@ -53,9 +53,6 @@ class MemoriesHandler:
         """Oldest first."""
         return await self._records.of_owner(owner)
 
-    async def get_many(self, memory_ids: Sequence[str], owner: str) -> list[Memory]:
-        return await self._records.get_many(memory_ids, owner)
-
     async def history(self, memory_id: str, owner: str) -> tuple[Memory, list[Memory], Memory | None]:
         """The memory, what it took the place of (the newest first), and what took its place.
 
@@ -79,12 +76,6 @@ class MemoriesHandler:
         memory = await self._get(memory_id, owner)
         text = memory.content if content is None else content
         return await self._writer.edit(memory, text, memory_type or memory.type)
-
-    async def delete(self, memory_id: str, owner: str) -> int:
-        """Returns how many of it are left. Raises UnknownMemoryError."""
-        await self._get(memory_id, owner)
-        await self._records.delete([memory_id])
-        return len(await self._records.get_many([memory_id], owner))
 
     async def delete_all(self, owner: str) -> tuple[int, int]:
         """Returns how many went, and how many are left."""

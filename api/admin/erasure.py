@@ -6,23 +6,30 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from api.turn.run import RunningTurns
 from core.conversation.turns import TurnStatus
-from core.errors import BadRequestError, UnknownTurnError
+from core.errors import BadRequestError, UnknownMemoryError, UnknownTurnError
 from core.operations.erasure import Erased, ErasedKind, ErasureOptions
 from services.conversation.sessions import SessionStore
 from services.conversation.turns import TurnStore
 from services.knowledge.base import KnowledgeBase
+from services.memory.records import MemoryRecords
 from services.operations.erasure.erase import Erasure
 from services.store.space import deleting
 
 
 class ErasureHandler:
     def __init__(
-        self, erasure: Erasure, sessions: SessionStore, turns: TurnStore, knowledge: KnowledgeBase
+        self,
+        erasure: Erasure,
+        sessions: SessionStore,
+        turns: TurnStore,
+        knowledge: KnowledgeBase,
+        memories: MemoryRecords,
     ) -> None:
         self._erasure = erasure
         self._sessions = sessions
         self._turns = turns
         self._knowledge = knowledge
+        self._memories = memories
 
     async def turn(self, turn_id: str, owner: str, options: ErasureOptions) -> Erased:
         """Its children become roots. Raises UnknownTurnError."""
@@ -43,6 +50,15 @@ class ErasureHandler:
         await self._knowledge.get_document(document_id, owners)
         with deleting():
             return await self._erasure.document(document_id, options)
+
+    async def memory(self, memory_id: str, owner: str, options: ErasureOptions) -> Erased:
+        """Raises UnknownMemoryError."""
+        if not await self._memories.get_many([memory_id], owner):
+            raise UnknownMemoryError("memory_id: there is no such memory.")
+        with deleting():
+            erased = await self._erasure.memory(memory_id, options)
+        self._memories.forget_known()
+        return erased
 
     async def anything(self, kind: ErasedKind, name: str, confirm: str, options: ErasureOptions) -> Erased:
         """Whoever's it is, and also what is left of something that is gone: for an operator.

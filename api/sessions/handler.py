@@ -15,6 +15,8 @@ from core.conversation.sessions import PersonaDraft, PersonaRules, Session, Sess
 from core.conversation.transcript import readable_parents
 from core.conversation.turns import Feedback, Turn
 from core.errors import ConflictError, UnknownTurnError
+from core.memory.record import Memory
+from services.conversation.episodes import Episodes
 from services.conversation.sessions import SessionStore, find_titled, read_questions
 from services.conversation.turns import TurnStore, feedback_payload
 from services.memory.records import MemoryRecords
@@ -47,6 +49,7 @@ class SessionsHandler:
         sessions: SessionStore,
         turns: TurnStore,
         memories: MemoryRecords,
+        episodes: Episodes,
         erasure: ErasureHandler,
         personas: PersonaRules | None = None,
         index: Index = leave_for_later,
@@ -54,7 +57,7 @@ class SessionsHandler:
     ) -> None:
         self._sessions = sessions
         self._turns = turns
-        self._memories = memories
+        self._memories, self._episodes = memories, episodes
         self.erasure = erasure
         self._personas = personas or PersonaRules()
         self._check_origin = check_origin
@@ -163,7 +166,19 @@ class SessionsHandler:
 
     async def prompt(self, turn_id: str, owner: str) -> ShownPrompt:
         """What was sent to the model for a turn. Raises UnknownTurnError."""
-        return await show_prompt(self._turns, self._memories, await self.turn(turn_id, owner))
+        turn = await self.turn(turn_id, owner)
+        return await show_prompt(self._turns, turn, await self._recalled(turn))
+
+    async def recalled(self, turn_id: str, owner: str) -> list[Memory]:
+        """What its prompt was told of other conversations, as far as it exists. Raises UnknownTurnError."""
+        return await self._recalled(await self.turn(turn_id, owner))
+
+    async def _recalled(self, turn: Turn) -> list[Memory]:
+        ids = turn.prompt.memory_ids if turn.prompt else ()
+        stored = await self._memories.get_many(ids, turn.owner)
+        left = set(ids) - {memory.memory_id for memory in stored}
+        episodes = await self._episodes.get_many(sorted(left), turn.owner)
+        return sorted([*stored, *episodes], key=lambda memory: ids.index(memory.memory_id))
 
     async def _turn_count(self, session: Session) -> int:
         return await self._turns.count(Filter(must=[*in_session(session.session_id, session.owner)]))

@@ -13,6 +13,7 @@ import structlog
 from api.turn.prompt import memory_lines
 from core.conversation.turns import ManifestPart, PromptManifest, Turn
 from core.knowledge import Candidate, Chunk, Citation
+from core.memory.record import Memory
 from core.prompt.exchange import MESSAGES, PROMPT, is_fielded, rebuild_body, rebuild_fielded, wire_messages
 from core.prompt.layouts import lay_out, lay_steps
 from core.prompt.messages import (
@@ -29,7 +30,6 @@ from core.prompt.messages import (
     tool_messages,
 )
 from services.conversation.turns import TurnStore
-from services.memory.records import MemoryRecords
 
 log = structlog.get_logger()
 
@@ -55,15 +55,16 @@ class ShownPrompt:
     exact: bool = False
 
 
-async def show_prompt(turns: TurnStore, memories: MemoryRecords, turn: Turn) -> ShownPrompt:
-    """Raises StoreUnavailableError."""
+async def show_prompt(turns: TurnStore, turn: Turn, memories: Sequence[Memory]) -> ShownPrompt:
+    """`memories` are those that it was told and that exist. Raises StoreUnavailableError."""
     manifest = turn.prompt
     if manifest is None:
         return ShownPrompt(turn, None)
     named = {part.turn_id for part in manifest.parts if part.kept and _is_id(part.turn_id)}
     read = await turns.get_many(sorted(filter(None, named)))
     by_id = {each.turn_id: each for each in read if each.owner == turn.owner}
-    stored = _Stored(turn, by_id, await _memory_text(memories, manifest.memory_ids, turn.owner))
+    lines = memory_lines(memories) if len(memories) == len(manifest.memory_ids) else None
+    stored = _Stored(turn, by_id, lines)
     shown = _put_together(manifest, stored)
     if shown.body is None or shown.exact:
         return shown
@@ -93,12 +94,6 @@ def _put_together(manifest: PromptManifest, stored: _Stored) -> ShownPrompt:
         return ShownPrompt(turn, manifest, parts)
     exact = hashlib.sha256(body).hexdigest() == manifest.request_sha256
     return ShownPrompt(turn, manifest, parts, body.decode(), exact)
-
-
-async def _memory_text(memories: MemoryRecords, memory_ids: Sequence[str], owner: str) -> str | None:
-    """As it would be told now; None where one of them is gone."""
-    stored = await memories.get_many(memory_ids, owner)
-    return memory_lines(stored) if len(stored) == len(memory_ids) else None
 
 
 def _shown(part: ManifestPart, stored: _Stored) -> ShownPart:

@@ -16,10 +16,12 @@ from core.conversation.branch import Branch
 from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus, WarnCode
 from core.errors import WenmaiError
 from core.knowledge import Candidate
+from core.memory.episodes import EpisodeAsked
 from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from core.relevance.talk import Talk, talk_of
 from core.relevance.talk_model import TalkModel
+from services.conversation.episodes import Episodes
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
 from services.knowledge.precedence import SamplePrecedence
@@ -65,6 +67,7 @@ class Pipeline:
     precedence: SamplePrecedence
     failure_text: FailureTexts
     memories: MemoryRecall
+    episodes: Episodes
     learning: MemoryLearning
     tools: ToolBox
     widener: Widener | None = None
@@ -114,6 +117,7 @@ class Gathering:
         self._owners = pipeline.owners(turn.owner)
         self._fallback_reported = False
         self._date = turn.request.date if turn.request else ""
+        self._episode: EpisodeAsked | None = None
         self.query: Query | None = None
         self.rewritten_from: tuple[str, ...] = ()
 
@@ -125,12 +129,13 @@ class Gathering:
         use = self._use()
         talk = None if use == "always" else self._talk_by_phrase(recent)
         remembers = await self._remembers()
+        self._episode = await self._episode_asked()
         if use == "never" or talk:
-            if remembers and talk in (None, Talk.ASSISTANT):  # such as: do you know my name?
+            if self._episode or (remembers and talk in (None, Talk.ASSISTANT)):  # do you know my name?
                 self.query = await self._query(recent)
             return await self._without_search(talk, recent, lap, remembers=remembers)
         self.query = query = await self._query(recent)
-        if use == "auto" and (talk := self._talk_by_vector(query, recent)):
+        if use == "auto" and not self._episode and (talk := self._talk_by_vector(query, recent)):
             return await self._without_search(talk, recent, lap, remembers=remembers)
         self._report(TurnStage.RETRIEVING)
         relevant, summary, candidates, memories = await asyncio.gather(
@@ -190,15 +195,36 @@ class Gathering:
 
     async def _remembers(self) -> bool:
         """Whether there may be something to recall from other conversations."""
-        asked = self._turn.request is None or self._turn.request.memory
-        return asked and await self._pipeline.memories.has_any(self._turn.owner)
+        return self._wants_memory and await self._pipeline.memories.has_any(self._turn.owner)
+
+    @property
+    def _wants_memory(self) -> bool:
+        return self._turn.request is None or self._turn.request.memory
+
+    async def _episode_asked(self) -> EpisodeAsked | None:
+        """The earlier conversation that the question is about, where it may be told of it."""
+        memories, is_new = self._pipeline.memories, not self._branch.nodes
+        asked = self._pipeline.episodes.asked(self._turn.question, is_new=is_new, date=self._date)
+        if asked is None or not self._wants_memory or not memories.suits(is_new=is_new):
+            return None
+        return asked if await memories.is_wanted_by(self._turn.owner) else None
 
     async def _recall(self, remembers: bool) -> list[RecalledMemory]:
+        """Episodes first: the question asks for them."""
+        episodes = self._episodes()
         if not remembers:
-            return []
+            return await episodes
         turn, is_new = self._turn, not self._branch.nodes
         scope = RecallScope(turn.owner, turn.session_id, is_new)
-        return await self._pipeline.memories.candidates(self.query, scope)
+        both = await asyncio.gather(episodes, self._pipeline.memories.candidates(self.query, scope))
+        return [each for some in both for each in some]
+
+    async def _episodes(self) -> list[RecalledMemory]:
+        if self._episode is None or self.query is None:
+            return []
+        turn = self._turn
+        found = await self._pipeline.episodes.find(self._episode, self.query, turn.owner, turn.session_id)
+        return [RecalledMemory(memory, chance) for memory, chance in found]
 
     def _remembering(self, gathered: Gathered, candidates: Sequence[RecalledMemory]) -> Gathered:
         """With the memories that the history does not say itself."""

@@ -274,6 +274,7 @@ def remembered_fields(memory: Memory) -> dict[str, Any]:
     return {
         "memory_id": memory.memory_id,
         "content": memory.content,
+        "type": memory.type.value,
         "session_id": memory.session_id,
         "turn_id": memory.turn_ids[0] if memory.turn_ids else "",
         "created_at": memory.created_at,

@@ -66,6 +66,7 @@ from core.errors import StartRefusedError, UnknownModelError
 from core.knowledge import SHARED_OWNER
 from core.relevance.talk_model import load_talk_model
 from core.tools import ToolSource
+from services.conversation.episodes import Episodes
 from services.conversation.sessions import SessionStore
 from services.conversation.summaries import Rewordings, SummaryService
 from services.conversation.turns import HISTORY_CACHE_S, TurnStore
@@ -387,11 +388,13 @@ def _sessions(
     personas: PersonaRules,
 ) -> SessionsHandler:
     turns, index_later = history.conversations.turns, history.conversations.index_later
-    erasure = ErasureHandler(history.make_erasure(knowledge, running), history.sessions, turns, knowledge)
+    erase, memories = history.make_erasure(knowledge, running), history.recall.records
+    erasure = ErasureHandler(erase, history.sessions, turns, knowledge, memories)
     check_origin = partial(_check_origin, pipeline, knowledge)
     return SessionsHandler(
-        history.sessions, turns, history.recall.records, erasure, personas, index_later, check_origin
-    )
+        history.sessions, turns, memories, pipeline.episodes, erasure, personas, index_later,
+        check_origin,
+    )  # fmt: skip
 
 
 async def _check_origin(
@@ -446,7 +449,7 @@ def _memory_reading(history: History) -> Reading | None:
     if not conversation.memory_min_messages or not model.generative:
         return None
     extraction = Extraction(model.reply, partial(library.text, "remember"))
-    unread = UnreadTurns(history.store, names.conversation_collection)
+    unread = UnreadTurns(history.store, names.conversation_collection, alone=names.qdrant_url is None)
     min_turns = math.ceil(conversation.memory_min_messages / 2)  # a turn is two messages
     return Reading(unread, extraction, history.activity, min_turns)
 
@@ -464,6 +467,7 @@ def _pipeline(
     settings, store, library = history.settings, history.store, PromptLibrary()
     neighbours = Neighbours(store, settings.store.knowledge_collection)
     widen_tokens = settings.retrieval.widen_tokens
+    turns, recall = history.conversations.turns, history.conversations.recall
     return Pipeline(
         conversations=history.conversations,
         summaries=history.summaries,
@@ -493,6 +497,7 @@ def _pipeline(
         precedence=knowledge.precedence,
         failure_text=FailureTexts(settings.models, mask_of(settings)),
         memories=history.recall,
+        episodes=Episodes(turns, recall, now_in(settings.conversation)),
         learning=memories.learning,
         tools=tools,
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
@@ -518,6 +523,7 @@ def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
         container.readiness.keep_trying(),
         _warm_up(QueryBuilder(container.embedding)),
         container.conversations.index_missing(),
+        container.memories.learning.catch_up(),
         container.keep_mended(),
     ]
     if sample_is_pending(settings):

@@ -79,6 +79,30 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     "How do I like to read things?")),
 )  # fmt: skip
 
+# What nobody looked at when the formula and its words were chosen.
+HELD_OUT: tuple[Attribute, ...] = (
+    Attribute("blood", "用户的血型是{}", "The user's blood type is {}", ("A型", "O型"), ("A", "O"),
+    ("我是什么血型？", "如果要输血，我是哪一型"), ("What blood type do I have?", "Which blood group am I?")),
+    Attribute("shoes", "用户穿{}码的鞋", "The user wears size {} shoes", ("42", "38"), ("42", "38"),
+    ("我的鞋买多大的？", "我穿几码鞋"), ("What size are my feet?", "Which shoes fit me?")),
+    Attribute("hometown", "用户的老家在{}", "The user grew up in {}", ("长沙", "烟台"), ("Ghent", "Bergen"),
+    ("我是哪里人？", "我在什么地方长大的"), ("Where am I from?", "Where did I spend my childhood?")),
+    Attribute("instrument", "用户会弹{}", "The user plays the {}", ("钢琴", "吉他"), ("piano", "guitar"),
+    ("我会什么乐器？", "我平时演奏什么"), ("Which instrument do I play?", "What music do I make?")),
+    Attribute("spouse", "用户的妻子叫{}", "The user's wife is called {}", ("赵敏", "林静"), ("Anna", "Eva"),
+    ("我爱人叫什么名字？", "我太太是谁"), ("Who am I married to?", "What is my wife's name?")),
+    Attribute("deadline", "用户的论文在{}月交", "The user's thesis is due in {}", ("六", "九"),
+    ("June", "May"),
+    ("我的毕业论文什么时候截止？", "我哪个月要交论文"), ("When do I have to hand in my thesis?",
+    "In which month is my thesis due?")),
+    Attribute("gym", "用户每周一去{}健身", "The user trains at {} on Mondays", ("力美", "乐刻"),
+    ("FitHub", "Basic"),
+    ("我在哪家健身房锻炼？", "我星期一去哪里运动"), ("Which gym do I go to?", "Where do I work out?")),
+    Attribute("printer", "用户用的打印机是{}", "The user's printer is the {}", ("三楼的", "前台的"),
+    ("one on floor 3", "one at reception"), ("我打印用哪台机器？", "我的文件在哪里打印"),
+    ("Where do my prints come out?", "Which printer do I use?")),
+)  # fmt: skip
+
 UNRELATED_ZH = (
     "巴黎圣母院是哪一年建成的？", "怎么报销差旅费？", "解释一下父子链", "帮我写一封道歉信", "光速是多少？",
     "公司的退货政策是什么？",
@@ -109,7 +133,7 @@ class Person:
     facts: dict[str, str]
 
 
-def people(number: int, random: Random) -> Sequence[Person]:
+def people(number: int, random: Random, attributes: Sequence[Attribute] = ATTRIBUTES) -> Sequence[Person]:
     """Every other one speaks Chinese."""
     return [
         Person(
@@ -119,7 +143,7 @@ def people(number: int, random: Random) -> Sequence[Person]:
                 each.name: (each.said_zh if at % 2 == 0 else each.said_en).format(
                     random.choice(each.values_zh if at % 2 == 0 else each.values_en)
                 )
-                for each in ATTRIBUTES
+                for each in attributes
             },
         )
         for at in range(number)

@@ -1,4 +1,4 @@
-"""Facts asked for in other words: `python -m benchmarks.memory.facts [--people 100]`.
+"""Facts asked for in other words: `python -m benchmarks.memory.facts [--people 100] [--seed 7]`.
 
 Each person has twenty memories. Each is asked for in two wordings of the person's own language and two of the
 other: is the right one among those told? And how often is anything told that a question has nothing to do
@@ -11,12 +11,21 @@ import argparse
 import asyncio
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
 from api.wiring.parts import open_embedding, open_store
-from benchmarks.memory.attributes import ATTRIBUTES, UNRELATED_EN, UNRELATED_ZH, Person, people
+from benchmarks.memory.attributes import (
+    ATTRIBUTES,
+    HELD_OUT,
+    UNRELATED_EN,
+    UNRELATED_ZH,
+    Attribute,
+    Person,
+    people,
+)
 from config.settings import Settings, load_settings
 from core.memory.record import MemoryDraft
 from services.memory.recall import MemoryRecall, RecallScope
@@ -38,7 +47,9 @@ class Bench:
         return [each.memory.content for each in chosen.memories]
 
 
-async def measure(settings: Settings, number: int, *, shows: bool) -> dict[str, float]:
+async def measure(
+    settings: Settings, number: int, seed: int, attributes: Sequence[Attribute], *, shows: bool
+) -> dict[str, float]:
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models))
         store = await stack.enter_async_context(open_store(settings.store))
@@ -50,10 +61,10 @@ async def measure(settings: Settings, number: int, *, shows: bool) -> dict[str, 
         recall = MemoryRecall(records, settings.conversation, embedding.name)
         bench = Bench(recall, QueryBuilder(embedding))
         counts: Counter[str] = Counter()
-        for person in people(number, Random(7)):
+        for person in people(number, Random(seed), attributes):
             for content in person.facts.values():
                 await writer.write(person.owner, MemoryDraft(content))
-            await _ask(bench, person, counts, shows=shows)
+            await _ask(bench, person, attributes, counts, shows=shows)
         return {
             "right_same_language": counts["right_own"] / counts["asked_own"],
             "right_other_language": counts["right_other"] / counts["asked_other"],
@@ -62,8 +73,10 @@ async def measure(settings: Settings, number: int, *, shows: bool) -> dict[str, 
         }
 
 
-async def _ask(bench: Bench, person: Person, counts: Counter[str], *, shows: bool) -> None:
-    for attribute in ATTRIBUTES:
+async def _ask(
+    bench: Bench, person: Person, attributes: Sequence[Attribute], counts: Counter[str], *, shows: bool
+) -> None:
+    for attribute in attributes:
         for chinese, questions in ((True, attribute.asked_zh), (False, attribute.asked_en)):
             kind = "own" if chinese == person.chinese else "other"
             for question in questions:
@@ -85,11 +98,14 @@ async def _ask(bench: Bench, person: Person, counts: Counter[str], *, shows: boo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=7, help="chooses the values of the facts")
     parser.add_argument("--show", action="store_true", help="name what was missed and wrongly told")
+    parser.add_argument("--held-out", action="store_true", help="facts that no rule was made for")
     options = parser.parse_args()
+    attributes = HELD_OUT if options.held_out else ATTRIBUTES
     with tempfile.TemporaryDirectory() as folder:
         settings = load_settings(store={"data_dir": Path(folder)})
-        figures = asyncio.run(measure(settings, options.people, shows=options.show))
+        figures = asyncio.run(measure(settings, options.people, options.seed, attributes, shows=options.show))
     for name, value in figures.items():
         print(f"{name:24}{value:.3f}")
 

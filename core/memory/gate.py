@@ -328,10 +328,15 @@ def decide(draft: MemoryDraft, neighbours: Sequence[Neighbour]) -> Decision:
     return Decision(ends=tuple(contrary))
 
 
+def plain_words(content: str) -> str:
+    """Case, width and the full stop make no difference."""
+    return alike(content).strip("。.!！ ")
+
+
 def is_same(content: str, other: str, z: float | None) -> bool:
     """Whether both say one thing: numbers and negation equal, and the words, or most of them and the "
     "sense."""
-    if alike(content).strip("。.!！ ") == alike(other).strip("。.!！ "):
+    if plain_words(content) == plain_words(other):
         return True
     one, two = statement_of(content), statement_of(other)
     if one and two and one.slot == two.slot:

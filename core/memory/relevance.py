@@ -29,7 +29,7 @@ UNKNOWN_LEAD = -1.0  # of a memory that only shares words with the question
 
 _SELF = re.compile(r"我(?!们公司)|\b(?:my|mine|me|i|i['’]m|i['’]ve)\b", re.I)
 _ONLY_ASKS = re.compile(  # the writer as the one who asks, not as what is asked about
-    r"(?:帮|给|替|为|告诉|教|请)我|\bhow (?:do|can|should|could|would|must) i\b"
+    r"(?:帮|给|替|为|告诉|教|请)我|\bhow (?:do|can|should|could|would|must) i\b(?! (?:like|prefer))"
     r"|\b(?:tell|give|show|help|teach) me\b|\b(?:can|may|could|should) i\b",
     re.I,
 )
@@ -49,8 +49,28 @@ _ASKED_OF = (
     (re.compile(r"我在(?:哪|什么)(?:家|个)?(?:公司|单位)|\b(?:where|who) do i work\b", re.I), "employer"),
     (re.compile(r"我坐在?哪|\bwhere (?:do i sit|is my (?:desk|seat))\b", re.I), "desk"),
     (re.compile(r"谁是我的?(?:领导|上级|上司|老板|主管)|\bwho(?:m)? do i report to\b", re.I), "manager"),
+    (re.compile(r"我(?:每天)?(?:怎么|如何|[坐乘]什么).{0,4}(?:上班|公司|单位)|我上班.{0,6}(?:什么|怎么)"
+                r"|\bhow do i (?:get|go|commute|travel) to (?:work|the office)\b"
+                r"|\bi (?:ride|take) to (?:work|the office)\b", re.I), "commute"),
+    (re.compile(r"我.{0,6}(?:上的?大学|毕业)|我的母校|\bmy alma mater\b|\bwhere did i (?:go to "
+                r"(?:university|college)|study|graduate)\b", re.I), "school"),
     (re.compile(r"我(?:今年)?(?:多大|几岁)|\bhow old am i\b", re.I), "age"),
 )  # fmt: skip
+# What people ask of themselves, in the words of both languages, which hardly share any: a memory that has
+# some of the question's is of its kind, too.
+_TOPICS = tuple(
+    re.compile(words, re.I)
+    for words in (
+        r"周末|休息日|星期[六日天]|\bweekends?\b|\b(?:satur|sun)days?\b|\bdays? off\b",
+        r"喜欢|偏好|喜爱|最?爱[吃喝看听玩用]|\bprefer(?:s|red)?\b|\b(?:like|love|enjoy)s?\b|\bfavou?rites?\b",
+        r"过敏|忌口|不能吃|\ballerg(?:y|ic|ies)\b|\b(?:not|n't|never) eat\b",
+        r"宠物|养了|[猫狗]|\b(?:pet|cat|dog)s?\b",
+        r"在学|外语|学.{0,6}语|\blearn(?:s|ing)?\b|\bstud(?:y|ies|ying)\b",
+        r"组会|例会|开会|\bteam meetings?\b|\bmy team meet\b",
+        r"车牌|牌照|\bplate\b",
+        r"电脑|笔记本|\blaptop\b|\bcomputer\b",
+    )
+)
 
 
 def kinds_asked(question: str) -> frozenset[str]:
@@ -70,6 +90,7 @@ class MemoryRelevance:
         self._weights = {term.text: term.weight for term in question_terms(question)}
         self._kinds = kinds_asked(question)
         self._of_self = bool(_SELF.search(_ONLY_ASKS.sub(" ", question)))
+        self._topics = [topic for topic in _TOPICS if self._of_self and topic.search(question)]
 
     def chances(self, searched: Sequence[tuple[Memory, float | None]]) -> list[float]:
         """The probabilities 0…1 of all that was searched for the question, each with its cosine."""
@@ -88,13 +109,19 @@ class MemoryRelevance:
         z, lead = 0.0, UNKNOWN_LEAD
         if cosine is not None:
             z, lead = (cosine - self._unrelated) / self._width, (cosine - best) / self._width
+        if (
+            is_of_kind
+        ):  # of another language, what is asked for can lie far below what only resembles the question
+            lead = max(lead, UNKNOWN_LEAD)
         meaning = Z_WEIGHT * z + LEAD_WEIGHT * lead + COVERAGE_WEIGHT * self._coverage(memory.content)
         total = meaning + KIND_WEIGHT * is_of_kind + SELF_WEIGHT * of_self + INTERCEPT
         return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, total))))
 
     def _is_of_kind(self, memory: Memory) -> bool:
         statement = statement_of(memory.content)
-        return statement is not None and statement.slot in self._kinds
+        if statement is not None and statement.slot in self._kinds:
+            return True
+        return any(topic.search(memory.content) for topic in self._topics)
 
     def _coverage(self, content: str) -> float:
         possible = sum(self._weights.values())

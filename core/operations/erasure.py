@@ -23,6 +23,7 @@ class ErasedKind(StrEnum):
     SESSION = "session"
     DOCUMENT = "document"
     OWNER = "owner"
+    MEMORY = "memory"
 
 
 class Thoroughness(StrEnum):
@@ -49,13 +50,15 @@ class Traced:
     session_ids: tuple[str, ...] = ()
     document_ids: tuple[str, ...] = ()
     chunk_ids: tuple[str, ...] = ()
+    memory_ids: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     shared: bool = False
 
     @property
     def ids(self) -> frozenset[str]:
         """Every id of it that is one of a kind; an owner's name is not, it may be an everyday word."""
-        return frozenset((*self.turn_ids, *self.session_ids, *self.document_ids, *self.chunk_ids))
+        lists = (self.turn_ids, self.session_ids, self.document_ids, self.chunk_ids, self.memory_ids)
+        return frozenset(each for ids in lists for each in ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ async def erase(
     with_answers: WithAnswers = False,
     backups: Backups = "keep",
 ) -> Erasure:
-    """Erase a turn, a session, a document or an owner, or what is left of one that is gone already."""
+    """Erase a turn, a session, a document, a memory or an owner, or what is left of one that is gone."""
     options = asked(kind, proof, with_answers=with_answers, backups=backups, dry_run=dry_run)
     name = name if kind is ErasedKind.OWNER else _id(name)
     return Erasure.model_validate(await container.sessions.erasure.anything(kind, name, confirm, options))

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from core.dates import parse_time, rfc3339
 from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.memory.requests import type_of
-from routes.dependencies import ContainerDep, Owner, body_schema, json_body
+from core.operations.erasure import ErasedKind
+from routes.dependencies import ContainerDep, Owner, Thorough, asked, body_schema, json_body, proof_of
 from routes.openapi import WireRoute, errors
 from routes.wire import memories as wire
 from routes.wire.fields import AtMost, PlainText
@@ -130,9 +131,15 @@ async def change_memory(
 
 
 @router.delete("/memories/{memory_id}", responses=errors(404))
-async def delete_memory(memory_id: UUID, container: ContainerDep, owner: Owner) -> wire.ErasedMemories:
-    """Deleted for good; `left` says how many of it can still be read."""
-    return wire.ErasedMemories(erased=1, left=await container.memories.delete(str(memory_id), owner))
+async def delete_memory(
+    memory_id: UUID, container: ContainerDep, owner: Owner, proof: Thorough = None
+) -> wire.ErasedMemories:
+    """Erase one memory, and prove it; the records of prompts that it stood in name it no more."""
+    options = asked(ErasedKind.MEMORY, proof)
+    erased = await container.sessions.erasure.memory(str(memory_id), owner, options)
+    shown = proof_of(erased)
+    left = shown.hits if shown else 0
+    return wire.ErasedMemories(erased=1, left=left, proof=shown, receipt_id=erased.receipt_id)
 
 
 @router.delete("/memories")
@@ -143,15 +150,16 @@ async def delete_all_memories(
 ) -> wire.ErasedMemories:
     """Everything that is remembered of the caller; the switch stays as it is."""
     erased, left = await container.memories.delete_all(owner)
-    return wire.ErasedMemories(erased=erased, left=left)
+    return wire.ErasedMemories(erased=erased, left=left, proof=None, receipt_id="")
 
 
 @router.get("/turns/{turn_id}/memories", responses=errors(404))
 async def memories_of_turn(turn_id: UUID, container: ContainerDep, owner: Owner) -> wire.MemoryList:
-    """What the turn's prompt was told, of that what is still remembered; as long as the prompt is kept."""
-    turn = await container.sessions.turn(str(turn_id), owner)
-    ids = turn.prompt.memory_ids if turn.prompt else ()
-    return wire.MemoryList(memories=list(map(memory_reply, await container.memories.get_many(ids, owner))))
+    """What the turn's prompt was told, of that what still exists, turns of other conversations among it; as
+    long as the prompt is kept."""
+    return wire.MemoryList(
+        memories=list(map(memory_reply, await container.sessions.recalled(str(turn_id), owner)))
+    )
 
 
 def memory_reply(memory: Memory) -> wire.Memory:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from core.memory.record import MAX_CONTENT_CHARS, MemoryType
+from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
 from routes.wire.fields import AtMost, Moment, PlainText, Reply, WireModel, example
 from routes.wire.turns import SESSION_ID, TURN_ID
 
@@ -120,10 +121,12 @@ class Switch(Reply):
 class ErasedMemories(Reply):
     """What was deleted."""
 
-    model_config = example({"erased": 1, "left": 0})
+    model_config = example({"erased": 1, "left": 0, "proof": None, "receipt_id": ""})
 
     erased: int = Field(description="How many memories.")
-    left: int = Field(description="How many of them can still be read: 0.")
+    left: int = Field(description="In how many places something of them is left: 0.")
+    proof: Proof | None = PROOF
+    receipt_id: str = RECEIPT_ID
 
 
 class MemoryImportBody(WireModel):

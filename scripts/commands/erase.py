@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from config.settings import Settings
     from core.operations.erasure import Erased, Proof
 
-KINDS = ("turn", "session", "document", "owner")
+KINDS = ("turn", "session", "document", "memory", "owner")
 SHOWN = 20
 COPIES = ("backups", "earlier stores", "prepared copy of the store")
 
@@ -58,6 +58,7 @@ def _session_id(text: str) -> str:
 @click.option("--turn", type=_point_id, metavar="ID", help="The turn with this id.")
 @click.option("--session", type=_session_id, metavar="ID", help="The session with this id.")
 @click.option("--document", type=_point_id, metavar="ID", help="The document with this id.")
+@click.option("--memory", type=_point_id, metavar="ID", help="The memory with this id.")
 @click.option("--owner", metavar="NAME", help="All sessions, turns, documents and memories of an owner.")
 @click.option("--apply", is_flag=True, help="Erase; without it nothing is changed.")
 @click.option("--yes", is_flag=True, help="Confirm --apply: it cannot be undone.")
@@ -74,7 +75,7 @@ def erase(**options: Any) -> int:
     """Exit codes: 0 done, though copies may hold it; 1 failed, or something else is left; 2 refused."""
     named = [kind for kind in KINDS if options[kind] is not None]
     if len(named) != 1:
-        raise click.UsageError("Name one of --turn, --session, --document and --owner.")
+        raise click.UsageError("Name one of --turn, --session, --document, --memory and --owner.")
     return run(_erase, Options(**options))
 
 

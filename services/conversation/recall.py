@@ -20,7 +20,14 @@ from core.relevance.sparse import LONGEST_INDEXED, DocumentWords, SparseTerms, e
 from services.conversation.turns import TurnStore, TurnVectors
 from services.models.embedding import EmbeddingService
 from services.store.clock import Activity
-from services.store.dialect import Condition, Filter, QueryRequest, SparseVector, UnknownPointError
+from services.store.dialect import (
+    Condition,
+    Filter,
+    QueryRequest,
+    ScoredPoint,
+    SparseVector,
+    UnknownPointError,
+)
 from services.store.filters import equals, has_id, has_vector, in_session, sparse_vector
 
 log = structlog.get_logger()
@@ -32,6 +39,7 @@ JUDGED_PER_RESULT = 2
 # a session up next to nothing; so few turns are named, and many are searched with the rest of their session.
 FEW = 100
 MOST_FETCHED = 400
+SESSION_APART = 10_000_000  # more than a session has turns
 ENOUGH = 16
 
 INLINE_CHARS = 50_000  # about 30 ms of reading words
@@ -67,22 +75,34 @@ class HistoryRecall:
         chosen = self.keep(judged, recent)[: self._max_turns]
         return sorted((each.turn for each in chosen), key=lambda turn: (turn.created_us, turn.seq))
 
-    async def everywhere(self, query: Query, owner: str, limit: int) -> list[Remembered]:
-        """Completed questions of all sessions of this owner that reach the threshold, best first.
+    async def everywhere(
+        self,
+        query: Query,
+        owner: str,
+        limit: int,
+        within: Sequence[Condition] = (),
+        but: Condition | None = None,
+    ) -> list[Remembered]:
+        """Completed questions of all sessions of this owner that reach the threshold, best first; those alone
+        that are `within`, and not `but`.
 
         Raises StoreUnavailableError.
         """
-        mine = Filter(must=[equals("owner", owner), equals("status", TurnStatus.COMPLETED.value)])
-        rankings = await self._turns.search(_requests(query, mine, DEPTH))
-        lists = [[(str(point.id), point.score) for point in points] for points in rankings]
-        lists += [[]] * (3 - len(lists))
-        ids = dict.fromkeys(turn_id for each in lists for turn_id, _ in each)
-        apart = {
-            turn_id: at * DEPTH for at, turn_id in enumerate(ids)
-        }  # of no branch, so nobody's neighbours
-        ranked = rank_turns(lists[0], lists[1], lists[2], apart, DEPTH)
+        ranked = await self.rank_everywhere(query, owner, within, but)
         judged = await self.judge(query, ranked[: limit * JUDGED_PER_RESULT])
         return [each for each in self.keep(judged) if not each.turn.command][:limit]
+
+    async def rank_everywhere(
+        self, query: Query, owner: str, within: Sequence[Condition] = (), but: Condition | None = None
+    ) -> list[Ranked]:
+        """The same, nothing cut off by a threshold."""
+        completed = equals("status", TurnStatus.COMPLETED.value)
+        mine = Filter(must=[equals("owner", owner), completed, *within], must_not=[but] if but else None)
+        rankings = await self._turns.search(_requests(query, mine, DEPTH, ["session_id", "seq"]))
+        lists = [[(str(point.id), point.score) for point in points] for points in rankings]
+        lists += [[]] * (3 - len(lists))
+        places = _places_of([point for points in rankings for point in points])
+        return rank_turns(lists[0], lists[1], lists[2], places, DEPTH)
 
     def keep(self, judged: Sequence[Remembered], recent: Sequence[Turn] = ()) -> list[Remembered]:
         """Those that reach the threshold, in the order given; of equal questions the newest."""
@@ -176,7 +196,20 @@ class _Scope:
         return Filter(must=mine, must_not=[unwanted])
 
 
-def _requests(query: Query, point_filter: Filter, limit: int) -> list[QueryRequest]:
+def _places_of(points: Sequence[ScoredPoint]) -> dict[str, int]:
+    """In their sessions, one behind the other: who stands beside whom. Its branches are taken for one."""
+    sessions: dict[str, int] = {}
+    places: dict[str, int] = {}
+    for point in points:
+        payload = point.payload or {}
+        session = sessions.setdefault(str(payload.get("session_id")), len(sessions) * SESSION_APART)
+        places[str(point.id)] = session + _number(payload, "seq")
+    return places
+
+
+def _requests(
+    query: Query, point_filter: Filter, limit: int, fields: Sequence[str] = ()
+) -> list[QueryRequest]:
     raw = query.forms[0]
     dense = list(raw.dense)
     vectors: list[tuple[str, list[float] | SparseVector]] = [
@@ -186,7 +219,9 @@ def _requests(query: Query, point_filter: Filter, limit: int) -> list[QueryReque
     if raw.sparse.indices:
         vectors.append(("sparse", sparse_vector(raw.sparse)))
     return [
-        QueryRequest(query=vector, using=name, filter=point_filter, limit=limit, with_payload=False)
+        QueryRequest(
+            query=vector, using=name, filter=point_filter, limit=limit, with_payload=list(fields) or False
+        )
         for name, vector in vectors
     ]
 

@@ -9,17 +9,19 @@ import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import json_repair
 
 from core.conversation.turns import TurnStatus
+from core.failpoints import failpoint
 from core.memory.gate import Refusal, confirms, refused_proposal
 from core.memory.record import MemoryDraft, MemoryType
 from core.prompt.fence import neutral, restored
 from core.prompt.messages import Message, Part, Role
 from core.text import is_mostly_chinese
-from services.store.dialect import Filter, Record, VectorStore
+from services.store.clock import Clock, utc_now_us
+from services.store.dialect import Condition, Filter, Record, VectorStore
 from services.store.filters import equals, has_id, in_range, in_session, is_empty
 from services.store.pages import scroll_all
 
@@ -139,10 +141,14 @@ def _joined(turns: Sequence[UnreadTurn]) -> str:
     return "\n".join(turn.question for turn in turns)
 
 
-# The turns of a session that no model has read yet: each is claimed once, by the first.
+# The turns of a session that no model has read yet: each is claimed by one, and marked as read by that one
+# when it is about to be sent.
 
 
-READ = "memory_read"  # a turn's field: who claimed it
+READ = "memory_read"  # a turn's fields: whose prompt it stands in
+CLAIM = "memory_claim"  # who is about to read it
+CLAIMED_US = "memory_claimed_us"  # since when
+CLAIM_S = 30  # between the claim and the mark lie two requests to the store: who takes longer was killed
 AT_ONCE = 20  # turns of one prompt
 TURN_CHARS = 2_000  # of one turn; more is a pasted text, and nothing about its writer
 PROMPT_CHARS = 8_000
@@ -163,35 +169,77 @@ class UnreadTurn:
 
 
 class UnreadTurns:
-    """A claim is written before a model is asked: a turn stands in one prompt at most, whatever ends when.
-    The store compares, so that of two workers one gets it."""
+    """A turn is marked before a model is asked, so it stands in one prompt at most, whatever ends when. The
+    store compares, so that of two workers one gets it. What was claimed and not marked was shown to nobody:
+    of a killed process, the next one takes it.
 
-    def __init__(self, store: VectorStore, collection: str) -> None:
+    `alone`: nobody else writes to the store, so that every claim of before the start is a killed process's.
+    """
+
+    def __init__(
+        self, store: VectorStore, collection: str, *, alone: bool = False, clock: Clock = utc_now_us
+    ) -> None:
         self._store = store
         self._collection = collection
+        self._clock = clock
+        self._started_us = clock() if alone else 0
+
+    def now_us(self) -> int:
+        return self._clock()
 
     async def claim(self, session_id: str, owner: str, since_us: int) -> list[UnreadTurn]:
-        """The oldest, as many as a prompt takes; none that began before `since_us`."""
-        where = [*in_session(session_id, owner), equals("status", TurnStatus.COMPLETED.value), _IS_UNREAD]
-        if since_us:
-            where.append(in_range("created_us", gte=since_us))
-        records = scroll_all(self._store, self._collection, Filter(must=where), with_payload=_FIELDS)
+        """The oldest, as many as a prompt takes, marked as read; none that began before `since_us`."""
+        mine = Filter(must=[*in_session(session_id, owner), *_unread_since(since_us)])
+        records = scroll_all(self._store, self._collection, mine, with_payload=_FIELDS)
         unread = [turn async for record in records if (turn := _unread(record)) is not None]
         oldest = _fitting(sorted(unread, key=lambda turn: (turn.created_us, turn.seq)))
-        if not oldest:
-            return []
-        ids, token = [turn.turn_id for turn in oldest], str(uuid.uuid4())
-        await self._store.set_payload(
-            self._collection, {READ: token}, points=Filter(must=[has_id(ids), _IS_UNREAD])
-        )
-        claimed = await self._store.retrieve(self._collection, ids, with_payload=[READ])
-        own = {str(record.id) for record in claimed if (record.payload or {}).get(READ) == token}
-        return [turn for turn in oldest if turn.turn_id in own]
+        token = str(uuid.uuid4())
+        claim = {CLAIM: token, CLAIMED_US: self._clock()}
+        own = await self._set(oldest, claim, Filter(should=[is_empty(CLAIM), self._abandoned()]), token)
+        if own:
+            failpoint("memory.claimed")
+        return await self._set(own, {READ: token}, Filter(must=[equals(CLAIM, token)]), token)
+
+    async def sessions_left(self, since_us: int, min_turns: int) -> list[tuple[str, str]]:
+        """Owner and session of what nobody has read since then, of sessions that are long enough."""
+        records = scroll_all(
+            self._store, self._collection, Filter(must=_unread_since(since_us)),
+            with_payload=["owner", "session_id"],
+        )  # fmt: skip
+        payloads = [record.payload or {} async for record in records]
+        keys = dict.fromkeys((str(each.get("owner")), str(each.get("session_id"))) for each in payloads)
+        return [key for key in keys if await self._turns_of(*key) >= min_turns]
+
+    async def _turns_of(self, owner: str, session_id: str) -> int:
+        mine = Filter(must=[*in_session(session_id, owner), equals("status", TurnStatus.COMPLETED.value)])
+        return (await self._store.count(self._collection, mine)).count
 
     async def release(self, turns: Sequence[UnreadTurn]) -> None:
         """They were not read after all: no model answered."""
         ids = [turn.turn_id for turn in turns]
-        await self._store.delete_payload(self._collection, [READ], Filter(must=[has_id(ids)]))
+        await self._store.delete_payload(self._collection, [CLAIM, READ], Filter(must=[has_id(ids)]))
+
+    async def _set(
+        self, turns: Sequence[UnreadTurn], fields: dict[str, Any], free: Filter, token: str
+    ) -> list[UnreadTurn]:
+        """Those of the unread turns of which the fields are this token's afterwards."""
+        ids = [turn.turn_id for turn in turns]
+        if not ids:
+            return []
+        mine = Filter(must=[has_id(ids), _IS_UNREAD, free])
+        await self._store.set_payload(self._collection, fields, points=mine)
+        (name, *_) = fields
+        records = await self._store.retrieve(self._collection, ids, with_payload=[name])
+        own = {str(record.id) for record in records if (record.payload or {}).get(name) == token}
+        return [turn for turn in turns if turn.turn_id in own]
+
+    def _abandoned(self) -> Condition:
+        return in_range(CLAIMED_US, lt=max(self._started_us, self._clock() - CLAIM_S * 1_000_000))
+
+
+def _unread_since(since_us: int) -> list[Condition]:
+    since = [in_range("created_us", gte=since_us)] if since_us else []
+    return [equals("status", TurnStatus.COMPLETED.value), _IS_UNREAD, *since]
 
 
 def _fitting(turns: Sequence[UnreadTurn]) -> list[UnreadTurn]:

@@ -24,6 +24,7 @@ log = structlog.get_logger()
 
 CLOSE_S = 2.0
 BUSY_WAIT_S = 5.0  # while answers are written, which need the model more
+CATCH_UP_S = 24 * 3600.0  # what is older was said before there was memory, or while no model read
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,16 @@ class MemoryLearning:
         drafts = list(stated(turn))
         if drafts:
             self._begin(self._learn(turn.owner, drafts))
-        key = (turn.owner, turn.session_id)
         if self._reading is not None and earlier + 1 >= self._reading.min_turns:
-            self._again.add(key)
-            if key not in self._sessions:
-                self._sessions.add(key)
-                self._begin(self._read(self._reading, *key))
+            self._read_later(self._reading, turn.owner, turn.session_id)
+
+    async def catch_up(self) -> None:
+        """What the end of a process left unread, also of sessions that do not go on; at the start."""
+        if self._reading is None or not self._on:
+            return
+        since_us = self._reading.unread.now_us() - int(CATCH_UP_S * 1_000_000)
+        for owner, session_id in await self._reading.unread.sessions_left(since_us, self._reading.min_turns):
+            self._read_later(self._reading, owner, session_id)
 
     async def idle(self) -> None:
         """Return once nothing is being learned."""
@@ -73,12 +78,19 @@ class MemoryLearning:
             await asyncio.wait(self._jobs)
 
     async def close(self) -> None:
-        """What is being written is finished, briefly; the rest is read after the session's next turn."""
+        """What is being written is finished, briefly; the rest is read after the next start."""
         if self._jobs:
             _, left = await asyncio.wait(self._jobs, timeout=CLOSE_S)
             for job in left:
                 job.cancel()
             await asyncio.gather(*left, return_exceptions=True)
+
+    def _read_later(self, reading: Reading, owner: str, session_id: str) -> None:
+        key = (owner, session_id)
+        self._again.add(key)
+        if key not in self._sessions:
+            self._sessions.add(key)
+            self._begin(self._read(reading, *key))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         job = asyncio.create_task(work, name="learn from a turn")
@@ -122,7 +134,7 @@ class MemoryLearning:
             return False
         try:
             proposals = await reading.extraction.propose(session_id, turns)
-        except WenmaiError:
+        except (WenmaiError, asyncio.CancelledError):  # no model answered, or the server closes
             await reading.unread.release(turns)
             raise
         for refusal in proposals.refused:

@@ -72,12 +72,20 @@ class MemoryRecall:
         "StoreUnavailableError."""
         return self._when != "off" and self._limit > 0 and await self.records.is_used_by(owner)
 
+    async def is_wanted_by(self, owner: str) -> bool:
+        """Whether this owner may be told of other conversations. Raises StoreUnavailableError."""
+        return self._when != "off" and self._limit > 0 and (await self.records.switch_of(owner)).on
+
+    def suits(self, *, is_new: bool) -> bool:
+        """Whether anything is told in such a session."""
+        return is_new or self._when != "new_session"
+
     async def candidates(self, query: Query | None, scope: RecallScope) -> list[RecalledMemory]:
         """What may be told, best first, more than has a place; without a query only what always holds.
 
         Raises StoreUnavailableError.
         """
-        if self._when == "new_session" and not scope.is_new:
+        if not self.suits(is_new=scope.is_new):
             return []
         standing, asked = await asyncio.gather(self._standing(scope.owner), self._asked(query, scope.owner))
         own = scope.session_id if self._when != "always" else None
@@ -97,7 +105,8 @@ class MemoryRecall:
 
     def note_used(self, memories: Sequence[Memory]) -> None:
         """They stand in a prompt; noted beside the answer."""
-        task = asyncio.create_task(self._note(memories), name="memories used")
+        stored = [memory for memory in memories if memory.type is not MemoryType.EPISODE]
+        task = asyncio.create_task(self._note(stored), name="memories used")
         self._noting.add(task)
         task.add_done_callback(self._noting.discard)
 

@@ -81,11 +81,12 @@ class MemoryRecords:
 
     async def put_many(self, memories: Sequence[tuple[Memory, Sequence[float] | None]]) -> None:
         points = [_point(memory, vector) for memory, vector in memories]
-        self._forget_known()
+        self.forget_known()
         await self._store.upsert(self._collection, points)
-        self._forget_known()  # whoever looked meanwhile may have seen none
+        self.forget_known()  # whoever looked meanwhile may have seen none
 
-    def _forget_known(self) -> None:
+    def forget_known(self) -> None:
+        """To be called by whoever has written to the collection past these records."""
         self._used.clear()
         self._wishes.clear()
 
@@ -212,13 +213,13 @@ class MemoryRecords:
     async def delete(self, memory_ids: Sequence[str]) -> None:
         for batch in batches(list(memory_ids)):
             await self._store.delete(self._collection, by_ids(batch))
-        self._forget_known()
+        self.forget_known()
 
     async def delete_all(self, owner: str) -> int:
         """Every memory of this owner's; the switch stays. Returns how many."""
         number = (await self._store.count(self._collection, _of(owner))).count
         await self._store.delete(self._collection, matching(_of(owner)))
-        self._forget_known()
+        self.forget_known()
         return number
 
     async def expire(self, before_us: int) -> int:
@@ -230,7 +231,7 @@ class MemoryRecords:
         number = (await self._store.count(self._collection, old)).count
         if number:
             await self._store.delete(self._collection, matching(old))
-            self._forget_known()
+            self.forget_known()
         return number
 
     async def switch_of(self, owner: str) -> MemorySwitch:

@@ -13,10 +13,9 @@ import structlog
 
 from core.conversation.recall import spread_of
 from core.errors import MemoryRefusedError
-from core.memory.gate import Neighbour, decide, is_same, refused_always, statement_of
+from core.memory.gate import Neighbour, decide, is_same, plain_words, refused_always, statement_of
 from core.memory.record import Memory, MemoryDraft, MemoryType
 from core.relevance.sparse import encode_query
-from core.text import alike
 from services.memory.records import MemoryRecords
 from services.store.clock import Clock, utc_now_us
 from services.store.pages import batches
@@ -185,7 +184,7 @@ class Among:
     """What an owner's memories say, while many are added: by words, and by kind what holds."""
 
     def __init__(self, memories: Sequence[Memory]) -> None:
-        self._texts = {alike(memory.content) for memory in memories}
+        self._texts = {plain_words(memory.content) for memory in memories}
         self._holding: dict[str, Memory] = {}
         self.added: set[str] = set()
         for memory in memories:
@@ -194,11 +193,13 @@ class Among:
     def holds(self, content: str) -> bool:
         statement = statement_of(content)
         current = self._holding.get(statement.slot) if statement and statement.single else None
-        return alike(content) in self._texts or bool(current and is_same(content, current.content, None))
+        return plain_words(content) in self._texts or bool(
+            current and is_same(content, current.content, None)
+        )
 
     def add(self, memory: Memory) -> list[Memory]:
         """What is to be written for it: itself, and what it ends."""
-        self._texts.add(alike(memory.content))
+        self._texts.add(plain_words(memory.content))
         self.added.add(memory.memory_id)
         return self._take(memory)
 

@@ -33,7 +33,7 @@ from services.operations.erasure.copies import StoreFiles, touched
 from services.operations.erasure.documents import DocumentEraser
 from services.operations.erasure.proof import Answers, ErasureParts, Prover, References
 from services.operations.erasure.reading import StoreReader
-from services.operations.erasure.turns import OwnerEraser, TurnEraser
+from services.operations.erasure.turns import MemoryEraser, OwnerEraser, TurnEraser
 from services.store.clock import Clock, utc_now_us
 from services.store.dialect import Condition, Filter, Point, VectorStore
 from services.store.filters import by_ids, equals, in_range
@@ -52,6 +52,7 @@ class Erasure:
         self._reader = StoreReader(p.store)
         self._turn, self._document = TurnEraser(p), DocumentEraser(p)
         self._owner, references = OwnerEraser(p, self._document), References(p)
+        self._memory = MemoryEraser(p)
         self._prover = Prover(p.names, self._reader, references, p.copies, utc_now_us)
         self._files = StoreFiles(None if p.names.qdrant_url else p.space)
         self._begun = BegunErasures(p.store, p.names.operations_collection)
@@ -112,6 +113,16 @@ class Erasure:
             traced, done = await self._owner.erase(traced)
         return await self._proven(traced, options, began_us, done)
 
+    async def memory(self, memory_id: str, options: ErasureOptions) -> Erased:
+        """Also what is left of one that is gone already."""
+        began_us, traced = utc_now_us(), await self._memory.trace(memory_id)
+        if options.dry_run:
+            existing = await self._reader.existing(self._parts.names.memory_collection, [memory_id])
+            return Erased(traced.kind, True, {"memories": len(existing)})
+        async with self._noted(traced, None, options):
+            done = await self._memory.erase(traced)
+        return await self._proven(traced, options, began_us, done)
+
     async def anything(self, kind: ErasedKind, name: str, options: ErasureOptions) -> Erased:
         """Whoever's it is. Raises BadRequestError for the id that stands for what was erased."""
         if name == ERASED_ID:
@@ -125,6 +136,8 @@ class Erasure:
                 return await self.document(name, options)
             case ErasedKind.OWNER:
                 return await self.owner(name, options)
+            case ErasedKind.MEMORY:
+                return await self.memory(name, options)
 
     def _noted(
         self, traced: Traced, owner: str | None, options: ErasureOptions

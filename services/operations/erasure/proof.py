@@ -37,6 +37,8 @@ from services.store.receipts import ReceiptStore
 
 MANIFEST_TURNS = "prompt.parts[].turn_id"
 MANIFEST_CHUNKS = "prompt.parts[].chunk_id"
+MANIFEST_MEMORIES = "prompt.parts[].memory_ids"
+SUPERSEDED = "superseded_by"
 SUMMARY_TURNS = ("summary.start", "summary.covers", "summary.previous", "summary_start")
 REWRITTEN_TURNS = "rewritten_question.turn_ids"
 SOURCE_DOCUMENTS = "sources[].document_id"
@@ -63,14 +65,16 @@ class References:
         return [*in_memory, *await self._logged(traced), *await self._in_uploads(traced)]
 
     async def _stored(self, traced: Traced) -> AsyncIterator[Searched]:
+        places: list[Callable[[Traced], Awaitable[list[Searched]]]] = []
         if traced.turn_ids or traced.session_ids:
-            for place in (self._turn_points, self._turn_references, self._session_places, self._memories):
-                for each in await place(traced):
-                    yield each
+            places += [self._turn_points, self._turn_references, self._session_places, self._memories]
         if traced.document_ids:
-            for place in (self._document_points, self._document_references):
-                for each in await place(traced):
-                    yield each
+            places += [self._document_points, self._document_references]
+        if traced.memory_ids:
+            places.append(self._memory_places)
+        for place in places:
+            for each in await place(traced):
+                yield each
         if traced.kind is ErasedKind.OWNER:
             for each in await self._owner_places(traced.owner):
                 yield each
@@ -107,6 +111,16 @@ class References:
         naming = await self._reader.holding(name, ["turn_ids"], traced.turn_ids)
         of_sessions = await self._reader.holding(name, ["session_id"], traced.session_ids)
         return _places(name, naming) + (_places(name, of_sessions) if traced.session_ids else [])
+
+    async def _memory_places(self, traced: Traced) -> list[Searched]:
+        memories, turns = self._names.memory_collection, self._names.conversation_collection
+        naming = await self._reader.holding(memories, [SUPERSEDED], traced.memory_ids)
+        told = await self._reader.holding(turns, [MANIFEST_MEMORIES], traced.memory_ids, readers_of(traced))
+        return [
+            await self._points(memories, traced.memory_ids),
+            *_places(memories, naming),
+            *_places(turns, told),
+        ]
 
     async def _document_points(self, traced: Traced) -> list[Searched]:
         documents, chunks = self._names.document_collection, self._names.knowledge_collection
@@ -187,7 +201,7 @@ class References:
 
 
 def readers_of(traced: Traced) -> list[Condition]:
-    """Whose turns may show a document: its owner's, or everybody's when it is shared or nobody knows."""
+    """Whose turns may show it: its owner's, or everybody's when it is shared or nobody knows whose it is."""
     return [] if traced.shared or not traced.owner else [equals("owner", traced.owner)]
 
 

@@ -7,17 +7,26 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from core.conversation.turns import TurnStatus
 from core.failpoints import failpoint
-from core.operations.erasure import ErasedKind, Quotes, Traced, own_words, pieces_of
+from core.operations.erasure import ERASED_ID, ErasedKind, Quotes, Traced, own_words, pieces_of
 from services.memory.records import MemoryRecords
 from services.operations.erasure.documents import DocumentEraser, without_turns
-from services.operations.erasure.proof import MANIFEST_TURNS, REWRITTEN_TURNS, SUMMARY_TURNS, ErasureParts
+from services.operations.erasure.proof import (
+    MANIFEST_MEMORIES,
+    MANIFEST_TURNS,
+    REWRITTEN_TURNS,
+    SUMMARY_TURNS,
+    SUPERSEDED,
+    ErasureParts,
+    readers_of,
+)
 from services.operations.erasure.reading import StoreReader, is_id, texts_at
 from services.operations.retention.traces import delete_undo_files
 from services.store.dialect import Condition, Filter, Record, UnknownPointError
-from services.store.filters import any_of, by_ids, equals, is_empty, matching
+from services.store.filters import any_of, by_ids, equals, has_id, is_empty, matching
 from services.store.pages import batches, retrieve_all
 
 MOST_PIECES = 50
@@ -297,3 +306,51 @@ def _unowned_of(session_ids: Sequence[str]) -> list[Filter]:
         )
         for chunk in batches(known)
     ]
+
+
+class MemoryEraser:
+    """One memory: what took its place, or the other way round, and the records of prompts name it no more."""
+
+    def __init__(self, parts: ErasureParts) -> None:
+        self._store, self._turns = parts.store, parts.turns
+        self._memories, self._conversations = (
+            parts.names.memory_collection,
+            parts.names.conversation_collection,
+        )
+        self._reader = StoreReader(parts.store)
+
+    async def trace(self, memory_id: str) -> Traced:
+        """Of one that is gone nobody knows whose it was."""
+        records = await self._store.retrieve(self._memories, [memory_id], with_payload=["owner"])
+        owner = str((records[0].payload or {}).get("owner", "")) if records else ""
+        return Traced(ErasedKind.MEMORY, memory_id, owner=owner, memory_ids=(memory_id,))
+
+    async def erase(self, traced: Traced) -> Counter[str]:
+        ids = traced.memory_ids
+        told = await self._reader.holding(self._conversations, [MANIFEST_MEMORIES], ids, readers_of(traced))
+        for chunk in batches(list(told.all_ids), 100):
+            for record in await self._store.retrieve(self._conversations, chunk, with_payload=["prompt"]):
+                with suppress(UnknownPointError):  # it went meanwhile
+                    await self._turns.set_payload(_without(record, traced.name), [str(record.id)])
+        ended = await self._reader.holding(self._memories, [SUPERSEDED], ids)
+        for memory_id in ended.all_ids:
+            gone = Filter(must=[has_id([memory_id])])
+            await self._store.set_payload(self._memories, {SUPERSEDED: None}, points=gone)
+        exists = len(await self._reader.existing(self._memories, ids))
+        await self._store.delete(self._memories, by_ids(list(ids)))
+        return Counter(memories=exists or len(ended.all_ids), manifests=len(told.all_ids))
+
+
+def _without(record: Record, memory_id: str) -> dict[str, Any]:
+    """The record of the prompt with the id that stands for what was erased in its place."""
+    prompt = dict((record.payload or {})["prompt"])
+    parts = [
+        {
+            **part,
+            "memory_ids": [ERASED_ID if each == memory_id else each for each in part.get("memory_ids") or []],
+        }
+        if part.get("memory_ids")
+        else part
+        for part in prompt["parts"]
+    ]
+    return {"prompt": {**prompt, "parts": parts}}

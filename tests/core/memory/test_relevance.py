@@ -40,6 +40,27 @@ def test_what_is_asked_for_is_told_and_not_what_is_only_about_the_same_person() 
     assert _told("我叫什么？", ("用户的名字是张三", 0.84), ("用户养了一只鹦鹉", 0.85)) == ["用户的名字是张三"]
 
 
+@pytest.mark.parametrize(
+    ("question", "memory", "other"),
+    [
+        ("What do I do on Saturdays?", "用户周末去爬山", "用户每天坐地铁上班"),
+        ("我怎么去公司？", "The user commutes by bicycle", "The user's desk is 302"),
+        ("How do I like to read things?", "用户喜欢用表格看资料", "用户的名字是张三"),
+    ],
+)
+def test_in_the_other_language_the_kind_counts_where_the_cosine_does_not(
+    question: str, memory: str, other: str
+) -> None:
+    """Discriminates: a kind that has only words of one language; one that the order of cosines overrules."""
+    assert _told(question, (memory, 0.80), (other, 0.86)) == [memory]
+
+
+def test_a_topic_counts_only_where_the_question_is_about_oneself() -> None:
+    format_wish = ("The user prefers to read bullet points", 0.81)
+    assert _told("What do dogs like?", format_wish) == []
+    assert _told("How do I book a meeting room?", ("用户每周二开组会", 0.80)) == []
+
+
 def test_of_a_person_the_nearest_are_told_and_nothing_for_a_question_of_something_else() -> None:
     pet, food = ("The user has a cat called Otto", 0.86), ("The user is allergic to peanuts", 0.80)
     assert _told("What is my animal called?", pet, food) == [pet[0]]

@@ -41,9 +41,9 @@ async def test_a_new_name_takes_the_place_of_the_old_one(tmp_path: Path) -> None
             await settled(app)
         await app.ask("我叫什么？")
         assert lines_of("renamed") == ["- 用户的名字是李四"]
-        (new, old), _ = await app.container.memories.page("local", 10)
-        assert (old.content, old.superseded_by) == ("用户的名字是张三", new.memory_id)
-        assert old.valid_until == new.valid_from
+        new, old = (await app.client.get("/memories")).json()["memories"]
+        assert (old["content"], old["superseded_by"]) == ("用户的名字是张三", new["memory_id"])
+        assert old["valid_until"] == new["valid_from"]
 
 
 async def test_commands_remember_list_and_forget(tmp_path: Path) -> None:

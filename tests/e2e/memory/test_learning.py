@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import uuid
+from asyncio import gather, to_thread
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.e2e.memory.test_commands import contents, settled
 from tests.e2e.memory.test_recall import lines_of, system_of
 from tests.support.models.scripted_llm import RECORDED
-from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.models.stub_llm import Refusal, StubLLM, running_stub, welcome
 from tests.support.servers.app import CHAT, HASHING, make_settings, open_app, scripted
-from tests.support.servers.server import running_server, start_server
+from tests.support.servers.server import RunningServer, running_server, start_server, stop_server
+from tests.support.stores.qdrant_facade import open_facade
 from tests.support.waiting import until
 
+AGAIN = ("我真的喜欢红茶", '[{"content": "用户喜欢红茶", "type": "preference", "turn_ids": [1]}]')
 PROPOSAL = '[{"content": "用户喜欢红茶", "type": "preference", "turn_ids": [1]}]'
 
 
@@ -62,6 +70,27 @@ async def test_a_reader_that_is_down_slow_or_babbling_leaves_the_answers_alone(t
             assert await contents(app) == []
 
 
+async def test_after_a_reader_that_was_down_and_babbled_a_fact_is_stored_once(tmp_path: Path) -> None:
+    """(h) Discriminates: an attempt that stores something; a memory for each time that it was said."""
+    with running_stub(Reader(words=("好的",))) as stub:
+        model = {"provider": "openai", "base_url": stub.url, "model": "m", "layout": "one_system"}
+        async with open_app(
+            make_settings(
+                tmp_path, models={"llms": {"default": model}}, conversation={"memory_min_messages": 4}
+            )
+        ) as app:
+            stub.refuse = lambda body: Refusal() if _turns(body) else None
+            session = (await app.ask("我喜欢红茶", knowledge="always")).session_id
+            for question, proposal in (("怎么泡", ""), ("多久", "I think, therefore"), *[AGAIN] * 2):
+                stub.proposes = (proposal,)
+                turn = await app.ask(question, session_id=session, knowledge="always")
+                assert turn.answer == "好的"
+                await settled(app)
+                stub.refuse = welcome
+            memories = (await app.client.get("/memories")).json()["memories"]
+        assert [(each["content"], len(each["turn_ids"])) for each in memories] == [("用户喜欢红茶", 2)]
+
+
 async def test_what_was_recalled_is_never_a_source(tmp_path: Path) -> None:
     """Discriminates: one memory that feeds itself: it is told, answered, and stored again."""
     script = '[{"content": "用户养了十只鹦鹉", "type": "fact", "turn_ids": [1]}]'
@@ -76,46 +105,126 @@ async def test_what_was_recalled_is_never_a_source(tmp_path: Path) -> None:
         assert await contents(app) == ["用户养了九只鹦鹉"]
 
 
-async def test_a_server_that_is_killed_reads_each_turn_once_in_all(tmp_path: Path) -> None:
-    """(c) Discriminates: a restart that reads from the beginning, or from where it was told last."""
+class Reader(StubLLM):
+    """`proposes` is what it answers to prompts of memory, one after the other, and then nothing worth
+    remembering. `hangs`: these get no answer; so many are `waiting`."""
 
-    def tasks(stub: StubLLM) -> list[str]:
-        """What the person said, of every prompt of the reader."""
-        return [turn["said"] for body in stub.bodies for turn in _turns(str(body["messages"][-1]["content"]))]
+    proposes: tuple[str, ...] = ()
+    hangs = False
+    waiting = 0
 
-    with running_stub(StubLLM(words=("[]",))) as stub:
-        environment = {
-            "OPENAI_BASE_URL": stub.url, "OPENAI_API_KEY": "k", "LLM_MODEL": "m", "EMBEDDING": HASHING,
-            "LOAD_SAMPLE": "false", "MEMORY_MIN_MESSAGES": "4",
-        }  # fmt: skip
-        server = start_server(tmp_path, **environment)
-        session = await _ask_many(server.url, range(1, 8), None)
-        os.kill(server.pid, signal.SIGKILL)
-        server.process.wait()
-        assert server.process.stdout is not None
-        server.process.stdout.close()
-        with running_server(tmp_path, **environment) as again:
-            await _ask_many(again.url, range(8, 13), session)
-            await until(lambda: "第 12 问" in tasks(stub))
-    read = tasks(stub)
-    assert len(read) == len(set(read))
-    # what the killed server had claimed is read by nobody else; all others are
-    assert {f"第 {number} 问" for number in (1, 2, *range(8, 13))} <= set(read)
+    def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
+        if not _turns(body):
+            return self.words
+        reply, self.proposes = (*self.proposes, "[]")[0], self.proposes[1:]
+        return () if self.hangs else (reply,)
+
+    async def _stream(self, flat: bool, words: tuple[str, ...]) -> AsyncIterator[str]:
+        if not words:
+            self.waiting += 1
+            await asyncio.Event().wait()
+        async for chunk in super()._stream(flat, words):
+            yield chunk
+
+    @property
+    def read(self) -> list[str]:
+        """What the person said, of every prompt of memory."""
+        return [turn["said"] for body in list(self.bodies) for turn in _turns(body)]
 
 
-def _turns(content: str) -> list[dict[str, Any]]:
+def _turns(body: dict[str, Any]) -> list[dict[str, Any]]:
     try:
-        task = json.loads(content)
+        task = json.loads(str(body["messages"][-1]["content"]))
     except ValueError:
         return []
     return list(task["turns"]) if isinstance(task, dict) else []
 
 
-async def _ask_many(url: str, numbers: range, session: str | None) -> str:
+def environment(stub: StubLLM, **more: str) -> dict[str, str]:
+    return {
+        "OPENAI_BASE_URL": stub.url, "OPENAI_API_KEY": "k", "LLM_MODEL": "m", "EMBEDDING": HASHING,
+        "LOAD_SAMPLE": "false", "MEMORY_MIN_MESSAGES": "4", **more,
+    }  # fmt: skip
+
+
+def asked(number: int) -> str:
+    return f"第 {number} 问"
+
+
+async def ask(url: str, numbers: range, session: str | None) -> str:
+    """An answer that was cut off may be asked for again."""
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         for number in numbers:
-            body = {"question": f"第 {number} 问", "knowledge": "always", "stream": False}
+            body = {
+                "question": asked(number), "turn_id": str(uuid.uuid5(uuid.NAMESPACE_OID, asked(number))),
+                "knowledge": "always", "stream": False,
+            }  # fmt: skip
             reply = await client.post(CHAT, json={**body, **({"session_id": session} if session else {})})
             session = str(reply.json()["session_id"])
     assert session is not None
     return session
+
+
+def kill(server: RunningServer) -> None:
+    os.kill(server.pid, signal.SIGKILL)
+    ended(server)
+
+
+def ended(server: RunningServer) -> None:
+    assert server.process.wait(timeout=60) == -signal.SIGKILL
+    assert server.process.stdout is not None
+    server.process.stdout.close()
+
+
+@pytest.mark.full("three starts of a server and forty answers")
+async def test_a_server_that_is_killed_twice_shows_each_of_forty_turns_to_the_model_once(
+    tmp_path: Path,
+) -> None:
+    """(c) Discriminates: a restart that reads from the beginning, or from where it was last; turns that the
+    killed server had claimed and shown to nobody, which are lost with it."""
+    with running_stub(Reader(words=("[]",))) as stub:
+        claimed = environment(stub, WENMAI_FAILPOINT="memory.claimed:3")
+        server = start_server(tmp_path, **claimed)
+        session, at = await ask(server.url, range(1, 3), None), 3
+        while server.process.poll() is None:  # until a claim of a few turns more has killed it
+            with suppress(httpx.HTTPError):
+                await ask(server.url, range(at, at + 1), session)
+                at += 1
+        ended(server)
+        server = start_server(tmp_path, **environment(stub))
+        await ask(server.url, range(at, 26), session)
+        stub.hangs = True
+        await ask(server.url, range(26, 28), session)
+        await until(lambda: stub.waiting)
+        kill(server)
+        stub.hangs = False
+        with running_server(tmp_path, **environment(stub)) as again:
+            await ask(again.url, range(28, 41), session)
+            await until(lambda: asked(40) in stub.read)
+    assert sorted(stub.read) == sorted(map(asked, range(1, 41)))
+
+
+@pytest.mark.full("three starts of a server and forty answers")
+async def test_two_workers_one_of_which_is_killed_show_each_of_forty_turns_to_the_model_once(
+    tmp_path: Path,
+) -> None:
+    """(c) Discriminates: two workers that read what both see; a claim that holds in one process alone."""
+    async with open_facade() as store:
+        with running_stub(Reader(words=("[]",))) as stub:
+            settings = environment(stub, QDRANT_URL=store.url)
+            one, two = await gather(*[to_thread(start_server, tmp_path / f"{n}", **settings) for n in "ab"])
+            session = None
+            for number in range(1, 26):
+                session = await ask((one, two)[number % 2].url, range(number, number + 1), session)
+            stub.hangs = True
+            await ask(two.url, range(26, 27), session)
+            await until(lambda: stub.waiting)
+            kill(two)
+            stub.hangs = False
+            three = await to_thread(start_server, tmp_path / "c", **settings)
+            for number in range(27, 41):
+                await ask((one, three)[number % 2].url, range(number, number + 1), session)
+            await until(lambda: asked(40) in stub.read)
+            for server in (one, three):
+                await to_thread(stop_server, server)
+    assert sorted(stub.read) == sorted(map(asked, range(1, 41)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
@@ -46,10 +47,10 @@ async def test_a_memory_is_written_read_changed_and_deleted(tmp_path: Path) -> N
         assert (changed.json()["content"], changed.json()["type"]) == ("The user's desk is 304", "preference")
         await app.ask("What is my desk?")
         assert lines_of("written") == ["- The user's desk is 304"]
-        assert (await app.client.delete(path)).json() == {"erased": 1, "left": 0}
+        assert (await app.client.delete(path)).json()["erased"] == 1
         assert (await app.client.get(path)).status_code == 404
         gone = await app.client.delete("/memories", params={"confirm": "all"})
-        assert gone.json() == {"erased": 1, "left": 0}
+        assert gone.json() == {"erased": 1, "left": 0, "proof": None, "receipt_id": ""}
         assert await listed(app) == []
         assert (await app.client.delete("/memories")).status_code == 422
 
@@ -138,6 +139,51 @@ async def test_an_import_counts_what_is_new_known_broken_and_refused(tmp_path: P
         copy = (await app.client.get("/memories/export")).json()
         twice = await app.client.post("/memories/import", json=copy)
         assert (twice.json()["imported"], twice.json()["known"]) == (0, len(copy["memories"]))
+
+
+@pytest.mark.parametrize("mode", ["references", "full"])
+async def test_a_deleted_memory_is_named_nowhere_and_its_proof_says_so(tmp_path: Path, mode: str) -> None:
+    """Discriminates: its id in the record of a prompt, in what it took the place of, in a second answer."""
+    async with open_app(settings_of(tmp_path, f"deleted_{mode}")) as app:
+        first = (await write(app, "The user's desk is 302")).json()["memory"]
+        second = (await write(app, "The user's desk is 303")).json()["memory"]
+        turn = await app.ask("What is my desk?")
+        assert lines_of(f"deleted_{mode}") == ["- The user's desk is 303"]
+        path = f"/memories/{second['memory_id']}"
+        erased = (await app.client.delete(path, params={"proof": mode})).json()
+        proof = erased["proof"]
+        assert (proof["mode"], proof["hits"], proof["complete"], erased["left"]) == (mode, 0, True, 0)
+        places = {place["place"] for place in proof["searched"]}
+        assert {"memories", "memories.superseded_by", "conversations.prompt.parts.memory_ids"} <= places
+        assert erased["receipt_id"]
+        old = (await app.client.get(f"/memories/{first['memory_id']}")).json()
+        assert (old["superseded_by"], old["after"]) == (None, None)
+        assert old["valid_until"] is not None
+        prompt = (await app.client.get(f"/turns/{turn.finished['turn_id']}/prompt")).json()
+        assert [part["removed"] for part in prompt["parts"] if part["part"] == "memory"] == [True]
+        assert (await app.client.delete(path)).status_code == 404
+
+
+@pytest.mark.full("reads and embeds ten thousand memories")
+async def test_of_ten_thousand_lines_the_good_ones_are_in(tmp_path: Path) -> None:
+    """Discriminates: an import that ends at the first broken line, or keeps a duplicate; one that is cut."""
+    good: list[Any] = [
+        {"content": f"Bee hive {number} stands in row {number % 97}"} for number in range(8_000)
+    ]
+    copies = [{"content": each["content"].upper() + "."} for each in good[:1_500]]
+    broken: list[Any] = [{"content": number} if number % 2 else f"line {number}" for number in range(450)]
+    refused = [{"content": "my password is hunter2"}] * 30 + [{"content": ""}] * 20
+    items = [*good, *copies, *broken, *refused]
+    Random(3).shuffle(items)
+    async with open_app(settings_of(tmp_path, "ten_thousand")) as app:
+        reply = await app.client.post("/memories/import", json={"memories": items}, timeout=300)
+        assert reply.json() == {
+            "imported": 8_000, "known": 1_500, "broken": 450, "refused": {"secret": 30, "empty": 20},
+        }  # fmt: skip
+        stored = (await app.client.get("/memories/export", timeout=60)).json()["memories"]
+        assert len({each["content"].lower().rstrip(".") for each in stored}) == len(stored) == 8_000
+        too_many = await app.client.post("/memories/import", json={"memories": [*items, {"content": "x"}]})
+        assert too_many.status_code == 422
 
 
 async def test_the_switch_stops_recall_and_learning_and_keeps_what_is_there(tmp_path: Path) -> None:

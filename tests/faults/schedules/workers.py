@@ -91,7 +91,7 @@ class Crew:
 @asynccontextmanager
 async def open_crew(folder: Path, seeds: random.Random) -> AsyncIterator[Crew]:
     """Four workers whose clocks differ by up to 0.3 s: a quarter of a lease, half a period."""
-    async with open_facade() as facade:
+    async with open_facade("operations") as facade:
         nest = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "tests.support.servers.schedule_worker", f"--url={facade.url}", f"--folder={folder}"),

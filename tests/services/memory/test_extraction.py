@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -17,11 +17,22 @@ from core.memory.gate import Refusal
 from core.memory.record import MemoryType
 from core.prompt.messages import Message
 from services.conversation.turns import TurnStore, TurnVectors
-from services.memory.extraction import AT_ONCE, Extraction, UnreadTurn, UnreadTurns, read_proposals, task_of
+from services.memory.extraction import (
+    AT_ONCE,
+    CLAIM,
+    CLAIM_S,
+    CLAIMED_US,
+    READ,
+    Extraction,
+    UnreadTurn,
+    UnreadTurns,
+    read_proposals,
+    task_of,
+)
 from services.memory.learning import MemoryLearning, Reading
 from services.memory.records import MemoryRecords, MemorySwitch
 from services.memory.writing import MemoryWriter
-from services.store.clock import Activity
+from services.store.clock import Activity, utc_now_us
 from services.store.dialect import VectorStore
 from tests.services.conversation.stores import (
     TURNS,
@@ -113,16 +124,21 @@ def test_broken_replies_are_read_as_far_as_they_can_be_and_bounded() -> None:
 
 @dataclass
 class Model:
-    """Notes what it was sent, and says `replies` in turn; "!" is a model that is down."""
+    """Notes what it was sent, and says `replies` in turn; "!" is a model that is down, "..." one that thinks
+    for ever."""
 
     replies: list[str] = field(default_factory=list)
     numbers: list[list[str]] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, messages: Sequence[Message]) -> str:
         task = json.loads(messages[-1].content)
         reply = self.replies.pop(0) if self.replies else "[]"
+        self.asked.set()
         if reply == "!":
             raise LLMUnavailableError("down")
+        if reply == "...":
+            await asyncio.Event().wait()
         self.numbers.append([turn["said"] for turn in task["turns"]])
         await asyncio.sleep(0)
         return reply
@@ -138,10 +154,13 @@ class Bench:
     turns: TurnStore
     model: Model = field(default_factory=Model)
 
-    def worker(self, min_turns: int = 2) -> MemoryLearning:
+    def worker(
+        self, min_turns: int = 2, *, alone: bool = False, clock: Callable[[], int] = utc_now_us
+    ) -> MemoryLearning:
         records = MemoryRecords(self.store, MEMORIES)
         extraction = Extraction(self.model, lambda language: "find")
-        reading = Reading(UnreadTurns(self.store, TURNS), extraction, Activity(), min_turns)
+        unread = UnreadTurns(self.store, TURNS, alone=alone, clock=clock)
+        reading = Reading(unread, extraction, Activity(), min_turns)
         return MemoryLearning(records, MemoryWriter(records, embed, "hashing"), on=True, reading=reading)
 
     async def answered(self, number: int, **fields: Any) -> Turn:
@@ -209,13 +228,68 @@ async def test_of_two_that_saw_the_same_turns_the_first_to_write_reads_them(benc
     assert await second == []
 
 
-async def test_what_has_been_claimed_by_a_worker_that_was_killed_is_not_read_again(bench: Bench) -> None:
-    await bench.answered(1)
-    await UnreadTurns(bench.store, TURNS).claim(uid(500), "local", 0)  # and then it was killed
-    worker = bench.worker()
-    worker.after_turn(await bench.answered(2), earlier=1)
+async def killed(bench: Bench, number: int, **fields: Any) -> None:
+    """A worker had claimed the turn, and with `fields` more, when it was killed."""
+    await bench.answered(number)
+    claim = {CLAIM: "killed", CLAIMED_US: utc_now_us(), **fields}
+    await bench.store.set_payload(TURNS, claim, points=[uid(number)])
+
+
+async def test_what_a_killed_worker_had_claimed_and_shown_to_nobody_is_read(bench: Bench) -> None:
+    """Discriminates: a claim for ever; one that is taken from a worker that lives."""
+    await killed(bench, 1)
+    beside = bench.worker()
+    beside.after_turn(await bench.answered(2), earlier=1)
+    await beside.idle()
+    assert bench.model.read == ["问题 2"]  # whoever claimed the first one may still be alive
+    later = bench.worker(clock=lambda: utc_now_us() + (CLAIM_S + 1) * 1_000_000)
+    later.after_turn(await bench.answered(3), earlier=2)
+    await later.idle()
+    assert bench.model.read == ["问题 2", "问题 1", "问题 3"]
+
+
+async def test_alone_every_claim_of_before_the_start_is_free_and_what_was_sent_is_not(bench: Bench) -> None:
+    """Discriminates: a turn in two prompts; one that waits although nobody else can have it."""
+    await killed(bench, 1)
+    await killed(bench, 2, **{READ: "killed"})
+    worker = bench.worker(alone=True)
+    worker.after_turn(await bench.answered(3), earlier=2)
     await worker.idle()
-    assert bench.model.read == ["问题 2"]
+    assert bench.model.read == ["问题 1", "问题 3"]
+
+
+async def test_what_was_left_unread_is_read_at_the_start_of_sessions_that_are_long_enough(
+    bench: Bench,
+) -> None:
+    """Discriminates: facts of a conversation that does not go on after a crash."""
+    now = utc_now_us()
+    two_days = 2 * 86_400_000_000
+    for number, session in ((1, 500), (2, 500), (3, 600), (4, 700), (5, 700)):
+        created_us = now - two_days if session == 700 else now
+        await bench.answered(number, session_id=uid(session), created_us=created_us + number)
+    for _ in range(2):
+        worker = bench.worker()
+        await worker.catch_up()
+        await worker.idle()
+    assert bench.model.read == ["问题 1", "问题 2"]
+
+
+@pytest.mark.full("closing waits two seconds")
+async def test_a_server_that_closes_gives_back_what_no_model_has_answered(bench: Bench) -> None:
+    """Discriminates: facts that are lost with each restart."""
+    worker = bench.worker()
+    bench.model.replies = ["..."]
+    await bench.answered(1)
+    worker.after_turn(await bench.answered(2), earlier=1)
+    await bench.model.asked.wait()
+    await worker.close()
+    again = bench.worker()
+    await again.catch_up()
+    await again.idle()
+    assert bench.model.read == []  # older than a day, as these turns' times say
+    again.after_turn(await bench.answered(3), earlier=2)
+    await again.idle()
+    assert bench.model.read == ["问题 1", "问题 2", "问题 3"]
 
 
 async def test_nothing_is_asked_before_there_are_as_many_messages_as_it_takes(bench: Bench) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
 from starlette.applications import Starlette
@@ -110,6 +110,9 @@ def _usage_chunk(usage: dict[str, Any]) -> str:
     return f"data: {json.dumps(body)}\n\n"
 
 
+S = TypeVar("S", bound=StubLLM)
+
+
 @contextmanager
 def in_thread(app: Starlette) -> Iterator[str]:
     """Serve it on loopback in a thread; gives the address."""
@@ -127,7 +130,7 @@ def in_thread(app: Starlette) -> Iterator[str]:
 
 
 @contextmanager
-def running_stub(stub: StubLLM) -> Iterator[StubLLM]:
+def running_stub(stub: S) -> Iterator[S]:
     """Serve it in a thread; `stub.url` is its base URL."""
     paths = ("/v1/chat/completions", "/v1/completions")
     app = Starlette(routes=[Route(path, stub.complete, methods=["POST"]) for path in paths])

@@ -1,4 +1,4 @@
-"""The few requests of Qdrant's REST interface that a lease makes, on loopback, for several processes.
+"""Qdrant's REST interface as far as Wenmai uses it, on loopback, for several processes.
 
 Answered by the reference engine in memory, one after the other, as a server answers those to one point.
 """
@@ -6,12 +6,13 @@ Answered by the reference engine in memory, one after the other, as a server ans
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from qdrant_client import AsyncQdrantClient, models
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -23,6 +24,7 @@ from tests.support.waiting import until
 _POINTS = TypeAdapter(models.PointsList)
 _PAYLOAD = TypeAdapter(models.SetPayload)
 _IDS = TypeAdapter(models.PointRequest)
+_SELECTED = TypeAdapter(models.PointsSelector)
 _DONE = {"operation_id": 0, "status": "completed"}
 
 
@@ -37,14 +39,19 @@ class Facade:
         self.url = ""
 
     def app(self) -> Starlette:
-        path = "/collections/{name}/points"
-        return Starlette(
-            routes=[
-                Route(path, self._answered(self._upsert), methods=["PUT"]),
-                Route(path, self._answered(self._retrieve), methods=["POST"]),
-                Route(f"{path}/payload", self._answered(self._set_payload), methods=["POST"]),
-            ]
-        )
+        one = "/collections/{name}"
+        path = f"{one}/points"
+        acts: tuple[tuple[str, str, Callable[[str, bytes], Awaitable[Any]]], ...] = (
+            ("PUT", path, self._upsert), ("POST", path, self._retrieve),
+            ("POST", f"{path}/payload", self._set_payload),
+            ("POST", f"{path}/payload/delete", self._delete_payload),
+            ("POST", f"{path}/delete", self._delete), ("POST", f"{path}/scroll", self._scroll),
+            ("POST", f"{path}/count", self._count), ("POST", f"{path}/query/batch", self._query),
+            ("PUT", f"{path}/vectors", self._vectors), ("POST", f"{one}/facet", self._facet),
+            ("GET", f"{one}/exists", self._exists), ("GET", one, self._get),
+            ("PUT", one, self._create), ("PUT", f"{one}/index", self._index),
+        )  # fmt: skip
+        return Starlette(routes=[Route(at, self._answered(act), methods=[how]) for how, at, act in acts])
 
     def _answered(
         self, act: Callable[[str, bytes], Awaitable[Any]]
@@ -54,9 +61,12 @@ class Facade:
             if self.away:
                 return JSONResponse({"status": {"error": "away"}, "time": 0.0}, 503)
             body = await request.body()
-            async with self._one:
-                result = await act(request.path_params["name"], body)
-            return JSONResponse({"result": result, "status": "ok", "time": 0.0})
+            try:
+                async with self._one:
+                    result = await act(request.path_params["name"], body)
+            except KeyError as error:  # as a server says it
+                return JSONResponse({"status": {"error": f"No point with id {error}"}, "time": 0.0}, 404)
+            return JSONResponse({"result": _plain(result), "status": "ok", "time": 0.0})
 
         return endpoint
 
@@ -71,15 +81,79 @@ class Facade:
         return _DONE
 
     async def _retrieve(self, name: str, body: bytes) -> object:
-        hits = await self._engine.retrieve(name, _IDS.validate_json(body).ids)
-        return [record.model_dump(mode="json", exclude_none=True) for record in hits]
+        asked = _IDS.validate_json(body)
+        how = (_or(asked.with_payload, True), _or(asked.with_vector, False))
+        return await self._engine.retrieve(name, asked.ids, *how)
+
+    async def _delete_payload(self, name: str, body: bytes) -> object:
+        asked = models.DeletePayload.model_validate_json(body)
+        target = asked.filter or models.PointIdsList(points=asked.points or [])
+        await self._engine.delete_payload(name, asked.keys, points=target)
+        return _DONE
+
+    async def _delete(self, name: str, body: bytes) -> object:
+        await self._engine.delete(name, cast(Any, _SELECTED.validate_json(body)))
+        return _DONE
+
+    async def _scroll(self, name: str, body: bytes) -> object:
+        asked = models.ScrollRequest.model_validate_json(body)
+        points, following = await self._engine.scroll(
+            name, asked.filter, asked.limit or 10, asked.order_by, asked.offset,
+            _or(asked.with_payload, True), _or(asked.with_vector, False),
+        )  # fmt: skip
+        return {"points": points, "next_page_offset": following}
+
+    async def _count(self, name: str, body: bytes) -> object:
+        return await self._engine.count(name, models.CountRequest.model_validate_json(body).filter)
+
+    async def _query(self, name: str, body: bytes) -> object:
+        searches = models.QueryRequestBatch.model_validate_json(body).searches
+        return await self._engine.query_batch_points(name, searches)
+
+    async def _vectors(self, name: str, body: bytes) -> object:
+        await self._engine.update_vectors(name, models.UpdateVectors.model_validate_json(body).points)
+        return _DONE
+
+    async def _facet(self, name: str, body: bytes) -> object:
+        asked = models.FacetRequest.model_validate_json(body)
+        return await self._engine.facet(name, asked.key, asked.filter, asked.limit or 10)
+
+    async def _exists(self, name: str, body: bytes) -> object:
+        return {"exists": await self._engine.collection_exists(name)}
+
+    async def _get(self, name: str, body: bytes) -> object:
+        return await self._engine.get_collection(name)
+
+    async def _create(self, name: str, body: bytes) -> object:
+        asked = models.CreateCollection.model_validate_json(body)
+        vectors = cast(Any, asked.vectors or {})
+        return await self._engine.create_collection(
+            name, vectors, asked.sparse_vectors, metadata=asked.metadata
+        )
+
+    async def _index(self, name: str, body: bytes) -> object:
+        return _DONE  # the reference engine looks at every point
+
+
+def _or(chosen: Any, otherwise: bool) -> Any:
+    return otherwise if chosen is None else chosen
+
+
+def _plain(result: object) -> object:
+    """As it goes over the wire."""
+
+    def dumped(each: object) -> object:
+        return each.model_dump(mode="json", exclude_none=True) if isinstance(each, BaseModel) else str(each)
+
+    return json.loads(json.dumps(result, default=dumped))
 
 
 @asynccontextmanager
-async def open_facade() -> AsyncIterator[Facade]:
-    """With an empty operations collection."""
+async def open_facade(*collections: str) -> AsyncIterator[Facade]:
+    """With these collections, empty and without vectors."""
     engine = AsyncQdrantClient(":memory:")
-    await engine.create_collection("operations", vectors_config={})
+    for name in collections:
+        await engine.create_collection(name, vectors_config={})
     facade = Facade(engine)
     config = uvicorn.Config(
         facade.app(), port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1

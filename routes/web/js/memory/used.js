@@ -21,9 +21,11 @@ export class UsedMemories {
     if (ids.length) this.show(await memoriesOfTurn(turnId).catch(() => []));
   }
 
+  /** What was said in another conversation stands there; a memory can be put right. */
   #line(memory) {
     const wrong = () => tell("open-memory", { memoryId: memory.memory_id, content: memory.content });
-    return el("li", {}, el("span", { text: memory.content }), originOf(memory),
-      el("button", { class: "text-button", type: "button", i18n: "memoryWrong", on: { click: wrong } }));
+    const button = el("button", { class: "text-button", type: "button", i18n: "memoryWrong", on: { click: wrong } });
+    const put = memory.type === "episode" ? [] : [button];
+    return el("li", {}, el("span", { text: memory.content }), originOf(memory), ...put);
   }
 }

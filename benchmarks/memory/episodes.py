@@ -1,0 +1,151 @@
+"""How well turns of other sessions are found: `python -m benchmarks.memory.episodes FOLDER…`.
+
+A folder is a set of long conversations, as `wenmai evaluate` reads it, whose lines name their `session`. Each
+scope is stored three ways: as one session, in which its questions are asked (recall of earlier turns); as the
+sessions that it had, of an owner of its own, who asks from another session (episodes); and so with the
+sessions of all scopes as one owner's. `--cache` keeps vectors between runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from core.conversation.recall import Ranked
+from core.conversation.turns import Turn, TurnStatus
+from core.relevance.query import Query
+from scripts.evaluation.figures import Answer, retrieval
+from scripts.evaluation.in_process import Services, open_services
+from scripts.evaluation.sets import EvaluationSet, Line, Question, load_set
+from services.conversation.turns import TurnVectors
+from services.conversation_manager import ConversationManager
+from services.retrieval.query_forms import QueryBuilder
+
+TOP = 10
+BEGAN_US = 1_700_000_000_000_000
+ONE = "one owner"
+
+
+class Bench:
+    def __init__(self, services: Services) -> None:
+        container = services.container
+        every = container.settings.conversation.model_copy(update={"max_recent_turns": 0})
+        self._conversations = ConversationManager(container.conversations.turns, container.embedding, every)
+        self._queries = QueryBuilder(container.embedding)
+        self._line_of: dict[str, str] = {}
+        self._sessions: dict[tuple[str, str], str] = {}
+
+    async def store(self, lines: Sequence[tuple[Line, str, str]]) -> None:
+        """Each with its owner and its session's name, as a turn on the one before it."""
+        by_session: dict[tuple[str, str], list[Turn]] = defaultdict(list)
+        for number, (line, owner, session) in enumerate(lines):
+            key, turn_id = (owner, session), str(uuid.uuid4())
+            before = by_session[key]
+            session_id = self._sessions.setdefault(key, str(uuid.uuid4()))
+            parent = before[-1].turn_id if before else None
+            before.append(
+                Turn(
+                    turn_id, session_id, owner, line.text, created_us=BEGAN_US + number * 1_000_000,
+                    status=TurnStatus.COMPLETED, parent_turn_id=parent, seq=len(before),
+                )
+            )  # fmt: skip
+            self._line_of[turn_id] = line.line_id
+        for turns in by_session.values():
+            await self._conversations.turns.put_many([(turn, TurnVectors()) for turn in turns])
+        await self._conversations.index_missing()
+
+    async def within(self, question: Question) -> Answer:
+        """By recall of earlier turns, in the scope's one session."""
+        query = await self._queries.build(question.text, question.previous)
+        branch = await self._conversations.find_branch(self._sessions[(ONE, question.scope)], ONE)
+        return self._answer(question, await self._conversations.recall.rank(query, branch, (), ONE))
+
+    async def elsewhere(self, question: Question, owner: str) -> Answer:
+        query: Query = await self._queries.build(question.text, question.previous)
+        return self._answer(question, await self._conversations.recall.rank_everywhere(query, owner))
+
+    def _answer(self, question: Question, ranked: Sequence[Ranked]) -> Answer:
+        return Answer(question, [(self._line_of[each.turn_id], each.score) for each in ranked[:TOP]])
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Of a set: so many conversations, chosen with the seed, and of each so many of its first lines, with the
+    questions that these answer; None: all."""
+
+    scopes: int | None = None
+    lines: int | None = None
+    seed: int = 7
+
+    def of(self, data: EvaluationSet) -> tuple[list[Line], list[Question]]:
+        every = data.scopes
+        chosen = (
+            every if self.scopes is None else Random(self.seed).sample(every, min(self.scopes, len(every)))
+        )
+        by_scope = {scope: [line for line in data.lines if line.scope == scope] for scope in chosen}
+        lines = [line for scope in chosen for line in by_scope[scope][: self.lines]]
+        ids = {line.line_id for line in lines}
+        asked = [
+            each for each in data.questions if each.answerable and each.gold and ids.issuperset(each.gold)
+        ]
+        return lines, asked
+
+
+async def measure(folder: Path, cache: Path | None, sample: Sample) -> dict[str, list[Answer]]:
+    """By the way that the turns are stored."""
+    lines, asked = sample.of(load_set(folder))
+    session_of = _sessions_of(folder)
+    ways: dict[str, Callable[[Line], tuple[str, str]]] = {
+        "in session": lambda line: (ONE, line.scope),
+        "episodes": lambda line: (line.scope, session_of[line.line_id]),
+        "episodes of one": lambda line: (ONE, session_of[line.line_id]),
+    }
+    answers: dict[str, list[Answer]] = {}
+    for way, place in ways.items():
+        async with open_services(cache) as services:
+            bench = Bench(services)
+            await bench.store([(line, *place(line)) for line in lines])
+            if way == "in session":
+                answers[way] = [await bench.within(question) for question in asked]
+            else:
+                owners = [ONE if way.endswith("one") else question.scope for question in asked]
+                pairs = zip(asked, owners, strict=True)
+                answers[way] = [await bench.elsewhere(question, owner) for question, owner in pairs]
+    return answers
+
+
+def _sessions_of(folder: Path) -> dict[str, str]:
+    """By the line's id."""
+    rows = map(json.loads, (folder / "corpus.jsonl").read_text("utf-8").splitlines())
+    return {str(row["id"]): f"{row['scope']}/{row['session']}" for row in rows}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--cache", type=Path, help="a folder for vectors")
+    parser.add_argument("--scopes", type=int, help="at most so many conversations, chosen with the seed")
+    parser.add_argument("--lines", type=int, help="of each at most its first so many")
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    sample = Sample(options.scopes, options.lines, options.seed)
+    for folder in options.folders:
+        for way, answers in asyncio.run(measure(folder, options.cache, sample)).items():
+            figures = retrieval(answers)
+            if figures is not None:
+                print(
+                    f"{folder.name:10}{way:17}R@1 {figures.recall_1:.3f}  R@5 {figures.recall_5:.3f}  "
+                    f"R@10 {figures.recall_10:.3f}  {figures.questions} questions",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
