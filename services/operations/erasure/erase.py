@@ -119,9 +119,15 @@ class Erasure:
         if options.dry_run:
             existing = await self._reader.existing(self._parts.names.memory_collection, [memory_id])
             return Erased(traced.kind, True, {"memories": len(existing)})
+        beside = await self._under_way(traced)
         async with self._noted(traced, None, options):
             done = await self._memory.erase(traced)
-        return await self._proven(traced, options, began_us, done)
+
+        async def clean(turn_ids: Sequence[str]) -> None:
+            await self._memory.untell(traced)
+
+        late = await self._when_ended(beside, clean)
+        return await self._proven(traced, options, began_us, done, late=late)
 
     async def anything(self, kind: ErasedKind, name: str, options: ErasureOptions) -> Erased:
         """Whoever's it is. Raises BadRequestError for the id that stands for what was erased."""

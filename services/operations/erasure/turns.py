@@ -326,31 +326,37 @@ class MemoryEraser:
         return Traced(ErasedKind.MEMORY, memory_id, owner=owner, memory_ids=(memory_id,))
 
     async def erase(self, traced: Traced) -> Counter[str]:
-        ids = traced.memory_ids
-        told = await self._reader.holding(self._conversations, [MANIFEST_MEMORIES], ids, readers_of(traced))
+        manifests = await self.untell(traced)
+        ended = await self._reader.holding(self._memories, [SUPERSEDED], traced.memory_ids)
+        if ended.all_ids:
+            before = Filter(must=[has_id(ended.all_ids)])
+            await self._store.set_payload(self._memories, {SUPERSEDED: None}, points=before)
+        exists = len(await self._reader.existing(self._memories, traced.memory_ids))
+        await self._store.delete(self._memories, by_ids(list(traced.memory_ids)))
+        return Counter(memories=exists or len(ended.all_ids), manifests=manifests)
+
+    async def untell(self, traced: Traced) -> int:
+        """The records of prompts name the id that stands for what was erased. Returns how many."""
+        name, within = self._conversations, readers_of(traced)
+        told = await self._reader.holding(name, [MANIFEST_MEMORIES], traced.memory_ids, within)
         for chunk in batches(list(told.all_ids), 100):
-            for record in await self._store.retrieve(self._conversations, chunk, with_payload=["prompt"]):
-                with suppress(UnknownPointError):  # it went meanwhile
-                    await self._turns.set_payload(_without(record, traced.name), [str(record.id)])
-        ended = await self._reader.holding(self._memories, [SUPERSEDED], ids)
-        for memory_id in ended.all_ids:
-            gone = Filter(must=[has_id([memory_id])])
-            await self._store.set_payload(self._memories, {SUPERSEDED: None}, points=gone)
-        exists = len(await self._reader.existing(self._memories, ids))
-        await self._store.delete(self._memories, by_ids(list(ids)))
-        return Counter(memories=exists or len(ended.all_ids), manifests=len(told.all_ids))
+            for record in await self._store.retrieve(name, chunk, with_payload=["prompt"]):
+                if changes := _without(record, traced.name):
+                    with suppress(UnknownPointError):  # it went meanwhile
+                        await self._turns.set_payload(changes, [str(record.id)])
+        return len(told.all_ids)
 
 
 def _without(record: Record, memory_id: str) -> dict[str, Any]:
-    """The record of the prompt with the id that stands for what was erased in its place."""
-    prompt = dict((record.payload or {})["prompt"])
-    parts = [
-        {
-            **part,
-            "memory_ids": [ERASED_ID if each == memory_id else each for each in part.get("memory_ids") or []],
-        }
-        if part.get("memory_ids")
-        else part
-        for part in prompt["parts"]
-    ]
-    return {"prompt": {**prompt, "parts": parts}}
+    """Empty where the record of the prompt has gone meanwhile."""
+    prompt = (record.payload or {}).get("prompt")
+    if not isinstance(prompt, dict):
+        return {}
+
+    def erased(part: dict[str, Any]) -> dict[str, Any]:
+        ids = part.get("memory_ids")
+        if not ids:
+            return part
+        return {**part, "memory_ids": [ERASED_ID if each == memory_id else each for each in ids]}
+
+    return {"prompt": {**prompt, "parts": list(map(erased, prompt.get("parts") or []))}}

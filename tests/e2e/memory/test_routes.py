@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 from random import Random
@@ -10,9 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
+from core.operations.erasure import ERASED_ID
 from tests.e2e.memory.test_commands import contents, settled
 from tests.e2e.memory.test_recall import lines_of, settings_of
-from tests.support.servers.app import App, open_app
+from tests.support.models.scripted_llm import RECORDED
+from tests.support.servers.app import App, make_settings, open_app, scripted
+from tests.support.waiting import until
 
 
 async def write(app: App, content: str, **body: Any) -> httpx.Response:
@@ -162,6 +166,24 @@ async def test_a_deleted_memory_is_named_nowhere_and_its_proof_says_so(tmp_path:
         prompt = (await app.client.get(f"/turns/{turn.finished['turn_id']}/prompt")).json()
         assert [part["removed"] for part in prompt["parts"] if part["part"] == "memory"] == [True]
         assert (await app.client.delete(path)).status_code == 404
+
+
+async def test_an_answer_under_way_names_a_deleted_memory_no_more_when_it_has_ended(tmp_path: Path) -> None:
+    """Discriminates: a record that is written after the proof, with the id in it."""
+    model = scripted("好", 600.0, "的", record_as="late")
+    async with open_app(make_settings(tmp_path, models={"llms": {"default": model}})) as app:
+        memory = (await write(app, "The user's desk is 302")).json()["memory"]
+        turn_id = str(uuid.uuid4())
+        asking = asyncio.create_task(app.ask("What is my desk?", turn_id=turn_id))
+        await until(lambda: "late" in RECORDED)
+        proof = (await app.client.delete(f"/memories/{memory['memory_id']}")).json()["proof"]
+        assert "memory: running answers" in {each["place"] for each in proof["left"]}
+        await app.client.post(f"/turns/{turn_id}/stop")
+        await asking
+        await app.container.sessions.erasure.close()
+        prompt = (await app.client.get(f"/turns/{turn_id}/prompt")).json()
+        (part,) = [part for part in prompt["parts"] if part["part"] == "memory"]
+        assert (part["memory_ids"], part["removed"]) == ([ERASED_ID], True)
 
 
 @pytest.mark.full("reads and embeds ten thousand memories")
