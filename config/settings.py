@@ -223,7 +223,7 @@ class ConversationSettings(Section):
     timezone: str | None = None
     context_lines: bool = True
     use_chat_mode: bool = True
-    client_session_ids: bool = True
+    client_session_ids: bool = False
     max_question_chars: int = Field(8_000, ge=1, le=100_000)
     answer_share: float = Field(0.25, ge=0.05, le=0.9, allow_inf_nan=False)
     knowledge_share: Share = 0.45

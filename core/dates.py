@@ -20,6 +20,7 @@ LATEST_ZONE = timezone(timedelta(hours=-12))
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 END_US = 253_402_300_800_000_000  # the year 10000, where datetime ends
+_DAY_US = 86_400_000_000
 MAX_EXPIRE_DAYS = 36_500
 _ZULU = re.compile(r"\s*(?:z|utc|gmt)$", re.IGNORECASE)
 
@@ -52,8 +53,8 @@ def parse_time(text: str, zone: tzinfo) -> int | None:
 
 
 def moment_at(us: int) -> datetime:
-    """UTC microseconds as a time in UTC."""
-    return _EPOCH + timedelta(microseconds=us)
+    """UTC microseconds as a time in UTC, which any zone can show: one of a damaged record is the nearest."""
+    return _EPOCH + timedelta(microseconds=min(max(us, _DAY_US), END_US - _DAY_US))
 
 
 def rfc3339(created_us: int) -> str:

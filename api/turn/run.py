@@ -158,8 +158,8 @@ class TurnRun:
         while True:
             await self._generate(model, prompt)
             answer, tools = self._answer, self.tools
-            if not answer.calls or answer.is_full or tools.closed:
-                break
+            if not answer.calls or answer.is_full or tools.closed or not tools.offer.tools:
+                break  # a model may call what it was not offered: nothing answers it
             await tools.call(answer.content, answer.calls)
             answer.next_step()
         self._lap("generate")

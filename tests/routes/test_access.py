@@ -181,6 +181,7 @@ ROWS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("GET", "/turns/{turn_id}/stream", None),
     ("POST", "/turns/{turn_id}/stop", None),
     ("PUT", "/turns/{turn_id}/feedback", {"rating": "up"}),
+    ("POST", "/turns/{turn_id}/tools/{call_id}", {"approve": True}),
     ("DELETE", "/turns/{turn_id}", None),
     ("POST", CHAT, {"question": "Go on?", "session_id": "{session_id}"}),
     ("POST", "/api/v1/chat", {"message": "Go on?", "session_id": "{session_id}"}),
@@ -188,6 +189,11 @@ ROWS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", CHAT, {"question": "Go on?", "parent_turn_id": "{turn_id}"}),
     ("POST", "/search", {"question": "Go on?", "session_id": "{session_id}"}),
 ]
+
+
+def filled_in(body: dict[str, Any] | None, ids: Busy) -> dict[str, Any]:
+    values = (body or {}).items()
+    return {name: value.format(**vars(ids)) if isinstance(value, str) else value for name, value in values}
 
 
 def same_for_a_stranger(response: httpx.Response) -> tuple[int, dict[str, Any], list[str]]:
@@ -206,8 +212,8 @@ async def test_a_strangers_busy_object_looks_like_an_unknown_one_on_every_route(
     for method, path, body in ROWS:
         seen = []
         for ids in (busy, Busy(str(uuid.uuid4()), str(uuid.uuid4()))):
-            filled = {name: value.format(**vars(ids)) for name, value in (body or {}).items()}
-            url = path.format(**vars(ids), share_id=ids.turn_id)
+            filled = filled_in(body, ids)
+            url = path.format(**vars(ids), share_id=ids.turn_id, call_id="c")
             response = await app.client.request(
                 method, url, json=filled if body is not None else None, headers=BOB
             )
@@ -226,10 +232,13 @@ async def test_a_strangers_busy_object_takes_as_long_as_an_unknown_one(app: App,
         took_s: dict[str, list[float]] = {"busy": [], "unknown": []}
         for _ in range(ASKED):
             for name, ids in (("busy", busy), ("unknown", Busy(str(uuid.uuid4()), str(uuid.uuid4())))):
-                filled = {key: value.format(**vars(ids)) for key, value in (body or {}).items()}
+                filled = filled_in(body, ids)
                 begun = time.perf_counter()
                 await app.client.request(
-                    method, path.format(**vars(ids), share_id=ids.turn_id), json=filled or None, headers=BOB
+                    method,
+                    path.format(**vars(ids), share_id=ids.turn_id, call_id="c"),
+                    json=filled or None,
+                    headers=BOB,
                 )
                 took_s[name].append(time.perf_counter() - begun)
         mine, unknown = min(took_s["busy"]), min(took_s["unknown"])

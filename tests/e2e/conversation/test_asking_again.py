@@ -22,7 +22,7 @@ OPTIONS = {
 }  # fmt: skip
 DEFAULTS = {
     "thinking": False, "rerank_top_n": 10, "use_insert_block": False, "insert_block_llm_id": None,
-    "knowledge": "auto", "date": "", "memory": True,
+    "knowledge": "auto", "date": "", "memory": True, "tools": [],
 }  # fmt: skip
 
 

@@ -87,6 +87,7 @@ def question(**fields: Any) -> str:
         (question(session_id="x" * 900_000), 422, "invalid_field"),
         (question(session_id="' OR 1=1"), 422, "invalid_field"),
         (question(session_id="../x"), 422, "invalid_field"),
+        (question(session_id=UNKNOWN), 404, "unknown_session"),
         (question(parent_turn_id=UNKNOWN), 422, "invalid_parent_turn"),
         (question(model_id="no-such-model"), 404, "unknown_model"),
         (question(model_id="http://169.254.169.254"), 404, "unknown_model"),
@@ -104,9 +105,12 @@ async def test_a_bad_body_is_refused(app: App, body: str | bytes, status: int, c
 
 async def test_an_id_of_the_clients_own_begins_a_session_and_somebody_elses_none(tmp_path: Path) -> None:
     """Discriminates: a session that is taken over; an id that is refused, or replaced by another."""
-    keys = {"server": {"api_keys": ["key-of-a", "key-of-b"]}}
+    sections = {
+        "server": {"api_keys": ["key-of-a", "key-of-b"]},
+        "conversation": {"client_session_ids": True},
+    }
     own = str(uuid.uuid4())
-    async with open_app(make_settings(tmp_path, **keys)) as app:
+    async with open_app(make_settings(tmp_path, **sections)) as app:
         first, again, theirs = [
             await app.client.post(
                 CHAT, json={**body, "stream": False}, headers={"authorization": f"Bearer {key}"}
@@ -123,9 +127,6 @@ async def test_an_id_of_the_clients_own_begins_a_session_and_somebody_elses_none
         )
         assert turn.json()["parent_turn_id"] == first.json()["turn_id"]
         assert (theirs.status_code, theirs.json()["error"]["code"]) == (404, "unknown_session")
-    settings = make_settings(tmp_path / "off", conversation={"client_session_ids": False})
-    async with open_app(settings) as app:
-        assert (await refused(app, question(session_id=own)))[:2] == (404, "unknown_session")
 
 
 async def test_the_message_names_the_field(app: App) -> None:

@@ -56,7 +56,7 @@ def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
 
 def test_the_phrases_are_of_known_kinds_and_each_is_written_once() -> None:
     written = list(phrases())
-    assert {kind for _, kind in written} == set(NAMES)
+    assert {kind for _, kind in written} == set(NAMES) - {Talk.TODAY}  # which is known by its phrases alone
     texts = [text for text, _ in written]
     repeated = {text for text in texts if texts.count(text) > 1}
     assert repeated == set()

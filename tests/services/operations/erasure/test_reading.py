@@ -67,6 +67,7 @@ def test_what_a_turn_says_itself_is_read_from_its_record() -> None:
     """Discriminates: a list by hand. A new field is here to be decided on: words, a name, or a copy."""
     assert set(own_words()) == {
         "user_query", "assistant_response", "thinking", "feedback.comment", "rewritten_question.text",
+        "tool_calls.function.arguments", "tool_calls.result",
     }  # fmt: skip
 
 
