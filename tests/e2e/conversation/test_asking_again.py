@@ -20,7 +20,7 @@ OPTIONS = {
     "thinking": True, "rerank_top_n": 3, "use_insert_block": True, "insert_block_llm_id": "judge",
     "knowledge": "always", "date": "2020-05", "memory": False,
 }  # fmt: skip
-DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     "thinking": False, "rerank_top_n": 10, "use_insert_block": False, "insert_block_llm_id": None,
     "knowledge": "auto", "date": "", "memory": True, "tools": [],
 }  # fmt: skip

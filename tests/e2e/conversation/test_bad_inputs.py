@@ -105,7 +105,7 @@ async def test_a_bad_body_is_refused(app: App, body: str | bytes, status: int, c
 
 async def test_an_id_of_the_clients_own_begins_a_session_and_somebody_elses_none(tmp_path: Path) -> None:
     """Discriminates: a session that is taken over; an id that is refused, or replaced by another."""
-    sections = {
+    sections: dict[str, dict[str, Any]] = {
         "server": {"api_keys": ["key-of-a", "key-of-b"]},
         "conversation": {"client_session_ids": True},
     }
