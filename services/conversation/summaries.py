@@ -207,7 +207,7 @@ def _made_of(payload: Mapping[str, Any], erased: Collection[str]) -> bool:
 STEP_TOKENS = 6_000  # of turns, sent to the model in one call
 OTHER_TOKENS = 100  # the other fences, and what a chat's form takes
 SUMMARY_TOKENS = 400  # at most: names, figures and decisions of some thirty turns, and one call's wait
-FENCE_TOKENS = 40  # around a summary in a prompt, and what says so
+FENCE_TOKENS = 80  # around a summary in a prompt, what says so, and the lines on the day
 MIN_SUMMARY_TOKENS = 30  # a sentence or two; with less, none is worth making
 MIN_STEP_TOKENS = 200  # however small the model's window
 MAX_STEPS = 4  # calls after one turn; what is left waits for the next

@@ -145,7 +145,7 @@ RETRIED = (
             (400, Expect("broken", "", UNAVAILABLE, calls=(1, 2))),  # the layout may be another
             (401, _refused),
             (403, _refused),
-            (404, _refused),
+            (404, Expect("broken", "", UNAVAILABLE, calls=(1, 2))),  # it may have no chat side
         )
     ),
     Script(
