@@ -21,7 +21,7 @@ from services.adapters.edge.journal import Journal, checksum, vectors_checksum
 from services.adapters.edge.wire import PointId
 
 _NAMED = 3
-_START_S = 1.0
+_START_S = 0.5
 """So long a start compares vectors and indexes; the rest is compared when the store is idle."""
 _STEP = 100
 """Points that are read at once when it is idle: some ten milliseconds, which a request may wait."""
