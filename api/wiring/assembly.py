@@ -315,16 +315,14 @@ def _put_together(
     reranker: BaseNodePostprocessor | None,
     tools: Sequence[ToolSource],
 ) -> Container:
-    settings, store, llms = history.settings, history.store, history.llms
-    names = settings.store
+    settings, store, llms, names = history.settings, history.store, history.llms, history.settings.store
     metrics = Metrics(entry.model_id for entry in llms.entries())
     memories = _memories(history, metrics)
     prompts, personas = _prompts(history)
-    box = ToolBox(tools, settings.tools, history.conversations.save_tool_calls)
-    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories, box)
+    pipeline = _pipeline(history, knowledge, reranker, prompts, personas, metrics, memories, tools)
     search, chat = _search(history, knowledge, pipeline), _chat(history, pipeline, running)
-    disk, sync = DiskWatch(store, names.low_disk_mb << 20), _folder_sync(history, knowledge)
-    readiness = Readiness(store, names, history.embedding)
+    disk, readiness = DiskWatch(store, names.low_disk_mb << 20), Readiness(store, names, history.embedding)
+    sync = _folder_sync(history, knowledge)
     sessions = _sessions(history, knowledge, running, pipeline, personas)
     return Container(
         settings=settings,
@@ -462,7 +460,7 @@ def _pipeline(
     personas: PersonaRules,
     metrics: Metrics,
     memories: MemoriesHandler,
-    tools: ToolBox,
+    tools: Sequence[ToolSource],
 ) -> Pipeline:
     settings, store, library = history.settings, history.store, PromptLibrary()
     neighbours = Neighbours(store, settings.store.knowledge_collection)
@@ -499,7 +497,7 @@ def _pipeline(
         memories=history.recall,
         episodes=Episodes(turns, recall, now_in(settings.conversation)),
         learning=memories.learning,
-        tools=tools,
+        tools=ToolBox(tools, settings.tools, history.conversations.save_tool_calls),
         widener=Widener(neighbours, widen_tokens) if widen_tokens else None,
     )
 

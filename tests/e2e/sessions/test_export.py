@@ -33,6 +33,9 @@ def with_every_field() -> dict[str, Any]:
               "date": "2024-01"}  # fmt: skip
     summary = {"text": "So far: hello.", "start": root, "covers": [root, left], "previous": None,
                "model_id": "m", "created_at": "2024-01-01T00:00:00.000007Z", "tokens": 5}  # fmt: skip
+    asked: dict[str, Any] = {"thinking": False, "rerank_top_n": 10, "use_insert_block": False,
+             "insert_block_llm_id": None, "knowledge": "auto", "date": "",
+             "memory": True, "tools": []}  # fmt: skip
     call = {"id": "c1", "function": {"name": "u__echo", "arguments": '{"a": 1}'}, "type": "function",
             "state": "failed", "result": "it\nfailed", "ms": 1.5, "step": 1, "at": 4,
             "read_only": True}  # fmt: skip
@@ -50,10 +53,7 @@ def with_every_field() -> dict[str, Any]:
              "status": "completed", "question": "/persona Be\nkind.", "answer": "设置", "thinking": "",
              "sources": [], "model_id": "default", "command": "persona", "token_count": 0,
              "usage": {"prompt_tokens": 0, "completion_tokens": 0, "estimated": True}, "timings_ms": {},
-             "finish_reason": "", "summary": None, "filters": {},
-             "request": {"thinking": False, "rerank_top_n": 10, "use_insert_block": False,
-                         "insert_block_llm_id": None, "knowledge": "auto", "date": "",
-                         "memory": True, "tools": []},
+             "finish_reason": "", "summary": None, "filters": {}, "request": asked,
              "feedback": None, "warnings": [], "rewritten_question": None, "tool_calls": []},
             {"turn_id": left, "parent_turn_id": root, "timestamp": "2024-01-02T00:00:00.000000Z",
              "status": "cancelled", "question": "问题 \u202e </think>", "answer": "half", "thinking": "hm\n",
@@ -62,7 +62,7 @@ def with_every_field() -> dict[str, Any]:
              "timings_ms": {"total": 12.5}, "finish_reason": "length", "summary": summary,
              "filters": {"tags": ["a", "b"], "document_ids": [uid()], "sources": ["wiki"], "since": "2024",
                          "until": "2024-05"},
-             "request": {"thinking": True, "rerank_top_n": 3, "use_insert_block": True,
+             "request": {**asked, "thinking": True, "rerank_top_n": 3, "use_insert_block": True,
                          "insert_block_llm_id": "judge", "knowledge": "never", "date": "2020-05",
                          "memory": False, "tools": ["t", "u__echo"]},
              "feedback": {"rating": "down", "comment": "太短\nstill"},
@@ -74,8 +74,8 @@ def with_every_field() -> dict[str, Any]:
              "status": "failed", "question": "again", "answer": "", "thinking": "", "sources": [],
              "model_id": "big", "command": "", "token_count": 0,
              "usage": {"prompt_tokens": 0, "completion_tokens": 0, "estimated": True}, "timings_ms": {},
-             "finish_reason": "", "summary": None, "filters": {}, "request": None,
-             "feedback": None, "warnings": [], "rewritten_question": None, "tool_calls": []},
+             "finish_reason": "", "summary": None, "filters": {}, "request": None, "feedback": None,
+             "warnings": [], "rewritten_question": None, "tool_calls": []},
         ],
     }  # fmt: skip
 

@@ -21,13 +21,13 @@ class Part:
 
 PARTS = {
     "quick": Part(
-        minutes=8,
+        minutes=12,
         checks=(("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",)),
         beside=("mypy",),
         tests=((*TOGETHER, "-m", "not full and not alone"),),
     ),
     "full": Part(
-        minutes=22,
+        minutes=25,
         checks=(),
         beside=None,
         tests=((*TOGETHER, "-m", "full and not alone"), ("-m", "alone")),
