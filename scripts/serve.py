@@ -59,6 +59,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _serve(settings: Settings) -> int:
+    from api.early_start import begin_store
+
+    begin_store(settings.store)
     gc.disable()  # what is loaded stays; looking through it meanwhile is a sixth of the start
     from routes.server import run_server
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
-import socket
-import sys
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from subprocess import Popen, TimeoutExpired
 from typing import TypeVar
 
 from msgspec.msgpack import Decoder
@@ -26,9 +23,8 @@ from core.errors import (
 )
 from services.adapters.edge import convert, wire
 from services.store.dialect import Changed, StoreRequestError, UnknownPointError
+from services.store.spawn import spawn
 
-_ROOT = Path(__file__).parents[3]
-_PROCESS = "services.adapters.edge.process"
 _START_TIMEOUT_S = 120
 _END_TIMEOUT_S = 30
 _BUFFER_BYTES = 1 << 20
@@ -52,7 +48,7 @@ class EdgeChannel:
     """One store process. Requests of many tasks share its pipe; replies come in the order of the requests."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, process: Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.pid = process.pid
         self._process = process
@@ -94,7 +90,7 @@ class EdgeChannel:
         return reply
 
     async def _drain(self) -> None:
-        with contextlib.suppress(ConnectionError):  # the reply, which is awaited next, shows it
+        with suppress(ConnectionError):  # the reply, which is awaited next, shows it
             await self._writer.drain()
 
     async def _take_replies(self) -> None:
@@ -117,8 +113,7 @@ class EdgeChannel:
 
     def kill(self) -> None:
         """It ends without closing anything; `close` is still to be called."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._process.kill()
 
     async def close(self) -> None:
         """Answers under way are waited for; then the process sees the end, closes its shards and exits."""
@@ -153,17 +148,12 @@ async def open_channel(folder: Path, *flags: str) -> EdgeChannel:
     `flags` are of `wire`. With COPIES_FLAG it gives way to others and leaves unclosed what was not released.
     Raises StoreLockedError, StartRefusedError; StoreUnavailableError when the process cannot be run.
     """
-    ours, theirs = socket.socketpair()
-    with theirs:
-        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_BUFFER_BYTES)
-        try:
-            process = await _start_process(folder, theirs, flags)
-        except OSError as error:
-            writer.close()
-            raise StoreUnavailableError(f"the store process cannot be started: {error}") from error
-        except BaseException:
-            writer.close()
-            raise
+    try:
+        spawned = spawn(folder, flags)
+    except OSError as error:
+        raise StoreUnavailableError(f"the store process cannot be started: {error}") from error
+    process = spawned.process
+    reader, writer = await asyncio.open_unix_connection(sock=spawned.connection, limit=_BUFFER_BYTES)
     try:
         await _greeting(folder, reader)
     except BaseException:
@@ -173,16 +163,6 @@ async def open_channel(folder: Path, *flags: str) -> EdgeChannel:
             return await open_channel(folder, *flags, wire.PROBING_FLAG)
         raise
     return EdgeChannel(process, reader, writer)
-
-
-async def _start_process(
-    folder: Path, connection: socket.socket, flags: Sequence[str]
-) -> asyncio.subprocess.Process:
-    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", _PROCESS, str(folder), str(os.getpid()), *flags,
-        stdin=connection.fileno(), stdout=asyncio.subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
 
 
 async def _greeting(folder: Path, reader: asyncio.StreamReader) -> None:
@@ -197,16 +177,16 @@ async def _greeting(folder: Path, reader: asyncio.StreamReader) -> None:
         raise _error(verdict, body)
 
 
-async def end_process(process: asyncio.subprocess.Process) -> None:
+async def end_process(process: Popen[bytes]) -> None:
     """Its pipe is closed; wait for it, and end it when it does not come to an end by itself, or when it is no
     longer waited for: what was acknowledged is in the journal."""
     try:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _END_TIMEOUT_S)
+        with suppress(TimeoutExpired):
+            await asyncio.to_thread(process.wait, _END_TIMEOUT_S)
     finally:
-        if process.returncode is None:
+        if process.poll() is None:
             process.kill()
-            await process.wait()
+            process.wait()  # for no longer than it takes to end
 
 
 # The server's end of a feed of changes.

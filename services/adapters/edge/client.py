@@ -23,6 +23,7 @@ from services.adapters.edge.wire import RESERVE_BYTES, free_bytes
 from services.store.dialect import DiskRoom, Reclaimed, StoreCondition, StoreRequestError
 from services.store.durable import ReserveFile, allocated_bytes
 from services.store.space import IS_DELETION
+from services.store.spawn import flags_of
 
 T = TypeVar("T")
 
@@ -269,7 +270,7 @@ async def open_edge_client(folder: Path, *, durable: bool = True) -> AsyncIterat
 
     Raises StoreLockedError when another process has it, StartRefusedError when it cannot be read or written.
     """
-    flags = () if durable else (wire.UNFLUSHED_FLAG,)
+    flags = flags_of(durable=durable)
     client = EdgeClient(folder, await open_channel(folder, *flags), flags)
     try:
         yield client

@@ -40,6 +40,7 @@ from services.store.durable import (
     try_lock,
     write_holder,
 )
+from services.store.spawn import UNFLUSHED_FLAG
 
 T = TypeVar("T")
 _LOCK_WAIT_S = 1.0
@@ -307,7 +308,7 @@ if __name__ == "__main__":
     flags = sys.argv[3:]
     chosen = {
         "copies": wire.COPIES_FLAG in flags,
-        "unflushed": wire.UNFLUSHED_FLAG in flags,
+        "unflushed": UNFLUSHED_FLAG in flags,
         "probing": wire.PROBING_FLAG in flags,
     }
     sys.exit(main(Path(sys.argv[1]).absolute(), int(sys.argv[2]), **chosen))

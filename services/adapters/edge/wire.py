@@ -126,8 +126,6 @@ PROBING_FLAG = "--probing"
 """The process before this one was ended by what it read: look which collection does that."""
 ENDED_BY_READING = 3
 """Exit code: the same where the engine says it, and no signal."""
-UNFLUSHED_FLAG = "--unflushed"
-"""Changes are acknowledged before they are on the disk: a killed process loses none, a cut of power may."""
 
 
 class Verdict(IntEnum):

@@ -12,9 +12,12 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psutil
 import pytest
 from qdrant_client import models
 
+from api.early_start import begin_store
+from config.settings import StoreSettings
 from core.errors import StartRefusedError, StoreLockedError, StoreUnavailableError
 from services.adapters.edge import wire
 from services.adapters.edge.channel import end_process
@@ -335,8 +338,70 @@ async def test_no_file_of_the_engine_can_be_read_by_others(tmp_path: Path) -> No
 
 async def test_a_process_that_is_no_longer_waited_for_is_ended_all_the_same() -> None:
     """Discriminates: left running by a doctor that looks at a locked store for eight seconds at most."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(60)")
+    process = await asyncio.to_thread(
+        subprocess.Popen[bytes], [sys.executable, "-c", "import time; time.sleep(60)"]
+    )
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await end_process(process)
     assert process.returncode == -signal.SIGKILL
+
+
+# Started before the server is imported.
+
+
+@pytest.fixture
+async def stored(tmp_path: Path) -> StoreSettings:
+    settings = StoreSettings(data_dir=tmp_path)
+    async with open_edge_client(settings.embedded) as client:
+        await make_things(client)
+        await client.upsert(COLLECTION, [thing(1)])
+    return settings
+
+
+async def test_a_process_that_was_started_early_is_the_one_that_opens_the_store(
+    stored: StoreSettings,
+) -> None:
+    begin_store(stored)
+    (early,) = psutil.Process().children()
+    async with open_edge_client(stored.embedded) as client:
+        assert client.process_id == early.pid
+        assert await all_numbers(client) == [1]
+    async with open_edge_client(stored.embedded) as client:
+        assert client.process_id != early.pid
+
+
+async def test_one_that_was_killed_before_it_was_taken_refuses_the_start(stored: StoreSettings) -> None:
+    begin_store(stored)
+    (early,) = psutil.Process().children()
+    early.kill()
+    with pytest.raises(StartRefusedError, match="ended while it was starting"):
+        async with open_edge_client(stored.embedded):
+            pass
+
+
+def test_nothing_is_started_where_no_store_is(tmp_path: Path) -> None:
+    begin_store(settings := StoreSettings(data_dir=tmp_path))
+    assert psutil.Process().children() == []
+    assert not settings.embedded.exists()
+
+
+@pytest.mark.parametrize("beside", ["reembed", "restoring"])
+async def test_nothing_is_started_where_another_may_take_its_place(
+    stored: StoreSettings, beside: str
+) -> None:
+    """Discriminates: a folder that is renamed while its store is open."""
+    (stored.data_dir / f"{stored.embedded.name}.{beside}").mkdir()
+    begin_store(stored)
+    assert psutil.Process().children() == []
+
+
+async def test_what_nobody_takes_ends_with_its_server_and_leaves_the_store(stored: StoreSettings) -> None:
+    code = (
+        "import sys; from pathlib import Path; from config.settings import StoreSettings; "
+        "from api.early_start import begin_store; begin_store(StoreSettings(data_dir=Path(sys.argv[1])))"
+    )
+    command = [sys.executable, "-c", code, str(stored.data_dir)]
+    await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=True)
+    async with open_edge_client(stored.embedded) as client:
+        assert await all_numbers(client) == [1]
