@@ -275,7 +275,8 @@ class KnowledgeHandler:
         if request.session_id is None and stored is None:
             now = self._clock()
             return Session(session_id, request.owner, "", now, now)
-        if stored is not None or self._conversation.client_session_ids:
+        begins = request.begins_session and request.parent_turn_id in (UNSET, None)
+        if stored is not None or (begins and self._conversation.client_session_ids):
             return await self._sessions.get_or_new(session_id, request.owner)
         return await self._sessions.get(session_id, request.owner)
 

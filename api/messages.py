@@ -13,9 +13,12 @@ from core.errors import (
     LLMTruncatedError,
     LLMUnavailableError,
     ModelFailure,
+    StoreReadOnlyError,
+    StoreUnavailableError,
     UnavailableError,
+    WenmaiError,
 )
-from core.text import Language
+from core.text import Language, is_mostly_chinese
 
 PROMPTS = Path(__file__).parents[1] / "config" / "prompts"
 PromptRole = Literal["knowledge", "general", "unsearched"]
@@ -200,6 +203,15 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "The server's disk is full, so this answer was not stored. Tell the operator to make room, then send "
         "the question again with the same turn_id.",
     ),
+    "store_unavailable": (
+        "存储暂时不可用，请稍后重试。",
+        "The store does not answer at the moment. Try again shortly.",
+    ),
+    "store_read_only": (
+        "服务器的存储有一部分丢失，暂时只能读；请管理员恢复备份，或接受损失。",
+        "A part of the store is lost, and for now it can only be read. Tell the operator to put a backup "
+        "back, or to accept the loss.",
+    ),
     "not_stored": (
         "回答未能保存到存储中，请再次发送以保存。",
         "The answer could not be stored. Send the question again to keep it.",
@@ -288,6 +300,7 @@ def _in(language: Language, texts: tuple[str, str]) -> str:
     return chinese if language == "zh" else english
 
 
+_OF_STORE = (StoreUnavailableError.code, StoreReadOnlyError.code)  # whose own sentences are for the log
 REASON_CHARS = 200  # of the provider's own words
 
 
@@ -302,7 +315,7 @@ class FailureTexts:
         """The error's own sentence where no model is to blame."""
         failure = error.failure if isinstance(error, UnavailableError) else None
         if failure is None:
-            return self._mask(str(error))
+            return self._own_sentence(error, language)
         reason = " ".join(self._mask(failure.reason).split())
         reason = reason if len(reason) <= REASON_CHARS else f"{reason[:REASON_CHARS]}…"
         if isinstance(error, EmbeddingUnavailableError):
@@ -310,6 +323,14 @@ class FailureTexts:
         if isinstance(error, LLMUnavailableError | LLMTruncatedError):
             return say_failure("model", failure, reason, language, **self._names(model_id))
         return say_failure("reranker", failure, reason, language, **_endpoint("RERANKER", "RERANKER_URL"))
+
+    def _own_sentence(self, error: Exception, language: Language) -> str:
+        code = error.code if isinstance(error, WenmaiError) else WenmaiError.code
+        if code in _OF_STORE:
+            return say(code, language)
+        sentence = self._mask(str(error))
+        is_english_only = language == "zh" and code == WenmaiError.code and not is_mostly_chinese(sentence)
+        return say(code, language) if is_english_only else sentence
 
     def _names(self, model_id: str) -> dict[str, str]:
         models = self._models

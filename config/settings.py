@@ -220,10 +220,11 @@ class ConversationSettings(Section):
     relevant_turn_threshold: Fraction | None = None
     conversation_expire_days: int = Field(30, ge=1, le=36_500)
     cleanup_cron: str = "0 3 * * *"
+    backup_before_cleanup: bool = False
     timezone: str | None = None
     context_lines: bool = True
     use_chat_mode: bool = True
-    client_session_ids: bool = False
+    client_session_ids: bool = True
     max_question_chars: int = Field(8_000, ge=1, le=100_000)
     answer_share: float = Field(0.25, ge=0.05, le=0.9, allow_inf_nan=False)
     knowledge_share: Share = 0.45
@@ -239,6 +240,7 @@ class ConversationSettings(Section):
     qa_log: OptionalPath = None
     question_filters: Annotated[tuple[FilterPath, ...], LISTED] = ()
     answer_filters: Annotated[tuple[FilterPath, ...], LISTED] = ()
+    blocked_words: OptionalPath = None
 
     @field_validator("compress_after_tokens")
     @classmethod

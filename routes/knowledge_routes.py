@@ -140,6 +140,7 @@ def _turn_request(body: ChatBody, owner: str, request_id: str, language: Languag
         how=AskedWith(**{**body.model_dump(include=HOW), "tools": tuple(body.tools)}),
         filters=filter_of(body.filters),
         language=language,
+        begins_session=body.begin_session,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from api.messages import FailureTexts
 from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
-from api.turn.prompt import Gathered, PromptBuilder
+from api.turn.prompt import Gathered, Judgement, PromptBuilder
 from api.turn.tools import ToolBox
 from core.conversation.branch import Branch
 from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus, WarnCode
@@ -41,7 +41,8 @@ from services.retrieval.surroundings import Widener
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Shared by all turns. `question_filter` and `answer_filters` are the deployment's own; `qa_log` and
-    `widener` are None when they are off. `knowledge` is what `auto` in a request stands for."""
+    `widener` are None when they are off. `knowledge` is what `auto` in a request stands for. A judge is shown
+    `judged_top_n` candidates."""
 
     conversations: ConversationManager
     summaries: SummaryService
@@ -59,6 +60,7 @@ class Pipeline:
     keeps_prompts: bool
     max_answer_chars: int
     threshold: float
+    judged_top_n: int
     knowledge: KnowledgeUse
     talk_model: TalkModel | None
     shared_owner: str
@@ -147,14 +149,14 @@ class Gathering:
         lap("retrieve")
         ranked = await self._rank(query, candidates)
         rewritten, ranked = await self._second_try(ranked, recent, models, lap)
-        refused, ranked = await self._judge(
+        judgement, ranked = await self._judge(
             Asked(rewritten or query.question, _asked(recent)), ranked, models
         )
         lap("rerank")
-        chosen = self._keep(ranked, refused, top_n)
+        chosen = self._keep(ranked, judgement, top_n)
         expanded = await self._pipeline.widened(chosen, self._owners)
         gathered = Gathered(
-            tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, refused, rewritten
+            tuple(recent), tuple(relevant), summary, ranked, chosen, expanded, judgement, rewritten
         )
         return self._remembering(gathered, memories)
 
@@ -282,24 +284,25 @@ class Gathering:
 
     async def _judge(
         self, asked: Asked, ranked: tuple[Candidate, ...], models: TurnModels
-    ) -> tuple[frozenset[str], tuple[Candidate, ...]]:
-        """The chunks that the judge refused, and all candidates, with its passages and reasons where it took
-        them. It is shown what passed the threshold: the others are not shown to anyone."""
-        promising = self._above(ranked)
-        if models.judge is None or not promising:
-            return frozenset(), ranked
-        judged = await self._pipeline.insert_block.judge(asked, promising, models.judge)
-        taken = {candidate.chunk.chunk_id: candidate for candidate in judged}
-        refused = frozenset(each.chunk.chunk_id for each in promising) - taken.keys()
-        return refused, tuple(taken.get(each.chunk.chunk_id, each) for each in ranked)
+    ) -> tuple[Judgement, tuple[Candidate, ...]]:
+        """What the judge said, and all candidates, with its passages and reasons where it took them. It is
+        shown those below the threshold, too: what the reranker missed is what a judge is asked for."""
+        shown = ranked[: self._pipeline.judged_top_n]
+        if models.judge is None or not shown:
+            return Judgement(), ranked
+        judged = await self._pipeline.insert_block.judge(asked, shown, models.judge)
+        taken = {candidate.chunk.chunk_id: candidate for candidate in judged.taken}
+        refused = frozenset(each.chunk.chunk_id for each in shown) - taken.keys()
+        candidates = tuple(taken.get(each.chunk.chunk_id, each) for each in ranked)
+        return Judgement(judged.confirmed, refused), candidates
 
-    def _keep(
-        self, ranked: Sequence[Candidate], refused: frozenset[str], top_n: int
-    ) -> tuple[Candidate, ...]:
-        left = [candidate for candidate in ranked if candidate.chunk.chunk_id not in refused]
-        chosen = tuple(apply_threshold(left, self._pipeline.threshold, top_n))
+    def _keep(self, ranked: Sequence[Candidate], judgement: Judgement, top_n: int) -> tuple[Candidate, ...]:
+        """Those that the judge confirmed, however improbable they were, before those it said nothing of."""
+        confirmed = [each for each in ranked if each.chunk.chunk_id in judgement.confirmed]
+        others = [each for each in ranked if each.chunk.chunk_id not in judgement.judged]
+        chosen = (*confirmed, *apply_threshold(others, self._pipeline.threshold, top_n))[:top_n]
         message = "filtering" if chosen else self._why_nothing()
-        numbers = {"refused": len(refused)} if refused else {}
+        numbers = {"refused": len(judgement.refused)} if judgement.refused else {}
         self._report(
             TurnStage.FILTERING, message=message, candidates=len(ranked), used=len(chosen), **numbers
         )

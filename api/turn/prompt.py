@@ -71,14 +71,25 @@ _STORED_NOWHERE_ELSE = (Part.PERSONA, Part.SYSTEM)
 
 
 @dataclass(frozen=True, slots=True)
+class Judgement:
+    """Chunk ids of the candidates that InsertBlock said can answer, and of those that cannot."""
+
+    confirmed: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+
+    @property
+    def judged(self) -> frozenset[str]:
+        return self.confirmed | self.refused
+
+
+@dataclass(frozen=True, slots=True)
 class Gathered:
     """History oldest first; `ranked` is every candidate, best first, `candidates` what may be shown.
 
     `expanded` are these with the text that goes into the prompt, which may be longer (none: their own).
     `memories` are told, best first; `in_history` are memories whose turns stand in the history.
-    `refused` are the chunks that InsertBlock judged useless; `rewritten` is the wording that the question was
-    searched with once more, or "". `searched` is False where nothing was looked for; `talk` is then what kind
-    of talk it is, None for a question.
+    `rewritten` is the wording that the question was searched with once more, or "". `searched` is False where
+    nothing was looked for; `talk` is then what kind of talk it is, None for a question.
     """
 
     recent: tuple[Turn, ...] = ()
@@ -87,7 +98,7 @@ class Gathered:
     ranked: tuple[Candidate, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     expanded: tuple[Candidate, ...] = ()
-    refused: frozenset[str] = frozenset()
+    judgement: Judgement = Judgement()
     rewritten: str = ""
     searched: bool = True
     talk: Talk | None = None
@@ -244,6 +255,8 @@ class PromptBuilder:
         return PromptTexts(
             system="\n\n".join(filter(None, (system, within, self._context(session, language)))),
             relevant_intro=introduction("relevant_intro"),
+            recalled_note=introduction("recalled_note"),
+            recent_intro=introduction("recent_intro"),
             knowledge_intro="\n".join(filter(None, (scope, introduction("knowledge_intro")))),
             summary_intro=introduction("summary_intro"),
             question_intro=introduction("question_intro"),
@@ -353,11 +366,14 @@ def _passed_over(gathered: Gathered) -> Iterator[ManifestPart]:
     chosen = {candidate.chunk.chunk_id for candidate in gathered.candidates}
     if gathered.rewritten:  # kept with the turn, and taken from there when a turn that it has words of goes
         yield ManifestPart(Part.QUESTION.value, Role.USER.value, 0, False, "rewritten_for_search")
-    least = min((candidate.probability for candidate in gathered.candidates), default=2.0)
+    by_threshold = [
+        each for each in gathered.candidates if each.chunk.chunk_id not in gathered.judgement.confirmed
+    ]
+    least = min((candidate.probability for candidate in by_threshold), default=2.0)
     for candidate in gathered.ranked:
         if candidate.chunk.chunk_id not in chosen:
             reason = "beyond_top_n" if candidate.probability >= least else "below_threshold"
-            if candidate.chunk.chunk_id in gathered.refused:
+            if candidate.chunk.chunk_id in gathered.judgement.refused:
                 reason = "judged_useless"
             yield ManifestPart(
                 Part.KNOWLEDGE.value, Role.USER.value, 0, False, reason, chunk_id=candidate.chunk.chunk_id

@@ -176,8 +176,8 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
     """
     conversation = settings.conversation
     check_schedule(conversation, settings.knowledge.sync_cron)
-    load_question_filters(conversation.question_filters)
-    load_answer_filters(conversation.answer_filters)
+    load_question_filters(conversation.question_filters, conversation.blocked_words)
+    load_answer_filters(conversation.answer_filters, conversation.blocked_words)
     refuse_unusable(settings.store.data_dir)
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
@@ -268,8 +268,20 @@ def make_history(
     )  # fmt: skip
     receipts = ReceiptStore(store, names.operations_collection)
     space = StoreSpace(store, [spec.name for spec in collection_specs(names)], receipts, utc_now_us)
-    retention = Retention(turns, SessionRecords(store, names.session_collection), traces, receipts, space)
     backups = BackupsHandler(Backups(store, names, snapshots), names.backups)
+
+    async def back_up() -> str:
+        return (await backups.create(reason="clean-up")).file
+
+    records = SessionRecords(store, names.session_collection)
+    retention = Retention(
+        turns,
+        records,
+        traces,
+        receipts,
+        space,
+        back_up=back_up if conversation.backup_before_cleanup else None,
+    )
     return History(
         settings=settings,
         store=store,
@@ -481,12 +493,17 @@ def _pipeline(
         prompts=prompts,
         commands=CommandRunner(history.sessions, MemoryCommands(memories), personas),
         metrics=metrics,
-        question_filter=load_question_filters(settings.conversation.question_filters),
-        answer_filters=load_answer_filters(settings.conversation.answer_filters),
+        question_filter=load_question_filters(
+            settings.conversation.question_filters, settings.conversation.blocked_words
+        ),
+        answer_filters=load_answer_filters(
+            settings.conversation.answer_filters, settings.conversation.blocked_words
+        ),
         qa_log=history.qa_log,
         keeps_prompts=settings.conversation.prompt_keep_days > 0,
         max_answer_chars=settings.models.max_answer_chars,
         threshold=settings.retrieval.rerank_score_threshold,
+        judged_top_n=settings.retrieval.reranker_input_top_n,
         knowledge=settings.retrieval.knowledge,
         talk_model=load_talk_model(history.embedding.name),
         shared_owner=SHARED_OWNER,

@@ -276,7 +276,8 @@ class TurnRequest:
 
     `language` is the reader's, None where it is not known; a command, which has none, is answered in it.
     `persona` is this turn's own, before that of the session ("": none). `cancelled_when_left`: a reader who
-    leaves has stopped it, and no grace is waited for.
+    leaves has stopped it, and no grace is waited for. `begins_session`: an unknown `session_id` is one
+    that the client chose, where the deployment lets it.
     """
 
     question: str
@@ -291,6 +292,7 @@ class TurnRequest:
     language: Language | None = None
     persona: str = ""
     cancelled_when_left: bool = False
+    begins_session: bool = True
 
     @property
     def fingerprint(self) -> str:

@@ -352,12 +352,13 @@ def _piles(
     summary = _whole(count, history.summary_turn_id or "", Kind.SUMMARY, code, history.summary)
     memory = _whole(count, "", Kind.MEMORY, code, texts.memory)
     quoted = _text_tokens(count, texts.relevant_intro) + count(fenced(Kind.HISTORY, code, ""))
+    recalled = max(quoted, _text_tokens(count, texts.recalled_note))
     return (
-        _Pile(Part.RECENT, shares.recent, recent),
+        _Pile(Part.RECENT, shares.recent, _after(_text_tokens(count, texts.recent_intro), recent)),
         _Pile(
             Part.KNOWLEDGE, shares.knowledge, _after(_text_tokens(count, texts.knowledge_intro), knowledge)
         ),
-        _Pile(Part.RELEVANT, shares.relevant, _after(quoted, relevant)),
+        _Pile(Part.RELEVANT, shares.relevant, _after(recalled, relevant)),
         _Pile(Part.SUMMARY, shares.summary, _after(count(texts.summary_intro), summary)),
         _Pile(Part.MEMORY, shares.memory, _after(count(texts.memory_intro), memory)),
     )

@@ -77,7 +77,9 @@ def defused(text: str) -> str:
 
 
 def _one_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message]:
-    system = GAP.join(_standing(message, texts) for message in messages if message.part in _STANDING)
+    standing = [_standing(message, texts) for message in messages if message.part in _STANDING]
+    recalls = any(message.part is Part.RELEVANT for message in messages)
+    system = GAP.join(text for text in (*standing, texts.recalled_note if recalls else "") if text)
     laid: list[Message] = []
     for message in messages:
         if message.part in (Part.RELEVANT, Part.RECENT):
@@ -151,6 +153,7 @@ def _ask(laid: list[Message], messages: Sequence[Message], texts: PromptTexts) -
 
 def _many_system(messages: Sequence[Message], texts: PromptTexts) -> list[Message]:
     relevant = [message for message in messages if message.part is Part.RELEVANT]
+    recent = [message for message in messages if message.part is Part.RECENT]
     names = _names(messages)
     laid: list[Message] = []
     for message in messages:
@@ -160,7 +163,9 @@ def _many_system(messages: Sequence[Message], texts: PromptTexts) -> list[Messag
             laid.append(Message(Role.SYSTEM, _knowledge([message], texts), Part.KNOWLEDGE))
         elif message.part is Part.QUESTION:
             laid.append(message)
-        elif message.part is not Part.RELEVANT:
+        elif message.part is Part.RECENT:
+            if message is recent[0] and texts.recent_intro:
+                laid.append(Message(Role.SYSTEM, texts.recent_intro, Part.RECENT))
             laid.append(_of_the_dialogue(message, texts.code))
         elif message is relevant[0]:
             laid.append(Message(Role.SYSTEM, _quoted(relevant, names, texts), Part.RELEVANT))
@@ -175,7 +180,7 @@ def _flat(messages: Sequence[Message], texts: PromptTexts) -> str:
     blocks = [
         *(_standing(message, texts) for message in messages if message.part in _STANDING),
         relevant,
-        recent,
+        _introduced(texts.recent_intro, recent),
         knowledge,
         (texts.question_intro or RULE) if knowledge else "",
         f"{names[Role.USER]}: {messages[-1].content}",

@@ -93,7 +93,10 @@ class Message:
     tool_call_id: str | None = None
 
 
-INTRODUCTIONS = ("relevant_intro", "knowledge_intro", "summary_intro", "question_intro", "memory_intro")
+INTRODUCTIONS = (
+    "relevant_intro", "recalled_note", "recent_intro", "knowledge_intro", "summary_intro", "question_intro",
+    "memory_intro",
+)  # fmt: skip
 LAID_WITH = (*INTRODUCTIONS, "code")
 """What a layout needs beside the messages: recorded with the turn, a request is laid out again the same."""
 
@@ -102,7 +105,8 @@ LAID_WITH = (*INTRODUCTIONS, "code")
 class PromptTexts:
     """The texts that are no turn's: fixed ones in the language of the question, and the user's own.
 
-    The introductions are single paragraphs; the layouts place them. `memory` has a line for each memory.
+    The introductions are single paragraphs; the layouts place them. `recalled_note` stands in the system
+    message where the dialogue itself begins with recalled turns. `memory` has a line for each memory.
     `code` is that of the request's fences (core.prompt.fence); without one nothing but passages is fenced.
     """
 
@@ -111,6 +115,8 @@ class PromptTexts:
     knowledge_intro: str
     summary_intro: str = ""
     question_intro: str = ""
+    recalled_note: str = ""
+    recent_intro: str = ""
     memory_intro: str = ""
     persona: str = ""
     memory: str = ""

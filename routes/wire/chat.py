@@ -35,6 +35,9 @@ class ChatBody(WireModel):
         description="What is asked; 1 to MAX_QUESTION_CHARS characters after trimming."
     )
     session_id: Uuid | None = Field(None, description="The session to continue; absent: a new one.")
+    begin_session: bool = Field(
+        True, description="false: a session_id that does not exist is 404, also with CLIENT_SESSION_IDS."
+    )
     turn_id: Uuid | None = Field(None, description="An id of your own for this turn, to retry with.")
     parent_turn_id: Uuid | None = Field(
         None, description="The turn it follows; absent: the latest completed one; null: none, a new root."
@@ -45,7 +48,7 @@ class ChatBody(WireModel):
         DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Most passages that the model is shown."
     )
     use_insert_block: bool = Field(
-        False, description="true: a model judges all passages above the threshold."
+        False, description="true: a model judges each candidate, those below the threshold too."
     )
     insert_block_llm_id: str | None = Field(None, max_length=200, description="The judge; absent: model_id.")
     filters: FiltersBody | None = Field(None, description="Which documents may answer; absent: all.")

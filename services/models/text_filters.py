@@ -1,17 +1,22 @@
-"""A deployment's own text filters, named by import path: for questions that come and answers that go."""
+"""A deployment's text filters, for questions that come and answers that go: its own, named by import path,
+and those that come with the product."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
 
 from core.errors import BadRequestError, StartRefusedError, WenmaiError
-from core.text import TextScrubber, preprocess_question
+from core.text import TextScrubber, is_mostly_chinese, preprocess_question
 
 log = structlog.get_logger()
 
@@ -38,14 +43,16 @@ class QuestionRefusedError(BadRequestError):
     code = "question_refused"
 
 
-def load_question_filters(paths: Sequence[str]) -> QuestionFilter:
-    """One function that applies the named ones (`package.module:function`, str → str) in order; what it gives
-    is cleaned.
+def load_question_filters(paths: Sequence[str], words: Path | None = None) -> QuestionFilter:
+    """One function that applies the named ones (`package.module:function`, str → str) in order, then refuses
+    what has a word of the list; what it gives is cleaned.
 
     It raises QuestionRefusedError for a ValueError of theirs, and WenmaiError for anything else they do
     wrong. Raises StartRefusedError when one cannot be imported or called with a text.
     """
     filters = [(path, _function(path)) for path in paths]
+    if words:
+        filters.append((str(words), partial(_refuse_blocked, load_words(words))))
     if not filters:
         return preprocess_question
 
@@ -58,12 +65,15 @@ def load_question_filters(paths: Sequence[str]) -> QuestionFilter:
     return filtered
 
 
-def load_answer_filters(paths: Sequence[str]) -> AnswerFilters | None:
-    """What makes the filters of one answer (`package.module:Class`), in order; None when none is named.
+def load_answer_filters(paths: Sequence[str], words: Path | None = None) -> AnswerFilters | None:
+    """What makes the filters of one answer (`package.module:Class`), in order, and masks the words of the
+    list last; None when there is neither.
 
     Raises StartRefusedError when a class cannot be imported, made without arguments, fed and flushed.
     """
     classes = [(path, _class(path)) for path in paths]
+    if words:
+        classes.append((str(words), partial(WordMask, load_words(words))))
     if not classes:
         return None
     try:
@@ -71,6 +81,106 @@ def load_answer_filters(paths: Sequence[str]) -> AnswerFilters | None:
     except WenmaiError as error:
         raise StartRefusedError(f"ANSWER_FILTERS: {error} It could not be made.") from error
     return lambda: _FilterChain(classes)
+
+
+@dataclass(frozen=True, slots=True)
+class WordList:
+    """`pattern` finds any of its words, the longest first, in any case; Latin ones only as whole words.
+    `longest` is in characters."""
+
+    pattern: re.Pattern[str]
+    longest: int
+
+
+def load_words(path: Path) -> WordList | None:
+    """A word or phrase a line, in UTF-8; empty lines and those that begin with # do not count. None for a
+    list of none. Raises StartRefusedError."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartRefusedError(f"BLOCKED_WORDS: {path} cannot be read as UTF-8 text: {error}") from error
+    words = {word for line in lines if (word := line.strip()) and not word.startswith("#")}
+    if not words:
+        return None
+    longest_first = sorted(words, key=len, reverse=True)
+    return WordList(re.compile("|".join(map(_whole_word, longest_first)), re.I), len(longest_first[0]))
+
+
+_LATIN = "[A-Za-z0-9_]"
+
+
+def _whole_word(word: str) -> str:
+    before = f"(?<!{_LATIN})" if re.match(_LATIN, word) else ""
+    after = f"(?!{_LATIN})" if re.match(_LATIN, word[-1]) else ""
+    return f"{before}{re.escape(word)}{after}"
+
+
+def _refuse_blocked(words: WordList | None, question: str) -> str:
+    if words and words.pattern.search(question):
+        chinese = is_mostly_chinese(question)
+        raise ValueError(
+            "有这台服务器不接受的词。" if chinese else "it has a word that this server does not take."
+        )
+    return question
+
+
+class WordMask:
+    """Writes * for each character of a word of the list, also where the pieces of a stream part it."""
+
+    def __init__(self, words: WordList | None) -> None:
+        self._words = words
+        self._before = ""  # the last character that was passed on
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        return self._passed(text, held=self._words.longest if self._words else 0)
+
+    def flush(self) -> str:
+        return self._passed("", held=0)
+
+    def _passed(self, text: str, held: int) -> str:
+        """All but the last `held` characters, where a word may have begun or not have ended."""
+        if self._words is None:
+            return text
+        start, whole = len(self._before), self._before + self._held + text
+        end = max(start, len(whole) - held)
+        masked = list(whole)
+        for match in self._words.pattern.finditer(whole, start):
+            if match.start() < end:
+                masked[match.start() : match.end()] = "*" * (match.end() - match.start())
+                end = max(end, match.end())
+        self._held, self._before = whole[end:], whole[:end][-1:]
+        return "".join(masked[start:end])
+
+
+class CodeFences:
+    """For ANSWER_FILTERS: takes out the lines ``` and ~~~ that enclose code, and leaves the code."""
+
+    _FENCE = re.compile(r" {0,3}(?:```|~~~)[^`\n]*\n?")
+    _MAY_BECOME_ONE = re.compile(r" {0,3}(?:`{0,2}|~{0,2}|(?:```|~~~)[^`\n]*)")
+
+    def __init__(self) -> None:
+        self._line = ""  # the beginning of one, while it may become a fence
+        self._is_inside = False  # a line that was passed on in part
+
+    def feed(self, text: str) -> str:
+        return "".join(self._passed(piece) for piece in re.split(r"(?<=\n)", text) if piece)
+
+    def flush(self) -> str:
+        line, self._line = self._line, ""
+        return "" if self._FENCE.fullmatch(line) else line
+
+    def _passed(self, piece: str) -> str:
+        line, self._line = self._line + piece, ""
+        ends = line.endswith("\n")
+        if not self._is_inside:
+            if not ends and self._MAY_BECOME_ONE.fullmatch(line):
+                self._line = line
+                return ""
+            if self._FENCE.fullmatch(line):
+                return ""
+        self._is_inside = not ends
+        return line
 
 
 class _FilterChain:

@@ -37,36 +37,48 @@ class Asked:
     earlier: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`taken` are the candidates that were not refused, in the order given; `confirmed` are the chunk ids of
+    those that can answer, as the judge said."""
+
+    taken: tuple[Candidate, ...]
+    confirmed: frozenset[str]
+
+
 class InsertBlock:
     def __init__(self, prompt: str, limit_s: float = ALL_WITHIN_S, at_once: int = AT_ONCE) -> None:
         self._prompt = prompt
         self._limit_s = limit_s
         self._at_once = at_once
 
-    async def judge(
-        self, asked: Asked, candidates: Sequence[Candidate], model: ModelEntry
-    ) -> list[Candidate]:
+    async def judge(self, asked: Asked, candidates: Sequence[Candidate], model: ModelEntry) -> Judged:
         """Ask of each candidate: can it answer, which passage, why? In parallel, bounded, order kept.
 
         Those judged useless are left out, if need be all of them: who asks for a judge is not to be shown
-        what it refused. Without a usable reply a candidate stays as it is. All share one time limit.
+        what it refused. Without a usable reply a candidate stays as it is. All share one time limit; the
+        first ones are asked first.
         """
         slots = asyncio.Semaphore(self._at_once)
         loop, limit_s = asyncio.get_running_loop(), self._limit_s
         end = loop.time() + limit_s
 
-        async def one(candidate: Candidate) -> Candidate | None:
+        async def one(candidate: Candidate) -> Judgement:
             try:
                 async with asyncio.timeout_at(end), slots, asyncio.timeout(ONE_SHARE * limit_s):
                     reply = await model.reply(self._messages(asked, candidate))
             except (WenmaiError, TimeoutError) as error:
                 log.warning("insert_block_failed", error=type(error).__name__)
-                return candidate
+                return Judgement()
             # off the loop: a passage may have talked the model into a reply that is long to repair
-            return apply_judgement(candidate, await asyncio.to_thread(read_judgement, restored(reply)))
+            return await asyncio.to_thread(read_judgement, restored(reply))
 
-        judged = await asyncio.gather(*(one(candidate) for candidate in candidates))
-        return [candidate for candidate in judged if candidate is not None]
+        judgements = await asyncio.gather(*(one(candidate) for candidate in candidates))
+        judged = list(zip(candidates, judgements, strict=True))
+        return Judged(
+            tuple(taken for each in judged if (taken := apply_judgement(*each)) is not None),
+            frozenset(each.chunk.chunk_id for each, judgement in judged if judgement.can_answer),
+        )
 
     def _messages(self, asked: Asked, candidate: Candidate) -> list[Message]:
         before = [neutral(question) for question in asked.earlier[-MAX_EARLIER:]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Literal
@@ -46,7 +46,9 @@ class Retention:
         space: StoreSpace | None = None,
         clock: Clock = utc_now_us,
         mark: Callable[[], ClockMark] = ClockMark.now,
+        back_up: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
+        """`back_up` makes an archive before anything is deleted, and names it."""
         self._turns = turns
         self._records = records
         self._traces = traces
@@ -54,6 +56,7 @@ class Retention:
         self._space = space
         self._clock = clock
         self._mark = mark
+        self._back_up = back_up
         self._one_at_a_time = asyncio.Lock()
 
     async def preview(self, days: int) -> ExpiryReport:
@@ -82,15 +85,18 @@ class Retention:
         run = self._run(began_us, days)
         async with self._one_at_a_time, self._receipt_of_failure(run, began_us, reason):
             size = await self._space.size_bytes() if self._space else None
-            doubt = await self._doubt(began_us, days, await run.find())
+            matched = await run.find()
+            doubt = await self._doubt(began_us, days, matched)
             if doubt and not confirmed:
                 raise ConflictError(doubt)
+            backup = await self._back_up() if matched and self._back_up else ""
             await run.delete()
             after, note = await self._reclaim()
             total = await self._turns.count()
         report = replace(run.so_far(), total_after=total, bytes_before=size, bytes_after=after)
         log.info("cleanup_finished", reason=reason, matched=report.matched, deleted=report.deleted)
         mark = self._mark()
+        note |= {"backup": backup} if backup else {}
         details = note | ({"clock": str(mark)} if mark.boot else {}) | ({"confirmed": "yes"} if doubt else {})
         return replace(report, receipt_id=await self._note(report, began_us, reason, details))
 

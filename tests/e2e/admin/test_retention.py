@@ -200,3 +200,30 @@ async def test_statistics_tell_the_bytes_on_the_disk_where_the_engine_does(app: 
     stats = (await app.client.get("/admin/stats")).json()
     known = app.container.space is not None
     assert isinstance(stats["bytes_on_disk"], int) is known
+
+
+async def test_with_a_backup_before_it_a_clean_up_can_be_taken_back(tmp_path: Path) -> None:
+    """Discriminates: an archive of what is left; one for a run that deletes nothing."""
+    settings = make_settings(tmp_path, conversation={"backup_before_cleanup": True})
+    async with open_app(settings) as app:
+        await clean_up(app, dry_run="false")
+        assert list(settings.store.backups.glob("*")) == []
+        await aged_turn(app, session_id := await new_session(app), 40)
+        assert (await clean_up(app, dry_run="false"))["deleted"] == 1
+        assert await parents(app, session_id) == {}
+        (receipt, _) = (await app.client.get("/admin/receipts", params={"kind": "expiry"})).json()["receipts"]
+        (backup,) = (await app.client.get("/admin/backups")).json()["backups"]
+    assert receipt["details"]["backup"] == backup["file"]
+    assert backup["points"]["conversations"] == 1
+
+
+async def test_without_the_backup_nothing_is_deleted(tmp_path: Path) -> None:
+    (in_the_way := tmp_path / "backups").write_text("a file where the folder should be")
+    settings = make_settings(
+        tmp_path, conversation={"backup_before_cleanup": True}, store={"backup_dir": in_the_way}
+    )
+    async with open_app(settings) as app:
+        turn_id = await aged_turn(app, session_id := await new_session(app), 40)
+        refused = await app.client.post("/admin/cleanup", params={"dry_run": "false"})
+        assert refused.status_code == 503
+        assert list(await parents(app, session_id)) == [turn_id]

@@ -87,7 +87,8 @@ def question(**fields: Any) -> str:
         (question(session_id="x" * 900_000), 422, "invalid_field"),
         (question(session_id="' OR 1=1"), 422, "invalid_field"),
         (question(session_id="../x"), 422, "invalid_field"),
-        (question(session_id=UNKNOWN), 404, "unknown_session"),
+        (question(session_id=UNKNOWN, begin_session=False), 404, "unknown_session"),
+        (question(session_id=UNKNOWN, parent_turn_id=UNKNOWN), 404, "unknown_session"),
         (question(parent_turn_id=UNKNOWN), 422, "invalid_parent_turn"),
         (question(model_id="no-such-model"), 404, "unknown_model"),
         (question(model_id="http://169.254.169.254"), 404, "unknown_model"),
@@ -105,10 +106,7 @@ async def test_a_bad_body_is_refused(app: App, body: str | bytes, status: int, c
 
 async def test_an_id_of_the_clients_own_begins_a_session_and_somebody_elses_none(tmp_path: Path) -> None:
     """Discriminates: a session that is taken over; an id that is refused, or replaced by another."""
-    sections: dict[str, dict[str, Any]] = {
-        "server": {"api_keys": ["key-of-a", "key-of-b"]},
-        "conversation": {"client_session_ids": True},
-    }
+    sections: dict[str, dict[str, Any]] = {"server": {"api_keys": ["key-of-a", "key-of-b"]}}
     own = str(uuid.uuid4())
     async with open_app(make_settings(tmp_path, **sections)) as app:
         first, again, theirs = [
@@ -127,6 +125,12 @@ async def test_an_id_of_the_clients_own_begins_a_session_and_somebody_elses_none
         )
         assert turn.json()["parent_turn_id"] == first.json()["turn_id"]
         assert (theirs.status_code, theirs.json()["error"]["code"]) == (404, "unknown_session")
+
+
+async def test_where_ids_of_clients_begin_nothing_an_unknown_session_is_refused(tmp_path: Path) -> None:
+    settings = make_settings(tmp_path, conversation={"client_session_ids": False})
+    async with open_app(settings) as app:
+        assert (await refused(app, question(session_id=UNKNOWN)))[:2] == (404, "unknown_session")
 
 
 async def test_the_message_names_the_field(app: App) -> None:

@@ -86,6 +86,29 @@ async def test_what_the_judge_refuses_is_neither_told_nor_cited_and_the_prompt_s
     assert [part["reason"] for part in prompt["parts"] if part["part"] == "knowledge"] == ["judged_useless"]
 
 
+@pytest.mark.parametrize(
+    ("reply", "reasons"),
+    [
+        ('{"can_answer": true, "passage": "OPENAI_BASE_URL", "reason": "names it"}', ["names it"]),
+        ("Hard to say.", []),
+    ],
+)
+async def test_what_the_judge_confirms_is_cited_although_it_is_below_the_threshold(
+    tmp_path: Path, reply: str, reasons: list[str]
+) -> None:
+    """Discriminates: a judge who sees only what passed; a passage that a reply of no meaning brings in."""
+    settings = make_settings(
+        tmp_path,
+        models={"llms": {"default": scripted("ok"), "judge": scripted(reply)}},
+        retrieval={"rerank_score_threshold": 1.0},
+    )
+    async with open_app(settings) as app:
+        await app.add_text("guide.md", GUIDE)
+        turn = await app.ask(QUESTION, use_insert_block=True, insert_block_llm_id="judge")
+    assert [source["reason"] for source in turn.sources] == reasons
+    assert all(source["key_passage"] == "OPENAI_BASE_URL" for source in turn.sources)
+
+
 @pytest.mark.full("opens the whole application, more than once or for seconds")
 async def test_a_follow_up_is_judged_with_the_questions_before_it(tmp_path: Path) -> None:
     from tests.support.models.scripted_llm import RECORDED

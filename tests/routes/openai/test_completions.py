@@ -227,7 +227,10 @@ REFUSED: tuple[tuple[dict[str, Any], type[openai.APIStatusError], str], ...] = (
         "invalid_request",
     ),
     (
-        {"extra_body": {"session_id": "4f0c1c62-0000-4000-8000-000000000001"}},
+        {
+            "messages": [user("a"), assistant("b"), user("c")],
+            "extra_body": {"session_id": "4f0c1c62-0000-4000-8000-000000000001"},
+        },
         openai.NotFoundError,
         "unknown_session",
     ),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import BadRequestError, StartRefusedError, WenmaiError
-from services.models.text_filters import load_answer_filters, load_question_filters
+from services.models.text_filters import WordList, WordMask, load_answer_filters, load_question_filters
 
 HERE = "tests.support.models.text_filters"
 
@@ -95,3 +96,76 @@ def test_a_broken_answer_filter_ends_the_answer() -> None:
     assert chain.feed("abc") == "abc"
     with pytest.raises(WenmaiError, match="filter"):
         chain.feed("x")
+
+
+# Those that come with the product.
+
+
+def word_list(folder: Path, *lines: str) -> Path:
+    path = folder / "words.txt"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("question", "refused"),
+    [
+        ("Tell me of Project Falcon.", True),
+        ("tell me of project FALCON", True),
+        ("天鹅计划是什么？", True),
+        ("What is a class?", False),
+        ("What is an ass?", True),
+        ("# no word", False),
+    ],
+)
+def test_a_question_with_a_blocked_word_is_refused_and_does_not_repeat_it(
+    tmp_path: Path, question: str, refused: bool
+) -> None:
+    """Discriminates: a word found within another; a comment that is one."""
+    words = word_list(tmp_path, "# no word", "", "project falcon", "天鹅计划", "ass")
+    ask = load_question_filters([], words)
+    if not refused:
+        assert ask(question) == question
+        return
+    with pytest.raises(BadRequestError) as caught:
+        ask(question)
+    assert caught.value.code == "question_refused"
+    assert "falcon" not in str(caught.value).lower()
+
+
+@given(st.text(st.sampled_from("abc天鹅计划 "), max_size=30), st.lists(st.integers(0, 30), max_size=6))
+def test_blocked_words_are_masked_wherever_a_stream_parts_them(text: str, cuts: list[int]) -> None:
+    """Discriminates: the shorter of two that begin alike; a word whose second half comes later."""
+    words = WordList(re.compile("天鹅计划|天鹅|(?<![A-Za-z0-9_])ab(?![A-Za-z0-9_])"), 4)
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    mask = WordMask(words)
+    passed = "".join([mask.feed(text[a:b]) for a, b in itertools.pairwise(edges)]) + mask.flush()
+    assert passed == words.pattern.sub(lambda match: "*" * len(match[0]), text)
+
+
+def test_a_word_list_masks_after_the_deployments_own_filters(tmp_path: Path) -> None:
+    make = load_answer_filters(paths("HoldAll"), word_list(tmp_path, "held"))
+    assert make is not None
+    chain = make()
+    chain.feed("it is held")
+    assert "****" in chain.flush()
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_a_word_list_that_cannot_be_read_refuses_the_start(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "words.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StartRefusedError, match=r"^BLOCKED_WORDS: .*words\.txt"):
+        load_answer_filters([], path)
+
+
+@given(st.lists(st.integers(0, 60), max_size=6))
+def test_lines_that_fence_code_are_taken_out_and_the_code_is_left(cuts: list[int]) -> None:
+    text = "Run:\n```python\nprint('a`b')\n   ~~~\n````\n`x` and ``` here\n```"
+    make = load_answer_filters(["services.models.text_filters:CodeFences"])
+    assert make is not None
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    chain = make()
+    passed = "".join([chain.feed(text[a:b]) for a, b in itertools.pairwise(edges)]) + chain.flush()
+    assert passed == "Run:\nprint('a`b')\n````\n`x` and ``` here\n"

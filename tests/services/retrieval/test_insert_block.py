@@ -55,7 +55,8 @@ def judge(*script: str, label: str = "m") -> ModelEntry:
 
 
 async def judged(model: ModelEntry, *candidates: Candidate) -> list[Candidate]:
-    return await InsertBlock("Judge.", 5).judge(Asked("What is the fee?"), candidates, model)
+    judgement = await InsertBlock("Judge.", 5).judge(Asked("What is the fee?"), candidates, model)
+    return list(judgement.taken)
 
 
 async def test_what_the_judge_finds_is_kept_with_its_reason() -> None:
@@ -74,6 +75,14 @@ async def test_what_the_judge_thinks_is_no_judgement(thinking: str, label: str) 
     model = judge(thinking, '{"can_answer": true, "reason": "the fee"}', label=label)
     (candidate,) = await judged(model, USEFUL)
     assert candidate.reason == "the fee"
+
+
+async def test_what_can_answer_is_told_from_what_nothing_was_said_of() -> None:
+    """Discriminates: a passage below the threshold that comes in because its judgement could not be read."""
+    llm = EchoLLM(verdicts={"fee": '{"can_answer": true}', "hours": "Who knows?"})
+    judgement = await InsertBlock("Judge.").judge(Asked("?"), [USEFUL, OTHER], entry(llm))
+    assert judgement.taken == (USEFUL, OTHER)
+    assert judgement.confirmed == {"c1"}
 
 
 async def test_what_the_judge_refuses_after_thinking_is_left_out() -> None:
@@ -136,7 +145,8 @@ async def test_all_judgements_share_one_time_limit_and_one_that_hangs_leaves_tim
         Asked("?"), [hanging[0], OTHER, *hanging[1:]], entry(llm)
     )
     assert time.perf_counter() - began < 1.5
-    assert results == hanging
+    assert results.taken == tuple(hanging)
+    assert not results.confirmed
 
 
 async def test_a_stop_ends_all_judgements() -> None:

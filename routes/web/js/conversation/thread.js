@@ -37,7 +37,7 @@ export class Thread {
   /** What a question asked here says of its place. */
   get place() {
     return {
-      ...(this.sessionId ? { session_id: this.sessionId } : {}),
+      ...(this.sessionId ? { session_id: this.sessionId, begin_session: false } : {}),
       ...(this.branched ? { parent_turn_id: this.#parent } : {}),
     };
   }
