@@ -227,6 +227,8 @@ class KnowledgeHandler:
                 request=request.how,
                 tool_calls=unfinished(stored),
             )
+            if command is None and request.how.knowledge != "never":
+                self._pipeline.queries.begin(request.question, request.how.date)
             if stored is not None:  # what was summed up of its first run is no longer what it says
                 await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])
             await self._pipeline.conversations.add_conversation_turn(turn)

@@ -155,9 +155,18 @@ class SessionStore:
 
     async def get(self, session_id: str, owner: str) -> Session:
         """Raises UnknownSessionError when there is none, or when it is somebody else's."""
+        session = await self._find(session_id, owner)
+        if session is None:
+            raise _unknown()
+        return session
+
+    async def _find(self, session_id: str, owner: str) -> Session | None:
+        """None: nothing has this id. Raises UnknownSessionError when it is somebody else's, or not whole."""
         records = await self._store.retrieve(self._collection, [session_id])
-        written = [record for record in records if not (record.payload or {}).get("unfinished")]
-        session = read_session(written[0]) if written else None
+        if not records:
+            return None
+        unfinished = (records[0].payload or {}).get("unfinished")
+        session = None if unfinished else read_session(records[0])
         if session is None or session.owner != owner:
             raise _unknown()
         return session
@@ -167,10 +176,8 @@ class SessionStore:
 
         Raises UnknownSessionError when it is somebody else's.
         """
-        if await self.exists(session_id):
-            return await self.get(session_id, owner)
         now = self._clock()
-        return Session(session_id, owner, "", now, now)
+        return await self._find(session_id, owner) or Session(session_id, owner, "", now, now)
 
     async def touch(self, session: Session, question: str, turn_id: str | None = None) -> None:
         """A turn begins: the session is the newest now, and takes its title from its first question.

@@ -54,6 +54,24 @@ class QueryBuilder:
         # by a hash: what a question said is forgotten when its turn is
         self._vectors: LRUCache[bytes, Vector] = LRUCache(KEPT_BYTES, getsizeof=lambda vector: vector.nbytes)
         self._tokens: LRUCache[bytes, QuestionTokens | None] = LRUCache(KEPT_BYTES, getsizeof=_size_of)
+        self._begun: dict[bytes, asyncio.Task[None]] = {}
+
+    def begin(self, question: str, date: str = "") -> None:
+        """The question itself is embedded beside what its turn does before `build`, which waits for it and
+        reports what fails."""
+        part = embedded_part(self._dated(question, day_asked(date, self._today())))
+        key = _key(part)
+        if key not in self._begun and not (key in self._vectors and key in self._tokens):
+            self._begun[key] = asyncio.create_task(self._read_early(key, part))
+
+    async def _read_early(self, key: bytes, part: str) -> None:
+        try:
+            (reading,) = await self._embedding.read_queries([part])
+            self._vectors[key], self._tokens[key] = np.asarray(reading.vector, np.float32), reading.tokens
+        except WenmaiError as error:
+            log.debug("question_not_read_early", error=type(error).__name__)
+        finally:
+            del self._begun[key]
 
     async def build(
         self,
@@ -93,6 +111,8 @@ class QueryBuilder:
     async def _embedded(self, texts: Sequence[str], read: str) -> tuple[list[Vector], QuestionTokens | None]:
         """The vectors, and the tokens of `read`, which is one of the texts."""
         parts = {_key(part): part for part in map(embedded_part, texts)}
+        if begun := {self._begun[key] for key in parts if key in self._begun}:
+            await asyncio.wait(begun)
         read_key = _key(embedded_part(read))
         vectors = {key: self._vectors[key] for key in parts if key in self._vectors}
         tokens = {key: self._tokens[key] for key in (read_key,) if key in self._tokens}

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import date
 
@@ -6,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import EmbeddingUnavailableError
 from core.relevance.query import (
     EMBEDDED_CHINESE_CHARS,
     LEAST_TRUST,
@@ -194,6 +196,44 @@ async def test_a_follow_up_that_stands_alone_embeds_no_more_than_a_first_questio
     again = await QueryBuilder(embedding, lambda: TODAY).build(asked[-1], asked[:-1])
     assert model.calls[-1] == len(asked)  # after a restart, once
     assert again == query
+
+
+async def test_a_question_that_was_begun_early_is_embedded_once(
+    model: CountingEmbedding, builder: QueryBuilder
+) -> None:
+    """Discriminates: a build that does not wait for what was begun; another that it did not begin."""
+    builder.begin("What is the fee?")
+    builder.begin("What is the fee?")
+    query = await builder.build("What is the fee?", [])
+    assert model.calls == [1]
+    builder.begin("What is the fee?")
+    await asyncio.sleep(0)
+    assert model.calls == [1]
+    apart = await builder.build("Another question?", [])
+    assert query.forms[0].dense != apart.forms[0].dense
+
+
+async def test_one_that_fails_early_is_tried_again_and_then_reported() -> None:
+    """Discriminates: a failure that is kept for the next question, or logged as nobody's."""
+
+    class Broken(HashingEmbedding):
+        failing: int = 1
+
+        def _get_query_embedding(self, query: str) -> list[float]:
+            if self.failing:
+                self.failing -= 1
+                raise RuntimeError("out of memory")
+            return super()._get_query_embedding(query)
+
+    service = EmbeddingService(broken := Broken(), "hashing", 8)
+    builder = QueryBuilder(service, lambda: TODAY)
+    builder.begin("What is the fee?")
+    assert (await builder.build("What is the fee?", [])).forms
+    broken.failing = 2
+    builder.begin("What is due?")
+    with pytest.raises(EmbeddingUnavailableError):
+        await builder.build("What is due?", [])
+    await service.close()
 
 
 async def test_the_joined_vectors_lie_between_the_question_and_what_was_asked_before(
