@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +18,7 @@ from api.admin.calibration import CalibrationHandler
 from api.admin.erasure import ErasureHandler, halting
 from api.admin.gauges import Gauges
 from api.admin.model_check import ModelCheck
+from api.admin.models import ModelsHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
@@ -41,14 +42,15 @@ from api.turn.tools import ToolBox
 from api.wiring.parts import (
     PARSING_S_PER_HOUR,
     SAMPLE_FOLDER,
+    LLMOpener,
     WrapEmbedding,
     check_schedule,
+    configured_llms,
     folders_of,
     make_parser,
     mark_sample_loaded,
     now_in,
     open_embedding,
-    open_llms,
     open_reranker,
     open_snapshots,
     open_store,
@@ -181,7 +183,9 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
     refuse_unusable(settings.store.data_dir)
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
-        llms = LLMService(await open_llms(settings, stack))
+        opener = LLMOpener(settings, stack)
+        tables = configured_llms(settings.models)
+        llms = LLMService({name: await opener.entry(name, table) for name, table in tables.items()})
         _check_named_models(settings, llms)
         reranker = open_reranker(settings, embedding.name, stack)
         tools = await stack.enter_async_context(open_tools(settings.tools))
@@ -201,7 +205,11 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
             partial(open_store, settings.store), settings.store.embedded,
         )  # fmt: skip
         stack.push_async_callback(reembedding.close)
-        container = _put_together(history, knowledge, running, schedule, reembedding, reranker, tools)
+        models = ModelsHandler(
+            store, settings.store.operations_collection, llms, settings.models, tables, opener.entry,
+            opener.listed,
+        )  # fmt: skip
+        container = _put_together(history, knowledge, running, schedule, reembedding, reranker, tools, models)
         container.metrics.registry.register(Gauges(container))
         await container.readiness.prepare(*container.recoveries)
         if kind := await asyncio.to_thread(_forgetful, settings.store):
@@ -259,7 +267,7 @@ def make_history(
     summaries = SummaryService(
         turns, llms.get, conversation, lambda language: library.text("summarize", language)
     )
-    sessions = SessionStore(store, names.session_collection)
+    sessions = SessionStore(store, names.session_collection, operations=names.operations_collection)
     memories = MemoryRecords(store, names.memory_collection, alone=names.qdrant_url is None)
     forget = Rewordings(turns).forget
     traces = TurnTraces(
@@ -326,6 +334,7 @@ def _put_together(
     reembedding: StoreReembedding,
     reranker: BaseNodePostprocessor | None,
     tools: Sequence[ToolSource],
+    models: ModelsHandler,
 ) -> Container:
     settings, store, llms, names = history.settings, history.store, history.llms, history.settings.store
     metrics = Metrics(entry.model_id for entry in llms.entries())
@@ -368,6 +377,7 @@ def _put_together(
         model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
         memories=memories,
         tools=tools,
+        models=models,
     )
 
 
@@ -403,8 +413,14 @@ def _sessions(
     check_origin = partial(_check_origin, pipeline, knowledge)
     return SessionsHandler(
         history.sessions, turns, memories, pipeline.episodes, erasure, personas, index_later,
-        check_origin,
+        check_origin, partial(_check_choices, history.llms, pipeline.tools),
     )  # fmt: skip
+
+
+def _check_choices(llms: LLMService, tools: ToolBox, choices: Mapping[str, Any]) -> None:
+    if choices.get("model_id") is not None:
+        llms.get(choices["model_id"])
+    tools.check(choices.get("tools") or ())
 
 
 async def _check_origin(
@@ -540,6 +556,7 @@ def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
         container.conversations.index_missing(),
         container.memories.learning.catch_up(),
         container.keep_mended(),
+        container.llms.keep_windows(),
     ]
     if sample_is_pending(settings):
         later.append(container.sample.load())

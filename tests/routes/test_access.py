@@ -183,7 +183,7 @@ ROWS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("PUT", "/turns/{turn_id}/feedback", {"rating": "up"}),
     ("POST", "/turns/{turn_id}/tools/{call_id}", {"approve": True}),
     ("DELETE", "/turns/{turn_id}", None),
-    ("POST", CHAT, {"question": "Go on?", "session_id": "{session_id}"}),
+    ("POST", CHAT, {"question": "Go on?", "session_id": "{session_id}", "begin_session": False}),
     ("POST", "/api/v1/chat", {"message": "Go on?", "session_id": "{session_id}"}),
     ("POST", CHAT, {"question": "Go on?", "session_id": "{session_id}", "parent_turn_id": "{turn_id}"}),
     ("POST", CHAT, {"question": "Go on?", "parent_turn_id": "{turn_id}"}),
@@ -221,6 +221,19 @@ async def test_a_strangers_busy_object_looks_like_an_unknown_one_on_every_route(
         assert seen[0] == seen[1], (method, path)
         assert seen[0][0] in (404, 422), (method, path, seen[0])
     assert app.container.running.get(busy.turn_id) is not None
+
+
+async def test_a_strangers_session_is_no_ones_to_begin_whether_it_is_busy_or_not(
+    app: App, busy: Busy
+) -> None:
+    """An id that nobody has would begin a session. Discriminates: taking one over; `session_busy`."""
+    idle = (await app.client.post("/sessions", json={}, headers=ALICE)).json()["session_id"]
+    seen = []
+    for session_id in (busy.session_id, idle):
+        body = {"question": "Go on?", "session_id": session_id}
+        seen.append(same_for_a_stranger(await app.client.post(CHAT, json=body, headers=BOB)))
+    assert seen[0] == seen[1]
+    assert (seen[0][0], seen[0][1]["error"]["code"]) == (404, "unknown_session")
 
 
 @pytest.mark.full("asks each of eighteen rows eighteen times")
