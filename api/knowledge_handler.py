@@ -14,7 +14,14 @@ from api.turn.stream import Event, TurnStream, replay
 from api.turn.tools import unfinished
 from config.settings import ConversationSettings, ServerSettings
 from core.conversation.branch import Branch
-from core.conversation.sessions import Command, CommandName, Session, parse_command, plain_request
+from core.conversation.sessions import (
+    Command,
+    CommandName,
+    Session,
+    parse_command,
+    plain_request,
+    settled,
+)
 from core.conversation.turns import UNSET, Turn, TurnRequest, TurnStatus, repeats
 from core.errors import (
     BadRequestError,
@@ -28,6 +35,7 @@ from core.errors import (
 )
 from core.failpoints import failpoint
 from core.knowledge import NO_LIMITS
+from core.prompt.exchange import CallOptions
 from core.text import preprocess_question
 from services.conversation.sessions import SessionStore
 from services.llm_service import LLMService
@@ -73,7 +81,7 @@ class KnowledgeHandler:
         """
         original = request
         request, command = self._checked(request)
-        models = self._models(request)
+        self._check_names(request)
         turn_id = request.turn_id or str(uuid.uuid4())
         if turn_id == request.parent_turn_id:
             raise InvalidParentError("parent_turn_id: a turn cannot be its own parent.")
@@ -90,12 +98,12 @@ class KnowledgeHandler:
                 return running.stream
             if stored is not None and stored.status is TurnStatus.COMPLETED:
                 return await self._replayed(stored)
-            return await self._start(request, turn_id, stored, models, command)
+            return await self._start(request, turn_id, stored, command)
 
     def check(self, request: TurnRequest) -> None:
         """What of `begin_turn` needs no store. Raises BadRequestError or UnknownModelError."""
         self._checked(request)
-        self._models(request)
+        self._check_names(request)
 
     async def _attachable(self, turn_id: str, owner: str) -> TurnRun | None:
         """The turn's run, when it goes on; one that was cut is waited for, since it is to be run again.
@@ -183,14 +191,35 @@ class KnowledgeHandler:
             raise QuestionTooLongError(f"question: {len(question)} characters, at most {limit} are allowed.")
         return replace(request, question=question), command
 
-    def _models(self, request: TurnRequest) -> TurnModels:
-        answer = self._llms.get(request.model_id, request.owner)
+    def _check_names(self, request: TurnRequest) -> None:
+        """Raises UnknownModelError, UnknownToolError."""
+        for model_id in filter(None, (request.model_id, request.how.insert_block_llm_id)):
+            self._llms.get(model_id)
         self._pipeline.tools.check(request.how.tools)
-        if request.how.tools and not answer.takes_tools:
+
+    def _settled(self, request: TurnRequest, session: Session) -> TurnRequest:
+        """As the session chooses, as far as that is still configured."""
+        if not request.left_open:
+            return request
+        choices, tools = session.choices, self._pipeline.tools
+        if not self._llms.has(choices.get("model_id", request.model_id)):
+            del choices["model_id"]
+        if "tools" in choices:
+            model_id = settled(request, {**choices, "tools": ()}).model_id
+            able = self._llms.get(model_id).takes_tools
+            choices["tools"] = tuple(filter(tools.has, choices["tools"])) if able else ()
+        return settled(request, choices)
+
+    def _models(self, request: TurnRequest) -> TurnModels:
+        """Raises BadRequestError where the request names tools for a model that takes none."""
+        answer, how = self._llms.get(request.model_id, request.owner), request.how
+        if how.tools and not answer.takes_tools:
             raise BadRequestError(f"tools: model {request.model_id!r} cannot call tools.")
-        judge_id = request.how.insert_block_llm_id
+        options = CallOptions(temperature=how.temperature, max_tokens=how.max_tokens)
+        answer = answer.asked_with(options, self._conversation.answer_share)
+        judge_id = how.insert_block_llm_id
         judge = self._llms.get(judge_id, request.owner) if judge_id else answer
-        judging = request.how.use_insert_block and judge.generative
+        judging = how.use_insert_block and judge.generative
         return TurnModels(answer, judge if judging else None)
 
     async def _stored(self, turn_id: str | None) -> Turn | None:
@@ -201,13 +230,14 @@ class KnowledgeHandler:
         request: TurnRequest,
         turn_id: str,
         stored: Turn | None,
-        models: TurnModels,
         command: Command | None,
     ) -> TurnStream:
         session_id = request.session_id or (stored.session_id if stored else str(uuid.uuid4()))
         parent = _parent(request, stored, command)
         with self._running.claim(session_id, request.owner, exclusive=parent == UNSET):
             session = await self._session(request, session_id, stored)
+            fingerprint, request = request.fingerprint, self._settled(request, session)
+            models = self._models(request)
             if command is None:
                 self._pipeline.prompts.check_fits(request, models.answer, session)
             branch = await self._branch(session_id, request, parent)
@@ -222,7 +252,7 @@ class KnowledgeHandler:
                 seq=stored.seq if stored else branch.next_seq,
                 model_id=request.model_id,
                 command=command.name.value if command else "",
-                request_hash=(stored.request_hash if stored else "") or request.fingerprint,
+                request_hash=(stored.request_hash if stored else "") or fingerprint,
                 filters=request.filters,
                 request=request.how,
                 tool_calls=unfinished(stored),
@@ -275,8 +305,7 @@ class KnowledgeHandler:
 
     async def _session(self, request: TurnRequest, session_id: str, stored: Turn | None) -> Session:
         if request.session_id is None and stored is None:
-            now = self._clock()
-            return Session(session_id, request.owner, "", now, now)
+            return await self._sessions.new(session_id, request.owner)
         begins = request.begins_session and request.parent_turn_id in (UNSET, None)
         if stored is not None or (begins and self._conversation.client_session_ids):
             return await self._sessions.get_or_new(session_id, request.owner)

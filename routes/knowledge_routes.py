@@ -11,6 +11,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from api.turn.stream import ContentEvent, DoneEvent, ErrorEvent, Event, SessionEvent, ThinkEvent, TurnStream
+from core.conversation.sessions import CHOICES
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from core.text import Language
 from routes.dependencies import ContainerDep, Owner, body_schema, json_body
@@ -141,6 +142,7 @@ def _turn_request(body: ChatBody, owner: str, request_id: str, language: Languag
         filters=filter_of(body.filters),
         language=language,
         begins_session=body.begin_session,
+        left_open=frozenset(CHOICES) - body.model_fields_set,
     )
 
 
@@ -181,7 +183,9 @@ async def earlier_chat(
 ) -> Response:
     """Ask as clients of the earlier chat system do; sources and progress are told by the other doors."""
     session_id = text_of(body.session_id)
-    asked = TurnRequest(body.message, owner, request_id(request), session_id=session_id)
+    asked = TurnRequest(
+        body.message, owner, request_id(request), session_id=session_id, left_open=frozenset(CHOICES)
+    )
     stream = await container.chat.begin_turn(asked)
     translation = Translation(stream.turn_id, is_new=session_id is None)
     frames = _earlier_frames(stream, translation, container.chat.reader_seat(owner))

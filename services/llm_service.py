@@ -20,7 +20,7 @@ from config.settings import LLMSettings
 from core.errors import LLMRefusedError, UnknownModelError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper
 from core.prompt.budget import estimate_prompt_tokens
-from core.prompt.exchange import Exchange
+from core.prompt.exchange import AS_THE_TABLE, CallOptions, Exchange
 from core.prompt.layouts import lay_out, next_after_refusal
 from core.prompt.messages import Layout, Message, PromptTexts
 from core.text import TextScrubber
@@ -83,6 +83,17 @@ class ModelEntry:
     learned: Learned = field(default_factory=Learned, compare=False)
     asked_by: str = ""
     calls: GuardedCalls = field(default_factory=GuardedCalls, compare=False)
+    options: CallOptions = AS_THE_TABLE
+
+    def asked_with(self, options: CallOptions, answer_share: float) -> ModelEntry:
+        """To be asked so, with an answer that is no longer than its share of the window."""
+        most = answer_reserve(options.max_tokens or self.max_tokens, self.context_window, answer_share)
+        return replace(self, options=replace(options, max_tokens=most))
+
+    @property
+    def answer_tokens(self) -> int:
+        """What is kept free for the answer, as it is asked for."""
+        return self.options.max_tokens or self.max_tokens
 
     @property
     def layout_now(self) -> Layout:
@@ -155,7 +166,8 @@ class ModelEntry:
 
         Scrubbed, trimmed and without its thinking: empty when it met a limit before its thinking ended.
         """
-        stream = self.stream_laid(lambda layout: lay_out(messages, layout, NO_TEXTS))
+        model = replace(self, options=CallOptions())  # what a person chose is for answers
+        stream = model.stream_laid(lambda layout: lay_out(messages, layout, NO_TEXTS))
         async with aclosing(stream):
             deltas = [delta async for delta in stream]
         scrubber = TextScrubber()
@@ -188,6 +200,7 @@ class ModelEntry:
         messages = lay(layout)
 
         def opening() -> AsyncGenerator[LLMDelta, None]:
+            exchange.options = replace(self.options, max_tokens=self.answer_tokens)
             exchange.begin(self.label, layout)
             if completes:
                 return self.wrapper.stream(messages[0].content, exchange)
@@ -236,6 +249,9 @@ class LLMService:
             known = ", ".join(sorted(self._entries))
             raise UnknownModelError(f"model_id: unknown model. Configured: {known}.")
         return replace(entry, asked_by=owner) if owner else entry
+
+    def has(self, model_id: str) -> bool:
+        return model_id in self._entries
 
     def entries(self) -> list[ModelEntry]:
         return list(self._entries.values())

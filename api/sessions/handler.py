@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from api.admin.erasure import ErasureHandler
 from api.sessions.shown_prompt import ShownPrompt, show_prompt
@@ -24,6 +25,11 @@ from services.store.dialect import Filter, UnknownPointError
 from services.store.filters import in_session
 
 CheckOrigin = Callable[[PersonaDraft, str], Awaitable[PersonaDraft]]
+CheckChoices = Callable[[Mapping[str, Any]], None]
+
+
+def trust_choices(choices: Mapping[str, Any]) -> None:
+    """For a store without models."""
 
 
 async def trust_origin(draft: PersonaDraft, owner: str) -> PersonaDraft:
@@ -42,7 +48,7 @@ class SessionPage:
 class SessionsHandler:
     """`erasure` takes sessions and turns away; `personas` says which persona is accepted; `index` begins to
     embed imported turns; `check_origin` refuses a persona said to be from a passage that its owner cannot
-    read."""
+    read, `check_choices` a model or tools that are not configured."""
 
     def __init__(
         self,
@@ -54,13 +60,14 @@ class SessionsHandler:
         personas: PersonaRules | None = None,
         index: Index = leave_for_later,
         check_origin: CheckOrigin = trust_origin,
+        check_choices: CheckChoices = trust_choices,
     ) -> None:
         self._sessions = sessions
         self._turns = turns
         self._memories, self._episodes = memories, episodes
         self.erasure = erasure
         self._personas = personas or PersonaRules()
-        self._check_origin = check_origin
+        self._check_origin, self._check_choices = check_origin, check_choices
         self._importer = SessionImporter(sessions, turns, self._personas, index)
 
     async def newest(self, owner: str, limit: int, before_us: int | None, title: str = "") -> SessionPage:
@@ -77,6 +84,10 @@ class SessionsHandler:
     async def create(self, owner: str, title: str) -> Session:
         return await self._sessions.create(str(uuid.uuid4()), owner, title)
 
+    async def last_choices(self, owner: str) -> dict[str, Any]:
+        """What a new session of this owner begins with."""
+        return (await self._sessions.new("", owner)).choices
+
     async def ensure(self, turn: Turn) -> None:
         """A crash may have come between a session's first turn and its record: then it is made."""
         if not await self._sessions.exists(turn.session_id):
@@ -88,6 +99,8 @@ class SessionsHandler:
         return session, await self._turn_count(session)
 
     async def change(self, session_id: str, owner: str, changes: SessionChange) -> Session:
+        """Raises UnknownSessionError, UnknownModelError, UnknownToolError."""
+        self._check_choices(changes.choices)
         return await self._sessions.change(session_id, owner, changes)
 
     async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:

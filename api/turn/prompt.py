@@ -224,7 +224,7 @@ class PromptBuilder:
         return Prompt(messages, texts, candidates, fitted.candidates, parts, fitted.dropped, budget, memories)
 
     def _budget(self, model: ModelEntry) -> Budget:
-        return Budget(model.context_window, model.max_tokens, self._shares, model.count_tokens)
+        return Budget(model.context_window, model.answer_tokens, self._shares, model.count_tokens)
 
     def _with_nearest(self, texts: PromptTexts, request: TurnRequest, gathered: Gathered) -> PromptTexts:
         """Where the search brought nothing that may be shown, the headings that came nearest."""

@@ -50,11 +50,18 @@ class ToolBox:
 
     def check(self, names: Sequence[str]) -> None:
         """Raises UnknownToolError for what is no table, nor a tool of one."""
-        tables = {source.name for source in self.sources}
         for name in names:
-            if name.partition("__")[0] not in tables and name not in tables:
-                known = ", ".join(sorted(tables)) or "none"
+            if not self.has(name):
+                known = ", ".join(sorted(self._tables)) or "none"
                 raise UnknownToolError(f"tools: {name[:64]!r} is unknown. Configured: {known}.")
+
+    def has(self, name: str) -> bool:
+        """Whether it is a table, or may be a tool of one."""
+        return not self._tables.isdisjoint((name, name.partition("__")[0]))
+
+    @property
+    def _tables(self) -> set[str]:
+        return {source.name for source in self.sources}
 
 
 class TurnTools:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -259,7 +259,7 @@ def make_history(
     summaries = SummaryService(
         turns, llms.get, conversation, lambda language: library.text("summarize", language)
     )
-    sessions = SessionStore(store, names.session_collection)
+    sessions = SessionStore(store, names.session_collection, operations=names.operations_collection)
     memories = MemoryRecords(store, names.memory_collection, alone=names.qdrant_url is None)
     forget = Rewordings(turns).forget
     traces = TurnTraces(
@@ -403,8 +403,14 @@ def _sessions(
     check_origin = partial(_check_origin, pipeline, knowledge)
     return SessionsHandler(
         history.sessions, turns, memories, pipeline.episodes, erasure, personas, index_later,
-        check_origin,
+        check_origin, partial(_check_choices, history.llms, pipeline.tools),
     )  # fmt: skip
+
+
+def _check_choices(llms: LLMService, tools: ToolBox, choices: Mapping[str, Any]) -> None:
+    if choices.get("model_id") is not None:
+        llms.get(choices["model_id"])
+    tools.check(choices.get("tools") or ())
 
 
 async def _check_origin(

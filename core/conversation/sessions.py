@@ -3,11 +3,12 @@ the slash commands: a closed list of first words, everything else that begins wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from core.conversation.turns import KnowledgeUse, TurnRequest
 from core.dates import rfc3339
 from core.errors import BadRequestError
 from core.memory.requests import explicit_request
@@ -16,6 +17,8 @@ from core.text import Language, fold_width, is_mostly_chinese, preprocess_questi
 MAX_NAME_CHARS = 200
 MAX_PERSONA_CHARS = 16_000  # what counts is its share of the model's window: this bounds what is stored
 KEEP: Final = "keep"
+CHOICES = ("model_id", "temperature", "max_tokens", "thinking", "tools", "knowledge")
+"""What a session says of its questions where they do not say it themselves; None: as the server does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Share:
 class Session:
     """Times are UTC microseconds; `updated_us` is when its last turn began. `hold` keeps it from expiry.
 
-    `expire_days` is the session's own age limit in days; None: CONVERSATION_EXPIRE_DAYS.
+    `expire_days` is the session's own age limit in days; None: CONVERSATION_EXPIRE_DAYS. The rest is CHOICES.
     """
 
     session_id: str
@@ -76,6 +79,18 @@ class Session:
     persona: Persona | None = None
     expire_days: int | None = None
     shares: tuple[Share, ...] = ()
+    model_id: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    thinking: bool | None = None
+    tools: tuple[str, ...] | None = None
+    knowledge: KnowledgeUse | None = None
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """Those of CHOICES that it makes."""
+        made = {name: getattr(self, name) for name in CHOICES}
+        return {name: value for name, value in made.items() if value is not None}
 
     @property
     def persona_text(self) -> str:
@@ -92,11 +107,22 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class SessionChange:
-    """What somebody changes; None, or KEEP where None means something, leaves it as it is."""
+    """What somebody changes; None, or KEEP where None means something, leaves it as it is.
+
+    `choices` are those of CHOICES that are made anew, by name.
+    """
 
     title: str | None = None
     hold: bool | None = None
     expire_days: int | Literal["keep"] | None = KEEP
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+
+def settled(request: TurnRequest, choices: Mapping[str, Any]) -> TurnRequest:
+    """With the session's choices where it leaves them open."""
+    chosen = {name: value for name, value in choices.items() if name in request.left_open}
+    model_id = chosen.pop("model_id", request.model_id)
+    return replace(request, model_id=model_id, how=replace(request.how, **chosen), left_open=frozenset())
 
 
 def _anything(text: str) -> None:

@@ -157,7 +157,8 @@ class AskedWith:
     """How a question was to be answered, as its request said. With the question, the model, and the filters
     it is the same request again. `date` is when it is asked (ISO 8601: a day, a month or a year), "" for the
     day on which it is answered. Without `memory` nothing is recalled for it, nor learned from it.
-    `tools` are tables of the configuration, or single tools of one."""
+    `tools` are tables of the configuration, or single tools of one. `temperature` and `max_tokens` None: as
+    the model's table says."""
 
     thinking: bool = False
     rerank_top_n: int = 10
@@ -167,6 +168,8 @@ class AskedWith:
     date: str = ""
     memory: bool = True
     tools: tuple[str, ...] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +281,8 @@ class TurnRequest:
     `persona` is this turn's own, before that of the session ("": none). `cancelled_when_left`: a reader who
     leaves has stopped it, and no grace is waited for. `begins_session`: an unknown `session_id` is one
     that the client chose, where the deployment lets it.
+    `left_open`: what the session chooses
+    (core.conversation.sessions.CHOICES), since the request does not say it.
     """
 
     question: str
@@ -293,6 +298,7 @@ class TurnRequest:
     persona: str = ""
     cancelled_when_left: bool = False
     begins_session: bool = True
+    left_open: frozenset[str] = frozenset()
 
     @property
     def fingerprint(self) -> str:
@@ -321,7 +327,7 @@ def _fingerprint(question: str, model_id: str, how: AskedWith, filters: Knowledg
         how.use_insert_block,
         how.insert_block_llm_id,
     ]
-    # turns of before there were filters, a choice of searching, dates, and memory keep their fingerprint
+    # turns of before there were these keep their fingerprint
     if not filters.limits_nothing:
         asked.append(asdict(filters))
     if how.knowledge != "auto":
@@ -332,4 +338,6 @@ def _fingerprint(question: str, model_id: str, how: AskedWith, filters: Knowledg
         asked.append("no memory")
     if how.tools:
         asked.append(["tools", *how.tools])
+    if (how.temperature, how.max_tokens) != (None, None):
+        asked.append([how.temperature, how.max_tokens])
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32]

@@ -28,13 +28,24 @@ _SECRET_NAME = re.compile(
 WireMessage = dict[str, Any]  # a message as OpenAI's API takes it
 
 
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """What one request asks of its model; None: as the model's table says."""
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+AS_THE_TABLE = CallOptions()
+
+
 @dataclass(slots=True)
 class Exchange:
     """Filled while a model is called: one object per call, the last attempt wins.
 
     `usage` is the provider's own, as received; `status` an HTTP refusal's. `body` is worked out when asked
-    for, so that an exchange nobody looks at costs nothing. `offer` is what the request is to offer: set by
-    whoever calls, it stays.
+    for, so that an exchange nobody looks at costs nothing. `offer` is what the request is to offer, `options`
+    what it asks for: set by whoever calls, they stay.
     """
 
     model: str = ""
@@ -45,6 +56,7 @@ class Exchange:
     usage: dict[str, Any] = field(default_factory=dict)
     status: int | None = None
     offer: ToolOffer | None = None
+    options: CallOptions = AS_THE_TABLE
     _body: bytes = b""
     _system_apart: bool = False
     _noted: tuple[Message, ...] = ()
@@ -103,7 +115,7 @@ class Exchange:
 
     def begin(self, model: str, layout: Layout) -> None:
         """Forget an earlier attempt."""
-        self.take(Exchange(model=model, layout=layout, offer=self.offer))
+        self.take(Exchange(model=model, layout=layout, offer=self.offer, options=self.options))
 
     def snapshot(self) -> Exchange:
         return copy(self)

@@ -7,7 +7,7 @@ from typing import Any
 
 from api.sessions.shown_prompt import ShownPart, ShownPrompt
 from core.citing.citations import KnownDocuments
-from core.conversation.sessions import Session
+from core.conversation.sessions import CHOICES, Session
 from core.conversation.turns import Summary, Turn, settled_calls
 from core.knowledge import KnowledgeFilter
 from routes.stream import citation_reply, warning_reply
@@ -16,8 +16,11 @@ from routes.wire import turns
 
 def session_reply(session: Session, turn_count: int | None = None) -> turns.Session:
     """`turn_count` is absent when it is not known."""
-    reply = turns.Session.model_validate(session)
-    return reply if turn_count is None else reply.model_copy(update={"turn_count": turn_count})
+    always = turns.Session.model_fields.keys() - {*CHOICES, "turn_count"}
+    body = {name: getattr(session, name) for name in always} | session.choices
+    if turn_count is not None:
+        body["turn_count"] = turn_count
+    return turns.Session.model_validate(body)
 
 
 def turn_reply(turn: Turn, documents: KnownDocuments) -> turns.Turn:

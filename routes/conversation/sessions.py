@@ -10,7 +10,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query
 
 from api.turn.answer import known_documents
-from core.conversation.sessions import KEEP, SessionChange
+from core.conversation.sessions import CHOICES, KEEP, SessionChange
 from core.dates import rfc3339
 from core.operations.erasure import ErasedKind
 from routes.conversation.replies import prompt_reply, session_reply, turn_reply
@@ -38,6 +38,7 @@ from routes.wire.turns import (
     Session,
     SessionBody,
     SessionChanges,
+    SessionChoices,
     SessionPage,
     Tree,
     TreeNode,
@@ -63,7 +64,11 @@ async def list_sessions(
     looks at 10,000 titles at most."""
     page = await container.sessions.newest(owner, limit, before, q.strip())
     listed = [session_reply(session, count) for session, count in page.sessions]
-    return SessionPage(sessions=listed, next=page.next_before_us)
+    reply = SessionPage(sessions=listed, next=page.next_before_us)
+    if before is not None or q.strip():
+        return reply
+    choices = await container.sessions.last_choices(owner)
+    return reply.model_copy(update={"choices": SessionChoices(**choices)})
 
 
 @router.post(
@@ -91,7 +96,8 @@ async def change_session(
     owner: Owner,
     body: Annotated[SessionChanges, Depends(json_body(SessionChanges))],
 ) -> Session:
-    """Rename, hold (kept from expiry), or give it an age limit of its own."""
+    """Rename, hold (kept from expiry), give it an age limit of its own, or say how its questions are answered
+    where they do not say it themselves. A new session begins with what its owner chose last."""
     return session_reply(await container.sessions.change(str(session_id), owner, _change(body)))
 
 
@@ -155,8 +161,9 @@ async def clear_persona(session_id: UUID, container: ContainerDep, owner: Owner)
 
 
 def _change(body: SessionChanges) -> SessionChange:
-    sent = "expire_days" in body.model_fields_set
-    return SessionChange(body.title, body.hold, body.expire_days if sent else KEEP)
+    sent = body.model_fields_set
+    choices = body.model_dump(include=sent.intersection(CHOICES))
+    return SessionChange(body.title, body.hold, body.expire_days if "expire_days" in sent else KEEP, choices)
 
 
 @router.get("/turns/{turn_id}")

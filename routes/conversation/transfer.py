@@ -16,7 +16,7 @@ from fastapi.responses import StreamingResponse
 
 from api.sessions.transfer import SessionCopy
 from core.conversation.importing import ImportedSession
-from core.conversation.sessions import Session
+from core.conversation.sessions import CHOICES, Session
 from core.conversation.transcript import MarkdownTranscript, parents_first, stretches
 from core.conversation.turns import RewrittenQuestion, Summary, Turn, TurnStatus, settled_calls
 from core.dates import is_moment, rfc3339
@@ -136,6 +136,8 @@ async def _json(copy: SessionCopy) -> AsyncIterator[str]:
 def exported_session(session: Session) -> dict[str, Any]:
     """What POST /sessions/import takes, but for the turns; a time that is not known is left out."""
     body = _dumped(session_reply(session))
+    for name in CHOICES:  # they name what there is on this server
+        body.pop(name, None)
     if session.persona is not None and not is_moment(session.persona.updated_us):
         del body["persona"]["updated_at"]
     times = {"created_at": session.created_us, "updated_at": session.updated_us}

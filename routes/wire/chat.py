@@ -11,9 +11,11 @@ from routes.wire.fields import (
     MAX_NAMES,
     AskedDate,
     FiltersBody,
+    MaxTokens,
     Named,
     PlainText,
     Reply,
+    Temperature,
     Uuid,
     WireModel,
     absent,
@@ -27,7 +29,8 @@ StreamFormat = Literal["prefix", "json"]
 
 
 class ChatBody(WireModel):
-    """What POST /knowledge_chat_conversation takes."""
+    """What POST /knowledge_chat_conversation takes. Where it does not say them, `model_id`, `temperature`,
+    `max_tokens`, `thinking`, `tools` and `knowledge` are as the session chooses, if it does."""
 
     model_config = example({"question": "父子链是什么？", "stream_format": "json"})
 
@@ -42,8 +45,14 @@ class ChatBody(WireModel):
     parent_turn_id: Uuid | None = Field(
         None, description="The turn it follows; absent: the latest completed one; null: none, a new root."
     )
-    thinking: bool = Field(False, description="true: the prompt asks for the model's reasoning first.")
+    thinking: bool = Field(
+        False, description="true: the model is asked for its reasoning first; false: none is shown."
+    )
     model_id: str = Field("default", max_length=200, description="The configured model that answers.")
+    temperature: Temperature | None = Field(None, description="Absent: as the model's table says.")
+    max_tokens: MaxTokens | None = Field(
+        None, description="The longest answer in tokens; absent: as the model's table says."
+    )
     rerank_top_n: int = Field(
         DEFAULT_TOP_N, ge=1, le=MAX_TOP_N, description="Most passages that the model is shown."
     )

@@ -127,6 +127,9 @@ MAX_NAMES = 32
 MAX_NAME_CHARS = 64
 MAX_DOCUMENTS = 100
 
+Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)]
+MaxTokens = Annotated[int, Field(ge=1, le=1_000_000)]
+
 
 def _named(text: str) -> str:
     text = text.strip()

@@ -33,7 +33,18 @@ from core.knowledge import Citation, KnowledgeFilter
 from core.text import preprocess_question
 from core.tools import MAX_ARGUMENT_CHARS, CalledFunction, ToolState, ToolUse, cut_result
 from routes.wire.chat import MAX_TOP_N
-from routes.wire.fields import MAX_NAMES, AtMost, IsoDate, PlainText, Reply, Uuid, WireModel, example
+from routes.wire.fields import (
+    MAX_NAMES,
+    AtMost,
+    IsoDate,
+    MaxTokens,
+    PlainText,
+    Reply,
+    Temperature,
+    Uuid,
+    WireModel,
+    example,
+)
 from routes.wire.turns import SESSION_ID, TURN_ID, FeedbackBody, Name, PersonaBody, Title
 
 MAX_TURNS = 20_000
@@ -144,6 +155,8 @@ class ImportRequest(WireModel):
     date: IsoDate = Field("", description="When it was asked, as its request said.")
     memory: bool = Field(True, description="Whether memories were to be used.")
     tools: list[Name] = Field([], max_length=MAX_NAMES, description="What the model might call.")
+    temperature: Temperature | None = Field(None, description="null: as the model's table says.")
+    max_tokens: MaxTokens | None = Field(None, description="null: as the model's table says.")
 
     def to_asked(self) -> AskedWith:
         return AskedWith(**{**self.model_dump(), "tools": tuple(self.tools)})

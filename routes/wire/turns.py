@@ -13,7 +13,19 @@ from core.conversation.turns import KnowledgeUse, TurnStatus
 from core.dates import MAX_EXPIRE_DAYS
 from core.tools import ToolState
 from routes.wire.erasure import PROOF, RECEIPT_ID, Proof
-from routes.wire.fields import AtMost, Moment, PlainText, Reply, WireModel, absent, example
+from routes.wire.fields import (
+    MAX_NAMES,
+    AtMost,
+    MaxTokens,
+    Moment,
+    Named,
+    PlainText,
+    Reply,
+    Temperature,
+    WireModel,
+    absent,
+    example,
+)
 
 TURN_ID = "7d0f4f0e-6a52-4a3b-9d0c-0a5d0c9f2a11"
 SESSION_ID = "c1a7a0c2-33f1-4a52-8f0a-5a4a6d1f0b77"
@@ -114,6 +126,8 @@ class AskedWith(Reply):
     date: str = Field(description='When it was asked, as its request said; "" for the day it was answered.')
     memory: bool = Field(True, description="Whether memories were to be used.")
     tools: list[str] = Field([], description="What the model might call.")
+    temperature: float | None = Field(None, description="null: as the model's table says.")
+    max_tokens: int | None = Field(None, description="The longest answer; null: as the model's table says.")
 
 
 class CalledFunction(Reply):
@@ -375,7 +389,18 @@ class Persona(Reply):
     updated_at: Moment = Field(description="When it was set.")
 
 
-class Session(Reply):
+class SessionChoices(Reply):
+    """How questions are answered that do not say it themselves; what is absent is the server's choice."""
+
+    model_id: str = absent("The model that answers.")
+    temperature: float = absent("The model's temperature.")
+    max_tokens: int = absent("The longest answer, in tokens.")
+    thinking: bool = absent("Whether the model thinks first.")
+    tools: list[str] = absent("What the model may call.")
+    knowledge: KnowledgeUse = absent("Whether the documents are searched.")
+
+
+class Session(SessionChoices):
     """A conversation."""
 
     model_config = example({**_SESSION, "turn_count": 2})
@@ -397,6 +422,7 @@ class SessionPage(Reply):
 
     sessions: list[Session] = Field(description="Newest first.")
     next: int | None = Field(description="`before` of the next page; null: this is the last one.")
+    choices: SessionChoices = absent("What a new session begins with; on the first page of all.")
 
 
 class ErasedSession(Reply):
@@ -421,13 +447,19 @@ class SessionBody(WireModel):
 class SessionChanges(WireModel):
     """What PATCH /sessions/{id} takes; absent fields stay as they are."""
 
-    model_config = example({"title": "Notes", "hold": True})
+    model_config = example({"title": "Notes", "hold": True}, {"model_id": "default", "thinking": True})
 
     title: Title | None = Field(None, min_length=1, description="Its new title.")
     hold: bool | None = Field(None, description="true: kept from expiry.")
     expire_days: int | None = Field(
         None, ge=1, le=MAX_EXPIRE_DAYS, description="The session's own limit; null: the server's."
     )
+    model_id: Name | None = Field(None, description="The model of its questions; null: the default one.")
+    temperature: Temperature | None = Field(None, description="null: as the model's table says.")
+    max_tokens: MaxTokens | None = Field(None, description="null: as the model's table says.")
+    thinking: bool | None = Field(None, description="null: false.")
+    tools: list[Named] | None = Field(None, max_length=MAX_NAMES, description="null: none.")
+    knowledge: KnowledgeUse | None = Field(None, description="null: auto.")
 
 
 class PersonaBody(WireModel):

@@ -11,6 +11,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from core.conversation.sessions import (
+    CHOICES,
     KEEP,
     Persona,
     PersonaDraft,
@@ -19,6 +20,7 @@ from core.conversation.sessions import (
     Share,
     parse_command,
 )
+from core.conversation.turns import KnowledgeUse
 from core.dates import MAX_EXPIRE_DAYS
 from core.errors import UnknownSessionError
 from core.operations.backfill_turns import canonical_uuid
@@ -52,6 +54,17 @@ class _SessionPayload(BaseModel):
     persona: dict[str, Any] | None = None
     expire_days: int | None = Field(None, ge=1, le=MAX_EXPIRE_DAYS)
     shares: list[Any] = Field(default_factory=list)
+    model_id: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    thinking: bool | None = None
+    tools: list[str] | None = None
+    knowledge: KnowledgeUse | None = None
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        tools = None if self.tools is None else tuple(self.tools)
+        return {name: getattr(self, name) for name in CHOICES} | {"tools": tools}
 
 
 class _PersonaPayload(BaseModel):
@@ -79,6 +92,7 @@ def read_session(record: Record) -> Session:
         persona=_read_persona(payload.persona, session_id),
         expire_days=payload.expire_days,
         shares=_read_shares(payload.shares, session_id),
+        **payload.choices,
     )
 
 
@@ -102,6 +116,15 @@ def _read_persona(stored: dict[str, Any] | None, session_id: str) -> Persona | N
         return None
 
 
+LAST_CHOICES = "last_choices"
+_CHOICES_OF = uuid.UUID("7a1f6a55-6a60-4d0e-9d0b-0f6f4d3c5b1e")
+
+
+def _choices_id(owner: str) -> str:
+    """Of the record of what an owner chose last."""
+    return str(uuid.uuid5(_CHOICES_OF, owner))
+
+
 TITLE_CHARS = 60
 MAX_UNFINISHED = 1_000
 
@@ -116,16 +139,26 @@ def title_from(question: str) -> str:
 
 class SessionStore:
     """A change writes its own fields only: a turn that begins, a new title and a new persona may be written
-    at the same moment, by several workers, and none undoes the other."""
+    at the same moment, by several workers, and none undoes the other.
 
-    def __init__(self, store: VectorStore, collection: str, clock: Clock = utc_now_us) -> None:
+    In `operations`, a collection, it notes what each owner chose last."""
+
+    def __init__(
+        self, store: VectorStore, collection: str, clock: Clock = utc_now_us, operations: str = ""
+    ) -> None:
         self._store = store
         self._collection = collection
         self._clock = clock
+        self._operations = operations
+
+    async def new(self, session_id: str, owner: str, title: str = "") -> Session:
+        """With the owner's last choices; nothing is written."""
+        now = self._clock()
+        choices = await self._last_choices(owner)
+        return Session(session_id, owner, title, now, now, **choices)
 
     async def create(self, session_id: str, owner: str, title: str = "") -> Session:
-        now = self._clock()
-        session = Session(session_id, owner, title, now, now)
+        session = await self.new(session_id, owner, title)
         await self.put(session)
         return session
 
@@ -176,8 +209,7 @@ class SessionStore:
 
         Raises UnknownSessionError when it is somebody else's.
         """
-        now = self._clock()
-        return await self._find(session_id, owner) or Session(session_id, owner, "", now, now)
+        return await self._find(session_id, owner) or await self.new(session_id, owner)
 
     async def touch(self, session: Session, question: str, turn_id: str | None = None) -> None:
         """A turn begins: the session is the newest now, and takes its title from its first question.
@@ -216,7 +248,12 @@ class SessionStore:
             fields["title_turn_id"] = None
         if changes.expire_days != KEEP:
             fields["expire_days"] = changes.expire_days
-        return await self._change(session_id, owner, fields)
+        session = await self._change(session_id, owner, {**fields, **changes.choices})
+        if changes.choices and self._operations:
+            noted = {"record": LAST_CHOICES, "owner": owner, "choices": session.choices}
+            point = Point(id=_choices_id(owner), vector={}, payload=noted)
+            await self._store.upsert(self._operations, [point])
+        return session
 
     async def set_persona(self, session_id: str, owner: str, draft: PersonaDraft) -> Session:
         """One at a time: the id of the persona before is kept. Raises UnknownSessionError."""
@@ -285,6 +322,14 @@ class SessionStore:
         except UnknownPointError as error:  # erased meanwhile
             raise _unknown() from error
         return await self.get(session_id, owner)
+
+    async def _last_choices(self, owner: str) -> dict[str, Any]:
+        records = (
+            await self._store.retrieve(self._operations, [_choices_id(owner)]) if self._operations else []
+        )
+        stored = (records[0].payload or {}).get("choices") if records else None
+        choices = stored if isinstance(stored, dict) else {}
+        return read_leniently(_SessionPayload, {"owner": owner, **choices}, "last choices").choices
 
     async def _set(self, session_id: str, fields: dict[str, Any]) -> None:
         await self._store.set_payload(self._collection, fields, points=[session_id])

@@ -89,9 +89,10 @@ class AnthropicLLM(HttpLLM):
     ) -> tuple[Endpoint, bytes]:
         """A flat prompt is one user message already."""
         request = fielded(messages)
-        own: dict[str, Any] = {"model": self.model, "max_tokens": self.max_tokens}
+        limits = self._limits(exchange)
+        own: dict[str, Any] = {"model": self.model, "max_tokens": limits["max_tokens"]}
         own |= {SYSTEM: request.system} if request.system else {}
-        own |= {MESSAGES: request.messages, "stream": True, **self._temperature()}
+        own |= {MESSAGES: request.messages, "stream": True, **self._temperature(limits["temperature"])}
         own |= fielded_tools(exchange.offer, messages)
         # what was thought before a call is signed, and not at hand: after it there is no thinking
         after_tools = bool(messages) and messages[-1].role is Role.TOOL
@@ -102,9 +103,9 @@ class AnthropicLLM(HttpLLM):
         exchange.sent(body, system_apart=True)
         return self._messages, body
 
-    def _temperature(self) -> dict[str, float]:
+    def _temperature(self, temperature: float) -> dict[str, float]:
         """Between 0 and 1 here, and not to be set beside extended thinking."""
-        return {} if self.options.get("thinking") else {"temperature": min(self.temperature, 1.0)}
+        return {} if self.options.get("thinking") else {"temperature": min(temperature, 1.0)}
 
     def _reader(self, exchange: Exchange) -> AnswerReader:
         return AnthropicReader(exchange)

@@ -84,18 +84,17 @@ class OpenAILLM(HttpLLM):
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool
     ) -> tuple[Endpoint, bytes]:
         key = PROMPT if flat else MESSAGES
-        own: dict[str, Any] = {"model": self.model, key: None, "stream": True, **self._limits()}
+        own: dict[str, Any] = {"model": self.model, key: None, "stream": True, **self._limits(exchange)}
         own |= {} if flat else wire_tools(exchange.offer)
         params = without_none(own, self.options, _FIXED)
         body = rebuild_body(params, key, wire_messages(messages, key))
         exchange.sent(body)
         return (self._completions if flat else self._chat), body
 
-    def _limits(self) -> dict[str, Any]:
+    def _limits(self, exchange: Exchange) -> dict[str, Any]:
         """OpenAI's own reasoning models refuse `max_tokens`, and any temperature but their own."""
-        if self._own_reasoning:
-            return {"max_completion_tokens": self.max_tokens}
-        return {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        limits = super()._limits(exchange)
+        return {"max_completion_tokens": limits["max_tokens"]} if self._own_reasoning else limits
 
     def _reader(self, exchange: Exchange) -> AnswerReader:
         return OpenAIReader(exchange)

@@ -279,6 +279,12 @@ class HttpLLM(LeanLLM):
             exchange.status = error.status
             raise
 
+    def _limits(self, exchange: Exchange) -> dict[str, Any]:
+        """Temperature and length, as the request asks for them, else as the model's table."""
+        asked = exchange.options
+        temperature = self.temperature if asked.temperature is None else asked.temperature
+        return {"temperature": temperature, "max_tokens": asked.max_tokens or self.max_tokens}
+
     @abstractmethod
     def _request(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool

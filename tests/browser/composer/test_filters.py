@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Browser, Page
 
 from tests.browser.composer.composing import BOX, Served, opened, sent_by, served, session_in, tell
 
@@ -124,6 +124,27 @@ async def test_switches_and_the_number_of_passages_are_sent_and_kept(page: Page,
     body = await sent_by(page, REFUND)
     chosen = {name: body[name] for name in body.keys() - DEFAULTS}
     assert chosen == {"thinking": True, "use_insert_block": True, "rerank_top_n": 30}
+
+
+@pytest.mark.full("a journey of seconds in a real browser")
+async def test_a_choice_is_the_conversations_on_every_device_and_the_next_one_begins_with_it(
+    page: Page, desk: Served, browser: Browser
+) -> None:
+    """Discriminates: a choice of this device; one before the first question that gets lost on its way."""
+    await opened(page, desk.url)
+    pressed = await page.get_attribute("#thinking", "aria-pressed") == "true"
+    await page.click("#thinking")
+    await sent_by(page, REFUND)
+    expected = str(not pressed).lower()
+    other = await (await browser.new_context()).new_page()
+    try:
+        await opened(other, page.url)
+        await other.wait_for_selector(f"#thinking[aria-pressed={expected}]")
+        await other.goto(f"{desk.url}/#/")
+        await other.wait_for_selector(f"#thinking[aria-pressed={expected}]")
+        assert (await sent_by(other, REFUND))["thinking"] is not pressed
+    finally:
+        await other.context.close()
 
 
 async def test_enter_in_the_settings_does_not_send_the_question(page: Page, desk: Served) -> None:

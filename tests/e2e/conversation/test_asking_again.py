@@ -22,7 +22,7 @@ OPTIONS = {
 }  # fmt: skip
 DEFAULTS: dict[str, Any] = {
     "thinking": False, "rerank_top_n": 10, "use_insert_block": False, "insert_block_llm_id": None,
-    "knowledge": "auto", "date": "", "memory": True, "tools": [],
+    "knowledge": "auto", "date": "", "memory": True, "tools": [], "temperature": None, "max_tokens": None,
 }  # fmt: skip
 
 

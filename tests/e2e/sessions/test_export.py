@@ -35,7 +35,7 @@ def with_every_field() -> dict[str, Any]:
                "model_id": "m", "created_at": "2024-01-01T00:00:00.000007Z", "tokens": 5}  # fmt: skip
     asked: dict[str, Any] = {"thinking": False, "rerank_top_n": 10, "use_insert_block": False,
              "insert_block_llm_id": None, "knowledge": "auto", "date": "",
-             "memory": True, "tools": []}  # fmt: skip
+             "memory": True, "tools": [], "temperature": None, "max_tokens": None}  # fmt: skip
     call = {"id": "c1", "function": {"name": "u__echo", "arguments": '{"a": 1}'}, "type": "function",
             "state": "failed", "result": "it\nfailed", "ms": 1.5, "step": 1, "at": 4,
             "read_only": True}  # fmt: skip

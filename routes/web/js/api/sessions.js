@@ -8,7 +8,7 @@ export function listSessions({ before, query } = {}) {
   return readJson(`/sessions?limit=50${from}${query ? `&q=${id(query)}` : ""}`);
 }
 export const readSession = (sessionId) => readJson(`/sessions/${id(sessionId)}`);
-/** `changes`: {title} or {hold}. */
+/** `changes`: {title} or {hold}, or what its questions are answered with: {model_id}, {thinking}, {tools}. */
 export const changeSession = (sessionId, changes) =>
   readJson(`/sessions/${id(sessionId)}`, withJson("PATCH", changes));
 /** `format`: "md" or "json". */
@@ -33,8 +33,6 @@ export const importFile = (file, apply) => readJson(`/sessions/import/file?apply
 
 const address = (sessionId) => `/sessions/${id(sessionId)}`;
 
-/** null when there is none. */
-export const readPersona = async (sessionId) => (await readJson(address(sessionId)))?.persona ?? null;
 /** `persona`: {text, name?, document_id?, chunk_id?}. Gives it as it is kept. */
 export const setPersona = async (sessionId, persona) =>
   (await readJson(`${address(sessionId)}/persona`, withJson("PUT", persona)))?.persona ?? null;

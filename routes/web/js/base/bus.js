@@ -9,6 +9,7 @@
  * documents; `names` are theirs, in the same order.
  * "documents-read" {document_ids}: the list of documents was read anew, its first page at least. "document-deleted"
  * {document_id}: it was deleted. "tags-read" {tags}: those that documents have now, at most as many as the server lists.
+ * "choices" {model_id, thinking, tools, …}: what a new conversation begins with.
  * "language": the reader chose the other language. "key-changed": another access key, what was refused may be read now.
  */
 const bus = new EventTarget();

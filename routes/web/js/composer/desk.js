@@ -30,8 +30,10 @@ export class Desk {
     this.filters = new Filters((filters) => this.#drafts.write(this.#conversation, { filters }));
     this.staleLimits = new StaleLimits(this.filters, say);
     this.search = new SearchSettings(form, this.filters);
-    this.options = new Options(form, { search: this.search, filters: this.filters, say });
-    this.persona = new PersonaCard({ say, keep: (persona) => this.#drafts.write(null, { persona }) });
+    this.options = new Options(form, { search: this.search, filters: this.filters, say,
+      keep: (choices) => this.#drafts.write(null, { choices }) });
+    this.persona = new PersonaCard({ say, keep: (persona) => this.#drafts.write(null, { persona }),
+      onReading: () => this.options.reading() });
     this.box = new QuestionBox(form, { onSend: (question) => this.submit(question), onStop: () => { this.#stopped = true; stop(); },
       onInput: (text) => this.#typed(text), closeFirst: () => this.search.close() });
     form.querySelector("#model").after(this.search.button);
@@ -59,9 +61,10 @@ export class Desk {
   set conversation(id) {
     if (id === this.#conversation) return;
     this.#conversation = id;
-    const { text = "", filters, persona } = this.#drafts.read(id);
+    const { text = "", filters, persona, choices } = this.#drafts.read(id);
     this.box.text = text;
     this.filters.show(filters);
+    this.options.show(id, choices);
     this.persona.show(id, persona);
     this.say("");
     this.staleLimits.look();
@@ -73,6 +76,7 @@ export class Desk {
     if (this.#conversation) return;
     this.#drafts.begun(id);
     this.#conversation = id;
+    this.options.begun(id);
     this.persona.begun(id, late);
   }
 
@@ -140,6 +144,7 @@ export class Desk {
     hear("quote", (passage) => this.#quote(passage));
     hear("persona", (passage) => this.persona.offer(passage));
     hear("filter", (limits) => this.filters.limit(limits));
+    hear("choices", (choices) => { this.options.last = choices; });
   }
 
   #typed(text) {

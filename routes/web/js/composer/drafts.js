@@ -1,8 +1,8 @@
 /**
  * What a person has begun in each conversation and not sent yet, kept in this tab over switching and reload.
  *
- * A state holds `text`, `filters`, `persona` (of a conversation that has not begun), `sent`, a question that the
- * server may not have got, and `returned`, one that it has not got. The conversation that has not begun is null.
+ * A state holds `text`, `filters`, `persona` and `choices` (of a conversation that has not begun), `sent`, a question
+ * that the server may not have got, and `returned`, one that it has not got. The conversation that has not begun is null.
  */
 
 const MOST = 40;
@@ -41,12 +41,12 @@ export class Drafts {
     for (const id of [conversation, null]) if (this.read(id).sent === question) this.write(id, { sent: "" });
   }
 
-  /** The conversation that had not begun is this one now; its persona is the server's to keep. */
+  /** The conversation that had not begun is this one now; its persona and choices are the server's to keep. */
   begun(conversation) {
     const state = this.read(null);
     this.#states.set(BEGUN_LATER, {});
     this.#later(BEGUN_LATER);
-    this.write(conversation, { ...state, persona: null });
+    this.write(conversation, { ...state, persona: null, choices: null });
   }
 
   #later(name) {

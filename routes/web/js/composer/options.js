@@ -1,18 +1,25 @@
-/** Which model answers, whether it thinks first, and whether passages are judged one by one; stored on this device. */
+/** Which model answers, whether it thinks first, and what it may call: the conversation's own choices, kept by the
+ * server. Whether passages are judged one by one is stored on this device. */
 
+import { changeSession } from "../api/sessions.js";
 import { el } from "../base/dom.js";
 import { readPref, writePref } from "../base/prefs.js";
 
 export class Options {
   #models = [];
-  #isKnown = false; // what there is to choose from
   #default = "default";
   #canJudge = null;
   #tools = [];
+  #id = null; // the conversation; null for one that has not begun
+  #choices = {}; // its own
+  #last = {}; // what a new one begins with
+  #own = {}; // what was chosen in one that has not begun
+  #changes = 0;
 
-  /** `row` holds the switches; `search` is {topN}; `say(key)` tells what a switch costs when it is put on. */
-  constructor(row, { search, filters, say }) {
-    Object.assign(this, { search, filters });
+  /** `row` holds the switches; `search` is {topN}; `say(key)` tells what a switch costs when it is put on, or that a
+   * choice was not kept; `keep(choices)` keeps those of a conversation that has not begun. */
+  constructor(row, { search, filters, say, keep }) {
+    Object.assign(this, { search, filters, say, keep });
     this.select = row.querySelector("#model");
     this.thinking = row.querySelector("#thinking");
     this.judging = el("button", { class: "switch", id: "insert-block", type: "button", hidden: true, label: "insertBlockLabel" },
@@ -20,21 +27,21 @@ export class Options {
     this.calling = el("button", { class: "switch", id: "tools", type: "button", hidden: true, label: "toolsLabel" },
       el("span", { i18n: "tools" }));
     this.thinking.after(this.judging, this.calling);
-    bind(this.calling, "tools");
-    bind(this.thinking, "thinking");
+    this.calling.addEventListener("click", () => this.#choose({ tools: this.#callable.length ? [] : this.#tools }));
+    this.thinking.addEventListener("click", () => this.#choose({ thinking: !this.#choices.thinking }));
+    this.select.addEventListener("change", () => this.#choose({ model_id: this.select.value }));
     bind(this.judging, "insert_block", (on) => say(on ? "insertBlockCost" : ""));
-    this.select.addEventListener("change", () => this.#choose());
   }
 
-  /** The request's fields that are not as the server has them anyway. */
+  /** The request's fields that are not as the server has them anyway: what was chosen may be on its way there. */
   get chosen() {
     const filters = this.filters.request;
     return {
-      ...(isOn(this.thinking) ? { thinking: true } : {}),
-      ...(this.#modelId === this.#default ? {} : { model_id: this.#modelId }),
+      ...("thinking" in this.#choices ? { thinking: isOn(this.thinking) } : {}),
+      ...("model_id" in this.#choices ? { model_id: this.#modelId } : {}),
       ...(this.search.topN ? { rerank_top_n: this.search.topN } : {}),
       ...(isOn(this.judging) ? this.#judge : {}),
-      ...(isOn(this.calling) ? { tools: this.#tools } : {}),
+      ...("tools" in this.#choices ? { tools: isOn(this.calling) ? this.#callable : [] } : {}),
       ...(filters ? { filters } : {}),
     };
   }
@@ -42,34 +49,61 @@ export class Options {
   /** Whether a model that can judge is configured; undefined where the server does not say. */
   set canJudge(can) {
     this.#canJudge = can ?? null;
-    this.#offer();
+    this.#draw();
   }
 
   /** What models may call on this server; none: there is nothing to switch on. */
   set tools(names) {
     this.#tools = names ?? [];
-    this.#offer();
+    this.#draw();
+  }
+
+  /** What a new conversation begins with, as the server says. */
+  set last(choices) {
+    this.#last = choices;
+    if (!this.#id) this.#is({ ...choices, ...this.#own });
+  }
+
+  /** Another conversation is open; `chosen` is what was chosen in one that has not begun. */
+  show(id, chosen = {}) {
+    [this.#id, this.#own] = [id, id ? {} : chosen];
+    this.#is(id ? {} : { ...this.#last, ...chosen });
+  }
+
+  /** Gives what takes the conversation once it is read, unless a choice was made meanwhile. */
+  reading() {
+    const [id, changes] = [this.#id, this.#changes];
+    return (session) => id === this.#id && changes === this.#changes && this.#is(choicesOf(session));
+  }
+
+  /** The conversation that had not begun has this id now, and keeps its choices. */
+  begun(id) {
+    this.#id = id;
+    if (Object.keys(this.#own).length) this.#send(this.#own);
+    this.#own = {};
   }
 
   /** With one model there is nothing to choose, and the box stays away. */
   async load(listModels) {
     const { models = [], default: first = "default" } = (await listModels().catch(() => null)) ?? {};
-    this.#isKnown = true;
     this.select.replaceChildren(...models.map(({ id, label }) => el("option", { value: id, text: label || id })));
-    const stored = readPref("model");
-    this.select.value = models.some(({ id }) => id === stored) ? stored : first;
     this.select.hidden = models.length < 2;
     [this.#models, this.#default] = [models, first];
-    this.#offer();
+    this.#draw();
   }
 
-  /** What was chosen the last time holds until the models are listed. */
   get #modelId() {
-    return this.select.value || (!this.#isKnown && readPref("model")) || this.#default;
+    const { model_id: id = this.#default } = this.#choices;
+    return !this.#models.length || this.#models.some((model) => model.id === id) ? id : this.#default;
   }
 
   get #generative() {
     return this.#models.find(({ id }) => id === this.#modelId)?.generative !== false;
+  }
+
+  /** Those of the conversation's tools that there are. */
+  get #callable() {
+    return this.#choices.tools ?? [];
   }
 
   /** A model that quotes rather than writes cannot judge: another does, then. */
@@ -78,28 +112,48 @@ export class Options {
     return { use_insert_block: true, ...(other ? { insert_block_llm_id: other.id } : {}) };
   }
 
+  #choose(choice) {
+    this.#changes += 1;
+    this.#is({ ...this.#choices, ...choice });
+    this.#last = { ...this.#last, ...choice };
+    if (this.#id) return this.#send(choice);
+    this.#own = { ...this.#own, ...choice };
+    this.keep(this.#own);
+  }
+
+  /** A choice that is not kept holds for the questions that are asked here, which say it themselves. */
+  #send(choices) {
+    changeSession(this.#id, choices).catch(() => this.say("choiceNotKept"));
+  }
+
+  #is(choices) {
+    this.#choices = choices;
+    this.#draw();
+  }
+
   /** A model that quotes rather than writes has nothing to think about. */
-  #offer() {
+  #draw() {
+    this.select.value = this.#modelId;
+    press(this.thinking, this.#choices.thinking);
+    press(this.calling, this.#callable.length > 0);
     this.thinking.hidden = !this.#generative;
     this.calling.hidden = !this.#tools.length || !this.#generative;
     this.judging.hidden = !(this.#canJudge || this.#models.some(({ generative }) => generative));
   }
-
-  #choose() {
-    writePref("model", this.select.value);
-    this.#offer();
-  }
 }
 
+const CHOICES = ["model_id", "temperature", "max_tokens", "thinking", "tools", "knowledge"];
+const choicesOf = (session) => Object.fromEntries(CHOICES.filter((name) => session?.[name] != null).map((name) => [name, session[name]]));
+
 const isOn = (button) => button.getAttribute("aria-pressed") === "true" && !button.hidden;
+const press = (button, on) => button.setAttribute("aria-pressed", String(Boolean(on)));
 
 /** A button that is on or off, as it was the last time. */
-function bind(button, pref, onChange = () => {}) {
-  const set = (on) => button.setAttribute("aria-pressed", String(on));
-  set(readPref(pref) === "true");
+function bind(button, pref, onChange) {
+  press(button, readPref(pref) === "true");
   button.addEventListener("click", () => {
     const on = button.getAttribute("aria-pressed") !== "true";
-    set(on);
+    press(button, on);
     writePref(pref, String(on));
     onChange(on);
   });

@@ -2,7 +2,7 @@
 
 import { readFileName } from "../api/documents.js";
 import { ApiError } from "../api/http.js";
-import { clearPersona, readPersona, setPersona } from "../api/sessions.js";
+import { clearPersona, readSession, setPersona } from "../api/sessions.js";
 import { el, icon, isWriting, setText } from "../base/dom.js";
 import { firstChars } from "../base/insert.js";
 import { wordsFor, writePersona } from "./dialog.js";
@@ -21,9 +21,12 @@ export class PersonaCard {
   maxChars = DEFAULT_MAX_CHARS;
   element = el("div", { class: "persona" });
 
-  /** `keep(persona)`: that of a conversation which has not begun. `say(key, vars, act)` tells what was done. */
-  constructor({ keep, say }) {
-    Object.assign(this, { keep, say });
+  /**
+   * `keep(persona)`: that of a conversation which has not begun. `say(key, vars, act)` tells what was done.
+   * `onReading()` gives what is called with the conversation once it is read.
+   */
+  constructor({ keep, say, onReading }) {
+    Object.assign(this, { keep, say, onReading });
     this.#draw();
   }
 
@@ -54,9 +57,12 @@ export class PersonaCard {
     const [place, reading] = [this.#place, ++this.#reading];
     const isNewest = () => place === this.#place && reading === this.#reading; // not older than what was set meanwhile
     if (!place.id) return;
+    const onRead = this.onReading();
     try {
-      const persona = await readPersona(place.id);
-      if (isNewest()) this.#is(persona);
+      const session = await readSession(place.id);
+      if (!isNewest()) return;
+      this.#is(session?.persona ?? null);
+      onRead(session);
     } catch (error) {
       if (isNewest()) this.#unread(error);
     }

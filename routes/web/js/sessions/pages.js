@@ -1,6 +1,7 @@
 /** The conversations as far as they are read: the newest first, page by page, or those that a search found. */
 
 import { listSessions } from "../api/sessions.js";
+import { tell } from "../base/bus.js";
 
 export class SessionPages {
   sessions = [];
@@ -56,6 +57,7 @@ export class SessionPages {
   async #read(which) {
     const changes = this.#changes;
     const page = await listSessions(which);
+    if (page?.choices) tell("choices", page.choices);
     return changes === this.#changes ? page : this.#read(which);
   }
 

@@ -332,7 +332,7 @@ class GgufLLM(HttpLLM):
         key, path = (PROMPT, "v1/completions") if flat else (MESSAGES, "v1/chat/completions")
         params: dict[str, Any] = {"model": self.model, key: None, "stream": True}
         params |= {"stream_options": {"include_usage": True}}
-        params |= {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
+        params |= {**self._limits(exchange), **self.options}
         body = rebuild_body(params, key, wire_messages(messages, key))
         exchange.sent(body)
         return self._engine.endpoint(path), body

@@ -1,0 +1,135 @@
+"""Which model answers a session's questions and how, where they do not say it; and how much it reads."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.settings import Settings
+from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.servers.app import App, make_settings, open_app
+
+CHOSEN: dict[str, Any] = {
+    "model_id": "other", "temperature": 0.7, "max_tokens": 300, "thinking": True, "knowledge": "never",
+}  # fmt: skip
+
+
+@pytest.fixture
+def stub() -> Iterator[StubLLM]:
+    with running_stub(StubLLM()) as running:
+        yield running
+
+
+def with_models(tmp_path: Path, stub: StubLLM, *names: str, **sections: Any) -> Settings:
+    table = {"provider": "openai", "base_url": stub.url, "context_window": 32_000, "max_tokens": 1_000}
+    llms = {name: {**table, "model": f"m-{name}"} for name in ("default", *names)}
+    return make_settings(tmp_path, models={"llms": llms}, **sections)
+
+
+async def choose(app: App, session_id: str, **choices: Any) -> dict[str, Any]:
+    response = await app.client.patch(f"/sessions/{session_id}", json=choices)
+    assert response.status_code == 200, response.text
+    return response.json()  # type: ignore[no-any-return]
+
+
+async def test_a_session_chooses_and_a_request_that_says_otherwise_wins(
+    tmp_path: Path, stub: StubLLM
+) -> None:
+    """Discriminates: a default of the request's that beats the session's choice; one that is never undone."""
+    async with open_app(with_models(tmp_path, stub, "other")) as app:
+        first = await app.ask("什么是父子链？")
+        assert (stub.bodies[-1]["model"], stub.bodies[-1]["temperature"]) == ("m-default", 0.2)
+        session = await choose(app, first.session_id, **CHOSEN)
+        assert {name: session[name] for name in CHOSEN} == CHOSEN
+        second = await app.ask("然后呢？", session_id=first.session_id)
+        sent = stub.bodies[-1]
+        assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("m-other", 0.7, 300)
+        turn = (await app.client.get(f"/turns/{second.finished['turn_id']}")).json()
+        assert turn["model_id"] == "other"
+        assert {name: turn["request"][name] for name in CHOSEN if name != "model_id"} == {
+            name: value for name, value in CHOSEN.items() if name != "model_id"
+        }
+        own = {"model_id": "default", "temperature": 0, "max_tokens": 40}
+        await app.ask("再说一次。", session_id=first.session_id, **own)
+        sent = stub.bodies[-1]
+        assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("m-default", 0.0, 40)
+        await choose(app, first.session_id, **dict.fromkeys(CHOSEN))
+        await app.ask("现在呢？", session_id=first.session_id)
+        assert (stub.bodies[-1]["model"], stub.bodies[-1]["max_tokens"]) == ("m-default", 1_000)
+
+
+async def test_the_choices_are_kept_and_a_new_session_begins_with_its_owners_last(
+    tmp_path: Path, stub: StubLLM
+) -> None:
+    """Discriminates: choices of this process, of another owner, or written over by a turn's beginning."""
+    keys = {"server": {"api_keys": ["mine", "others"]}}
+    mine, others = ({"authorization": f"Bearer {key}"} for key in ("mine", "others"))
+    async with open_app(with_models(tmp_path, stub, "other", **keys)) as app:
+        app.client.headers.update(mine)
+        older, newer = [(await app.ask(each)).session_id for each in ("一？", "二？")]
+        await choose(app, older, model_id="other", temperature=1.5)
+        await choose(app, newer, title="标题")
+    async with open_app(with_models(tmp_path, stub, "other", **keys)) as app:
+        app.client.headers.update(mine)
+        await app.ask("三？", session_id=older)
+        assert (stub.bodies[-1]["model"], stub.bodies[-1]["temperature"]) == ("m-other", 1.5)
+        begun = await app.ask("四？")
+        assert (stub.bodies[-1]["model"], stub.bodies[-1]["temperature"]) == ("m-other", 1.5)
+        stored = (await app.client.get(f"/sessions/{begun.session_id}")).json()
+        assert (stored["model_id"], stored["temperature"]) == ("other", 1.5)
+        made = (await app.client.post("/sessions", json={})).json()
+        assert made["model_id"] == "other"
+        await app.ask("五？", session_id=newer)
+        assert stub.bodies[-1]["model"] == "m-default"
+        app.client.headers.update(others)
+        await app.ask("六？")
+        assert stub.bodies[-1]["model"] == "m-default"
+
+
+async def test_a_choice_that_is_no_longer_configured_stops_no_question(tmp_path: Path, stub: StubLLM) -> None:
+    """Discriminates: a session that can never be asked in again."""
+    async with open_app(with_models(tmp_path, stub, "other")) as app:
+        session_id = (await app.ask("一？")).session_id
+        await choose(app, session_id, model_id="other", temperature=1.0)
+    async with open_app(with_models(tmp_path, stub)) as app:
+        await app.ask("二？", session_id=session_id)
+    assert (stub.bodies[-1]["model"], stub.bodies[-1]["temperature"]) == ("m-default", 1.0)
+
+
+async def test_a_retry_is_the_same_request_whatever_the_session_chooses_meanwhile(
+    tmp_path: Path, stub: StubLLM
+) -> None:
+    """Discriminates: a fingerprint of the settled request, by which the retry is a conflict."""
+    async with open_app(with_models(tmp_path, stub, "other")) as app:
+        session_id = (await app.ask("一？")).session_id
+        asked = {"session_id": session_id, "turn_id": str(uuid.uuid4())}
+        await app.ask("二？", **asked)
+        await choose(app, session_id, model_id="other")
+        again = await app.ask("二？", **asked)
+    assert (again.answer, len(stub.bodies)) == ("one two three", 2)
+
+
+@pytest.mark.parametrize(
+    ("choices", "status", "field"),
+    [
+        ({"model_id": "none"}, 404, "model_id"),
+        ({"tools": ["none"]}, 404, "tools"),
+        ({"temperature": 2.1}, 422, "temperature"),
+        ({"temperature": "1"}, 422, "temperature"),
+        ({"max_tokens": 0}, 422, "max_tokens"),
+        ({"thinking": "yes"}, 422, "thinking"),
+        ({"knowledge": "maybe"}, 422, "knowledge"),
+    ],
+)
+async def test_a_choice_that_cannot_be_is_refused(
+    tmp_path: Path, stub: StubLLM, choices: dict[str, Any], status: int, field: str
+) -> None:
+    async with open_app(with_models(tmp_path, stub)) as app:
+        session_id = (await app.client.post("/sessions", json={})).json()["session_id"]
+        response = await app.client.patch(f"/sessions/{session_id}", json=choices)
+        assert (response.status_code, field in response.text) == (status, True)
+        assert field not in (await app.client.get(f"/sessions/{session_id}")).json()
