@@ -215,8 +215,9 @@ class KnowledgeHandler:
         answer, how = self._llms.get(request.model_id, request.owner), request.how
         if how.tools and not answer.takes_tools:
             raise BadRequestError(f"tools: model {request.model_id!r} cannot call tools.")
-        options = CallOptions(temperature=how.temperature, max_tokens=how.max_tokens)
-        answer = answer.asked_with(options, self._conversation.answer_share)
+        thinking = how.thinking if request.switches_thinking else None
+        options = CallOptions(thinking, how.temperature, how.max_tokens)
+        answer = answer.asked_with(options)
         judge_id = how.insert_block_llm_id
         judge = self._llms.get(judge_id, request.owner) if judge_id else answer
         judging = how.use_insert_block and judge.generative

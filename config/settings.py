@@ -348,11 +348,14 @@ class LLMSettings(Section):
     layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] | None = None
     begins_thinking: Literal["auto", "always", "never"] = "auto"
     options: dict[str, Any] = Field(default_factory=dict, repr=False)
+    thinking_on: dict[str, Any] | None = Field(None, repr=False)
+    thinking_off: dict[str, Any] | None = Field(None, repr=False)
 
     @model_validator(mode="after")
     def _sends_no_key_in_the_body(self) -> Self:
         """There it would be stored with every prompt."""
-        secret = next((name for name in self.options if is_secret_name(name)), None)
+        sent = (*self.options, *(self.thinking_on or ()), *(self.thinking_off or ()))
+        secret = next((name for name in sent if is_secret_name(name)), None)
         if secret is not None and self.provider in ("openai", "anthropic", "gguf"):
             raise ValueError(f"options go into the request's body, but not {secret}: set api_key beside them")
         return self

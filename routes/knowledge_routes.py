@@ -143,6 +143,7 @@ def _turn_request(body: ChatBody, owner: str, request_id: str, language: Languag
         language=language,
         begins_session=body.begin_session,
         left_open=frozenset(CHOICES) - body.model_fields_set,
+        switches_thinking=True,
     )
 
 

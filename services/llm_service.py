@@ -166,7 +166,7 @@ class ModelEntry:
 
         Scrubbed, trimmed and without its thinking: empty when it met a limit before its thinking ended.
         """
-        model = replace(self, options=CallOptions())  # what a person chose is for answers
+        model = replace(self, options=CallOptions(thinking=False))  # what a person chose is for answers
         stream = model.stream_laid(lambda layout: lay_out(messages, layout, NO_TEXTS))
         async with aclosing(stream):
             deltas = [delta async for delta in stream]

@@ -75,7 +75,8 @@ class Answer:
     `begins_thinking`: the text is thinking until it says otherwise. When that was only `guessed`, an answer
     that ended by itself and never said otherwise was no thinking: it is then sent again as content, and kept
     as such. One that met a limit stays thinking: its closing tag may not have come yet.
-    `max_chars`: thinking and content together are cut there, and no more is read.
+    `max_chars`: thinking and content together are cut there, and no more is read. Without `shows_thinking` it
+    is told apart, and neither sent nor kept.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Answer:
         begins_thinking: bool = False,
         guessed: bool = False,
         max_chars: int = sys.maxsize,
+        shows_thinking: bool = True,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._content = TrimmedText()
@@ -103,6 +105,7 @@ class Answer:
         self._max_chars = self._room = max_chars
         self._unread = SILENT_CHARS * max_chars
         self._full = False
+        self._shows_thinking = shows_thinking
         self._thinking_apart = False
         self._timer = timer
         self._thought_s: tuple[float, float] | None = None  # when the first and the last piece came
@@ -116,7 +119,7 @@ class Answer:
 
     @property
     def thinking(self) -> str:
-        return str(self._thinking)
+        return str(self._thinking) if self._shows_thinking else ""
 
     @property
     def thinking_ms(self) -> float | None:
@@ -132,7 +135,7 @@ class Answer:
         content, thinking = self._step_begins
         own = self._reported_completion
         if own is None:
-            own = estimate_tokens(self.content[content:]) + estimate_tokens(self.thinking[thinking:])
+            own = sum(map(estimate_tokens, (self.content[content:], str(self._thinking)[thinking:])))
         return self._earlier_tokens[1] + own
 
     @property
@@ -150,7 +153,7 @@ class Answer:
         """The model goes on behind calls of tools: as a paragraph of its own, which may begin in thinking."""
         self._earlier_tokens = (self.prompt_tokens, self.completion_tokens)
         self._reported_completion = self._reported_prompt = self.finish_reason = None
-        self._step_begins = (len(self.content), len(self.thinking))
+        self._step_begins = (len(self.content), len(str(self._thinking)))
         self.calls = ()
         self._splitter = ThinkSplitter(self._begins_thinking)
         self._filter = self._filters() if self._filters else None
@@ -237,6 +240,8 @@ class Answer:
             return None
         if not thinking:
             return ContentEvent(added)
+        if not self._shows_thinking:
+            return None
         now = self._timer()
         self._thought_s = (self._thought_s[0] if self._thought_s else now, now)
         return ThinkEvent(added)
@@ -272,7 +277,7 @@ class Answer:
 
     def _answer_after_all(self) -> TextEvents:
         """The thinking as content, once."""
-        text = self.thinking
+        text = str(self._thinking)
         if not text:
             return []
         self._guessed_wrong = True

@@ -89,6 +89,7 @@ class TurnRun:
             begins_thinking=model.starts_in_thinking,
             guessed=model.begins_thinking == "auto",
             max_chars=pipeline.max_answer_chars,
+            shows_thinking=model.options.thinking is not False,
         )
         self._saver = AnswerSaver(self._answer, partial(pipeline.conversations.save_meanwhile, self.turn_id))
         self._citing = Citing()

@@ -280,9 +280,9 @@ class TurnRequest:
     `language` is the reader's, None where it is not known; a command, which has none, is answered in it.
     `persona` is this turn's own, before that of the session ("": none). `cancelled_when_left`: a reader who
     leaves has stopped it, and no grace is waited for. `begins_session`: an unknown `session_id` is one
-    that the client chose, where the deployment lets it.
-    `left_open`: what the session chooses
-    (core.conversation.sessions.CHOICES), since the request does not say it.
+    that the client chose, where the deployment lets it. `left_open`: what the session chooses
+    (core.conversation.sessions.CHOICES), since the request does not say it. `switches_thinking`: whether
+    `how.thinking` is the model's switch, too, and without it none is shown; else the model does as it does.
     """
 
     question: str
@@ -299,6 +299,7 @@ class TurnRequest:
     cancelled_when_left: bool = False
     begins_session: bool = True
     left_open: frozenset[str] = frozenset()
+    switches_thinking: bool = False
 
     @property
     def fingerprint(self) -> str:

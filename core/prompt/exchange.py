@@ -30,8 +30,9 @@ WireMessage = dict[str, Any]  # a message as OpenAI's API takes it
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """What one request asks of its model; None: as the model's table says."""
+    """What one request asks of its model; None: as the model's table says, and thinking as the model does."""
 
+    thinking: bool | None = None
     temperature: float | None = None
     max_tokens: int | None = None
 

@@ -128,6 +128,7 @@ def _turn_request(body: CompletionBody, owner: str, request_id: str, model_id: s
         how=AskedWith(**body.model_dump(include=set(_HOW))),
         filters=filter_of(body.filters),
         cancelled_when_left=True,
+        switches_thinking="thinking" in body.model_fields_set,
     )
 
 

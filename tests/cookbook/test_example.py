@@ -19,7 +19,7 @@ EXAMPLE = (COOKBOOK / "wenmai.example.toml").read_text(encoding="utf-8")
 UNCOMMENTED = re.sub(r"^#(?=[a-z_]+ = |\[)", "", EXAMPLE, flags=re.M)
 TABLES = {"llms", "sources", "tools"}
 AN_EXAMPLE = {"relevant_turn_threshold", "provider", "model", "api_key_env", "context_window", "tokenizer",
-              "layout", "folder", "owner", "command"}  # fmt: skip
+              "layout", "thinking_on", "thinking_off", "folder", "owner", "command"}  # fmt: skip
 """What has no default that could be written down, or is required."""
 
 

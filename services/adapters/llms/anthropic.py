@@ -89,26 +89,29 @@ class AnthropicLLM(HttpLLM):
     ) -> tuple[Endpoint, bytes]:
         """A flat prompt is one user message already."""
         request = fielded(messages)
-        limits = self._limits(exchange)
-        own: dict[str, Any] = {"model": self.model, "max_tokens": limits["max_tokens"]}
-        own |= {SYSTEM: request.system} if request.system else {}
-        own |= {MESSAGES: request.messages, "stream": True, **self._temperature(limits["temperature"])}
-        own |= fielded_tools(exchange.offer, messages)
         # what was thought before a call is signed, and not at hand: after it there is no thinking
         after_tools = bool(messages) and messages[-1].role is Role.TOOL
-        options = {
-            name: value for name, value in self.options.items() if name != "thinking" or not after_tools
-        }
+        options = self._options(exchange)
+        options = {name: value for name, value in options.items() if name != "thinking" or not after_tools}
+        thinking, limits = options.get("thinking"), self._limits(exchange)
+        own: dict[str, Any] = {"model": self.model, "max_tokens": _room(limits["max_tokens"], thinking)}
+        own |= {SYSTEM: request.system} if request.system else {}
+        own |= {MESSAGES: request.messages, "stream": True}
+        if not thinking:  # between 0 and 1 here, and not to be set beside it
+            own["temperature"] = min(limits["temperature"], 1.0)
+        own |= fielded_tools(exchange.offer, messages)
         body = canonical_json(without_none(own, options, _FIXED))
         exchange.sent(body, system_apart=True)
         return self._messages, body
 
-    def _temperature(self, temperature: float) -> dict[str, float]:
-        """Between 0 and 1 here, and not to be set beside extended thinking."""
-        return {} if self.options.get("thinking") else {"temperature": min(temperature, 1.0)}
-
     def _reader(self, exchange: Exchange) -> AnswerReader:
         return AnthropicReader(exchange)
+
+
+def _room(max_tokens: int, thinking: object) -> int:
+    """Thinking counts as answer, and must leave some of it."""
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    return max_tokens + budget if isinstance(budget, int) and budget >= max_tokens else max_tokens
 
 
 class AnthropicReader(AnswerReader):

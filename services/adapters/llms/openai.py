@@ -86,7 +86,7 @@ class OpenAILLM(HttpLLM):
         key = PROMPT if flat else MESSAGES
         own: dict[str, Any] = {"model": self.model, key: None, "stream": True, **self._limits(exchange)}
         own |= {} if flat else wire_tools(exchange.offer)
-        params = without_none(own, self.options, _FIXED)
+        params = without_none(own, self._options(exchange), _FIXED)
         body = rebuild_body(params, key, wire_messages(messages, key))
         exchange.sent(body)
         return (self._completions if flat else self._chat), body

@@ -8,10 +8,12 @@ import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
+import structlog
 from llama_index.core.base.llms.types import LLMMetadata
 from pydantic import Field, PrivateAttr
 
@@ -31,6 +33,7 @@ from core.prompt.messages import Message, ToolCall
 from core.text import scrub
 from core.tools import MAX_ARGUMENT_CHARS, MAX_NAME_CHARS
 from services.adapters.http import Endpoint, EventReader, NotAnAnswerError, post_stream
+from services.adapters.llms.switches import NOTHING, TEMPLATE, Options, ThinkingSwitch, switch_of
 from services.llm_service import UNKNOWN_WINDOW, answer_reserve, known_window
 from services.models.lean import LeanLLM
 
@@ -225,6 +228,9 @@ def _leniently(data: bytes, kind: type[E]) -> E:
         return kind(error=value.get("error"))
 
 
+log = structlog.get_logger()
+
+UNKNOWN_OPTION = (400, 422)  # how servers refuse one
 ANSWER_SHARE = 0.25  # of the window, at most, when the caller names no other
 END_PATIENCE_S = 2.0  # for token counts and the rest, once the answer is whole
 
@@ -237,12 +243,13 @@ class HttpLLM(LeanLLM):
     max_tokens: int = 2_048
     temperature: float = 0.2
     options: dict[str, Any] = Field(default_factory=dict)
+    switch: ThinkingSwitch = NOTHING
     _client: aiohttp.ClientSession = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
         super().model_post_init(context)
         try:
-            canonical_json(self.options)
+            canonical_json([self.options, self.switch.on, self.switch.off])
         except (TypeError, ValueError) as error:
             raise StartRefusedError(f"options of model {self.model!r} cannot be sent as JSON.") from error
 
@@ -258,26 +265,56 @@ class HttpLLM(LeanLLM):
     async def stream_deltas(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool = False
     ) -> AsyncGenerator[LLMDelta, None]:
-        exchange.begin(exchange.model, exchange.layout)
-        to, body = self._request(messages, exchange, flat=flat)
-        reader, deadline = self._reader(exchange), 0.0
-        try:
-            async with post_stream(self._client, to, body) as stream:
-                while not reader.ended:
-                    piece = await (stream.read_until(deadline) if deadline else stream.read())
-                    if not piece:
-                        break
-                    delta = reader.read(piece)
-                    if delta is not None:
-                        yield delta
-                    reader.check()
-                    if reader.complete and not deadline:
-                        deadline = asyncio.get_running_loop().time() + END_PATIENCE_S
-                reader.check_end()
-                await stream.drain()
-        except LLMRefusedError as error:
-            exchange.status = error.status
-            raise
+        options = exchange.options
+        while True:
+            exchange.begin(exchange.model, exchange.layout)
+            to, body = self._request(messages, exchange, flat=flat)
+            reader, deadline = self._reader(exchange), 0.0
+            try:
+                async with post_stream(self._client, to, body) as stream:
+                    while not reader.ended:
+                        piece = await (stream.read_until(deadline) if deadline else stream.read())
+                        if not piece:
+                            break
+                        delta = reader.read(piece)
+                        if delta is not None:
+                            yield delta
+                        reader.check()
+                        if reader.complete and not deadline:
+                            deadline = asyncio.get_running_loop().time() + END_PATIENCE_S
+                    reader.check_end()
+                    await stream.drain()
+            except LLMRefusedError as error:
+                exchange.status = error.status
+                if not self._drops_switch(exchange, error):
+                    raise
+            else:
+                if exchange.options is not options:
+                    self._learn_no_switch()
+                return
+
+    def _drops_switch(self, exchange: Exchange, refusal: LLMRefusedError) -> bool:
+        """Whether the refusal may be of options that are guessed: then it is asked once more without."""
+        thinking, switch = exchange.options.thinking, self.switch
+        sent = switch.on if thinking else switch.off
+        if thinking is None or not (sent and switch.guessed and refusal.status in UNKNOWN_OPTION):
+            return False
+        exchange.options = replace(exchange.options, thinking=None)
+        return True
+
+    def _learn_no_switch(self) -> None:
+        log.warning("thinking_switch_refused", model=self.model, options=sorted(self.switch.on))
+        self.switch = NOTHING
+
+    def _options(self, exchange: Exchange) -> dict[str, Any]:
+        """Those of the table, and of the switch of thinking: what is guessed stands below the table's, unless
+        thinking is to be off."""
+        thinking, switch = exchange.options.thinking, self.switch
+        if thinking is None:
+            return self.options
+        if thinking and switch.guessed:
+            return _merged(switch.on, self.options)
+        return _merged(self.options, switch.on if thinking else switch.off)
 
     def _limits(self, exchange: Exchange) -> dict[str, Any]:
         """Temperature and length, as the request asks for them, else as the model's table."""
@@ -304,6 +341,13 @@ def without_none(own: dict[str, Any], options: dict[str, Any], fixed: Sequence[s
     return {name: value for name, value in laid.items() if value is not None or name in fixed}
 
 
+def _merged(options: Options, above: Options) -> dict[str, Any]:
+    """What a template takes is one object, to which both may have something to say."""
+    merged = {**options, **above}
+    both = [each[TEMPLATE] for each in (options, above) if isinstance(each.get(TEMPLATE), dict)]
+    return {**merged, TEMPLATE: {**both[0], **both[1]}} if len(both) > 1 else merged
+
+
 def configured(entry: LLMSettings, answer_share: float) -> dict[str, Any]:
     """The fields of an HttpLLM that the model's table gives; the window is 0 when it is unknown."""
     window = entry.context_window or known_window(entry.model)
@@ -313,6 +357,7 @@ def configured(entry: LLMSettings, answer_share: float) -> dict[str, Any]:
         "max_tokens": answer_reserve(entry.max_tokens, window or UNKNOWN_WINDOW, answer_share),
         "temperature": entry.temperature,
         "options": merged_options(entry),
+        "switch": switch_of(entry),
     }
 
 

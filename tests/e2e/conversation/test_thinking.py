@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from config.settings import Settings
+from tests.support.models.stub_llm import Refusal, StubLLM, running_stub
+from tests.support.models.tool_stub import Step, calling_tools
 from tests.support.servers.app import make_settings, open_app, scripted
 
 ECHO = ("The tag is\n", "</think>\n", "as you asked.")
@@ -64,3 +66,95 @@ async def test_how_long_it_thought_is_told_and_kept(tmp_path: Path) -> None:
     async with open_app(settings(tmp_path, "Yes.", name="m")) as app:
         plain = await app.ask("Why?", thinking=True)
     assert "thinking" not in plain.finished["timings_ms"]
+
+
+TEMPLATE = "chat_template_kwargs"
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "off"),
+    [
+        ("Qwen/Qwen3-8B", {TEMPLATE: {"enable_thinking": True}}, {TEMPLATE: {"enable_thinking": False}}),
+        ("deepseek-v3.2", {TEMPLATE: {"thinking": True}}, {TEMPLATE: {"thinking": False}}),
+        (
+            "qwen3:8b",
+            {"think": True, "reasoning_effort": "medium"},
+            {"think": False, "reasoning_effort": "none"},
+        ),
+        ("Qwen/Qwen3-4B-Instruct-2507", {}, {}),
+        ("m", {}, {}),
+    ],
+)
+async def test_the_switch_of_thinking_reaches_the_model_in_its_own_form(
+    tmp_path: Path, model: str, on: dict[str, Any], off: dict[str, Any]
+) -> None:
+    """Discriminates: a switch that only changes the prompt; one that every model is sent."""
+    with running_stub(StubLLM()) as stub:
+        table = {"provider": "openai", "model": model, "base_url": stub.url, "context_window": 32_000}
+        async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:
+            for thinking, expected in ((True, on), (False, off)):
+                await app.ask("Why?", thinking=thinking)
+                sent = stub.bodies[-1]
+                assert sent.keys() - {"model", "messages", "stream", "temperature", "max_tokens"} == set(
+                    expected
+                )
+                assert {name: sent[name] for name in expected} == expected
+
+
+async def test_the_table_says_it_in_its_own_words(tmp_path: Path) -> None:
+    """Discriminates: options of the table that beat the switch; ours beside the table's."""
+    own = {"options": {"effort": "auto", "top_p": 0.5}, "thinking_on": {"effort": "high"}}
+    with running_stub(StubLLM()) as stub:
+        table = {"provider": "openai", "model": "qwen3-8b", "base_url": stub.url, "context_window": 32_000}
+        settings = make_settings(tmp_path, models={"llms": {"default": {**table, **own}}})
+        async with open_app(settings) as app:
+            for thinking, effort in ((True, "high"), (False, "auto")):
+                await app.ask("Why?", thinking=thinking)
+                sent = stub.bodies[-1]
+                assert (sent["effort"], sent["top_p"], TEMPLATE in sent) == (effort, 0.5, False)
+
+
+async def test_claude_thinks_only_when_it_is_told_to(tmp_path: Path) -> None:
+    """Discriminates: a budget that leaves no room for the answer; a temperature beside it."""
+    with calling_tools(Step("So.")) as stub:
+        table = {"provider": "anthropic", "base_url": stub.claude_url, "api_key": "k", "max_tokens": 1_000}
+        llms = {
+            "default": {**table, "model": "claude-sonnet-4-5"},
+            "new": {**table, "model": "claude-opus-4-8"},
+        }
+        async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
+            await app.ask("Why?", thinking=True)
+            await app.ask("Why?", thinking=True, model_id="new")
+            await app.ask("Why?")
+    by_budget, by_itself, without = stub.bodies
+    assert by_budget["thinking"] == {"type": "enabled", "budget_tokens": 2_048}
+    assert (by_budget["max_tokens"], "temperature" in by_budget) == (3_048, False)
+    assert (by_itself["thinking"]["type"], by_itself["max_tokens"]) == ("adaptive", 1_000)
+    assert ("thinking" in without, without["temperature"]) == (False, 0.2)
+
+
+async def test_a_server_that_refuses_the_switch_is_asked_without_it(tmp_path: Path) -> None:
+    """Discriminates: a guess of ours that makes a model unusable; one refusal of it with every question."""
+
+    def strict(body: dict[str, Any]) -> Refusal | None:
+        return Refusal(f"unknown: {TEMPLATE}") if TEMPLATE in body else None
+
+    with running_stub(StubLLM(refuse=strict)) as stub:
+        table = {"provider": "openai", "model": "qwen3-8b", "base_url": stub.url, "context_window": 32_000}
+        async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:
+            answers = [(await app.ask("Why?")).answer for _ in range(2)]
+    assert answers == ["one two three"] * 2
+    assert [TEMPLATE in body for body in stub.bodies] == [True, False, False]
+
+
+@pytest.mark.parametrize("script", [("<think>Hm.", "</think>", "Yes."), ("Hm.", "</think>", "Yes.")])
+async def test_without_thinking_none_is_shown_or_kept(tmp_path: Path, script: tuple[str, ...]) -> None:
+    """Discriminates: thinking of a model that cannot be told not to, shown to who asked for none."""
+    async with open_app(settings(tmp_path, *script, name="deepseek-r1:8b")) as app:
+        turn = await app.ask("Why?", thinking=False)
+        stored = (await app.client.get(f"/turns/{turn.finished['turn_id']}")).json()
+        by_default = await app.ask("Why?")
+        shown = await app.ask("Why?", thinking=True)
+    assert (turn.answer, turn.text("THINK")) == (by_default.answer, by_default.text("THINK")) == ("Yes.", "")
+    assert (stored["thinking"], stored["answer"]) == ("", "Yes.")
+    assert (shown.answer, shown.text("THINK")) == ("Yes.", "Hm.")

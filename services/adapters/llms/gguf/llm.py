@@ -30,6 +30,7 @@ from services.adapters.http import Endpoint
 from services.adapters.llms.gguf.process import PACKAGE, REFUSED, EngineOptions, ModelSpec
 from services.adapters.llms.openai import OpenAIReader
 from services.adapters.llms.provider import AnswerReader, HttpLLM
+from services.adapters.llms.switches import switch_of
 from services.llm_service import UNKNOWN_WINDOW, answer_reserve
 
 log = structlog.get_logger()
@@ -332,7 +333,7 @@ class GgufLLM(HttpLLM):
         key, path = (PROMPT, "v1/completions") if flat else (MESSAGES, "v1/chat/completions")
         params: dict[str, Any] = {"model": self.model, key: None, "stream": True}
         params |= {"stream_options": {"include_usage": True}}
-        params |= {**self._limits(exchange), **self.options}
+        params |= {**self._limits(exchange), **self._options(exchange)}
         body = rebuild_body(params, key, wire_messages(messages, key))
         exchange.sent(body)
         return self._engine.endpoint(path), body
@@ -373,4 +374,5 @@ async def open_gguf_llm(entry: LLMSettings, answer_share: float, model_id: str =
         max_tokens=answer_reserve(entry.max_tokens, engine.window, answer_share),
         temperature=entry.temperature,
         options=msgspec.to_builtins(sampling),
+        switch=switch_of(entry),
     )
