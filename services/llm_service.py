@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tomllib
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -17,7 +18,7 @@ from llama_index.core.llms.llm import LLM
 
 import config
 from config.settings import LLMSettings
-from core.errors import LLMRefusedError, UnknownModelError
+from core.errors import LLMRefusedError, LLMUnavailableError, UnknownModelError
 from core.llm_wrapper import LLMDelta, LLMStreamWrapper
 from core.prompt.budget import estimate_prompt_tokens
 from core.prompt.exchange import AS_THE_TABLE, CallOptions, Exchange
@@ -39,6 +40,8 @@ NO_CHAT = (
 IN_A_ROW = 2  # answers that teach that answers begin in thinking: one may have been asked to look like it
 
 NO_TEXTS = PromptTexts("", "", "")
+
+ASK_AGAIN_S = 15.0  # a server that did not tell a model's window, or not for good
 
 Lay = Callable[[Layout], Sequence[Message]]
 Form = tuple[Layout, bool]  # and whether it goes to the completion side
@@ -63,11 +66,33 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowReply:
+    """A window as a model's server tells it; 0: it does not. Not `final`: later it may be another."""
+
+    tokens: int = 0
+    final: bool = True
+
+
+NO_WINDOW = WindowReply()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModel:
+    """What a server offers under this name; `window` is 0 where it does not tell."""
+
+    name: str
+    window: int = 0
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelEntry:
     """One configured model. `generative` is False for the extractive answerer, which cannot judge.
 
     `max_tokens` is what is kept free for the answer; `count_tokens` counts as the model does, where known.
-    `asked_by` is the owner whose calls these are, "" for the server's own.
+    `asked_by` is the owner whose calls these are, "" for the server's own. `table_tokens` is the longest
+    answer as the table says, `answer_share` the share of the window that is kept for it at most. `ask_window`
+    is None where the window is configured, or nobody can be asked.
     """
 
     model_id: str
@@ -84,11 +109,19 @@ class ModelEntry:
     asked_by: str = ""
     calls: GuardedCalls = field(default_factory=GuardedCalls, compare=False)
     options: CallOptions = AS_THE_TABLE
+    table_tokens: int = 2_048
+    answer_share: float = 0.25
+    ask_window: Callable[[], Awaitable[WindowReply]] | None = field(default=None, compare=False)
 
-    def asked_with(self, options: CallOptions, answer_share: float) -> ModelEntry:
+    def asked_with(self, options: CallOptions) -> ModelEntry:
         """To be asked so, with an answer that is no longer than its share of the window."""
-        most = answer_reserve(options.max_tokens or self.max_tokens, self.context_window, answer_share)
+        most = options.max_tokens or self.max_tokens
+        most = answer_reserve(most, self.context_window, self.answer_share)
         return replace(self, options=replace(options, max_tokens=most))
+
+    def with_window(self, tokens: int) -> ModelEntry:
+        most = answer_reserve(self.table_tokens, tokens, self.answer_share)
+        return replace(self, context_window=tokens, max_tokens=most)
 
     @property
     def answer_tokens(self) -> int:
@@ -250,6 +283,26 @@ class LLMService:
             raise UnknownModelError(f"model_id: unknown model. Configured: {known}.")
         return replace(entry, asked_by=owner) if owner else entry
 
+    async def keep_windows(self) -> None:
+        """Ask the models' servers for the windows that nobody configured, each until it tells. Never ends."""
+        while True:
+            asking = [entry for entry in self._entries.values() if entry.ask_window is not None]
+            await asyncio.gather(*map(self._learn_window, asking))
+            await asyncio.sleep(ASK_AGAIN_S)
+
+    async def _learn_window(self, entry: ModelEntry) -> None:
+        try:
+            reply = await entry.ask_window() if entry.ask_window is not None else NO_WINDOW
+        except LLMUnavailableError as error:
+            log.debug("model_window_not_known", model_id=entry.model_id, reason=str(error))
+            return
+        if self._entries.get(entry.model_id) is not entry:
+            return  # changed meanwhile
+        if reply.tokens and reply.tokens != entry.context_window:
+            log.info("model_window_learned", model_id=entry.model_id, tokens=reply.tokens)
+            entry = entry.with_window(reply.tokens)
+        self._entries[entry.model_id] = replace(entry, ask_window=None) if reply.final else entry
+
     def has(self, model_id: str) -> bool:
         return model_id in self._entries
 
@@ -261,18 +314,15 @@ class LLMService:
 
 UNKNOWN_WINDOW = 8_192  # what nearly every model in use has at least
 
-_BESIDE = re.compile(r":(free|thinking|nitro|floor|online|extended|exacto)$")  # OpenRouter's, behind a name
 _ENDS_A_NAME = ("", "-", "@", "_")
 
 
 def known_window(model: str) -> int:
     """The longest name of config/model_windows.toml that `model` begins with, part by part; else 0.
 
-    A vendor's prefix ("openai/…") and "ft:" are left aside. A name with another tag behind a colon is
-    Ollama's, which cuts what exceeds its own setting whatever the model could read: it is not known.
+    A vendor's prefix ("openai/…"), "ft:" and a tag behind a colon ("qwen3:8b") are left aside.
     """
-    name = _BESIDE.sub("", model.lower().rpartition("/")[2])
-    name = name.split(":")[1] if name.startswith("ft:") else name
+    name = model.lower().rpartition("/")[2].removeprefix("ft:").partition(":")[0]
     windows = _windows()
     ends = (end for end in range(len(name), 0, -1) if name[end : end + 1] in _ENDS_A_NAME)
     return next((windows[name[:end]] for end in ends if name[:end] in windows), 0)

@@ -546,6 +546,7 @@ def _begun_at_start(container: Container) -> list[Coroutine[Any, Any, object]]:
         container.conversations.index_missing(),
         container.memories.learning.catch_up(),
         container.keep_mended(),
+        container.llms.keep_windows(),
     ]
     if sample_is_pending(settings):
         later.append(container.sample.load())

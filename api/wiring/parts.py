@@ -12,6 +12,7 @@ from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms.llm import LLM
@@ -42,7 +43,14 @@ from services.adapters.schedule import open_schedule, open_sync_schedule, slots_
 from services.knowledge.chunking.splitter import StructureSplitter
 from services.knowledge.jobs.lanes import CpuHours
 from services.knowledge.parsing.process import ParserProcess
-from services.llm_service import DEFAULT_MODEL_ID, ModelEntry, answer_reserve, window_of
+from services.llm_service import (
+    DEFAULT_MODEL_ID,
+    ListedModel,
+    ModelEntry,
+    WindowReply,
+    answer_reserve,
+    window_of,
+)
 from services.models.calls import GuardedCalls
 from services.models.embedding import EmbeddingService
 from services.models.extractive import MODEL_NAME, ExtractiveLLM
@@ -55,9 +63,12 @@ from services.store.dialect import VectorStore
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
+    from services.adapters.llms.catalogue import Catalogue
+
 SAMPLE_FOLDER = Path(__file__).parents[2] / "docs" / "guide"
 SAMPLE_MARKER = "sample-loaded"
 DEFAULT_OPENAI_MODEL = "gpt-4o-mini"
+HTTP_PROVIDERS = ("openai", "anthropic")
 REASON_CHARS = 200  # of what a class says of its options
 T = TypeVar("T")
 WrapEmbedding = Callable[[BaseEmbedding, str], BaseEmbedding]
@@ -307,6 +318,10 @@ def configured_llms(models: ModelSettings) -> dict[str, LLMSettings]:
     return {DEFAULT_MODEL_ID: entries.pop(DEFAULT_MODEL_ID), **entries}
 
 
+def is_openais(base_url: str) -> bool:
+    return (urlsplit(base_url).hostname or "").endswith("api.openai.com")
+
+
 def api_key_for(model_id: str, entry: LLMSettings, models: ModelSettings) -> str:
     """An own server often needs no key; the public API always does.
 
@@ -331,30 +346,9 @@ async def open_llms(
     settings: Settings, stack: AsyncExitStack, only: Mapping[str, LLMSettings] | None = None
 ) -> Mapping[str, ModelEntry]:
     """Of `only` these tables, else of all that are configured. Raises StartRefusedError."""
-    models = settings.models
-    timeouts = StreamTimeouts(models.token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
-    chat = settings.conversation
-    layout = Layout.AUTO if chat.use_chat_mode else Layout.FLAT
-    share = chat.answer_share
-    entries: dict[str, ModelEntry] = {}
-    opening = _OpenLLMs(models, share, stack)
-    for model_id, entry in (only or configured_llms(models)).items():
-        llm = await opening.open(model_id, entry)
-        window = window_of(entry, llm, model_id)
-        entries[model_id] = ModelEntry(
-            model_id=model_id,
-            provider=entry.provider.partition(":")[0],
-            label=Path(entry.model).stem if entry.provider == "gguf" else entry.model or entry.provider,
-            wrapper=LLMStreamWrapper(llm, timeouts),
-            layout=Layout(entry.layout) if entry.layout else layout,
-            context_window=window,
-            max_tokens=answer_reserve(entry.max_tokens, window, share),
-            generative=entry.provider != MODEL_NAME,
-            begins_thinking=entry.begins_thinking,
-            calls=GuardedCalls(model_id),
-            count_tokens=counting_once(await _open_counter(entry)),
-        )
-    return entries
+    opener = LLMOpener(settings, stack)
+    tables = only or configured_llms(settings.models)
+    return {model_id: await opener.entry(model_id, table) for model_id, table in tables.items()}
 
 
 async def _open_counter(entry: LLMSettings) -> Callable[[str], int]:
@@ -365,19 +359,43 @@ async def _open_counter(entry: LLMSettings) -> Callable[[str], int]:
     return await asyncio.to_thread(open_token_counter, entry.tokenizer, entry.model, entry.provider)
 
 
-class _OpenLLMs:
-    """Opens the configured models one after the other; those on HTTP share one pool of connections."""
+class LLMOpener:
+    """Opens models one after the other; those on HTTP share one pool of connections. Its methods raise
+    StartRefusedError."""
 
-    def __init__(self, models: ModelSettings, answer_share: float, stack: AsyncExitStack) -> None:
-        self._models = models
-        self._answer_share = answer_share
+    def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
+        self._models, self._chat = settings.models, settings.conversation
+        self._answer_share = settings.conversation.answer_share
         self._stack = stack
         self._client: ClientSession | None = None
+
+    async def entry(self, model_id: str, table: LLMSettings) -> ModelEntry:
+        models, share = self._models, self._answer_share
+        timeouts = StreamTimeouts(models.token_timeout_s, models.token_timeout_s, models.answer_timeout_s)
+        layout = Layout.AUTO if self._chat.use_chat_mode else Layout.FLAT
+        llm = await self.open(model_id, table)
+        window = window_of(table, llm, model_id)
+        return ModelEntry(
+            model_id=model_id,
+            provider=table.provider.partition(":")[0],
+            label=Path(table.model).stem if table.provider == "gguf" else table.model or table.provider,
+            wrapper=LLMStreamWrapper(llm, timeouts),
+            layout=Layout(table.layout) if table.layout else layout,
+            context_window=window,
+            max_tokens=answer_reserve(table.max_tokens, window, share),
+            table_tokens=table.max_tokens,
+            answer_share=share,
+            ask_window=await self._asks_window(model_id, table),
+            generative=table.provider != MODEL_NAME,
+            begins_thinking=table.begins_thinking,
+            calls=GuardedCalls(model_id),
+            count_tokens=counting_once(await _open_counter(table)),
+        )
 
     async def open(self, model_id: str, entry: LLMSettings) -> LLM:
         if entry.provider == MODEL_NAME:
             return ExtractiveLLM()
-        if entry.provider in ("openai", "anthropic"):
+        if entry.provider in HTTP_PROVIDERS:
             return await self._open_http(model_id, entry)
         if entry.provider == "gguf":
             from services.adapters.llms.gguf.llm import open_gguf_llm
@@ -389,17 +407,41 @@ class _OpenLLMs:
         return load_class(entry.provider, LLM, {**options, **entry.options})  # type: ignore[type-abstract]
 
     async def _open_http(self, model_id: str, entry: LLMSettings) -> LLM:
-        from services.adapters.http import open_model_client
         from services.adapters.llms.anthropic import AnthropicLLM
         from services.adapters.llms.openai import OpenAILLM
 
         key = api_key_for(model_id, entry, self._models)
+        make = OpenAILLM if entry.provider == "openai" else AnthropicLLM
+        return make(entry, key, await self._connections(), self._answer_share)
+
+    async def _connections(self) -> ClientSession:
         if self._client is None:
+            from services.adapters.http import open_model_client
+
             # our own time-outs end an answer; the connection's is only a net below them
             patience_s = self._models.token_timeout_s + 5
             self._client = await self._stack.enter_async_context(open_model_client(patience_s))
-        make = OpenAILLM if entry.provider == "openai" else AnthropicLLM
-        return make(entry, key, self._client, self._answer_share)
+        return self._client
+
+    async def _asks_window(
+        self, model_id: str, entry: LLMSettings
+    ) -> Callable[[], Awaitable[WindowReply]] | None:
+        """OpenAI's own server does not tell."""
+        tells = entry.provider == "anthropic" or (entry.base_url and not is_openais(entry.base_url))
+        if entry.provider not in HTTP_PROVIDERS or entry.context_window or not tells:
+            return None
+        catalogue = await self._catalogue(model_id, entry)
+        return partial(catalogue.window, entry.model)
+
+    async def listed(self, model_id: str, entry: LLMSettings) -> list[ListedModel]:
+        """What its server offers. Raises LLMUnavailableError, too."""
+        return await (await self._catalogue(model_id, entry)).models()
+
+    async def _catalogue(self, model_id: str, entry: LLMSettings) -> Catalogue:
+        from services.adapters.llms.catalogue import Catalogue
+
+        key = api_key_for(model_id, entry, self._models)
+        return Catalogue(await self._connections(), entry.provider, entry.base_url, key)
 
 
 def open_tools(settings: ToolsSettings) -> AbstractAsyncContextManager[Sequence[ToolSource]]:

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -71,6 +72,8 @@ KEEP_ALIVE_S = 30.0  # an idle connection is kept that long
 READ_BYTES = 16_384  # at most: what is read becomes one event, and one write to each reader
 MAX_REFUSAL_BYTES = 65_536
 REFUSAL_PATIENCE_S = 5.0
+MAX_REPLY_BYTES = 8_000_000  # a list of all models there are is a tenth of that
+REPLY_S = 10.0
 DRAIN_S = 0.25  # for the end of the body after the end of the answer, so that the connection can be kept
 REASON_CHARS = 500  # of a refusal that are looked at: a server may repeat the whole request after its reason
 
@@ -155,6 +158,34 @@ async def post_stream(
         yield ModelStream(response)
     finally:
         response.close()
+
+
+async def fetch_json(client: aiohttp.ClientSession, to: Endpoint, body: bytes | None = None) -> Any:
+    """A whole reply, by GET, or by POST of `body`; no redirect is followed.
+
+    Raises LLMUnavailableError, LLMRefusedError, NotAnAnswerError.
+    """
+    method, read = "GET" if body is None else "POST", bytearray()
+    try:
+        async with (
+            asyncio.timeout(REPLY_S),
+            client.request(
+                method, to.url, data=body, headers=to.headers, allow_redirects=False,
+                proxy=to.proxy, proxy_headers=to.proxy_headers,
+            ) as response,
+        ):  # fmt: skip
+            if response.status != 200:
+                raise await _refusal(response)
+            async for piece in response.content.iter_chunked(READ_BYTES):
+                read += piece
+                if len(read) > MAX_REPLY_BYTES:
+                    raise NotAnAnswerError
+    except _FAILURES as error:
+        raise _failure(error, str(to.url.origin()), begun=False) from error
+    try:
+        return json.loads(read)
+    except (ValueError, RecursionError):
+        raise NotAnAnswerError from None
 
 
 def retry_after_s(value: str | None, now: datetime) -> float | None:

@@ -67,6 +67,11 @@ class _Event(WireEvent, gc=False):
 _decoded = make_decoder(_Event)
 
 
+def base_of(base_url: str | None) -> str:
+    """Without the version."""
+    return (base_url or BASE_URL).rstrip("/").removesuffix("/v1")
+
+
 class AnthropicLLM(HttpLLM):
     _messages: Endpoint = PrivateAttr()
 
@@ -80,9 +85,8 @@ class AnthropicLLM(HttpLLM):
         """Its metadata's context window is 0 when neither the settings nor the model's name tell it."""
         super().__init__(**configured(entry, answer_share))
         self._client = client
-        base = (entry.base_url or BASE_URL).rstrip("/").removesuffix("/v1")
         headers = {"x-api-key": api_key.strip(), "anthropic-version": VERSION}
-        self._messages = endpoint(base, "v1/messages", headers)
+        self._messages = endpoint(base_of(entry.base_url), "v1/messages", headers)
 
     def _request(
         self, messages: Sequence[Message], exchange: Exchange, *, flat: bool

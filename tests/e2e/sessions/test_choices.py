@@ -12,6 +12,7 @@ import pytest
 from config.settings import Settings
 from tests.support.models.stub_llm import StubLLM, running_stub
 from tests.support.servers.app import App, make_settings, open_app
+from tests.support.waiting import until
 
 CHOSEN: dict[str, Any] = {
     "model_id": "other", "temperature": 0.7, "max_tokens": 300, "thinking": True, "knowledge": "never",
@@ -133,3 +134,35 @@ async def test_a_choice_that_cannot_be_is_refused(
         response = await app.client.patch(f"/sessions/{session_id}", json=choices)
         assert (response.status_code, field in response.text) == (status, True)
         assert field not in (await app.client.get(f"/sessions/{session_id}")).json()
+
+
+async def window_of(app: App, model_id: str) -> int:
+    turn = await app.ask("Why?", model_id=model_id)
+    prompt = await app.client.get(f"/turns/{turn.finished['turn_id']}/prompt")
+    return int(prompt.json()["window"])
+
+
+async def test_the_window_is_as_the_server_tells_and_the_answer_takes_its_share_of_it(tmp_path: Path) -> None:
+    """Discriminates: 8,192 tokens sent to a model that reads 4,096; a configured window overruled."""
+    with running_stub(StubLLM(models=[{"id": "qwen3-8b", "max_model_len": 4_096}])) as stub:
+        table = {"provider": "openai", "model": "qwen3-8b", "base_url": stub.url, "max_tokens": 8_000}
+        llms = {
+            "default": table,
+            "mine": {**table, "context_window": 20_000},
+            "other": {**table, "model": "m"},
+        }
+        async with open_app(make_settings(tmp_path, models={"llms": llms})) as app:
+            await until(lambda: app.container.llms.get("default").context_window == 4_096)
+            assert [await window_of(app, each) for each in ("default", "mine", "other")] == [
+                4_096,
+                20_000,
+                8_192,
+            ]
+    assert [body["max_tokens"] for body in stub.bodies] == [1_024, 5_000, 2_048]
+
+
+async def test_no_question_waits_for_a_server_that_is_slow_to_tell(tmp_path: Path) -> None:
+    with running_stub(StubLLM(models=[{"id": "m", "max_model_len": 4_096}], models_pause_s=5)) as stub:
+        table = {"provider": "openai", "model": "m", "base_url": stub.url}
+        async with open_app(make_settings(tmp_path, models={"llms": {"default": table}})) as app:
+            assert await window_of(app, "default") == 8_192

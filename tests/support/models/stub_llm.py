@@ -37,7 +37,8 @@ def welcome(body: dict[str, Any]) -> Refusal | None:
 class StubLLM:
     """`words` are sent `pause_s` apart. `status` refuses instead; `cut` ends without a finish reason;
     `raw` is sent instead of an answer; `refuse` looks at a request and may refuse it; `usage` is told at the
-    end. `raw_bodies` are the bytes that came, `paths` where to."""
+    end. `raw_bodies` are the bytes that came, `paths` where to. `models` is what GET /v1/models tells, after
+    `models_pause_s`; None: 404."""
 
     words: tuple[str, ...] = ("one ", "two ", "three")
     pause_s: float = 0.0
@@ -133,7 +134,7 @@ def in_thread(app: Starlette) -> Iterator[str]:
 def running_stub(stub: S) -> Iterator[S]:
     """Serve it in a thread; `stub.url` is its base URL."""
     paths = ("/v1/chat/completions", "/v1/completions")
-    app = Starlette(routes=[Route(path, stub.complete, methods=["POST"]) for path in paths])
-    with in_thread(app) as url:
+    routes = [Route(path, stub.complete, methods=["POST"]) for path in paths]
+    with in_thread(Starlette(routes=[*routes, Route("/v1/models", stub.list_models)])) as url:
         stub.url = f"{url}/v1"
         yield stub
