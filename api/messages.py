@@ -21,7 +21,7 @@ from core.errors import (
 from core.text import Language, is_mostly_chinese
 
 PROMPTS = Path(__file__).parents[1] / "config" / "prompts"
-PromptRole = Literal["knowledge", "general", "unsearched"]
+PromptRole = Literal["knowledge", "general", "unsearched", "searching"]
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "retrieving": ("正在进行混合检索...", "Searching the knowledge base..."),
@@ -368,6 +368,7 @@ class PromptLibrary:
         return self._texts[f"{name}.{language}" if language else name]
 
     def system(self, language: Language, role: PromptRole, *, thinking: bool) -> str:
-        """The role prompt: with passages, where the search found none, and where there was none."""
+        """The role prompt: with passages, where the search found none, where there was none, and where the
+        model searches itself."""
         role_text = self.text(role, language)
         return f"{role_text}\n\n{self.text('thinking', language)}" if thinking else role_text

@@ -441,7 +441,7 @@ class ToolSettings(Section):
         return self
 
 
-SEARCH_TOOL = "search_knowledge"  # our own, which needs no table
+SEARCH_TOOL = "search_knowledge"  # our own (core.tools), which needs no table
 
 
 class ToolsSettings(Section):

@@ -25,6 +25,8 @@ MAX_RESULT_CHARS = 32_000
 MAX_VALIDATION_STEPS = 50_000  # about a tenth of a second
 MAX_FAULT_CHARS = 300
 
+SEARCH_TOOL = "search_knowledge"  # our own; config.settings keeps tables from its name
+
 _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 _JOIN = "__"
 # A regular expression may run for ever, and equality of all pairs nearly so: the server checks these itself.

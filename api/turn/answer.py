@@ -354,6 +354,25 @@ class Citing:
         self._query = query
         self._candidates = candidates
 
+    def add(self, query: Query, candidates: Sequence[Candidate]) -> list[int]:
+        """Sources beside those that are expected, of a search with another query; gives the numbers of all of
+        these. What is a source already keeps its number."""
+        numbers = {each.chunk.chunk_id: at for at, each in enumerate(self._candidates, start=1)}
+        fresh = [each for each in candidates if each.chunk.chunk_id not in numbers]
+        for each in fresh:
+            numbers[each.chunk.chunk_id] = len(numbers) + 1
+        if fresh:
+            self._restart()
+            rewritten = query.question if self._query is not None else ""
+            self.expect(self._query or query, (*self._candidates, *fresh), rewritten)
+        return [numbers[each.chunk.chunk_id] for each in candidates]
+
+    def _restart(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        self._reading = self._passages = None
+        self._spans = []
+
     def begin(self) -> None:
         """Costs nothing to be called again."""
         if self._reading is None and self._candidates:
@@ -385,9 +404,8 @@ class Citing:
         texts = [candidate.chunk.text for candidate in self._candidates]
         for text in texts:
             await _step(len(text), passages.read, text)
-        for number, text in enumerate(texts):
-            self._spans.append(await _step(len(text), passages.span, number))
-        self._passages = passages
+        spans = [await _step(len(text), passages.span, number) for number, text in enumerate(texts)]
+        self._passages, self._spans = passages, list(spans)
 
     async def _refine(self, claimed: dict[int, str]) -> None:
         """By what the answer says, too, for the sources that it names."""

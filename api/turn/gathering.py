@@ -11,7 +11,7 @@ from api.messages import FailureTexts
 from api.turn.answer import FindDocuments
 from api.turn.commands import CommandRunner
 from api.turn.prompt import Gathered, Judgement, PromptBuilder
-from api.turn.tools import ToolBox
+from api.turn.tools import LookedUp, ToolBox
 from core.conversation.branch import Branch
 from core.conversation.turns import KnowledgeUse, Turn, TurnStage, TurnStatus, WarnCode
 from core.errors import WenmaiError
@@ -21,6 +21,7 @@ from core.relevance.probability import apply_threshold
 from core.relevance.query import Query
 from core.relevance.talk import Talk, talk_of
 from core.relevance.talk_model import TalkModel
+from core.tools import SEARCH_TOOL
 from services.conversation.episodes import Episodes
 from services.conversation.summaries import SummaryService
 from services.conversation_manager import ConversationManager
@@ -160,9 +161,18 @@ class Gathering:
         )
         return self._remembering(gathered, memories)
 
+    async def look_up(self, text: str, top_n: int) -> LookedUp:
+        """What a search with these words alone may show. Raises StoreUnavailableError,
+        EmbeddingUnavailableError."""
+        query = await self._pipeline.queries.build(text, [], date=self._date)
+        reranked = await self._pipeline.reranking.rerank(query, await self._search(query))
+        return query, apply_threshold(reranked.candidates, self._pipeline.threshold, top_n)
+
     def _use(self) -> KnowledgeUse:
-        use = self._turn.request.knowledge if self._turn.request else "auto"
-        return self._pipeline.knowledge if use == "auto" else use
+        request = self._turn.request
+        if request is None or request.knowledge != "auto":
+            return request.knowledge if request else self._pipeline.knowledge
+        return "never" if SEARCH_TOOL in request.tools else self._pipeline.knowledge  # the model decides
 
     def _talk_by_phrase(self, recent: Sequence[Turn]) -> Talk | None:
         """Without a model. A request to do something with an answer that does not exist is searched for."""

@@ -51,7 +51,7 @@ from core.prompt.messages import (
 from core.prompt.nearest import nearest_text
 from core.relevance.talk import Talk
 from core.text import Language, is_mostly_chinese
-from core.tools import ToolOffer
+from core.tools import SEARCH_TOOL, ToolOffer
 from services.llm_service import ModelEntry
 
 log = structlog.get_logger()
@@ -196,7 +196,9 @@ class PromptBuilder:
         """Fit what was gathered into the model's window and put it in order, in fences with a new code."""
         budget, code = self._budget(model), new_code()
         budget = replace(budget, tools=tool_tokens(budget, offer))
-        texts = self._with_nearest(self._texts(request, session, gathered.role, code), request, gathered)
+        searches = offer is not None and any(tool.name == SEARCH_TOOL for tool in offer.tools)
+        role: PromptRole = "searching" if searches and not gathered.candidates else gathered.role
+        texts = self._with_nearest(self._texts(request, session, role, code), request, gathered)
         history, memories = _history(gathered), gathered.memories
         texts = self._with_memories(texts, request, memories)
         fitted = _fitted(budget, texts, history, gathered, request.question)
@@ -215,7 +217,9 @@ class PromptBuilder:
         _log_steps(request, assembled)
         candidates = gathered.candidates[: len(fitted.candidates)]
         parts = (
-            *_included(assembled.messages, budget, memories, cited=candidates == fitted.candidates),
+            *_included(
+                assembled.messages, budget, memories, cited=candidates == fitted.candidates and not searches
+            ),
             *(_dropped(one) for one in fitted.dropped),
             *_passed_over(gathered),
             *_untold(gathered, memories),

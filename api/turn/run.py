@@ -32,7 +32,7 @@ from api.turn.stream import (
     remembered_fields,
 )
 from api.turn.talk import talk_reply
-from api.turn.tools import TurnTools
+from api.turn.tools import KnowledgeTool, TurnTools
 from core.conversation.branch import Branch
 from core.conversation.sessions import Command, Session, command_language
 from core.conversation.turns import PromptManifest, Turn, TurnRequest, TurnStage, TurnStatus, Usage, WarnCode
@@ -93,7 +93,9 @@ class TurnRun:
         )
         self._saver = AnswerSaver(self._answer, partial(pipeline.conversations.save_meanwhile, self.turn_id))
         self._citing = Citing()
-        self.tools = TurnTools(pipeline.tools, plan.turn, self._status)
+        look_up = partial(self._gathering.look_up, top_n=plan.request.how.rerank_top_n)
+        search = KnowledgeTool(look_up, self._citing.add, lambda text: self.tools.has_room(text))
+        self.tools = TurnTools(pipeline.tools, plan.turn, self._status, (search,))
         self._prompt: Prompt | None = None
         self._exchange = Exchange()
         self._scope = anyio.CancelScope()

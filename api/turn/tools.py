@@ -4,6 +4,7 @@ kept in pairs with their results."""
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +15,13 @@ import structlog
 
 from config.settings import ToolsSettings
 from core.conversation.turns import Turn, TurnStage, WarnCode
-from core.errors import UnknownToolError
+from core.errors import UnavailableError, UnknownToolError
+from core.knowledge import Candidate
 from core.prompt.messages import Message, ToolCall, step_messages
+from core.relevance.query import Query
 from core.tools import (
+    MAX_RESULT_CHARS,
+    SEARCH_TOOL,
     BadArgumentsError,
     CalledFunction,
     Tool,
@@ -61,15 +66,16 @@ class ToolBox:
 
     @property
     def _tables(self) -> set[str]:
-        return {source.name for source in self.sources}
+        return {SEARCH_TOOL, *(source.name for source in self.sources)}
 
 
 class TurnTools:
     """`gather` first; then `call` for each step of the model's. `messages` is what was said of tools so far,
     in the order of the wire; `steps` how often there were calls."""
 
-    def __init__(self, box: ToolBox, turn: Turn, report: Report) -> None:
+    def __init__(self, box: ToolBox, turn: Turn, report: Report, own: Sequence[ToolSource] = ()) -> None:
         self._box = box
+        self._sources = (*own, *box.sources)
         self._turn_id = turn.turn_id
         self._names = turn.request.tools if turn.request else ()
         self._report = report
@@ -97,7 +103,7 @@ class TurnTools:
 
     async def gather(self) -> None:
         """What the request named and is up. None is waited for longer than its deadline."""
-        named = [source for source in self._box.sources if self._wants(source.name)]
+        named = [source for source in self._sources if self._wants(source.name)]
         lists = await asyncio.gather(*(source.listed() for source in named))
         for source, tools in zip(named, lists, strict=True):
             for tool in tools:
@@ -115,6 +121,10 @@ class TurnTools:
     def give_room(self, tokens: int, count: CountTokens) -> None:
         """How many tokens all results together may take, and how they are counted."""
         self._room, self._count = tokens, count
+
+    def has_room(self, text: str) -> bool:
+        """Whether a result would be shown whole."""
+        return len(text) <= MAX_RESULT_CHARS and self._count(text) <= self._room // 2
 
     async def call(self, answer: str, calls: Sequence[ToolCall]) -> None:
         """One step: all calls beside each other. `answer` is what the model has said so far.
@@ -223,6 +233,62 @@ class TurnTools:
             tokens = self._count(text)
         self._room = max(0, self._room - tokens)
         return text
+
+
+LookedUp = tuple[Query, list[Candidate]]
+_SEARCH = Tool(
+    SEARCH_TOOL,
+    "Searches the user's own documents. Gives numbered passages, the most relevant first, or none. Search "
+    "with the words that the documents would use; cite a passage in the answer by its number in brackets, as "
+    "in [1].",
+    {
+        "type": "object",
+        "properties": {"query": {"type": "string", "minLength": 1, "maxLength": 1000}},
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+    read_only=True,
+    asks=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeTool:
+    """Our own search, as a tool of one turn. `cite` makes passages sources of the turn and gives their
+    numbers; what `has_room` refuses is none."""
+
+    look_up: Callable[[str], Awaitable[LookedUp]]
+    cite: Callable[[Query, Sequence[Candidate]], list[int]]
+    has_room: Callable[[str], bool]
+    name: str = SEARCH_TOOL
+    problem: str = ""
+
+    async def listed(self) -> Sequence[Tool]:
+        return (_SEARCH,)
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolReply:
+        try:
+            query, candidates = await self.look_up(arguments["query"])
+        except UnavailableError:
+            raise ToolFailedError("The documents cannot be searched just now.") from None
+        while candidates and not self.has_room(_passages(candidates, [999] * len(candidates))):
+            candidates = candidates[:-1]
+        return ToolReply(_passages(candidates, self.cite(query, candidates)))
+
+
+def _passages(candidates: Sequence[Candidate], numbers: Sequence[int]) -> str:
+    """As JSON: no passage can look like another one's number."""
+    passages = [
+        {
+            "number": number,
+            "file": each.chunk.file_name,
+            "heading": each.chunk.heading,
+            "relevance": round(each.probability, 2),
+            "text": each.chunk.text,
+        }
+        for number, each in zip(numbers, candidates, strict=True)
+    ]
+    return json.dumps({"passages": passages}, ensure_ascii=False, separators=(",", ":"))
 
 
 class _RefusedError(ToolFailedError):

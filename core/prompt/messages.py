@@ -24,7 +24,7 @@ from core.errors import WenmaiError
 from core.knowledge import Candidate, KnowledgeFilter, scope_of
 from core.prompt.fence import CODE_DIGITS, Kind, neutral, restored, tag
 from core.text import Language
-from core.tools import ToolUse, cut_result
+from core.tools import SEARCH_TOOL, ToolUse, cut_result
 
 
 class Role(StrEnum):
@@ -304,14 +304,22 @@ def step_messages(answer: str, uses: Iterable[ToolUse]) -> Iterator[Message]:
             yield Message(Role.TOOL, use.result, Part.QUESTION, tool_call_id=use.id)
 
 
+_NUMBER = re.compile(r'(?<=\{)"number":\d+,')
 OLD_RESULT_CHARS = 2_000  # of a result that is sent again in later turns
 
 
 def tool_messages(uses: Iterable[ToolUse], part: Part, turn_id: str | None = None) -> Iterator[Message]:
     """An earlier turn's calls and their results, which are cut; its answer follows them."""
-    for message in step_messages("", uses):
+    for message in step_messages("", map(_unnumbered, uses)):
         content = cut_result(message.content, OLD_RESULT_CHARS)
         yield replace(message, content=content, part=part, turn_id=turn_id)
+
+
+def _unnumbered(use: ToolUse) -> ToolUse:
+    """Without the numbers of passages, as its answer: they would be taken for today's."""
+    if use.function.name != SEARCH_TOOL:
+        return use
+    return replace(use, result=_NUMBER.sub("", use.result))
 
 
 def _in_order(turns: Iterable[Turn]) -> tuple[Turn, ...]:

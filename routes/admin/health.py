@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from core.conversation.sessions import MAX_PERSONA_CHARS
+from core.tools import SEARCH_TOOL
 from routes.dependencies import LOCAL_OWNER, Admin, ContainerDep, Owner, sent_key, site_key
 from routes.errors import RETRY_AFTER_S
 from routes.openapi import WireRoute, describe, errors
@@ -99,7 +100,7 @@ async def public_settings(container: ContainerDep, owner: Owner) -> PublicSettin
         store_id=await asyncio.to_thread(container.store_id),
         embedding=container.embedding.name,
         formats=list(container.supported_formats),
-        tools=[source.name for source in container.tools],
+        tools=[*(source.name for source in container.tools), SEARCH_TOOL],
         insert_block=any(entry.generative for entry in container.llms.entries()),
         rerank_top_n=TopN(default=DEFAULT_TOP_N, max=MAX_TOP_N),
     )

@@ -73,7 +73,8 @@ class ChatBody(WireModel):
     tools: list[Named] = Field(
         [],
         max_length=MAX_NAMES,
-        description="What the model may call: names of [tools] tables, or single tools as table__tool.",
+        description="What the model may call: names of [tools] tables, single tools as table__tool, or "
+        "search_knowledge: the model searches the documents itself.",
     )
     stream: bool = Field(True, description="false: one JSON object instead of a stream.")
     stream_format: StreamFormat = Field(

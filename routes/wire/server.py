@@ -108,7 +108,7 @@ class PublicSettings(Reply):
             "store_id": "0b0e7f5c-2a1d-4a0f-9b3c-6d8e1f2a3b4c",
             "embedding": "multilingual-e5-small",
             "formats": [".md", ".pdf"],
-            "tools": ["calendar"],
+            "tools": ["calendar", "search_knowledge"],
             "insert_block": True,
             "rerank_top_n": {"default": 10, "max": 50},
         }

@@ -12,7 +12,7 @@ from tests.house.measure import Figure, cheap
 # has been added since is counted, too.
 AT_MOST = {
     "source modules": 364,  # what tools and episodes added are eight, models three
-    "source lines": 66_490,
+    "source lines": 66_600,
     "settings": 111,
 }
 

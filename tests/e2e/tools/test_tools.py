@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from config.settings import Settings
-from core.tools import ToolState
+from core.tools import SEARCH_TOOL, ToolState
 from tests.support.models.tool_stub import Call, Step, ToolStub, calling_tools
 from tests.support.servers.app import CHAT, HASHING, App, make_settings, open_app
 from tests.support.servers.server import running_server, start_server, stop_server
@@ -111,6 +111,79 @@ async def test_calls_are_made_beside_each_other_and_kept_in_pairs(form: str, ask
     assert prompt["request"]["exact"]
 
 
+def passages(result: str) -> list[dict[str, Any]]:
+    """What the search gave, out of its fence."""
+    return json.loads(result[result.index("{") : result.rindex("}") + 1])["passages"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_model_that_searches_itself_cites_what_it_got(form: str, asking: Asking) -> None:
+    """Discriminates: a search before it was asked for; passages that are no sources, or have numbers of their
+    own; a number of an earlier turn that reads like one of today's."""
+    app, stub = asking.app, asking.stub
+    warranty = await app.add_text(
+        f"保修-{form}.md", f"# 保修 {form}\n\n{form} 的保修期为两年,从购买之日起算。"
+    )
+    await app.add_text(f"退款-{form}.md", f"# 退款 {form}\n\n{form} 的退款在五天之内到账。")
+    searches = [
+        ("c1", SEARCH_TOOL, {"query": f"{form} 保修期"}),
+        ("c2", SEARCH_TOOL, {"query": f"{form} 退款"}),
+    ]
+    again = [("c3", SEARCH_TOOL, {"query": f"{form} 保修期"})]
+    steps = (
+        Step("", searches[:1]),
+        Step("", searches[1:]),
+        Step("", again),
+        Step("保修两年 [1],退款五天 [2]。"),
+    )
+    streamed = await asking.ask(form, *steps, tools=[SEARCH_TOOL], knowledge="auto")
+    assert (stub.offered(0), "<passage" in str(stub.bodies[0]["messages"])) == ([SEARCH_TOOL], False)
+    results = stub.results(3)
+    assert "<tool_result-" in results["c1"]
+    numbered = {
+        call: {each["file"]: each["number"] for each in passages(text)} for call, text in results.items()
+    }
+    assert numbered["c1"][f"保修-{form}.md"] == numbered["c3"][f"保修-{form}.md"]
+    sources = {source["file_name"]: source["index"] for source in streamed.sources}
+    assert {**numbered["c1"], **numbered["c2"]} == sources
+    assert all(source["key_passage"] for source in streamed.sources)
+    assert [source["index"] for source in streamed.sources if source["cited"]] == [1, 2]
+    turn = await asking.turn(streamed)
+    assert turn["sources"] == streamed.sources
+    prompt = (await app.client.get(f"/turns/{turn['turn_id']}/prompt")).json()
+    assert (prompt["request"]["exact"], prompt["request"]["body"].encode()) == (True, stub.raw_bodies[3])
+    await app.ask("谢谢", knowledge="never", model_id=form, session_id=streamed.session_id)
+    assert '"file"' in stub.results(4)["c1"]
+    assert '"number"' not in stub.results(4)["c1"]
+    assert (await app.client.delete(f"/documents/{warranty}")).status_code == 200
+    assert "保修期为两年" not in json.dumps(await asking.turn(streamed), ensure_ascii=False)
+
+
+async def test_a_search_that_brings_nothing_leaves_no_source(asking: Asking) -> None:
+    steps = (Step("", [("c1", SEARCH_TOOL, {"query": "zzqx"})]), Step("资料中没有。"))
+    streamed = await asking.ask("openai", *steps, tools=[SEARCH_TOOL], filters={"tags": ["nowhere"]})
+    assert passages(asking.stub.results(1)["c1"]) == streamed.sources == []
+    bad = await asking.ask(
+        "openai", Step("", [("c1", SEARCH_TOOL, {"q": 1})]), Step("好。"), tools=[SEARCH_TOOL]
+    )
+    assert (bad.answer, "do not fit the schema" in asking.stub.results(1)["c1"]) == ("好。", True)
+
+
+async def test_passages_beside_the_search_are_numbered_on(asking: Asking) -> None:
+    """Discriminates: a record of the request that takes the tool's sources for the prompt's."""
+    app, stub = asking.app, asking.stub
+    for name in ("甲", "乙"):
+        await app.add_text(f"{name}.md", f"# 押金{name}\n\n押金{name}的数额是一百元。")
+    steps = (Step("", [("c1", SEARCH_TOOL, {"query": "押金乙的数额"})]), Step("一百元 [1]。"))
+    asked = {"tools": [SEARCH_TOOL], "knowledge": "always", "rerank_top_n": 1}
+    stub.play(*steps)
+    streamed = await app.ask("押金甲的数额是多少？", model_id="openai", **asked)
+    assert [source["index"] for source in streamed.sources] == list(range(1, len(streamed.sources) + 1))
+    assert "<passage" in str(stub.bodies[0]["messages"])
+    prompt = (await app.client.get(f"/turns/{streamed.finished['turn_id']}/prompt")).json()
+    assert prompt["request"]["exact"]
+
+
 async def test_without_tools_in_the_request_none_is_offered(asking: Asking) -> None:
     await asking.ask("openai", Step("好。"), tools=[])
     assert "tools" not in asking.stub.bodies[0]
@@ -167,7 +240,11 @@ async def test_a_call_that_cannot_be_read_is_said_to_be(asking: Asking) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ({"tools": ["nothing"]}, 404, "tools: 'nothing' is unknown. Configured: asks, down, t."),
+        (
+            {"tools": ["nothing"]},
+            404,
+            "tools: 'nothing' is unknown. Configured: asks, down, search_knowledge, t.",
+        ),
         ({"tools": ["t"], "model_id": "quotes"}, 422, "tools: model 'quotes' cannot call tools."),
         ({"tools": "t"}, 422, "tools"),
         ({"tools": [""]}, 422, "tools"),

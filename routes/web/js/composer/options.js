@@ -54,7 +54,7 @@ export class Options {
 
   /** What models may call on this server; none: there is nothing to switch on. */
   set tools(names) {
-    this.#tools = names ?? [];
+    this.#tools = (names ?? []).filter((name) => name !== SEARCH); // the page searches for every question
     this.#draw();
   }
 
@@ -142,6 +142,7 @@ export class Options {
   }
 }
 
+const SEARCH = "search_knowledge";
 const CHOICES = ["model_id", "temperature", "max_tokens", "thinking", "tools", "knowledge"];
 const choicesOf = (session) => Object.fromEntries(CHOICES.filter((name) => session?.[name] != null).map((name) => [name, session[name]]));
 
