@@ -11,6 +11,7 @@ from typing import Literal
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
 from api.admin.model_check import ModelCheck
+from api.admin.models import ModelsHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook
@@ -82,6 +83,7 @@ class Container:
     model_check: ModelCheck
     memories: MemoriesHandler
     tools: Sequence[ToolSource]
+    models: ModelsHandler
 
     @property
     def supported_formats(self) -> list[str]:
@@ -91,8 +93,8 @@ class Container:
     def recoveries(self) -> tuple[Callable[[], Awaitable[object]], ...]:
         """What is done before the first question, as soon as the store answers."""
         return (
-            self.calibration.load, self.finish_erasures, self.recover_running, self.discard_unfinished,
-            self.recover_documents,
+            self.calibration.load, self.models.load, self.finish_erasures, self.recover_running,
+            self.discard_unfinished, self.recover_documents,
         )  # fmt: skip
 
     def store_id(self) -> str:

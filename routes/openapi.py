@@ -18,6 +18,7 @@ from routes.wire.fields import ErrorResponse
 from routes.wire.memories import MemoryBody, MemoryChanges, MemoryImportBody, SwitchBody
 from routes.wire.operations import ReembedBody, SyncBody
 from routes.wire.search import CalibrationBody, SearchBody
+from routes.wire.server import ModelTable
 from routes.wire.shares import ShareBody
 from routes.wire.transfer import ImportBody
 from routes.wire.turns import FeedbackBody, PersonaBody, SessionBody, SessionChanges, ToolDecision
@@ -30,7 +31,7 @@ REQUESTS: tuple[type[BaseModel], ...] = (
     ChatBody, SessionBody, SessionChanges, PersonaBody, FeedbackBody, ImportBody, SearchBody, SyncBody,
     ReembedBody, CalibrationBody, DocumentPatch, DocumentUpload, CompletionBody,
     EmbeddingBody, EarlierChatBody, ShareBody, MemoryBody, MemoryChanges, MemoryImportBody, SwitchBody,
-    ToolDecision,
+    ToolDecision, ModelTable,
 )  # fmt: skip
 REPLIES: tuple[type[BaseModel], ...] = (
     StreamEvent, CompletionChunk, EarlierEvent, Job, ErrorResponse,

@@ -303,6 +303,13 @@ class LLMService:
             entry = entry.with_window(reply.tokens)
         self._entries[entry.model_id] = replace(entry, ask_window=None) if reply.final else entry
 
+    def put(self, model_id: str, entry: ModelEntry | None) -> None:
+        """From the next question on; None takes it away."""
+        if entry is None:
+            self._entries.pop(model_id, None)
+        else:
+            self._entries[model_id] = entry
+
     def has(self, model_id: str) -> bool:
         return model_id in self._entries
 

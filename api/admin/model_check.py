@@ -28,8 +28,11 @@ class ModelCheck:
         self._reranker = reranker
         self.text = text
 
-    async def run(self) -> list[Checked]:
-        """All at once, each within ten seconds; the built-in answerer and reranker only compute."""
+    async def run(self, model_id: str = "") -> list[Checked]:
+        """All at once, or one language model alone, each within ten seconds; the built-in answerer and
+        reranker only compute. Raises UnknownModelError."""
+        if model_id:
+            return [await check_llm(self._llms.get(model_id))]
         embed = check("embedding", self._embedding.embed_queries([QUESTION]), EmbeddingUnavailableError)
         asked = [check_llm(entry) for entry in self._llms.entries() if entry.generative]
         asked.append(embed)

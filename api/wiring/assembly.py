@@ -18,6 +18,7 @@ from api.admin.calibration import CalibrationHandler
 from api.admin.erasure import ErasureHandler, halting
 from api.admin.gauges import Gauges
 from api.admin.model_check import ModelCheck
+from api.admin.models import ModelsHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook, WatchedStore
@@ -41,14 +42,15 @@ from api.turn.tools import ToolBox
 from api.wiring.parts import (
     PARSING_S_PER_HOUR,
     SAMPLE_FOLDER,
+    LLMOpener,
     WrapEmbedding,
     check_schedule,
+    configured_llms,
     folders_of,
     make_parser,
     mark_sample_loaded,
     now_in,
     open_embedding,
-    open_llms,
     open_reranker,
     open_snapshots,
     open_store,
@@ -181,7 +183,9 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
     refuse_unusable(settings.store.data_dir)
     async with AsyncExitStack() as stack:
         embedding = await stack.enter_async_context(open_embedding(settings.models, wrap))
-        llms = LLMService(await open_llms(settings, stack))
+        opener = LLMOpener(settings, stack)
+        tables = configured_llms(settings.models)
+        llms = LLMService({name: await opener.entry(name, table) for name, table in tables.items()})
         _check_named_models(settings, llms)
         reranker = open_reranker(settings, embedding.name, stack)
         tools = await stack.enter_async_context(open_tools(settings.tools))
@@ -201,7 +205,11 @@ async def open_container(settings: Settings, wrap: WrapEmbedding | None = None) 
             partial(open_store, settings.store), settings.store.embedded,
         )  # fmt: skip
         stack.push_async_callback(reembedding.close)
-        container = _put_together(history, knowledge, running, schedule, reembedding, reranker, tools)
+        models = ModelsHandler(
+            store, settings.store.operations_collection, llms, settings.models, tables, opener.entry,
+            opener.listed,
+        )  # fmt: skip
+        container = _put_together(history, knowledge, running, schedule, reembedding, reranker, tools, models)
         container.metrics.registry.register(Gauges(container))
         await container.readiness.prepare(*container.recoveries)
         if kind := await asyncio.to_thread(_forgetful, settings.store):
@@ -326,6 +334,7 @@ def _put_together(
     reembedding: StoreReembedding,
     reranker: BaseNodePostprocessor | None,
     tools: Sequence[ToolSource],
+    models: ModelsHandler,
 ) -> Container:
     settings, store, llms, names = history.settings, history.store, history.llms, history.settings.store
     metrics = Metrics(entry.model_id for entry in llms.entries())
@@ -368,6 +377,7 @@ def _put_together(
         model_check=ModelCheck(llms, history.embedding, reranker, pipeline.failure_text),
         memories=memories,
         tools=tools,
+        models=models,
     )
 
 

@@ -6,25 +6,38 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from core.conversation.sessions import MAX_PERSONA_CHARS
 from core.tools import SEARCH_TOOL
-from routes.dependencies import LOCAL_OWNER, Admin, ContainerDep, Owner, sent_key, site_key
+from routes.dependencies import (
+    LOCAL_OWNER,
+    Admin,
+    ContainerDep,
+    Owner,
+    body_schema,
+    json_body,
+    sent_key,
+    site_key,
+)
 from routes.errors import RETRY_AFTER_S
 from routes.openapi import WireRoute, describe, errors
 from routes.wire.chat import DEFAULT_TOP_N, MAX_TOP_N
 from routes.wire.server import (
+    AvailableModel,
+    AvailableModels,
     Liveness,
     Model,
     ModelAnswer,
     ModelCheck,
     ModelList,
+    ModelTable,
     PublicSettings,
     Readiness,
     Statistics,
+    StoredModels,
     TopN,
     Widget,
 )
@@ -70,16 +83,69 @@ async def list_models(container: ContainerDep, owner: Owner) -> ModelList:
     return ModelList(models=models, default="default")
 
 
-@router.get("/admin/models/check", tags=["admin"], responses=errors(401, 403, 422))
+@router.get("/admin/models", tags=["admin"], responses=errors(401, 403))
+async def list_stored_models(container: ContainerDep, admin: Admin) -> StoredModels:
+    """The models that were added here, by their ids; those of wenmai.toml are not among them."""
+    return StoredModels(models=container.models.tables())
+
+
+@router.get("/admin/models/available", tags=["admin"], responses=errors(401, 403, 404, 422, 503))
+async def list_available_models(
+    container: ContainerDep,
+    admin: Admin,
+    model_id: Annotated[str, Query(max_length=200, description="whose server is asked")] = "",
+    provider: Annotated[
+        Literal["openai", "anthropic"], Query(description="of a server to be named")
+    ] = "openai",
+    base_url: Annotated[str | None, Query(max_length=500, description="its address")] = None,
+    api_key_env: Annotated[str | None, Query(max_length=100, description="the variable of its key")] = None,
+) -> AvailableModels:
+    """What a model's server offers: that of a model of wenmai.toml, of one that was added, or one that is
+    named."""
+    table = {"provider": provider, "base_url": base_url, "api_key_env": api_key_env}
+    listed = await container.models.available(model_id, table)
+    return AvailableModels(models=[AvailableModel.model_validate(each) for each in listed])
+
+
+ModelId = Annotated[
+    str, Path(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="What `model_id` takes.")
+]
+CHANGES = errors(400, 401, 403, 404, 409, 413, 415, 422, 503)
+
+
+@router.put(
+    "/admin/models/{model_id}", tags=["admin"], responses=CHANGES, openapi_extra=body_schema(ModelTable)
+)
+async def put_model(
+    model_id: ModelId,
+    container: ContainerDep,
+    admin: Admin,
+    body: Annotated[ModelTable, Depends(json_body(ModelTable))],
+) -> StoredModels:
+    """Add a model, or change one that was added, from the next question on; it stays over restarts. One of
+    wenmai.toml is never replaced: 409. The key is named by its variable, and not sent."""
+    await container.models.put(model_id, body.model_dump(exclude_unset=True))
+    return StoredModels(models=container.models.tables())
+
+
+@router.delete("/admin/models/{model_id}", tags=["admin"], responses=CHANGES)
+async def remove_model(model_id: ModelId, container: ContainerDep, admin: Admin) -> StoredModels:
+    """Take away a model that was added. Sessions that chose it are answered by the default one."""
+    await container.models.remove(model_id)
+    return StoredModels(models=container.models.tables())
+
+
+@router.get("/admin/models/check", tags=["admin"], responses=errors(401, 403, 404, 422))
 async def check_models(
     container: ContainerDep,
     admin: Admin,
     language: Annotated[Literal["zh", "en"], Query(description="of the messages")] = "en",
+    model_id: Annotated[str, Query(max_length=200, description="this one alone")] = "",
 ) -> ModelCheck:
     """Every language model, the embedding and the reranker are asked one short question, all at once and each
-    for ten seconds at most. What only computes on this machine is left out."""
+    for ten seconds at most. What only computes on this machine is left out. With `model_id`: one alone."""
     answers = []
-    for each in await container.model_check.run():
+    for each in await container.model_check.run(model_id):
         failure = each.error.failure if each.error else None
         message = container.model_check.text(each.error, language, each.model_id) if each.error else ""
         cause = failure.cause.value if failure else ("unavailable" if each.error else "")

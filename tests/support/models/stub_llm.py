@@ -52,6 +52,13 @@ class StubLLM:
     usage: dict[str, Any] | None = None
     raw_bodies: list[bytes] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
+    models: list[dict[str, Any]] | None = None
+    models_pause_s: float = 0.0
+    keys: list[str] = field(default_factory=list)
+
+    async def list_models(self, request: Request) -> Response:
+        await asyncio.sleep(self.models_pause_s)
+        return JSONResponse({"data": self.models}, 404 if self.models is None else 200)
 
     def words_for(self, body: dict[str, Any]) -> tuple[str, ...]:
         """What to say to this request; a model that listens overrides it."""
@@ -60,6 +67,7 @@ class StubLLM:
     async def complete(self, request: Request) -> Response:
         self.raw_bodies.append(await request.body())
         self.paths.append(request.url.path)
+        self.keys.append(request.headers.get("authorization", ""))
         self.bodies.append(await request.json())
         if self.status != 200:
             return JSONResponse({"error": {"message": "secret upstream text"}}, self.status)

@@ -1,0 +1,164 @@
+"""Models that are added, changed and listed while the server runs: kept in the store, beside those of
+wenmai.toml, which they never replace. No key is kept, only the name of its variable."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+from pydantic import ValidationError
+
+from config.settings import LLMSettings, ModelSettings
+from core.errors import BadRequestError, ConflictError, StartRefusedError, UnknownModelError
+from services.llm_service import DEFAULT_MODEL_ID, ListedModel, LLMService, ModelEntry
+from services.store.dialect import Filter, Point, VectorStore
+from services.store.filters import by_ids, equals
+from services.store.pages import scroll_all
+
+log = structlog.get_logger()
+
+RECORD = "model"
+PROVIDERS = ("openai", "anthropic")  # the others load files and classes of this machine
+_IDS = uuid.UUID("0d6e7b0e-4c58-4a53-8d2a-6a0c9a4c2f11")
+_OWN_KEYS = ("QDRANT_API_KEY", "EMBEDDING_API_KEY", "RERANKER_API_KEY")
+
+OpenModel = Callable[[str, LLMSettings], Awaitable[ModelEntry]]
+ListModels = Callable[[str, LLMSettings], Awaitable[list[ListedModel]]]
+Table = Mapping[str, Any]  # fields of a model's table, those that were written
+
+
+class ModelsHandler:
+    """`tables` are those of wenmai.toml and the environment. `open_model` and `list_models` raise
+    StartRefusedError where a table or its key will not do."""
+
+    def __init__(
+        self,
+        store: VectorStore,
+        collection: str,
+        llms: LLMService,
+        settings: ModelSettings,
+        tables: Mapping[str, LLMSettings],
+        open_model: OpenModel,
+        list_models: ListModels,
+    ) -> None:
+        self._store, self._collection = store, collection
+        self._llms, self._settings, self._tables = llms, settings, tables
+        self._open, self._list = open_model, list_models
+        self._configured = {entry.model_id: entry for entry in llms.entries()}
+        self._stored: dict[str, LLMSettings] = {}
+
+    async def load(self) -> None:
+        """At start. One that cannot be opened now, or has got a name of wenmai.toml's, is left out."""
+        these = Filter(must=[equals("record", RECORD)])
+        async for record in scroll_all(self._store, self._collection, these):
+            stored = record.payload or {}
+            model_id = str(stored.get("model_id", ""))
+            try:
+                self._check_free(model_id)
+                await self._begin(model_id, self._checked(stored.get("table") or {}))
+            except (BadRequestError, ConflictError) as error:
+                log.warning("stored_model_left_out", model_id=model_id, reason=str(error))
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Those that are kept here, by their ids."""
+        return {model_id: _written(table) for model_id, table in self._stored.items()}
+
+    async def put(self, model_id: str, table: Table) -> None:
+        """Add it, or change it, from the next question on.
+
+        Raises BadRequestError, ConflictError for one of wenmai.toml's, StoreUnavailableError.
+        """
+        self._check_free(model_id)
+        settings = self._checked(table)
+        entry = await self._opened(model_id, settings)
+        payload = {"record": RECORD, "model_id": model_id, "table": _written(settings)}
+        await self._store.upsert(self._collection, [Point(id=_point(model_id), vector={}, payload=payload)])
+        self._keep(entry, settings)
+        log.info("model_stored", model_id=model_id, provider=settings.provider, model=settings.model)
+
+    async def remove(self, model_id: str) -> None:
+        """Raises UnknownModelError, ConflictError for one of wenmai.toml's, StoreUnavailableError."""
+        self._check_free(model_id)
+        if model_id not in self._stored:
+            raise UnknownModelError("model_id: no such model was added here.")
+        await self._store.delete(self._collection, by_ids([_point(model_id)]))
+        del self._stored[model_id]
+        self._llms.put(model_id, self._configured.get(model_id))
+        log.info("model_removed", model_id=model_id)
+
+    async def available(self, model_id: str, table: Table) -> list[ListedModel]:
+        """What the server of a known model offers, or that of this table.
+
+        Raises UnknownModelError, BadRequestError, LLMUnavailableError.
+        """
+        known = self._stored.get(model_id) or self._tables.get(model_id)
+        if model_id and known is None:
+            raise UnknownModelError("model_id: no such table, neither in wenmai.toml nor here.")
+        settings = known or self._checked({"model": "any", **table})
+        if settings.provider not in PROVIDERS:
+            raise BadRequestError(f"provider: {settings.provider} has no list of models.")
+        try:
+            return await self._list(model_id or "new", settings)
+        except StartRefusedError as error:
+            raise BadRequestError(str(error)) from error
+
+    def _check_free(self, model_id: str) -> None:
+        from_environment = self._settings.openai_base_url or self._settings.openai_api_key
+        if model_id in self._settings.llms or (model_id == DEFAULT_MODEL_ID and from_environment):
+            raise ConflictError(f"model_id: {model_id!r} is configured in wenmai.toml or the environment.")
+
+    def _checked(self, table: Table) -> LLMSettings:
+        try:
+            settings = LLMSettings(**table)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            where = ".".join(map(str, first["loc"])) or "body"
+            raise BadRequestError(f"{where}: {first['msg']}") from None
+        if settings.provider not in PROVIDERS:
+            raise BadRequestError(f"provider: {' or '.join(PROVIDERS)}; others belong in wenmai.toml.")
+        if "@" in urlsplit(settings.base_url or "").netloc:
+            raise BadRequestError("base_url: without a name and a password; api_key_env names the key.")
+        self._check_key(settings)
+        return settings
+
+    def _check_key(self, settings: LLMSettings) -> None:
+        """A key goes to no server but the one it was meant for, as far as that is known."""
+        variable = settings.api_key_env
+        if variable is None:
+            return
+        if not variable.endswith("_API_KEY") or variable in _OWN_KEYS:
+            raise BadRequestError("api_key_env: the name of a model's key, which ends in _API_KEY.")
+        homes = {each.base_url for each in self._tables.values() if each.api_key_env == variable}
+        if variable == "OPENAI_API_KEY":
+            homes |= {None, self._settings.openai_base_url}
+        if variable == "ANTHROPIC_API_KEY":
+            homes.add(None)
+        if homes and settings.base_url not in homes:
+            raise BadRequestError(f"api_key_env: {variable} is for another address.")
+        if not os.environ.get(variable):
+            raise BadRequestError(f"api_key_env: {variable} is not set in the server's environment.")
+
+    async def _begin(self, model_id: str, settings: LLMSettings) -> None:
+        self._keep(await self._opened(model_id, settings), settings)
+
+    async def _opened(self, model_id: str, settings: LLMSettings) -> ModelEntry:
+        try:
+            return await self._open(model_id, settings)
+        except StartRefusedError as error:
+            raise BadRequestError(str(error)) from error
+
+    def _keep(self, entry: ModelEntry, settings: LLMSettings) -> None:
+        self._stored[entry.model_id] = settings
+        self._llms.put(entry.model_id, entry)
+
+
+def _written(settings: LLMSettings) -> dict[str, Any]:
+    return settings.model_dump(exclude_defaults=True)
+
+
+def _point(model_id: str) -> str:
+    return str(uuid.uuid5(_IDS, model_id))

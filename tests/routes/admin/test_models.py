@@ -1,0 +1,126 @@
+"""Models that are listed, added, changed, tried and taken away while the server runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.settings import Settings
+from tests.support.models.stub_llm import StubLLM, running_stub
+from tests.support.servers.app import App, make_settings, open_app
+
+KEY = "sk-of-the-stub"
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubLLM]:
+    monkeypatch.setenv("STUB_API_KEY", KEY)
+    with running_stub(StubLLM(models=[{"id": "small"}, {"id": "large", "max_model_len": 65_536}])) as running:
+        yield running
+
+
+def settings(tmp_path: Path, stub: StubLLM, **llms: Any) -> Settings:
+    table = {"provider": "openai", "model": "of-the-file", "base_url": stub.url}
+    return make_settings(tmp_path, models={"llms": {"mine": table, **llms}})
+
+
+def table(stub: StubLLM, **fields: Any) -> dict[str, Any]:
+    return {
+        "provider": "openai",
+        "model": "small",
+        "base_url": stub.url,
+        "api_key_env": "STUB_API_KEY",
+        **fields,
+    }
+
+
+async def put(app: App, model_id: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    response = await app.client.put(f"/admin/models/{model_id}", json=body)
+    assert KEY not in response.text
+    return response.status_code, response.json()
+
+
+async def test_a_model_is_added_changed_tried_and_stays_over_a_restart(tmp_path: Path, stub: StubLLM) -> None:
+    """Discriminates: a model of this process alone; a key that is kept; one of before that still answers."""
+    async with open_app(settings(tmp_path, stub)) as app:
+        assert (await put(app, "fast", table(stub)))[0] == 200
+        await app.ask("一？", model_id="fast")
+        assert (stub.bodies[-1]["model"], stub.keys[-1]) == ("small", f"Bearer {KEY}")
+        _, kept = await put(app, "fast", table(stub, model="large", temperature=0.9))
+        assert kept["models"]["fast"] == table(stub, model="large", temperature=0.9)
+        check = await app.client.get("/admin/models/check", params={"model_id": "fast"})
+        assert [(each["name"], each["ok"]) for each in check.json()["models"]] == [("model fast", True)]
+        listed = (await app.client.get("/models")).json()["models"]
+        assert [(each["id"], each["label"]) for each in listed][-1] == ("fast", "large")
+    async with open_app(settings(tmp_path, stub)) as app:
+        session_id = (await app.ask("二？", model_id="fast")).session_id
+        assert (stub.bodies[-1]["model"], stub.bodies[-1]["temperature"]) == ("large", 0.9)
+        await app.client.patch(f"/sessions/{session_id}", json={"model_id": "fast"})
+        assert (await app.client.delete("/admin/models/fast")).json() == {"models": {}}
+        assert (await app.client.delete("/admin/models/fast")).status_code == 404
+        await app.ask("三？", session_id=session_id)
+        assert stub.bodies[-1]["model"] == "of-the-file"
+    async with open_app(settings(tmp_path, stub)) as app:
+        assert (await app.client.get("/admin/models")).json() == {"models": {}}
+
+
+async def test_a_model_of_the_file_is_never_replaced(tmp_path: Path, stub: StubLLM) -> None:
+    """Discriminates: a stored table that goes before the file's; a start that fails for it."""
+    async with open_app(settings(tmp_path, stub)) as app:
+        assert (await put(app, "mine", table(stub)))[0] == 409
+        assert (await app.client.delete("/admin/models/mine")).status_code == 409
+        assert (await put(app, "later", table(stub)))[0] == 200
+    later = {"provider": "openai", "model": "also-of-the-file", "base_url": stub.url}
+    async with open_app(settings(tmp_path, stub, later=later)) as app:
+        await app.ask("一？", model_id="later")
+        assert stub.bodies[-1]["model"] == "also-of-the-file"
+
+
+async def test_what_a_server_offers_is_listed(tmp_path: Path, stub: StubLLM) -> None:
+    async with open_app(settings(tmp_path, stub)) as app:
+        expected = [{"name": "small", "window": 0}, {"name": "large", "window": 65_536}]
+        asked = [{"model_id": "mine"}, {"base_url": stub.url, "api_key_env": "STUB_API_KEY"}]
+        for params in asked:
+            reply = await app.client.get("/admin/models/available", params=params)
+            assert reply.json() == {"models": expected}
+        for params, status in (({"model_id": "none"}, 404), ({"base_url": "http://127.0.0.1:9/v1"}, 503)):
+            reply = await app.client.get("/admin/models/available", params=params)
+            assert reply.status_code == status, reply.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"provider": "gguf"}, 422),
+        ({"api_key": "sk-1"}, 422),
+        ({"api_key_env": "PATH"}, 422),
+        ({"api_key_env": "QDRANT_API_KEY"}, 422),
+        ({"api_key_env": "NOT_SET_API_KEY"}, 422),
+        ({"api_key_env": "OPENAI_API_KEY"}, 422),
+        ({"base_url": "ftp://x"}, 422),
+        ({"base_url": "http://name:secret@127.0.0.1/v1"}, 422),
+        ({"context_window": 5}, 422),
+        ({"options": {"api_key": "x"}}, 422),
+        ({"model": ""}, 422),
+    ],
+)
+async def test_a_table_that_will_not_do_is_refused_and_nothing_kept(
+    tmp_path: Path, stub: StubLLM, fields: dict[str, Any], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discriminates: a key that is sent to a server it was not meant for."""
+    for name in ("QDRANT_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "x")
+    async with open_app(settings(tmp_path, stub)) as app:
+        assert (await put(app, "fast", table(stub, **fields)))[0] == status
+        assert (await app.client.get("/admin/models")).json() == {"models": {}}
+
+
+async def test_only_an_administrator_may(tmp_path: Path, stub: StubLLM) -> None:
+    keyed = make_settings(tmp_path, server={"api_keys": ["user"], "admin_api_keys": ["admin"]})
+    async with open_app(keyed) as app:
+        app.client.headers["authorization"] = "Bearer user"
+        assert (await put(app, "fast", table(stub)))[0] == 403
+        assert (await app.client.get("/admin/models/available")).status_code == 403
