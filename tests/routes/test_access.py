@@ -184,7 +184,6 @@ ROWS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/turns/{turn_id}/tools/{call_id}", {"approve": True}),
     ("DELETE", "/turns/{turn_id}", None),
     ("POST", CHAT, {"question": "Go on?", "session_id": "{session_id}", "begin_session": False}),
-    ("POST", "/api/v1/chat", {"message": "Go on?", "session_id": "{session_id}"}),
     ("POST", CHAT, {"question": "Go on?", "session_id": "{session_id}", "parent_turn_id": "{turn_id}"}),
     ("POST", CHAT, {"question": "Go on?", "parent_turn_id": "{turn_id}"}),
     ("POST", "/search", {"question": "Go on?", "session_id": "{session_id}"}),
@@ -228,12 +227,13 @@ async def test_a_strangers_session_is_no_ones_to_begin_whether_it_is_busy_or_not
 ) -> None:
     """An id that nobody has would begin a session. Discriminates: taking one over; `session_busy`."""
     idle = (await app.client.post("/sessions", json={}, headers=ALICE)).json()["session_id"]
-    seen = []
-    for session_id in (busy.session_id, idle):
-        body = {"question": "Go on?", "session_id": session_id}
-        seen.append(same_for_a_stranger(await app.client.post(CHAT, json=body, headers=BOB)))
-    assert seen[0] == seen[1]
-    assert (seen[0][0], seen[0][1]["error"]["code"]) == (404, "unknown_session")
+    for path, field in ((CHAT, "question"), ("/api/v1/chat", "message")):
+        seen = []
+        for session_id in (busy.session_id, idle):
+            body = {field: "Go on?", "session_id": session_id}
+            seen.append(same_for_a_stranger(await app.client.post(path, json=body, headers=BOB)))
+        assert seen[0] == seen[1], path
+        assert (seen[0][0], seen[0][1]["error"]["code"]) == (404, "unknown_session")
 
 
 @pytest.mark.full("asks each of eighteen rows eighteen times")
