@@ -26,7 +26,8 @@ from services.knowledge.parsing.process import PROCESSES, ParserProcess
 
 
 def one_section(file_name: str, content: bytes) -> ParsedDocument:
-    return ParsedDocument(file_name, (Section(content.decode(), ("H",), 7),))
+    heading = "loads all of LlamaIndex" if "sqlalchemy" in sys.modules else "H"
+    return ParsedDocument(file_name, (Section(content.decode(), (heading,), 7),))
 
 
 def hang(file_name: str, content: bytes) -> ParsedDocument:
