@@ -51,10 +51,10 @@ def with_model(stub: StubLLM, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.mark.full("opens the whole application, more than once or for seconds")
-def test_questions_about_the_product_cite_the_right_guide_in_both_languages(server_url: str) -> None:
-    chinese = ask(server_url, "父子链是什么?")
-    follow_up = ask(server_url, "它有什么用?", session_id=chinese.session_id)
-    english = ask(server_url, "How do I change the model?")
+def test_questions_about_the_product_cite_the_right_guide_in_both_languages(sample_url: str) -> None:
+    chinese = ask(sample_url, "父子链是什么?")
+    follow_up = ask(sample_url, "它有什么用?", session_id=chinese.session_id)
+    english = ask(sample_url, "How do I change the model?")
     for turn in (chinese, follow_up, english):
         assert (turn.kinds[0], turn.kinds[-1]) == ("SESSION", "DONE")
         assert "ERROR" not in turn.kinds
