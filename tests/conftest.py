@@ -13,7 +13,7 @@ import structlog
 from hypothesis import settings
 
 from tests.support.servers.app import App, make_settings, open_app
-from tests.support.servers.server import RunningServer, running_server
+from tests.support.servers.server import running_server
 
 # A slow machine is no failure: the tests that are about time measure it themselves.
 settings.register_profile("wenmai", deadline=None)
@@ -61,14 +61,18 @@ def on_disk(pytestconfig: pytest.Config) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """The real server as a newcomer has it: no configuration, the sample knowledge base, real models."""
-    from tests.support.servers.sample import sampled_folder
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The real server without a configuration, with real models and a few pages of the guide."""
+    from tests.support.servers.sample import guided_folder
 
-    with running_server(sampled_folder(tmp_path_factory)) as started:
-        yield started
+    with running_server(guided_folder(tmp_path_factory), LOAD_SAMPLE="false") as started:
+        yield started.url
 
 
 @pytest.fixture(scope="session")
-def server_url(server: RunningServer) -> str:
-    return server.url
+def sample_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The real server as a newcomer has it: the whole guide is its sample, a minute to read in."""
+    from tests.support.servers.sample import sampled_folder
+
+    with running_server(sampled_folder(tmp_path_factory)) as started:
+        yield started.url

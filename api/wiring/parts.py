@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -31,6 +30,7 @@ from config.settings import (
 )
 from config.sources import did_you_mean
 from core.dates import today
+from core.deferred import import_foreign
 from core.errors import StartRefusedError
 from core.llm_wrapper import LLMStreamWrapper, StreamTimeouts
 from core.operations.expiry import ExpiryReport
@@ -249,7 +249,7 @@ def load_class(spec: str, base: type[T], options: Mapping[str, Any]) -> T:
     """
     _, module_name, class_name = spec.split(":")
     try:
-        loaded = getattr(importlib.import_module(module_name), class_name)
+        loaded = getattr(import_foreign(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise StartRefusedError(f"{spec!r} cannot be imported: {error}. Is its package installed?") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):

@@ -25,7 +25,7 @@ from api.wiring.parts import open_embedding, open_store
 from benchmarks.memory.attributes import ATTRIBUTES, UNRELATED_ZH
 from config.settings import Settings, load_settings
 from core.errors import MemoryRefusedError
-from core.memory.secrets import holds_secret
+from core.memory.gate import holds_secret
 from services.memory.extraction import UnreadTurn, read_proposals
 from services.memory.records import MemoryRecords
 from services.memory.writing import MemoryWriter

@@ -1,20 +1,22 @@
-"""Of all passages together, the units that say most of what was asked. A row of a table is chosen for
-itself, and quoted with what its columns are called."""
+"""Of all passages together, the units that say most of what was asked: a table, a question with its answer, a
+block of code with what leads in to it, an article of a set of rules, a paragraph. A row of a table is chosen
+for itself, and quoted with what its columns are called."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import islice
 
 import numpy as np
 
-from core.blocks import open_fence
+from core.blocks import Block, BlockKind, Line, blocks_of, lines_of, open_fence
 from core.citing.passages import AskedFor, Span, is_answerless, key_spans, presence
-from core.citing.units import Unit, UnitKind, cells_of, units_of
 from core.relevance.features import MAX_QUESTION_CHARS, Matrix
-from core.relevance.query import Query
+from core.relevance.query import FEW_WORDS, Query, own_words
 from core.relevance.sparse import question_terms
 
 MOST_ROWS = 5
@@ -32,6 +34,26 @@ MOST_QUOTES = 4
 # A follow-up's words are partly those of the question before: they count for less, and its order for more,
 # since the search knew what both mean.
 EARLIER, EARLIER_COST_OF_RANK = 0.5, 0.2
+MOST_UNITS = 400  # of one text
+
+
+class UnitKind(Enum):
+    TEXT = "text"
+    PAIR = "pair"
+    ARTICLE = "article"
+    CODE = "code"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """`text[start:end]`. `rows` are a table's below its ruler, `columns` what its header calls them."""
+
+    kind: UnitKind
+    start: int
+    end: int
+    columns: tuple[str, ...] = ()
+    rows: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +209,137 @@ def beginning(text: str, longest: int) -> str:
         end = text.rfind("\n", 0, longest)
         text = f"{text[: end if end > 0 else longest].rstrip()}\n…"
     return f"{text}\n{fence}" if (fence := open_fence(text)) else text
+
+
+# A text as units that are quoted whole.
+
+_QUESTION = re.compile(
+    r"[ \t]*(?:[-*+>]\s+)?(?:\*\*|__)?(?:#{1,6}\s*)?(?:\*\*)?"
+    r"(?:(?:Q|问|問|Question|问题)\s*\d*\s*[:：.、．]\s*\S|.{2,150}[?？]\s*(?:\*\*|__)?\s*$)"
+)
+_ARTICLE = re.compile(
+    r"[ \t]*(?:\*\*)?(?:第[一二三四五六七八九十百零〇\d]{1,6}条|\d{1,2}(?:\.\d{1,3}){1,3}(?=[ \t\u3000])"
+    r"|§\s*\d+|(?:Article|Section|Rule|Clause)\s+\d+)"
+)
+
+
+def units_of(text: str) -> list[Unit]:
+    """In order, the first MOST_UNITS; those of a text that has no more hold all of it that is not blank."""
+    units: list[Unit] = []
+    for block in blocks_of(text):
+        units.extend(_of_block(text, block))
+        if len(units) > MOST_UNITS:
+            break
+    return list(_joined(text, units[:MOST_UNITS]))
+
+
+def _of_block(text: str, block: Block) -> Iterator[Unit]:
+    match block.kind:
+        case BlockKind.TABLE:
+            yield _table(text, block)
+        case BlockKind.CODE:
+            yield Unit(UnitKind.CODE, block.start, block.end)
+        case _:
+            yield from _of_lines(text, block)
+
+
+def _of_lines(text: str, block: Block) -> Iterator[Unit]:
+    """A paragraph or list, cut before each line that begins an article, or a question with its answer."""
+    start, kind = block.start, UnitKind.TEXT
+    for line in lines_of(text, block.start, block.end):
+        begins = _begins(text, line)
+        if begins and line.start > start:
+            yield Unit(kind, start, line.start - 1)
+            start = line.start
+        kind = begins or (kind if line.start > start else UnitKind.TEXT)
+    yield Unit(kind, start, block.end)
+
+
+def _begins(text: str, line: Line) -> UnitKind | None:
+    if _ARTICLE.match(text, line.start, line.end):
+        return UnitKind.ARTICLE
+    return UnitKind.PAIR if _QUESTION.match(text, line.start, line.end) else None
+
+
+def _joined(text: str, units: Sequence[Unit]) -> Iterator[Unit]:
+    """A question that stands alone takes what follows it, a line that leads in to code the code."""
+    waiting: Unit | None = None
+    for unit in units:
+        kind = _together(text, waiting, unit) if waiting else None
+        if waiting and kind:
+            waiting = Unit(kind, waiting.start, unit.end)
+            continue
+        if waiting:
+            yield waiting
+        waiting = unit
+    if waiting:
+        yield waiting
+
+
+def _together(text: str, one: Unit, following: Unit) -> UnitKind | None:
+    says = text[one.start : one.end].strip()
+    if one.kind is UnitKind.PAIR and "\n" not in says:
+        return UnitKind.PAIR if following.kind in (UnitKind.TEXT, UnitKind.ARTICLE) else None
+    leads_in = one.kind is UnitKind.TEXT and says.endswith((":", "："))
+    return UnitKind.CODE if leads_in and following.kind is UnitKind.CODE else None
+
+
+def _table(text: str, block: Block) -> Unit:
+    head, _, *rows = lines_of(text, block.start, block.end)
+    return Unit(
+        UnitKind.TABLE, block.start, block.end, tuple(cells_of(text[head.start : head.end])), tuple(rows)
+    )
+
+
+_PIPE = re.compile(r"(?<!\\)\|")
+
+
+def cells_of(row: str) -> list[str]:
+    """Of a Markdown table's row."""
+    return [cell.strip().replace("\\|", "|") for cell in _PIPE.split(row.strip().strip("|"))]
+
+
+# A question that asks several things, in its parts; one that compares, in what it compares.
+
+MOST_PARTS = 3
+LONGEST_PARTED = 300  # characters; a longer question is taken as one, and costs no time
+_BETWEEN = re.compile(
+    r"(?<=[?？；;])\s*(?=\S)|[，,。]\s*(?:另外|还有|以及|同时|顺便问?|再问)[，,]?"
+    r"|[，,]?\s+and\s+(?=(?:what|how|when|where|who|which|why|can|could|do|does|is|are|will|would|should)\b)"
+    r"|(?<=[吗呢少么样])[，,]\s*(?=\S*(?:[吗呢么]|多少|怎么|什么|几|哪))",
+    re.IGNORECASE,
+)
+_COMPARED_ZH = re.compile(
+    r"^(?P<a>[^，,？?]{2,40}?)(?:和|与|跟|同|、)(?P<b>[^，,？?]{2,40}?)"
+    r"(?P<rest>(?:在.{1,20}[上面])?(?:的[^的]{1,12})?(?:之间)?(?:有|是)?(?:什么|啥|哪些|何|多大)?(?:的)?"
+    r"(?:区别|不同|差别|差异|不一样|相差|差多少|差几|差|哪个|谁|相比).*)$"
+)
+_COMPARED_EN = re.compile(
+    r"(?:difference|differences|differ|compare|comparison|distinguish\w*)\b(?:[^?]*?\bbetween)?\s+(?:the\s+)?"
+    r"(?P<a>[^?,]{2,60}?)\s+(?:and|with|to|vs\.?|versus|from)\s+(?P<b>[^?]{2,60})[?.\s]*$"
+    r"|^(?P<a2>[^?,]{2,60}?)\s+(?:vs\.?|versus|or)\s+(?P<b2>[^?,]{2,60})(?P<rest>[,?].*)?$",
+    re.IGNORECASE,
+)
+
+
+def parts_of(question: str) -> list[str]:
+    """At most MOST_PARTS; the question itself where it is one."""
+    if len(question) > LONGEST_PARTED:
+        return [question]
+    compared = _compared(question)
+    if compared:
+        return compared
+    parts = [part.strip(" ，,。") for part in _BETWEEN.split(question)]
+    say_something = all(own_words(part) > FEW_WORDS for part in parts)
+    return parts if 1 < len(parts) <= MOST_PARTS and say_something else [question]
+
+
+def _compared(question: str) -> list[str]:
+    """Each of the two with the rest of the question."""
+    match = _COMPARED_ZH.search(question) or _COMPARED_EN.search(question)
+    if match is None:
+        return []
+    named = match.groupdict()
+    one, other = named.get("a") or named.get("a2"), named.get("b") or named.get("b2")
+    rest = named.get("rest") or ""
+    return [f"{each.strip()} {rest}".strip() for each in (one, other) if each]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from core.deferred import defer_llama_index
+
 if TYPE_CHECKING:
     from config.settings import Settings
 
@@ -49,6 +51,7 @@ as_json = click.option("--json", is_flag=True, help="Print the result as JSON.")
 
 def invoke(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """Parse and run it. Returns the exit code; what cannot be parsed is refused in one line."""
+    defer_llama_index()
     try:
         result: int | None = command.main(
             arguments, _called(command), standalone_mode=False, help_option_names=HELP_OPTIONS

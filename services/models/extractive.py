@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from llama_index.core.base.llms.types import LLMMetadata
 
-from core.citing.parts import parts_of
-from core.citing.quoting import Quotables
+from core.citing.quoting import Quotables, parts_of
 from core.llm_wrapper import LLMDelta
 from core.prompt.exchange import MESSAGES, PROMPT, Exchange
 from core.prompt.layouts import ReadBack, read_back, read_flat

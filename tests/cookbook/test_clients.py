@@ -24,6 +24,7 @@ RUN = {".py": sys.executable, ".sh": shutil.which("sh") or "", ".mjs": shutil.wh
 OWN = Path(sys.prefix) / "clients" / "bin" / "python"
 WITH_FOLLOW_UP = ("openai_stream.py", "langchain_chat.py", "llama_index_like.py")
 FILES = sorted(file.name for file in CLIENTS.iterdir())
+FRAMEWORKS = [file for file in FILES if file.startswith(("langchain", "llama_index"))]
 LEAVE = "# Annual leave\n\nEvery employee has fifteen days of annual leave a year."
 QUESTION = "How many days of annual leave does an employee have?"
 
@@ -43,7 +44,7 @@ async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
 async def run(url: str, file: str, key: str) -> tuple[int, str]:
     """Exit code, and what it printed on either stream."""
     program = RUN[(CLIENTS / file).suffix]
-    if file.startswith(("langchain", "llama_index")):
+    if file in FRAMEWORKS:
         program = str(OWN) if OWN.exists() else ""
     if not program:
         pytest.skip(f"nothing here runs {file}")
@@ -57,25 +58,27 @@ async def run(url: str, file: str, key: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("file", FILES)
-async def test_a_sample_prints_the_answer(url: str, file: str) -> None:
+async def test_a_sample_prints_the_answer_and_its_follow_up_is_in_the_same_session(
+    url: str, file: str
+) -> None:
     code, printed = await run(url, file, "alice")
     assert code == 0, printed
     assert "fifteen days" in printed
+    async with httpx.AsyncClient(base_url=url, headers={"authorization": "Bearer alice"}) as http:
+        session = (await http.get("/sessions")).json()["sessions"][0]
+    assert session["turn_count"] == (2 if file in WITH_FOLLOW_UP else 1)
 
 
-@pytest.mark.parametrize("file", FILES)
+BY_SDK = pytest.mark.full("loads a framework to see what OpenAI's SDK says")
+
+
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, marks=[BY_SDK] if file in FRAMEWORKS else []) for file in FILES]
+)
 async def test_a_wrong_key_ends_it_with_an_error(url: str, file: str) -> None:
     code, printed = await run(url, file, "mallory")
     assert code != 0
     assert "API key missing or wrong" in printed
-
-
-@pytest.mark.parametrize("file", WITH_FOLLOW_UP)
-async def test_a_follow_up_is_in_the_same_session(url: str, file: str) -> None:
-    await run(url, file, "alice")
-    async with httpx.AsyncClient(base_url=url, headers={"authorization": "Bearer alice"}) as http:
-        session = (await http.get("/sessions")).json()["sessions"][0]
-    assert session["turn_count"] == 2
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

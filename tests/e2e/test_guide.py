@@ -35,12 +35,12 @@ def asked(client: httpx.Client, question: TurnQuestion) -> Outcome:
     return judge(question, ranked, Reply(answer["answer"], sources))
 
 
-@pytest.mark.slow("reads the whole guide in, and asks 44 questions of it")
-def test_the_bot_says_what_the_guide_says(server_url: str) -> None:
+@pytest.mark.full("reads the whole guide in, and asks 44 questions of it")
+def test_the_bot_says_what_the_guide_says(sample_url: str) -> None:
     """Discriminates: a page, new or reworded, that takes a question from the one that answers."""
     questions = load_questions(QUESTIONS)
     assert [sum(each.language == language for each in questions) for language in ("zh", "en")] == [22, 22]
-    with httpx.Client(base_url=server_url, timeout=60) as client:
+    with httpx.Client(base_url=sample_url, timeout=60) as client:
         outcomes = [asked(client, question) for question in questions]
     figures = turn_figures(outcomes)
     wrong = [

@@ -8,6 +8,7 @@ import pickle
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -121,14 +122,14 @@ class ChildDiedError(Exception):
 
 
 class _Children:
-    """Those that have nothing to do wait for the next document; all end with the event loop."""
+    """Those that have nothing to do wait for the next document, of any parser that begins them with the same
+    words; all end with the event loop."""
 
     def __init__(self, parse: ParseDocument, splitter: TransformComponent, limits: ParseLimits) -> None:
         self._first = pickle.dumps((parse, splitter, limits))
         named = (parse.__module__, type(splitter).__module__)
         self._packages = sorted({*_PACKAGES, *(name.partition(".")[0] for name in named)})
         self._limits = limits
-        self._idle: list[Process] = []
         self._looked_at_walls = False
 
     async def ask(self, request: bytes) -> Reply:
@@ -144,15 +145,17 @@ class _Children:
         except BaseException:
             await self._kill(child)
             raise
-        self._idle.append(child)
+        _of_this_loop().idle[self._first].append(child)
         return reply
 
     def _idle_one(self) -> Process | None:
-        while self._idle:
-            child = self._idle.pop()
+        here = _of_this_loop()
+        idle = here.idle[self._first]
+        while idle:
+            child = idle.pop()
             if child.returncode is None:
                 return child
-            _children_of_this_loop().discard(child)
+            here.children.discard(child)
         return None
 
     async def _start(self) -> Process:
@@ -163,7 +166,7 @@ class _Children:
             stdin=PIPE, stdout=PIPE, stderr=DEVNULL,
             env={**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(modules))},
         )  # fmt: skip
-        _children_of_this_loop().add(child)
+        _of_this_loop().children.add(child)
         try:
             async with asyncio.timeout(START_S):
                 ready = await _exchange(child, self._first, Ready)
@@ -182,7 +185,7 @@ class _Children:
         self._looked_at_walls = True
 
     async def _kill(self, child: Process) -> None:
-        _children_of_this_loop().discard(child)
+        _of_this_loop().children.discard(child)
         await _kill(child)
 
 
@@ -194,22 +197,25 @@ async def _kill(child: Process) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Keeper:
-    """`task` ends the children when the event loop cancels it, at its own end."""
+    """`idle` are those without work, by what they were begun with. `task` ends all children when the event
+    loop cancels it, at its own end."""
 
     children: set[Process]
+    idle: defaultdict[bytes, list[Process]]
     task: asyncio.Task[None]
 
 
 _KEEPER: RunVar[_Keeper] = RunVar("processes that read documents")
 
 
-def _children_of_this_loop() -> set[Process]:
+def _of_this_loop() -> _Keeper:
     try:
-        return _KEEPER.get().children
+        return _KEEPER.get()
     except LookupError:
         children: set[Process] = set()
-        _KEEPER.set(_Keeper(children, asyncio.create_task(_end_with_the_loop(children))))
-        return children
+        keeper = _Keeper(children, defaultdict(list), asyncio.create_task(_end_with_the_loop(children)))
+        _KEEPER.set(keeper)
+        return keeper
 
 
 async def _end_with_the_loop(children: set[Process]) -> None:

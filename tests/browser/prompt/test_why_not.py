@@ -44,17 +44,17 @@ async def test_a_real_document_that_was_not_found_is_explained_as_the_server_doe
     await page.click(".why-not summary")
     await page.wait_for_selector(".why-not option", state="attached")
     documents = (await read_json("GET", f"{server_url}/documents?limit=500"))["documents"]
-    expected = next(each for each in documents if each["external_id"] == "en/quality.md")
+    expected = next(each for each in documents if each["external_id"] == "en/introduction.md")
     assert len(documents) == await page.locator(".why-not option").count()
     assert (
         await page.locator(f"option[value='{expected['document_id']}']").inner_text()
-        == "quality.md (en/quality.md)"
+        == "introduction.md (en/introduction.md)"
     )
     await page.select_option(".why-not select", expected["document_id"])
     async with page.expect_response("**/search") as response:
         await page.click(ASK)
     explained = (await (await response.value).json())["document"]
-    assert explained["file_name"] == "quality.md"
+    assert explained["file_name"] == "introduction.md"
     await expect(page.locator(".why-message")).to_have_text(explained["message"])
     await expect(page.locator(".why-chunks > li")).to_have_count(len(explained["chunks"]))
 

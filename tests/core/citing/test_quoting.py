@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.citing.parts import parts_of
-from core.citing.quoting import Quotables
-from core.citing.units import UnitKind, units_of
+from core.citing.quoting import Quotables, UnitKind, parts_of, units_of
 from core.relevance.features import MAX_QUESTION_CHARS
 from core.relevance.query import Query, QueryForm
 from core.relevance.sparse import SparseTerms

@@ -11,13 +11,13 @@ from core.memory.gate import (
     confirms,
     contradicts,
     decide,
+    holds_secret,
     is_same,
     refused_always,
     refused_proposal,
     statement_of,
 )
 from core.memory.record import MAX_CONTENT_CHARS, Memory, MemoryDraft
-from core.memory.secrets import holds_secret
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Waiting for the sample knowledge base of a freshly started server."""
+"""Folders of real servers that have read something: the sample knowledge base, or a few pages of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,7 @@ from core.formats import supported_files
 from tests.support.servers.server import running_server
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guide"
+PAGES = ("zh/introduction.md", "zh/conversations.md", "zh/models.md", "en/introduction.md")
 LIMIT_S = 400  # reading in waits for whatever else the machine does
 
 
@@ -31,15 +33,35 @@ def wait_for_sample(url: str) -> None:
 
 
 def sampled_folder(factory: pytest.TempPathFactory) -> Path:
-    """A data folder of its own with the sample in it, which is read in once for all workers of a run."""
+    """A data folder of its own with the sample in it."""
+    return _read_once(factory, "sampled", wait_for_sample, {})
+
+
+def guided_folder(factory: pytest.TempPathFactory) -> Path:
+    """A data folder of its own with PAGES in it."""
+    return _read_once(factory, "guided", _add_pages, {"LOAD_SAMPLE": "false"})
+
+
+def _add_pages(url: str) -> None:
+    with httpx.Client(base_url=url, timeout=LIMIT_S) as client:
+        for page in PAGES:
+            files = {"file": (Path(page).name, (GUIDE / page).read_bytes())}
+            added = client.post("/documents", files=files, data={"external_id": page}).json()
+            client.get(f"/jobs/{added['job_id']}/stream").raise_for_status()
+
+
+def _read_once(
+    factory: pytest.TempPathFactory, name: str, fill: Callable[[str], None], environment: Mapping[str, str]
+) -> Path:
+    """Filled once for all workers of a run."""
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
-    read_in = shared / "sampled"
-    with open(shared / "sampled.lock", "w") as lock:
+    filled = shared / name
+    with open(shared / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not read_in.exists():
-            with running_server(shared / "sampling") as server:
-                wait_for_sample(server.url)
-            (shared / "sampling").rename(read_in)
-    return Path(shutil.copytree(read_in, factory.mktemp("served") / "data"))
+        if not filled.exists():
+            with running_server(shared / f"{name}-first", **environment) as server:
+                fill(server.url)
+            (shared / f"{name}-first").rename(filled)
+    return Path(shutil.copytree(filled, factory.mktemp("served") / "data"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Command = tuple[str, ...]
-TOGETHER = ("-n", "2", "--dist", "loadfile")  # two cores; the tests of a file share a server and a browser
+# The tests of a file share a server and a browser. Two cores, and a worker for when the others wait for those.
+TOGETHER = ("-n", "3", "--dist", "loadfile")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ from services.knowledge.parsing.process import PROCESSES, ParserProcess
 
 
 def one_section(file_name: str, content: bytes) -> ParsedDocument:
-    return ParsedDocument(file_name, (Section(content.decode(), ("H",), 7),))
+    heading = "loads all of LlamaIndex" if "sqlalchemy" in sys.modules else "H"
+    return ParsedDocument(file_name, (Section(content.decode(), (heading,), 7),))
 
 
 def hang(file_name: str, content: bytes) -> ParsedDocument:
@@ -149,6 +150,17 @@ async def test_trouble_of_the_child_itself_is_not_the_files_fault() -> None:
     with pytest.raises(UnavailableError) as refused:
         await ParserProcess(stumble, StructureSplitter())("a", b"x")
     assert refused.value.retryable
+
+
+@pytest.mark.slow("waits for two processes that read documents to start")
+async def test_parsers_of_one_kind_share_a_child_and_those_of_another_have_their_own() -> None:
+    """Discriminates: a process for each parser, and the limits of one that another has set."""
+    first = [piece.text for piece in await ParserProcess(name_process, StructureSplitter())("a.txt", b"x")]
+    assert [
+        piece.text for piece in await ParserProcess(name_process, StructureSplitter())("b.txt", b"x")
+    ] == first
+    limited = ParserProcess(name_process, StructureSplitter(), ParseLimits(cpu_s=5))
+    assert [piece.text for piece in await limited("a.txt", b"x")] != first
 
 
 @pytest.mark.full("starts processes that read documents")

@@ -1,0 +1,59 @@
+"""LlamaIndex without what nobody asks it for: its packages load every kind of index, and SQLAlchemy, when one
+small module of theirs is imported."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
+from typing import Any
+
+_WHOLE = "llama_index.core"
+_DEFERRED = tuple(f"{_WHOLE}{rest}" for rest in ("", ".indices", ".readers", ".postprocessor"))
+_loading = threading.RLock()
+
+
+def defer_llama_index() -> None:
+    """Before anything imports LlamaIndex: its modules are then imported as ever, but what its packages import
+    for themselves only when one of their own names is asked for. Later it does nothing."""
+    if _WHOLE not in sys.modules:
+        for name in _DEFERRED:
+            _defer(name)
+
+
+def import_foreign(name: str) -> ModuleType:
+    """A module of other people, which may be made of any part. Raises ImportError."""
+    try:
+        return import_module(name)
+    except ImportError:  # some parts can only be imported in LlamaIndex's own order
+        for package in _DEFERRED:
+            getattr(import_module(package), "__all__", None)
+        return import_module(name)
+
+
+def _defer(name: str) -> None:
+    spec = find_spec(name)
+    if spec is None or spec.loader is None:
+        return  # not installed: its import says so
+    module, execute = module_from_spec(spec), spec.loader.exec_module
+    is_begun = False
+
+    def load(attribute: str) -> Any:
+        nonlocal is_begun
+        if attribute.startswith("__") and attribute != "__all__":  # the import system's own questions
+            raise AttributeError(attribute)
+        with _loading:
+            if not is_begun:
+                is_begun = True
+                execute(module)
+        if attribute not in vars(module):
+            raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+        return vars(module)[attribute]
+
+    vars(module)["__getattr__"] = load
+    vars(module)["global_handler"] = None  # whoever makes a model asks for it; None is what the package says
+    sys.modules[name] = module
+    parent, _, last = name.rpartition(".")
+    setattr(sys.modules[parent], last, module)
