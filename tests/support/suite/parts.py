@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Command = tuple[str, ...]
-# The tests of a file share a server and a browser. Two cores, and a worker for when the others wait for those.
+# The tests of a file share a server and a browser. Two cores; a third worker works while others wait.
 TOGETHER = ("-n", "3", "--dist", "loadfile")
 
 
