@@ -120,7 +120,7 @@ LAST_CHOICES = "last_choices"
 _CHOICES_OF = uuid.UUID("7a1f6a55-6a60-4d0e-9d0b-0f6f4d3c5b1e")
 
 
-def _choices_id(owner: str) -> str:
+def choices_id(owner: str) -> str:
     """Of the record of what an owner chose last."""
     return str(uuid.uuid5(_CHOICES_OF, owner))
 
@@ -251,7 +251,7 @@ class SessionStore:
         session = await self._change(session_id, owner, {**fields, **changes.choices})
         if changes.choices and self._operations:
             noted = {"record": LAST_CHOICES, "owner": owner, "choices": session.choices}
-            point = Point(id=_choices_id(owner), vector={}, payload=noted)
+            point = Point(id=choices_id(owner), vector={}, payload=noted)
             await self._store.upsert(self._operations, [point])
         return session
 
@@ -325,7 +325,7 @@ class SessionStore:
 
     async def _last_choices(self, owner: str) -> dict[str, Any]:
         records = (
-            await self._store.retrieve(self._operations, [_choices_id(owner)]) if self._operations else []
+            await self._store.retrieve(self._operations, [choices_id(owner)]) if self._operations else []
         )
         stored = (records[0].payload or {}).get("choices") if records else None
         choices = stored if isinstance(stored, dict) else {}

@@ -12,6 +12,7 @@ from typing import Any
 from core.conversation.turns import TurnStatus
 from core.failpoints import failpoint
 from core.operations.erasure import ERASED_ID, ErasedKind, Quotes, Traced, own_words, pieces_of
+from services.conversation.sessions import choices_id
 from services.memory.records import MemoryRecords
 from services.operations.erasure.documents import DocumentEraser, without_turns
 from services.operations.erasure.proof import (
@@ -261,6 +262,7 @@ class OwnerEraser:
             done["sessions"] += await self._delete(sessions, equals(field, traced.owner))
         done["chunks"] += await self._delete(self._names.knowledge_collection, equals("owner", traced.owner))
         await self._delete(self._names.document_collection, equals("owner", traced.owner))
+        await self._store.delete(self._names.operations_collection, by_ids([choices_id(traced.owner)]))
         self._turns.forget_trees()
         return traced, done
 

@@ -204,6 +204,8 @@ async def test_an_owner_goes_with_everything_and_the_others_stay(tmp_path: Path)
             )
             assert upload.status_code == 201
             sessions.append((await app.ask(f"{QUESTION} {key}")).session_id)
+            chosen = await app.client.patch(f"/sessions/{sessions[-1]}", json={"temperature": 0.5})
+            assert chosen.json()["temperature"] == 0.5
         [line] = [each for each in await where(app, sessions[0]) if "jsonl" in each]
         owner = json.loads((await everything(app))[line])["owner"]
         path, confirmed = f"/admin/owners/{owner}", {"confirm": owner}
