@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -34,6 +35,12 @@ async def choose_tag(page: Page, tag: str) -> None:
 def id_of(desk: Served, file_name: str) -> str:
     listed = httpx.get(f"{desk.url}/documents").json()["documents"]
     return next(str(each["document_id"]) for each in listed if each["file_name"] == file_name)
+
+
+def choose_last(desk: Served, **choices: Any) -> None:
+    """In a conversation of its own."""
+    session_id = httpx.post(f"{desk.url}/sessions", json={}).json()["session_id"]
+    httpx.patch(f"{desk.url}/sessions/{session_id}", json=choices).raise_for_status()
 
 
 def sources_of(desk: Served, session_id: str) -> list[set[str]]:
@@ -131,18 +138,19 @@ async def test_a_choice_is_the_conversations_on_every_device_and_the_next_one_be
     page: Page, desk: Served, browser: Browser
 ) -> None:
     """Discriminates: a choice of this device; one before the first question that gets lost on its way."""
+    choose_last(desk, thinking=False)
     await opened(page, desk.url)
-    pressed = await page.get_attribute("#thinking", "aria-pressed") == "true"
-    await page.click("#thinking")
+    await page.wait_for_load_state("networkidle")
+    await page.click("#thinking[aria-pressed=false]")
     await sent_by(page, REFUND)
-    expected = str(not pressed).lower()
     other = await (await browser.new_context()).new_page()
     try:
         await opened(other, page.url)
-        await other.wait_for_selector(f"#thinking[aria-pressed={expected}]")
+        await other.wait_for_selector("#thinking[aria-pressed=true]")
         await other.goto(f"{desk.url}/#/")
-        await other.wait_for_selector(f"#thinking[aria-pressed={expected}]")
-        assert (await sent_by(other, REFUND))["thinking"] is not pressed
+        await other.wait_for_selector(".turn", state="detached")
+        body = await sent_by(other, REFUND)
+        assert (body["thinking"], body.get("session_id")) == (True, None)
     finally:
         await other.context.close()
 
