@@ -10,8 +10,7 @@ from typing import Literal
 
 from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
-from api.admin.model_check import ModelCheck
-from api.admin.models import ModelsHandler
+from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook

@@ -16,11 +16,10 @@ _loading = threading.RLock()
 
 
 def defer_llama_index() -> None:
-    """Before anything imports LlamaIndex: its modules are then imported as ever, but what its packages import
-    for themselves only when one of their own names is asked for. Later it does nothing."""
-    if _WHOLE not in sys.modules:
-        for name in _DEFERRED:
-            _defer(name)
+    """Before anything imports LlamaIndex, later it does nothing: what its packages import for themselves is
+    then imported when one of their own names is asked for."""
+    for name in () if _WHOLE in sys.modules else _DEFERRED:
+        _defer(name)
 
 
 def import_foreign(name: str) -> ModuleType:
@@ -48,9 +47,9 @@ def _defer(name: str) -> None:
             if not is_begun:
                 is_begun = True
                 execute(module)
-        if attribute not in vars(module):
-            raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
-        return vars(module)[attribute]
+        if attribute in vars(module):
+            return vars(module)[attribute]
+        raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
 
     vars(module)["__getattr__"] = load
     vars(module)["global_handler"] = None  # whoever makes a model asks for it; None is what the package says

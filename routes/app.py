@@ -17,13 +17,13 @@ from routes.errors import EdgeMiddleware, install_error_handlers
 from routes.knowledge import documents, search
 from routes.mcp import door
 from routes.mcp.door import open_door
-from routes.openai import completions, embeddings
+from routes.openai import door as openai_door
 from routes.openapi import describe
 from routes.web import page
 
 ROUTERS = (
     knowledge_routes.router,  # these two first: a request tries one after the other
-    completions.router,
+    openai_door.router,
     sessions.router,
     transfer.router,
     shares.router,
@@ -32,7 +32,6 @@ ROUTERS = (
     documents.router,
     documents.beside,
     search.router,
-    embeddings.router,
     door.router,
     cleanup.router,
     store.router,

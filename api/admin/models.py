@@ -1,8 +1,10 @@
 """Models that are added, changed and listed while the server runs: kept in the store, beside those of
-wenmai.toml, which they never replace. No key is kept, only the name of its variable."""
+wenmai.toml, which they never replace. No key is kept, only the name of its variable. And whether all that are
+configured answer now, and how soon."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,11 +12,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from pydantic import ValidationError
 
+from api.messages import FailureTexts
 from config.settings import LLMSettings, ModelSettings
-from core.errors import BadRequestError, ConflictError, StartRefusedError, UnknownModelError
+from core.errors import (
+    BadRequestError,
+    ConflictError,
+    EmbeddingUnavailableError,
+    StartRefusedError,
+    UnknownModelError,
+)  # fmt: skip
 from services.llm_service import DEFAULT_MODEL_ID, ListedModel, LLMService, ModelEntry
+from services.models.embedding import EmbeddingService
+from services.operations.doctor.models import QUESTION, Checked, check, check_llm, check_reranker, is_asked
 from services.store.dialect import Filter, Point, VectorStore
 from services.store.filters import by_ids, equals
 from services.store.pages import scroll_all
@@ -162,3 +174,31 @@ def _written(settings: LLMSettings) -> dict[str, Any]:
 
 def _point(model_id: str) -> str:
     return str(uuid.uuid5(_IDS, model_id))
+
+
+class ModelCheck:
+    """`text` says why one did not."""
+
+    def __init__(
+        self,
+        llms: LLMService,
+        embedding: EmbeddingService,
+        reranker: BaseNodePostprocessor | None,
+        text: FailureTexts,
+    ) -> None:
+        self._llms = llms
+        self._embedding = embedding
+        self._reranker = reranker
+        self.text = text
+
+    async def run(self, model_id: str = "") -> list[Checked]:
+        """All at once, or one language model alone, each within ten seconds; the built-in answerer and
+        reranker only compute. Raises UnknownModelError."""
+        if model_id:
+            return [await check_llm(self._llms.get(model_id))]
+        embed = check("embedding", self._embedding.embed_queries([QUESTION]), EmbeddingUnavailableError)
+        asked = [check_llm(entry) for entry in self._llms.entries() if entry.generative]
+        asked.append(embed)
+        if self._reranker is not None and is_asked(self._reranker):
+            asked.append(check_reranker(self._reranker))
+        return list(await asyncio.gather(*asked))

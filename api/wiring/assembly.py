@@ -17,8 +17,7 @@ from api.admin.backups import BackupsHandler
 from api.admin.calibration import CalibrationHandler
 from api.admin.erasure import ErasureHandler, halting
 from api.admin.gauges import Gauges
-from api.admin.model_check import ModelCheck
-from api.admin.models import ModelsHandler
+from api.admin.models import ModelCheck, ModelsHandler
 from api.admin.reembedding import StoreReembedding
 from api.admin.sample import SampleHandler
 from api.admin.store_look import Readiness, StoreLook, WatchedStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.housekeeping import is_housekeeping
+from core.conversation.lineage import is_housekeeping
 
 HISTORY = (
     "\n### Chat History:\n<chat_history>\nUSER: How much leave?\nASSISTANT: Fifteen days.\n</chat_history>"

@@ -1,25 +1,34 @@
-"""POST /v1/chat/completions and GET /v1/models."""
+"""POST /v1/chat/completions, GET /v1/models and POST /v1/embeddings."""
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID, uuid4
 
+import numpy as np
 from fastapi import APIRouter, Depends, Header, Request, Response
 
 from api.container import Container
 from api.doors.conversations import turn_of_key
-from core.conversation.housekeeping import is_housekeeping
-from core.conversation.lineage import Conversation, read_messages
+from core.conversation.lineage import Conversation, is_housekeeping, read_messages
 from core.conversation.turns import UNSET, AskedWith, TurnRequest
 from core.errors import BadRequestError, ForbiddenError, UnknownModelError
 from core.text import Language, is_mostly_chinese
 from routes.dependencies import VISITOR, Asker, ContainerDep, Owner, body_schema, json_body
 from routes.errors import request_id
 from routes.openai.answers import Form, respond
-from routes.openai.wire import Completion, CompletionBody, OfferedModel, OfferedModels
+from routes.openai.wire import (
+    Completion,
+    CompletionBody,
+    Embedded,
+    EmbeddingBody,
+    Embeddings,
+    OfferedModel,
+    OfferedModels,
+)
 from routes.openapi import WireRoute, errors, event_stream
 from routes.stream import events_of
 from routes.wire.fields import filter_of, text_of
@@ -145,3 +154,40 @@ def _form(request: Request, body: CompletionBody, conversation: Conversation, co
         ping_interval_s=server.ping_interval_s,
         receive=request.receive,
     )
+
+
+@router.post(
+    "/v1/embeddings",
+    responses=errors(400, 401, 404, 413, 415, 422, 503),
+    openapi_extra=body_schema(EmbeddingBody),
+)
+async def create_embeddings(
+    container: ContainerDep,
+    owner: Owner,
+    body: Annotated[EmbeddingBody, Depends(json_body(EmbeddingBody))],
+) -> Embeddings:
+    """Embed texts as Wenmai embeds passages, or questions with `input_type: query`. Vectors have length 1."""
+    embedding = container.embedding
+    if body.model not in (KNOWING, embedding.name):
+        raise UnknownModelError(
+            f"model: unknown. The configured embedding is {embedding.name!r}, or {KNOWING!r}."
+        )
+    if body.dimensions not in (None, embedding.dimension):
+        raise BadRequestError(f"dimensions: this embedding has {embedding.dimension}.")
+    texts = [body.input] if isinstance(body.input, str) else body.input
+    embed = embedding.embed_queries if body.input_type == "query" else embedding.embed_passages
+    vectors = await embed(texts)
+    written = [_written(vector, body.encoding_format) for vector in vectors]
+    return Embeddings(
+        object="list",
+        data=[Embedded(object="embedding", index=at, embedding=each) for at, each in enumerate(written)],
+        model=body.model,
+        usage={"prompt_tokens": 0, "total_tokens": 0},
+    )
+
+
+def _written(vector: Any, encoding: str) -> list[float] | str:
+    """base64 is of 32-bit floats, little-endian, as the SDK asks for them."""
+    if encoding == "float":
+        return [float(value) for value in vector]
+    return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode()
