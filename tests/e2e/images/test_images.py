@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from api.offline.archives import open_restoring
+from config.settings import StoreSettings
 from core.images import KEPT_SIDE
+from services.conversation.images import BEGUN
 from services.operations.backup.reader import open_archive
 from tests.e2e.images.pictures import FORMS, WHAT, Looking, looking, part, picture, text, url_of, with_place
 from tests.support.models.tool_stub import Step
@@ -223,3 +226,26 @@ async def test_models_say_whether_they_see(look: Looking) -> None:
         "openai": True,
         "blind": False,
     }
+
+
+async def test_a_restored_backup_has_its_images_again(look: Looking, tmp_path: Path) -> None:
+    """Discriminates: an archive whose images nobody puts back."""
+    answer = await look.ask([text(WHAT), part(picture())])
+    shown = await look.app.client.get(f"/turns/{answer['turn_id']}/images/1")
+    report = await look.app.container.backups.create(reason="request")
+    path = look.app.container.settings.store.backups / report.file
+    names = StoreSettings(data_dir=tmp_path / "restored")
+    async with open_restoring(path) as restoring:
+        await restoring.into(names, lambda number: None)
+    path.unlink()
+    kept = names.data_dir / "images" / answer["turn_id"] / "1.png"
+    assert kept.read_bytes() == shown.content
+
+
+async def test_what_a_crash_left_before_its_turn_was_stored_goes_at_the_next_start(tmp_path: Path) -> None:
+    left = tmp_path / "images" / str(uuid.uuid4())
+    left.mkdir(parents=True)
+    (left / "1.png").write_bytes(picture())
+    (left / BEGUN).touch()
+    async with looking(tmp_path) as look:
+        assert look.files() == []
