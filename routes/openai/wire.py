@@ -29,7 +29,7 @@ _POSSIBLE: dict[str, tuple[Any, ...]] = {
 }
 
 
-class ImageUrl(BaseModel):
+class MessageImage(BaseModel):
     """An image."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -44,7 +44,7 @@ class ContentPart(BaseModel):
 
     type: str = Field(description="text, image_url, …")
     text: str = Field("", description="The text of a part of the type text.")
-    image_url: ImageUrl | None = Field(None, description="The image of a part of the type image_url.")
+    image_url: MessageImage | None = Field(None, description="The image of a part of the type image_url.")
 
 
 class ChatMessage(BaseModel):
