@@ -299,8 +299,7 @@ class KnowledgeHandler:
             if stored is not None:  # what was summed up of its first run is no longer what it says
                 await self._pipeline.summaries.forget(session_id, request.owner, [turn_id])
             await self._pipeline.conversations.add_conversation_turn(turn)
-            if turn.images:
-                await self._images.files.settle(turn_id)
+            await self._images.files.settle(turn_id, turn.images)
             failpoint("turn.begun")
             try:
                 await self._sessions.touch(session, request.question, turn_id)

@@ -90,9 +90,10 @@ class ImageFiles:
         if images:
             await asyncio.to_thread(self._keep, turn_id, images)
 
-    async def settle(self, turn_id: str) -> None:
+    async def settle(self, turn_id: str, images: Sequence[object]) -> None:
         """The turn that they belong to is stored."""
-        await asyncio.to_thread((self._of(turn_id) / BEGUN).unlink, missing_ok=True)
+        if images:
+            await asyncio.to_thread(self._settle, turn_id)
 
     async def read(self, turn_id: str, images: Sequence[Image], number: int = 0) -> list[ImageData]:
         """All of a turn in their order, or the `number`th; those whose file is missing are left out."""
@@ -112,7 +113,7 @@ class ImageFiles:
         begun = await asyncio.to_thread(self._begun, before_s)
         stored = await existing(begun) if begun else ()
         for turn_id in set(begun) & set(stored):
-            await self.settle(turn_id)
+            await asyncio.to_thread(self._settle, turn_id)
         return await self.erase(set(begun) - set(stored))
 
     def kept(self) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
@@ -138,6 +139,9 @@ class ImageFiles:
 
     def _of(self, turn_id: str) -> Path:
         return self._folder / str(UUID(turn_id))  # never another path, whatever is asked for
+
+    def _settle(self, turn_id: str) -> None:
+        (self._of(turn_id) / BEGUN).unlink(missing_ok=True)
 
     def _keep(self, turn_id: str, images: Sequence[ImageData]) -> None:
         folder = self._of(turn_id)
