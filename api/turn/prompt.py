@@ -235,7 +235,9 @@ class PromptBuilder:
         anthropic = model.provider == "anthropic"
         asked = request.images if request else ()
         images = sum(image_tokens(each.image, anthropic=anthropic) for each in asked)
-        return Budget(model.context_window, model.answer_tokens, self._shares, model.count_tokens, images=images)
+        return Budget(
+            model.context_window, model.answer_tokens, self._shares, model.count_tokens, images=images
+        )
 
     def _with_nearest(self, texts: PromptTexts, request: TurnRequest, gathered: Gathered) -> PromptTexts:
         """Where the search brought nothing that may be shown, the headings that came nearest."""

@@ -12,7 +12,7 @@ from tests.house.measure import Figure, cheap
 # has been added since is counted, too.
 AT_MOST = {
     "source modules": 368,  # tools, episodes, models, the library and images added some fifteen
-    "source lines": 67_950,
+    "source lines": 68_150,
     "settings": 112,
 }
 
